@@ -156,7 +156,9 @@ class Installation:
         for binding in bindings("controller.yaml"):
             (subject,) = binding["subjects"]
             subjects = [subject | {"name": name} for name in CONTROLLERS]
-            documents.append(binding | {"subjects": subjects, "metadata": binding["metadata"] | {"name": "tests"}})
+            documents.append(
+                binding | {"subjects": subjects, "metadata": binding["metadata"] | {"name": "tests", "labels": {}}}
+            )
         documents += [_account(name) for name in (*CONTROLLERS, *ROLES)]
         for user, roles in ROLES.items():
             subject = {"kind": "ServiceAccount", "name": user, "namespace": "kajitori"}

@@ -43,7 +43,7 @@ RUN_GONE_SECONDS = 300.0
 DEFINITION = custom_resource_definition()["metadata"]["name"]
 _DEFINITION = Identity(CUSTOM_RESOURCES.group, CUSTOM_RESOURCES.kind, "", DEFINITION)
 
-_KEPT_WHEN_UNUSED = ("Namespace", "CustomResourceDefinition", "PriorityClass", "Secret")
+_KEPT_WHEN_UNUSED = ("Namespace", "CustomResourceDefinition", "PriorityClass")
 """Kinds that stay if an installation does not need them any more: others may, or data would be lost."""
 _OF_RUNS = ("definition", "owner-policy", "member-policy")
 """Objects that stored Runs need. They stay when the parts are removed."""
@@ -127,7 +127,11 @@ def renew_certificates(options: InstallOptions, say: Say) -> None:
         authority = await client.get(SECRETS, CA_SECRET, namespace)
         before = issued_in(authority.get("data"), parts.get("data"))
         assert before is not None
-        after = issue(names_in(before.certificate), datetime.now(UTC), before)
+        try:
+            after = issue(names_in(before.certificate), datetime.now(UTC), before)
+        except ValueError as error:
+            message = f"the Secret {namespace}/{TLS_SECRET} holds no certificate that can be read: {error}"
+            raise Unavailable(message, hint="kaji install makes another one") from error
         agents = f"{namespace}-agents"
         try:
             has_agents = await find(client, _secret(TLS_SECRET, agents)) is not None
@@ -291,7 +295,7 @@ async def _apply(client: KubeClient, options: InstallOptions, plan: Plan, say: S
     """Apply namespaces, then the record, then all else; wait; remove what is not needed any more; close the record."""
     settings, before = plan.settings, plan.record.objects if plan.record is not None else ()
     wanted = [identity(document) for document in plan.objects]
-    wanted += [one for one in before if one.kind == "CustomResourceDefinition" and one not in wanted]
+    wanted += [one for one in before if one.kind in _KEPT_WHEN_UNUSED and one not in wanted]
     version = plan.record.version if plan.record is not None else __version__
     counted = dict.fromkeys(Change, 0)
     for name, objects in plan.files.items():
@@ -311,7 +315,7 @@ async def _apply(client: KubeClient, options: InstallOptions, plan: Plan, say: S
         workloads = [document for document in plan.objects if document["kind"] in WORKLOADS]
         await _wait(client, [identity(workload) for workload in workloads], options.wait_seconds, say)
     for one in sorted(set(before) - set(wanted), key=_removal_order):
-        if one.kind not in _KEPT_WHEN_UNUSED and await remove(client, one):
+        if await remove(client, one):
             say(f"removed {one.kind} {one.name}, which is not needed any more")
     await apply(client, record_map(settings, wanted, complete=True))
 
@@ -380,7 +384,7 @@ async def _delete_runs(client: KubeClient, say: Say) -> None:
         except NotFound:
             return
         if len(runs) != said:
-            say(f"{len(runs)} runs are left")
+            say(f"{_counted(len(runs), 'run')} left")
             said, deadline = len(runs), time.monotonic() + RUN_GONE_SECONDS
         if not runs:
             return
@@ -389,7 +393,7 @@ async def _delete_runs(client: KubeClient, say: Say) -> None:
                 await client.delete(RUNS, run["metadata"]["name"], run["metadata"]["namespace"])
         if time.monotonic() > deadline:
             hint = "look at the controllers' logs, and run kaji uninstall again"
-            raise Unavailable(f"{len(runs)} runs were not removed by the controllers", hint=hint)
+            raise Unavailable(f"{_counted(len(runs), 'run')} left: the controllers do not remove them", hint=hint)
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -399,12 +403,12 @@ def _stays(plan: Plan, left: Leftovers, *, delete_runs: bool) -> list[str]:
     found = []
     if left.runs:
         found.append(
-            f"{left.runs} runs, of which {left.active} are active: their Pods continue, and nothing restarts them"
+            f"{_counted(left.runs, 'run')}, {left.active} of them active: Pods continue, and nothing restarts them"
         )
     if not delete_runs:
         found.append(f"the resource {DEFINITION} and the policy that protects runs' owners")
     if left.claims:
-        found.append(f"{left.claims} volume claims with checkpoints")
+        found.append(f"{_counted(left.claims, 'volume claim')} with checkpoints")
     found.append(f"policy and address registry, in ConfigMap {plan.settings.namespace}/{POLICY}")
     found.append(f"the namespaces: kubectl delete namespace {spaces}")
     if plan.settings.store.url:
@@ -421,6 +425,10 @@ def _secrets(settings: InstallSettings, delete_runs: bool) -> list[Identity]:
         found += [_secret(CA_SECRET, settings.namespace), _secret(TLS_SECRET, settings.namespace)]
         found += [_secret(TLS_SECRET, settings.agents_namespace)] if settings.agents.enabled else []
     return found
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _removal_order(one: Identity) -> tuple[int, Identity]:

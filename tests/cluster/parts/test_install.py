@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import http.client
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from tests.harness.installation import RENEWAL, TOGETHER, Installation
 
+from kajitori.agent.servers import Servers
 from kajitori.configuration import x509
+from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.install.certificates import ends
 from kajitori.install.settings import CA_SECRET, TLS_SECRET
 
@@ -70,3 +75,29 @@ def _renewal(installed: Installation) -> dict[str, Any]:
     job = installed.get("/apis/batch/v1/namespaces/kajitori/cronjobs/kajitori-certificates")
     pod: dict[str, Any] = job["spec"]["jobTemplate"]["spec"]["template"]
     return pod
+
+
+def test_an_agent_is_known_over_tls_by_its_own_token(installed: Installation) -> None:
+    """Relay and Web API accept the token of the DaemonSet's account for the node of its Pod, and for no other node."""
+    spec = {"nodeName": "sim-00001", "serviceAccountName": "kajitori-agent"}
+    pod = {"metadata": {"name": "agent"}, "spec": spec | {"containers": [{"name": "agent", "image": "kajitori"}]}}
+    installed.change("POST", "/api/v1/namespaces/kajitori-agents/pods", pod)
+    bound = ("--audience=kajitori", "--bound-object-kind=Pod", "--bound-object-name=agent", "--duration=1h")
+    token = installed.kubectl("create", "token", "kajitori-agent", "-n", "kajitori-agents", *bound).stdout
+    file = installed.folder / "agent.token"
+    file.write_text(token)
+    servers = Servers((), file, TrustedAuthorities("--relay-ca", installed.authority))
+
+    def ask(url: str, method: str, path: str, body: bytes | None = None) -> bytes:
+        connection = servers.connection(url, FIRST_RUN_SECONDS)
+        with contextlib.closing(connection):
+            return servers.ask(connection, url, method, path, body).readline()
+
+    assert b'"pods"' in ask(installed.relay_url, "GET", "/v1/nodes/sim-00001/pods")
+    with pytest.raises(http.client.HTTPException, match="answered 403"):
+        ask(installed.relay_url, "GET", "/v1/nodes/sim-00002/pods")
+    with pytest.raises(http.client.HTTPException, match="answered 422"):
+        ask(installed.url, "POST", "/v1/nodes/sim-00001/traffic", b'{"nothing": 1}')
+    with pytest.raises(http.client.HTTPException, match="answered 403"):
+        ask(installed.url, "POST", "/v1/nodes/sim-00002/traffic", b'{"nothing": 1}')
+    installed.change("DELETE", "/api/v1/namespaces/kajitori-agents/pods/agent")

@@ -42,7 +42,11 @@ def command(delete_runs: bool, yes: bool, **options: Any) -> int:
 
 
 def _question(found: Leftovers, *, delete_runs: bool) -> str:
-    count = f"{found.runs} runs ({found.active} active)"
+    from kajitori.cli.words.runs import plural
+
+    count = f"{plural(found.runs, 'run')} ({found.active} active)"
     if delete_runs:
-        return f"This deletes {count} with their Pods, and all parts of Kajitori."
-    return f"This removes all parts of Kajitori. {count} stay; nothing restarts them until it is installed again."
+        return f"This deletes {count} with all Pods, and all parts of Kajitori."
+    return (
+        f"This removes all parts of Kajitori. What stays: {count}, which nothing restarts until it is installed again."
+    )
