@@ -25,6 +25,7 @@ from kajitori.api.app import openapi_document, operations
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.configuration.sign_in import SignIn
 from kajitori.core.spec.reasons import Phase
+from kajitori.entrypoints.stores import history_of
 from kajitori.kube.runs import RUNS
 from kajitori.kube.streams import EXEC_PROTOCOL
 
@@ -58,7 +59,9 @@ TO_WHOEVER_IS_KNOWN = frozenset(
 )
 """Calls for every known user: nodes, queue and policy, without the contents of runs."""
 
-LISTS = frozenset({"GET /v1/runs", "GET /v1/run-names", "GET /v1/traffic"})
+LISTS = frozenset(
+    {"GET /v1/runs", "GET /v1/run-names", "GET /v1/traffic", "GET /v1/history", "GET /v1/usage", "GET /v1/audit"}
+)
 """Lists that contain only what the caller may see, and that are refused if they name a namespace."""
 
 WITH_TICKETS = frozenset({"GET /v1/members/hosts", "GET /v1/members/ssh", "GET /v1/members/code"})
@@ -184,7 +187,8 @@ async def serving_a_run(
     code = CodeStore(blobs, lambda: CodeLimits(size_bytes=1 << 20))
     theirs, others = {"Authorization": f"Bearer {owner}"}, {"Authorization": f"Bearer {outsider}"}
     async with (
-        web_api(cluster, code=code, blobs=blobs, sign_in=sign_in) as web,
+        history_of(f"sqlite://{cluster.folder}/history.db", None) as history,
+        web_api(cluster, code=code, blobs=blobs, sign_in=sign_in, history=history) as web,
         httpx2.AsyncClient(base_url=web.url, timeout=PATIENCE_SECONDS) as http,
     ):
         made = await http.post("/v1/runs", headers=theirs, json={"name": RUN, "spec": SPEC})
