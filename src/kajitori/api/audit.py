@@ -41,10 +41,11 @@ CHANGES = {
     ("DELETE", "/v1/tokens/{name}"): "delete token",
     ("POST", "/v1/code/{digest}/complete"): "upload code",
 }
-"""What each changing request is called. The route for exec notes its sessions itself: they are no HTTP requests."""
+"""Names of the changing requests. The route for exec records its sessions itself, because they are not HTTP
+requests."""
 
 _KINDS = {"declare node healthy": "node", "test nodes": "node"}
-"""What a request is about, if that is not the last word of its action."""
+"""The kind of a request's object, if it is not the last word of the action."""
 
 NO_CHANGES = {
     ("POST", "/v1/what-if"),

@@ -59,7 +59,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "gpus": "Show which GPUs are free, and who uses the others.",
         "queue": "Show the runs that wait for nodes, in order.",
         "nodes": "Show the nodes and why some take no work.",
-        "team": "Show the teams, and what gives them rights.",
+        "team": "Show the teams, and write the bindings that give them rights.",
         "policy": "Show, check, compare and apply the policy.",
         "traffic": "Show who talks to the internet, and how much.",
         "network": "Show what every address belongs to.",

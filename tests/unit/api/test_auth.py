@@ -137,7 +137,7 @@ async def test_forgotten_callers_are_closed_when_their_last_request_ends(
 
 
 async def test_invalid_tokens_do_not_displace_remembered_callers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an invalid token only its refusal is remembered."""
+    """For an invalid token, only the refusal is remembered."""
     monkeypatch.setattr(auth, "MAX_SESSIONS", 4)
     await world.http.get("/v1/version")
     bogus = [f"bogus{number}" for number in range(20)]

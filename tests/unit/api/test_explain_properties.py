@@ -355,8 +355,8 @@ def cases(draw: st.DrawFn) -> Case:
 @settings(deadline=None, max_examples=20, phases=[Stage.generate])  # shrinking a case takes too long
 @given(cases())
 def test_explanations_agree_with_the_controller(case: Case) -> None:
-    """They agree on who starts, who is preempted, and what has to be freed: exactly that lets the run start in the next
-    cycle, and less does not, as long as the order stays the same."""
+    """They name the same runs that start or are preempted, and exactly the steps that let the run start in the next
+    cycle: with fewer steps it does not start, as long as the order stays the same."""
     scene = case.scene()
     cycle, explanations = scene.cycle(), scene.explains()
     starts = {"/".join(waiting.key) for waiting, _ in cycle.starts}

@@ -30,7 +30,7 @@ def manifest(tmp_path: Path) -> str:
 
 
 def test_render_prints_the_admission_policies(tmp_path: Path) -> None:
-    """Of the policy in force, or of a file, for which no server is asked."""
+    """For the policy in force, or for a file, without a server."""
     result = invoke(FakeWebApi(answers=IN_FORCE), "policy", "render")
     kinds = [body["kind"] for body in yaml.safe_load_all(result.stdout)]
     assert result.exit_code == 0 and kinds.count("ValidatingAdmissionPolicy") == 3

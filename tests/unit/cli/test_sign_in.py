@@ -57,7 +57,7 @@ def test_a_robot_signs_in_with_its_token(tmp_path: Path) -> None:
     assert (stored.server, stored.user, stored.token, stored.namespace) == (URL, "robot", TOKEN, "default")
     shown = run(tmp_path, server, "whoami")
     assert [line.split()[0] for line in shown.stdout.splitlines()] == ["User", "Groups", "Roles", "Server", "Token"]
-    assert "renewed" not in shown.stdout  # nobody renews a robot's token
+    assert "renewed" not in shown.stdout  # a robot's token is not renewed
     document: dict[str, Any] = json.loads(run(tmp_path, server, "whoami", "-o", "json").stdout)
     assert (document["user"], document["server"]) == ("robot", URL)
     listed = run(tmp_path, server, "context", "ls", "-o", "json").stdout

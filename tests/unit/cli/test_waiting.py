@@ -95,7 +95,7 @@ EXPLANATION = {
 
 
 def test_explain_shows_what_is_missing_and_what_would_help() -> None:
-    """Who holds the resources, which nodes take no work, and which options would let the run start now."""
+    """The holders of the resources, the unavailable nodes, and the options that would let the run start now."""
     api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": EXPLANATION})
     result = invoke(api, "explain", "be")
     assert printed(result.stdout) == [

@@ -61,7 +61,7 @@ class HistoryParameters(PageParameters):
 
 class UsageParameters(Parameters):
     by: By = By.TEAM
-    """What to sum by: team (namespace), owner, type (of GPU), run or node."""
+    """Grouping of the sums: team (namespace), owner, type (of GPU), run or node."""
     since: str = Field(default="", max_length=40)
     """Beginning (RFC 3339); 30 days before the end if it is left out."""
     until: str = Field(default="", max_length=40)

@@ -39,7 +39,7 @@ class RecordedRuns(View, omit_defaults=True):
 
 
 class RecordedAttempt(View):
-    """One attempt of a run: where it ran, and how it ended."""
+    """One attempt of a run: its nodes, its times, and its end."""
 
     number: int
     nodes: str
@@ -59,10 +59,10 @@ class RecordedRunView(RunView, kw_only=True):
 
 
 class UsageRow(View):
-    """What one team, owner, GPU type, run or node used."""
+    """The usage of one team, owner, GPU type, run or node."""
 
     key: str
-    """Of runs `namespace/name/uid`; of GPU types empty for members without GPUs."""
+    """For runs `namespace/name/uid`; for GPU types empty for members without GPUs."""
     gpu_seconds: int
     core_seconds: float
     memory_gib_seconds: float

@@ -1,8 +1,8 @@
-"""The admission policy for changes of runs: in a namespace that several people share, only a run's owner may change it.
+"""The admission policy for changes of runs: in a namespace of several users, only a run's owner may change it.
 
 It is switched on by the policy's `security.runChanges: owner`. The owner is the user whom the API server wrote down
-when the run was created (`owner_policy`). Team leads and operators have the verb `administer` on runs, which is asked
-of the API server like any other right. Whoever may write the status of runs is a controller.
+when the run was created (`owner_policy`). Team leads and operators have the verb `administer` on runs, a right that the
+API server checks like any other. A user with the right to write the status of runs is a controller.
 """
 
 from __future__ import annotations

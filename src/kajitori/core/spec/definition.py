@@ -5,7 +5,7 @@ messages for fields that exclude or need each other. So `kubectl apply` refuses 
 `parse_spec` accepts passes the schema. The reverse does not hold: `parse_spec` and `decide` check the rest, such as
 what the policy allows, and a Run from `kubectl` is then refused in its status in the words of the command line. Unknown
 fields are kept for that reason: if the API server dropped a misspelt `gpus: 8`, the run would start without GPUs and
-nobody would be told.
+without a warning.
 
 Pydantic's and msgspec's schemas are not structural, as the API server requires: references are written out, `null`
 branches are left out, and a field of several types gets the extension for it.

@@ -34,8 +34,7 @@ _NODE = re.compile(r"/api/v1/nodes/([^/]+)/proxy/")
 
 
 def summary(node: str, pods: Iterable[Pod], now: datetime) -> dict[str, Any]:
-    """Return the `/stats/summary` of a node. It leaves out Pods whose annotation does not say how much memory
-    they use."""
+    """Return the `/stats/summary` of a node, without Pods that have no annotation about their memory."""
     usages = [(pod, _memory_bytes(pod)) for pod in pods if is_running(pod)]
     return {"node": {"nodeName": node}, "pods": [_pod_usage(pod, size, now) for pod, size in usages if size]}
 

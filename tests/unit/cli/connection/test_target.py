@@ -1,4 +1,4 @@
-"""Which server a command talks to."""
+"""The choice of the server for a command."""
 
 from __future__ import annotations
 

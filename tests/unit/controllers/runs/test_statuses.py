@@ -1,4 +1,4 @@
-"""Which statuses the controllers trust after their own writes, and how often they write."""
+"""The statuses that controllers trust after their own writes, and the frequency of writes."""
 
 from __future__ import annotations
 

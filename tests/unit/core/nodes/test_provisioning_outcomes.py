@@ -1,4 +1,4 @@
-"""The outcomes of requests for nodes, and for whom new nodes are reserved."""
+"""The outcomes of requests for nodes, and the reservation of new nodes."""
 
 from __future__ import annotations
 

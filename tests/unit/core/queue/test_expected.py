@@ -30,7 +30,7 @@ def expect(history: History, *, kind: str = "bert", size: int = 4, limit: float 
 
 
 def test_a_run_is_expected_to_take_the_longest_of_the_last_three() -> None:
-    """Of its kind and user; the fourth last no longer counts."""
+    """Runs of the same kind and user count; the fourth last does not count any more."""
     history = History()
     for run in (done(9 * HOUR), done(HOUR), done(3 * HOUR), done(2 * HOUR)):
         history.add(run)

@@ -82,7 +82,7 @@ async def test_applying_no_fields_creates_an_object_without_managers(api: Embedd
 
 
 async def test_a_put_with_a_wrong_uid_creates_nothing(api: EmbeddedServer) -> None:
-    """Of kinds that a PUT creates, a given UID must exist."""
+    """Even for kinds that a PUT can create, an object with the given UID must exist."""
     body = {
         "apiVersion": "v1",
         "kind": "Service",

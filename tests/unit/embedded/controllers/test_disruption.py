@@ -1,4 +1,4 @@
-"""Which budgets are computed after a change: each workload may have one, so there may be thousands."""
+"""The budgets that are computed after a change: each workload may have one, so there may be thousands."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_no_two_living_pods_share_an_address(steps: list[tuple[str, bool]]) -> N
 
 
 def test_a_pod_keeps_its_address_over_a_restart() -> None:
-    """Of the simulator, unless another Pod took it meanwhile."""
+    """After a restart of the simulator, unless another Pod has taken the address meanwhile."""
     addresses = NodeAddresses(10, 1)
     assert addresses.take("a", "10.0.1.77") == "10.0.1.77"
     assert addresses.take("b", "10.0.1.77") == "10.0.1.78"

@@ -51,8 +51,8 @@ def log(
 ) -> None:
     """Show who changed what, newest first.
 
-    Changes through the Web API, also refused ones, with the rule that refused them, and what the controller decided
-    about runs. Nobody can edit this trail.
+    Changes through the Web API, also refused ones with the rule that refused them, and the controller's decisions
+    about runs. This trail cannot be edited.
     """
     from kajitori.cli.output import Column, print_document, print_table
     from kajitori.cli.terminal import echo_data

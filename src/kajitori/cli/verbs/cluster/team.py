@@ -1,4 +1,4 @@
-"""`kaji team`: the teams of the cluster, and what gives them their rights."""
+"""`kaji team`: the teams of the cluster, and the bindings that give them their rights."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kajitori.cli.options import complete_file, output_option, server_options
 
 @click.group(epilog="\b\nExamples:\n  kaji team ls\n  kaji team render policy.yaml | kubectl apply -f -")
 def command() -> None:
-    """Show the teams, and what gives them rights.
+    """Show the teams, and write the bindings that give them rights.
 
-    A team is groups of people and the namespaces where they work. Policy names both; the cluster's API server judges
-    by the bindings that `kaji team render` writes.
+    A team is groups of users and the namespaces where they work, both named in the policy. The API server decides by
+    the bindings that `kaji team render` writes.
     """
 
 

@@ -1,4 +1,4 @@
-"""`kaji usage`: what was used, by whom, and what it cost."""
+"""`kaji usage`: the usage of teams, owners, GPU types, runs or nodes, and its cost."""
 
 from __future__ import annotations
 

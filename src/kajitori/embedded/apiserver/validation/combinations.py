@@ -226,7 +226,7 @@ def _network_peer(peer: Value, path: str) -> Iterator[Cause]:
 
 def _address_block(block: Value, path: str) -> Iterator[Cause]:
     for index, text in enumerate(block.get("except") or []):
-        with suppress(ValueError):  # what is no range has its own fault
+        with suppress(ValueError):  # an invalid range has its own fault
             whole, part = (ipaddress.ip_network(one, strict=False) for one in (block.get("cidr", ""), text))
             if part.version != whole.version or part == whole or not part.subnet_of(whole):  # type: ignore[arg-type]
                 yield invalid(f"{path}.except[{index}]", text, "must be a strict subset of cidr")

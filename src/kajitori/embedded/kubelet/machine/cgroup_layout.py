@@ -109,7 +109,7 @@ def group_name(root: Path) -> str:
 
 
 def groups_named(name: str, proc: Path = Path("/proc")) -> list[Path]:
-    """Return all groups with this name below any group: where they are depends on how the kubelet was started."""
+    """Return all groups with this name below any group: their places depend on how the kubelet was started."""
     found = {
         Path(folder, name)
         for _, _, mount_point, _ in _mounts(proc)
