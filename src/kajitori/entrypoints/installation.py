@@ -65,8 +65,7 @@ class Plan:
 
 def rendered(options: InstallOptions) -> list[Object]:
     """Return what would be applied to a new cluster, without asking one. Secrets with keys are not part of it."""
-    settings = _settings(options, None)
-    return in_order(render(settings, *_texts(options, None)))
+    return in_order(_files(_settings(options, None), *_texts(options, None)))
 
 
 def check(options: InstallOptions) -> list[Finding]:
@@ -226,10 +225,16 @@ async def _plan(
     settings = _settings(options, record)
     stored = await config_map(settings.namespace, POLICY)
     policy, networks = _texts(options, stored)
-    files = render(settings, policy, networks)
-    if with_teams and (teams := team_objects(parse_policy(policy).teams)):
-        files["teams"] = teams
+    files = _files(settings, policy, networks) if with_teams else render(settings, policy, networks)
     return Plan(settings, files, record)
+
+
+def _files(settings: InstallSettings, policy: str, networks: str) -> dict[str, list[Object]]:
+    """Return all objects by subject, with those of the policy's teams. Raises InvalidInput if the policy is faulty."""
+    files = render(settings, policy, networks)
+    if teams := team_objects(parse_policy(policy).teams):
+        files["teams"] = teams
+    return files
 
 
 def _settings(options: InstallOptions, record: Record | None) -> InstallSettings:
