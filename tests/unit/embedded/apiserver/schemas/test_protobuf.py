@@ -87,6 +87,7 @@ def test_delete_options_are_read_in_any_group() -> None:
         envelope("apps/v1", "Deployment", b""),
         envelope("v1", "Pod", b"\x0a\x05ab"),
         envelope("v1", "Pod", message((1, message((1, b"\xff\xfe"))))),
+        envelope("v1", "Pod", message((2, message((1, message((2, message((8, b""))))))))),
     ],
 )
 def test_invalid_protobuf_is_refused(body: bytes) -> None:
