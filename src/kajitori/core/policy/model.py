@@ -60,7 +60,8 @@ class StoredCode(Document):
 
 
 class Logs(Document):
-    """Logs that are kept after the Pods of members are gone, until their run is deleted."""
+    """Logs that are kept after the Pods of members are gone: until their run is deleted, or, with a history, for
+    `keepFor`."""
 
     members: int = Field(default=16, ge=0, le=1000)
     """Number of members per attempt whose logs are kept: rank 0 first, then members that failed, then the others, each
@@ -84,9 +85,9 @@ class EndedRuns(Document):
     """Deletion of runs that have ended."""
 
     keep_for_seconds: DurationAboveZero | None = Field(default=90 * 86400, alias="keepFor")
-    """A run is deleted this long after its end, as with `kaji rm`: together with its Pods, kept logs and results, but
-    without its checkpoint. null: runs are never deleted automatically. A run itself may set a shorter time
-    (`removeAfter`, `kaji run --rm`)."""
+    """A run is deleted this long after its end, as with `kaji rm`: together with its Pods, but without its checkpoint.
+    With a history its record, logs and results stay; without one, logs and results are deleted with it. null: runs are
+    never deleted automatically. A run itself may set a shorter time (`removeAfter`, `kaji run --rm`)."""
 
 
 class PeakMemory(Document):

@@ -42,7 +42,7 @@ def upgrade() -> None:
         ("runs_of_namespace_in_phase", ("namespace", "phase", "created_at", "uid")),
         ("runs_of_owner", ("owner", "phase", "created_at", "uid")),
         ("runs_of_owner_in_namespace", ("namespace", "owner", "phase", "created_at", "uid")),
-        ("runs_by_name", ("name", "namespace", "created_at", "uid")),
+        ("runs_by_name", ("name", "namespace", "owner", "phase", "created_at", "uid")),
     ):
         op.create_index(name, "runs", list(columns))
     op.execute("CREATE INDEX runs_present ON runs (uid) WHERE removed_at IS NULL")

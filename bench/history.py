@@ -1,0 +1,141 @@
+"""History with a million runs: how fast it is written, and how long lists and sums take.
+
+python -m bench.history
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from bench.common import Limit, print_limits, print_table
+from kajitori.core.usage.records import RunRecord, RunState, SegmentRecord
+from kajitori.core.usage.sums import By, Prices
+from kajitori.history.runs import RunFilter
+from kajitori.history.store import History
+
+START = 1_760_000_000
+TOGETHER = 200
+"""Runs in one transaction, as the controller writes them."""
+LOADED = 5_000
+"""The same before the measurement begins."""
+MEASURED = 10_000
+"""Runs that are written at the controller's pace once all others are there."""
+LIST_MS = 100.0
+NAMESPACES, OWNERS = 40, 300
+DOCUMENT = b'{"metadata": {"labels": {}}, "spec": {"image": "registry/bert:3", "command": ["python", "train.py"]}}' * 8
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write runs, then measure lists and sums; the exit code tells whether each list kept its limit."""
+    parser = argparse.ArgumentParser(prog="bench.history", description=__doc__)
+    parser.add_argument("--runs", type=int, default=1_000_000)
+    parser.add_argument("--database", help="URL of an empty database; by default a file in a temporary folder")
+    parser.add_argument("--rounds", type=int, default=7, help="of which the median counts")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        url = options.database or f"sqlite://{folder}/history.db"
+        return asyncio.run(_measure(url, options.runs, options.rounds))
+
+
+async def _measure(url: str, runs: int, rounds: int) -> int:
+    history = History(url)
+    made, measured = _runs(runs), min(MEASURED, runs)
+    for part in iter(lambda: list(islice(made, LOADED)), []):
+        await history.record(part)
+    again, began = _runs(measured, first=runs), time.perf_counter()
+    for part in iter(lambda: list(islice(again, TOGETHER)), []):
+        await history.record(part)
+    writes = measured / (time.perf_counter() - began)
+    runs += measured
+    some = frozenset(f"team-{number}" for number in range(0, NAMESPACES, 2))
+    month = START + runs * 30 - 30 * 86400
+    lists: dict[str, Callable[[], Awaitable[Any]]] = {
+        "newest": lambda: history.runs(RunFilter(), 100),
+        "of one namespace": lambda: history.runs(RunFilter(namespaces={"team-3"}), 100),
+        "of half of the namespaces": lambda: history.runs(RunFilter(namespaces=some), 100),
+        "of a user": lambda: history.runs(RunFilter(owner="user-7"), 100),
+        "of a user in half of the namespaces": lambda: history.runs(RunFilter(owner="user-7", namespaces=some), 100),
+        "failed, of half of the namespaces": lambda: history.runs(RunFilter(namespaces=some, phases=("Failed",)), 100),
+        "rare phase": lambda: history.runs(RunFilter(phases=("Stopped",)), 100),
+        "by name": lambda: history.runs(RunFilter(name="run-77777"), 100),
+        "by a beginning of many names": lambda: history.runs(RunFilter(name="run-1"), 100),
+        "a page in the middle": lambda: history.runs(RunFilter(), 100, (START + runs * 15, "")),
+        "one run by name": lambda: history.run("team-3", "run-43"),
+    }
+    sums: dict[str, Callable[[], Awaitable[Any]]] = {
+        "usage by team, 30 days": lambda: history.usage(By.TEAM, month, START * 2, Prices(gpu={})),
+        "usage by team, all": lambda: history.usage(By.TEAM, 0, START * 2, Prices(gpu={})),
+        "usage by node, 30 days": lambda: history.usage(By.NODE, month, START * 2, Prices(gpu={})),
+    }
+    taken = {name: await _milliseconds(ask, rounds) for name, ask in (lists | sums).items()}
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    await history.close()
+    print_table(
+        f"{runs:,} runs in {url.partition(':')[0]}: {writes:,.0f} written per second; largest memory {memory} MiB",
+        ("", "ms"),
+        [(name, f"{value:.1f}") for name, value in taken.items()],
+    )
+    limits = [Limit(name, taken[name], most=LIST_MS, unit=" ms") for name in lists]
+    return print_limits([*limits, Limit("memory", float(memory), most=400, unit=" MiB")])
+
+
+async def _milliseconds(ask: Callable[[], Awaitable[Any]], rounds: int) -> float:
+    taken = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        await ask()
+        taken.append((time.perf_counter() - began) * 1000)
+    return statistics.median(taken)
+
+
+def _runs(count: int, first: int = 0) -> Iterator[RunState]:
+    """Yield runs of made-up teams and users, one every half a minute, each with what it held."""
+    lot = random.Random(5)
+    for number in range(first, first + count):
+        created, seconds = START + number * 30, lot.randrange(60, 86400)
+        phase = "Stopped" if number % 9_973 == 0 else lot.choice(("Succeeded", "Succeeded", "Succeeded", "Failed"))
+        record = RunRecord(
+            uid=f"{number:08x}-4f3a-4c7e-9a51-{lot.getrandbits(48):012x}",
+            namespace=f"team-{number % NAMESPACES}",
+            name=f"run-{number}",
+            owner=f"user-{lot.randrange(OWNERS)}",
+            type="batch",
+            phase=phase,
+            reason="",
+            created_at=created,
+            started_at=created,
+            ended_at=created + seconds,
+            removed_at=created + 90 * 86400,
+            members=4,
+            gpus=32,
+            attempts=1,
+            seen_at=created * 1000,
+            document=DOCUMENT,
+        )
+        node = lot.randrange(7000)
+        held = SegmentRecord(
+            id=created * 1000,
+            attempt=1,
+            members=4,
+            since=created,
+            until=created + seconds,
+            nodes=f"gpu-[{node:05}-{node + 3:05}]",
+            gpu_type="h100",
+            gpus=8,
+            cpu_millis=32_000,
+            memory_bytes=2**36,
+        )
+        yield RunState(run=record, segments=(held,), ledger=created * 1000, last=created * 1000)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
