@@ -117,6 +117,8 @@ def image_builder() -> Iterator[ImageBuilder]:
     try:
         yield ImageBuilder(tool, folder)
     finally:
+        # The storage driver mounts its folder onto itself, and podman leaves that mount behind.
+        subprocess.run(["umount", str(folder / "root" / "overlay")], capture_output=True, check=False)
         shutil.rmtree(folder, ignore_errors=True)
 
 
