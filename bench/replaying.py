@@ -117,6 +117,7 @@ class Replay:
             WaitingRun(
                 self._gangs[n],
                 expected[n].seconds,
+                work_seconds=expected[n].order_seconds,
                 user=job.user,
                 team=job.team,
                 queued_at=job.submitted,

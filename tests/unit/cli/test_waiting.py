@@ -156,12 +156,13 @@ def test_explain_says_that_the_cluster_is_too_small() -> None:
         key: value for key, value in EXPLANATION.items() if key not in ("toFree", "exact", "expectedAt", "held")
     }
     unsure = {"expectedFrom": "general", "expectedRuns": 40, "shortestSeconds": 3, "expectedSure": False}
+    unsure["orderSeconds"] = 300
     place = PLACE | unsure | {"position": 1, "overdue": True, "score": None}
     answer = too_small | {"reason": "ClusterTooSmall", "ahead": 0, "sooner": [], "blocked": [], "place": place}
     del answer["kept"]
     api = FakeWebApi(RUNS, answers={"GET /v1/runs/vision/bert/explain": answer})
     output = printed(invoke(api, "explain", "be").stdout)
-    assert output[-10:] == [
+    assert output[-11:] == [
         "Nothing starts it",
         "  The cluster is too small for it, even with all nodes empty and in order.",
         "",
@@ -169,6 +170,7 @@ def test_explain_says_that_the_cluster_is_too_small() -> None:
         "  place              1 of 9, nobody before it",
         "  waited             2 hours; longest of all, and too long: it comes first",
         "  expected to take   unknown: most of the last 40 runs of about its size took 3 seconds to 15 minutes",
+        "  ordered as         5 minutes: its last runs of this kind had other resources",
         "  asks for           12% of the cluster",
         "  had lately         its user 0.4%, its team 50%",
         "  expected to start  nobody can tell",

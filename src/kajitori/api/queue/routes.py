@@ -120,6 +120,7 @@ def place_view(order: QueueOrder, key: str) -> PlaceView:
         waited_seconds=round(place.waited_seconds),
         expected_seconds=round(expected.seconds),
         shortest_seconds=round(expected.shortest),
+        order_seconds=round(expected.order_seconds),
         expected_from=expected.source.value,
         expected_runs=expected.runs,
         expected_sure=expected.sure,

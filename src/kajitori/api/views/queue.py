@@ -113,6 +113,10 @@ class PlaceView(View):
     limit. limit: its time limit. corrected: it has already taken longer than expected. general: the length of most runs
     of its size. unknown: no comparable run has ended, so this length is assumed for its place. endless: a service,
     which has no end; its place is as for unknown."""
+    order_seconds: int
+    """The length that its place is worked out with: its expected length. If no comparable run has ended, it is the
+    geometric mean of that and of the length of its last runs of the same kind with other resources. Nothing is promised
+    because of the latter."""
     expected_runs: int
     """Number of finished runs of comparable size that the estimate rests on."""
     expected_sure: bool

@@ -90,6 +90,9 @@ def place_pairs(cli: Cli, answer: Mapping[str, Any]) -> Iterator[tuple[str, str]
     yield "waited", waited
     length = {"seconds": place["expectedSeconds"], "runs": place.get("expectedRuns", 0)}
     yield "expected to take", expected_words({**place, **length, "sure": place.get("expectedSure")})
+    order_seconds = place.get("orderSeconds", place["expectedSeconds"])
+    if order_seconds != place["expectedSeconds"]:
+        yield "ordered as", f"{duration_words(order_seconds)}: its last runs of this kind had other resources"
     yield "asks for", f"{part_words(place['size'])} of the cluster"
     yield "had lately", f"its user {part_words(place['userShare'])}, its team {part_words(place['teamShare'])}"
     if place["score"] is not None and place["of"] > 1:  # a score only means something beside others

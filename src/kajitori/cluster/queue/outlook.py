@@ -155,7 +155,7 @@ class _KnownRun:
 
     def waiting_run(self, expected: Expectation, now: float) -> WaitingRun:
         """Return it for the queue's cycle. A run without a known submission time counts as submitted now."""
-        until_end, work = _until_end(expected), expected.seconds * self._rounds
+        until_end, work = _until_end(expected), expected.order_seconds * self._rounds
         queued_at = self._queued_at or now
         known = self._waiting_run
         if (

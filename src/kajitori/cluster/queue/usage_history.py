@@ -296,7 +296,8 @@ def _stretched(more: Expectation, stretch: float, limit_seconds: float | None) -
         return more
     seconds = more.seconds * stretch
     longest = max(1.0, min(seconds, limit_seconds or seconds))
-    return replace(more, seconds=longest, shortest=min(more.shortest * stretch, longest))
+    shortest, weak = (min(known * stretch, longest) for known in (more.shortest, more.weak_seconds))
+    return replace(more, seconds=longest, shortest=shortest, weak_seconds=weak)
 
 
 def _progress_of(run: RunObject, traits: _Traits) -> float:

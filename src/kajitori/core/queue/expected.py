@@ -75,6 +75,19 @@ class Expectation:
     """Number of finished runs that it rests on."""
     sure: bool = False
     """Whether times that depend on it may be shown: the evidence is enough and agrees, or it is a time limit."""
+    weak_seconds: float = 0.0
+    """If no comparable run has ended: the length of the last runs of the same kind that asked for other amounts; 0 if
+    there is none. It counts for the order of the queue only: nothing that users are told, and no node that is kept,
+    depends on it."""
+
+    @property
+    def order_seconds(self) -> float:
+        """The length that the order of the queue compares the waiting time with.
+
+        With weak evidence it is the geometric mean of that and of the expected length: so a short trial run of a
+        program does not put its large runs before everybody else's.
+        """
+        return math.sqrt(self.weak_seconds * self.seconds) if self.weak_seconds else self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +156,15 @@ class History:
         similar = self._last_comparable((team, user, kind), size)
         if similar:
             return _at_most(_of_evidence(min(similar), max(similar), len(similar), Source.SIMILAR), limit_seconds)
-        if limit_seconds:
-            return of_limit(limit_seconds)
-        return self._in_general(size.size_class)
+        whole = of_limit(limit_seconds) if limit_seconds else self._in_general(size.size_class)
+        weak = self._longest_of_kind((team, user, kind), size)
+        return replace(whole, weak_seconds=max(1.0, min(weak, limit_seconds or weak))) if weak else whole
+
+    def _longest_of_kind(self, key: tuple[str, str, Hashable], size: Size) -> float:
+        """Return the longest of the last SIMILAR_RUNS runs of one kind, whatever amount of the same resource they asked
+        for; 0 if there is none."""
+        last = [seconds for other, seconds in self._similar.get(key, ()) if other.gpus == size.gpus]
+        return max(last[-SIMILAR_RUNS:], default=0.0)
 
     def _last_comparable(self, key: tuple[str, str, Hashable], size: Size) -> tuple[float, ...]:
         """Return the seconds of the last runs of one kind that asked for comparable resources, at most SIMILAR_RUNS."""
@@ -201,7 +220,8 @@ def remaining(whole: Expectation, ran_seconds: float, limit_seconds: float | Non
         return whole
     now = corrected(whole, ran_seconds, limit_seconds)
     shortest = max(1.0, now.shortest - ran_seconds) if now.shortest else 0.0
-    return replace(now, seconds=max(1.0, now.seconds - ran_seconds), shortest=shortest)
+    weak = max(1.0, now.weak_seconds - ran_seconds) if now.weak_seconds > ran_seconds else 0.0
+    return replace(now, seconds=max(1.0, now.seconds - ran_seconds), shortest=shortest, weak_seconds=weak)
 
 
 def corrected(before: Expectation, elapsed_seconds: float, limit_seconds: float | None) -> Expectation:

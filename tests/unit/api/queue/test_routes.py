@@ -63,6 +63,7 @@ async def test_the_queue_lists_waiting_runs_in_order_with_their_figures(world: W
         "shortestSeconds": 0,
         "expectedFrom": "limit",
         "expectedRuns": 0,
+        "orderSeconds": 3600,
         "expectedSure": True,
         "size": 1.0,
         "userShare": 0.0,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,12 +57,29 @@ def test_runs_of_another_size_are_no_evidence() -> None:
     history = History()
     for _ in range(3):
         history.add(done(3.0, size=1))
-    assert expect(history, size=24) == Expectation(UNKNOWN_SECONDS, Source.UNKNOWN)
-    assert expect(history, size=24, limit=HOUR) == of_limit(HOUR)
+    assert expect(history, size=24) == Expectation(UNKNOWN_SECONDS, Source.UNKNOWN, weak_seconds=3.0)
+    assert expect(history, size=24, limit=HOUR) == replace(of_limit(HOUR), weak_seconds=3.0)
     assert expect(history, size=2).source is Source.SIMILAR
     history.add(done(9 * HOUR, size=24))
     assert (expect(history, size=12).seconds, expect(history, size=48).seconds) == (9 * HOUR, 9 * HOUR)
     assert expect(history, size=1).seconds == 3.0
+
+
+def test_runs_of_another_size_count_for_the_order_only() -> None:
+    """The mean of the longest of the last three of the kind and of what is expected. Nothing is promised because of
+    them."""
+    history = History()
+    for seconds in (9 * HOUR, 600.0, 1200.0, 300.0):
+        history.add(done(seconds, size=1))
+    unknown, limited = expect(history, size=24), expect(history, size=24, limit=900.0)
+    assert (unknown.weak_seconds, unknown.seconds, unknown.sure) == (1200.0, UNKNOWN_SECONDS, False)
+    assert unknown.order_seconds == pytest.approx((1200.0 * UNKNOWN_SECONDS) ** 0.5)
+    assert (limited.order_seconds, limited.seconds, limited.source) == (900.0, 900.0, Source.LIMIT)
+    assert remaining(unknown, 400.0, None).weak_seconds == 800.0
+    assert remaining(unknown, 2000.0, None).order_seconds == UNKNOWN_SECONDS - 2000.0
+    history.add(done(HOUR, size=24))
+    assert expect(history, size=24).order_seconds == HOUR
+    assert expect(history, kind="gpt").order_seconds == UNKNOWN_SECONDS
 
 
 def test_runs_without_gpus_are_no_evidence_for_runs_with_some() -> None:
