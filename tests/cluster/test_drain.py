@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import Any
 
 import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.parts import GPUS
+from tests.harness.waiting import until
 
 from kajitori.api.views.runs import nodes_of
 from kajitori.core.spec.reasons import Phase
@@ -72,20 +72,36 @@ async def test_only_the_service_member_on_a_drained_node_moves(cluster: Cluster)
 async def budget(cluster: Cluster, name: str, *, other_than: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return a run's budget once Kubernetes has counted how many may be evicted (and, with `other_than`, once its spec
     differs from that)."""
-    for _ in range(100):
+
+    async def counted() -> dict[str, Any] | None:
         with contextlib.suppress(NotFound):
-            found = await cluster.client.get(BUDGETS, name, cluster.namespace)
+            found: dict[str, Any] = await cluster.client.get(BUDGETS, name, cluster.namespace)
             seen = (found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"]
             if seen and found["spec"] != other_than:
                 return found
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"no budget {name}; {cluster.describe()}")
+        return None
+
+    found = await until(counted, lambda: f"the budget {name}; {cluster.describe()}", every=0.1)
+    assert found is not None
+    return found
 
 
 async def evict(cluster: Cluster, pod: str) -> None:
     """Evict a Pod, as an autoscaler does that frees nodes, or a descheduler."""
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
     await cluster.client.request("POST", f"{PODS.path(cluster.namespace, pod)}/eviction", body=eviction)
+
+
+async def evict_when_permitted(cluster: Cluster, pod: str) -> None:
+    """Evict a Pod, and try again while it is refused: Kubernetes may not yet have counted all Pods that are ready."""
+
+    async def evicted() -> bool:
+        with contextlib.suppress(TooManyRequestsError):
+            await evict(cluster, pod)
+            return True
+        return False
+
+    await until(evicted, lambda: f"{pod} may be evicted; {cluster.describe()}", every=0.1)
 
 
 async def test_a_gang_is_evicted_only_as_a_whole_and_after_cordoning(cluster: Cluster) -> None:
@@ -131,7 +147,7 @@ async def test_cordoning_moves_no_member_and_unprotects_only_its_own(cluster: Cl
         with pytest.raises(TooManyRequestsError):
             await evict(cluster, second.metadata.name)
         assert cluster.status("bert").phase is Phase.RUNNING
-        await evict(cluster, first.metadata.name)
+        await evict_when_permitted(cluster, first.metadata.name)
         await cluster.reaches("bert", Phase.RUNNING, attempt=2)
     finally:
         await cluster.client.patch(NODES, first.spec.node_name, {"spec": {"unschedulable": None}})
@@ -146,8 +162,7 @@ async def test_members_of_a_service_are_evicted_one_by_one(cluster: Cluster) -> 
     await cluster.submit("web", type="service", replicas=2, resources=WHOLE)
     await cluster.reaches("web", Phase.RUNNING)
     first, second = cluster.pods("web")
-    await budget(cluster, "web")
-    await evict(cluster, first.metadata.name)
+    await evict_when_permitted(cluster, first.metadata.name)
     with pytest.raises(TooManyRequestsError):
         await evict(cluster, second.metadata.name)
     await cluster.until(lambda: [pod.status.phase for pod in cluster.pods("web")] == ["Running"] * 2, "two run again")
@@ -166,11 +181,13 @@ async def test_policy_may_leave_runs_without_budgets(cluster: Cluster) -> None:
 
 
 async def has_no_budget(cluster: Cluster, name: str) -> None:
-    """Wait until the run's budget is gone."""
-    for _ in range(100):
+    """Wait until a run's budget is gone."""
+
+    async def gone() -> bool:
         try:
             await cluster.client.get(BUDGETS, name, cluster.namespace)
         except NotFound:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"the budget of {name} stays; {cluster.describe()}")
+            return True
+        return False
+
+    await until(gone, lambda: f"the budget of {name} is gone; {cluster.describe()}")
