@@ -81,9 +81,10 @@ async def budget(cluster: Cluster, name: str, *, other_than: dict[str, Any] | No
                 return found
         return None
 
-    found = await until(counted, lambda: f"the budget {name}; {cluster.describe()}", every=0.1)
-    assert found is not None
-    return found
+    document: dict[str, Any] | None
+    document = await until(counted, lambda: f"the budget {name}; {cluster.describe()}", every=0.1)
+    assert document is not None
+    return document
 
 
 async def evict(cluster: Cluster, pod: str) -> None:
