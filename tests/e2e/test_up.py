@@ -193,10 +193,10 @@ def test_a_checkpoint_is_kept_until_a_run_is_deleted_with_it(up: KajiUp) -> None
     script = "cd $KAJI_CHECKPOINT_DIR; cat step 2>/dev/null || echo 0; echo 1 > step"
     command = ("run", "-q", "--rm", "--name", "saved", "--checkpoint", "/ckpt", "busybox:1", "sh", "-c", script)
     assert up.kaji(*command).stdout == "0\n"
-    wait_until(lambda: up.kaji("describe", "saved").returncode == 2)
+    wait_until(lambda: up.kaji("inspect", "saved").returncode == 2)
     assert up.kaji(*(word for word in command if word != "--rm")).stdout == "1\n"
     assert up.kaji("rm", "-v", "saved").returncode == 0
-    wait_until(lambda: up.kaji("describe", "saved").returncode == 2)
+    wait_until(lambda: up.kaji("inspect", "saved").returncode == 2)
     assert up.kaji(*command).stdout == "0\n"
 
 
@@ -213,7 +213,7 @@ def test_a_name_is_free_when_rm_returns(up: KajiUp) -> None:
         began = time.monotonic()
         assert up.kaji("rm", "-f", "again").stdout == "again\n"
         assert time.monotonic() - began < 30
-        assert "no run 'again'" in up.kaji("describe", "again").stderr
+        assert "no run 'again'" in up.kaji("inspect", "again").stderr
 
 
 def test_a_detached_run_with_rm_is_deleted_by_the_cluster(up: KajiUp) -> None:

@@ -226,11 +226,11 @@ def _record(row: Row, document: bytes = b"") -> RunRecord:
 
 async def find_run(database: Database, namespace: str, name: str) -> RunRecord | None:
     """Return the newest run with this name, or the run with this UID, with its document; None if there is none."""
-    sql = f"SELECT {_LISTED}, document FROM runs WHERE namespace = $1 AND "
-    newest = "ORDER BY created_at DESC, uid DESC LIMIT 1"
-    rows = await database.fetch(f"{sql}name = $2 {newest}", namespace, name)
+    sql = f"SELECT {_LISTED}, document FROM runs WHERE "
+    named = "uid IN (SELECT uid FROM runs WHERE name = $2 AND namespace = $1)"  # else SQLite reads the whole namespace
+    rows = await database.fetch(f"{sql}{named} ORDER BY created_at DESC, uid DESC LIMIT 1", namespace, name)
     if not rows:
-        rows = await database.fetch(f"{sql}uid = $2 {newest}", namespace, name)
+        rows = await database.fetch(f"{sql}uid = $2 AND namespace = $1", namespace, name)
     for row in rows:
         return _record(row[:-1], zstandard.ZstdDecompressor().decompress(row[-1]))
     return None
