@@ -92,6 +92,15 @@ def test_apply_and_diff(kubectl: Kubectl) -> None:
     assert kubectl.json("configmap", "settings")["data"] == {"a": "3"}
 
 
+def test_a_list_is_applied(kubectl: Kubectl) -> None:
+    """The output of `kubectl get` is such a list. No server describes its kind in OpenAPI 3."""
+    items = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("one", "two")]
+    applied = kubectl.apply({"apiVersion": "v1", "kind": "List", "items": items})
+    assert applied.splitlines() == ["configmap/one created", "configmap/two created"]
+    again = kubectl("apply", "-f", "-", stdin=kubectl("get", "configmaps", "one", "two", "-o", "yaml"))
+    assert again.splitlines() == ["configmap/one configured", "configmap/two configured"]
+
+
 def test_server_side_apply(kubectl: Kubectl) -> None:
     """Conflicts name the field and its owner. With force, the owner changes. A field that its owner drops is
     removed."""

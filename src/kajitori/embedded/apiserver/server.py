@@ -25,7 +25,7 @@ from kajitori.embedded.apiserver.registry import built_in
 from kajitori.embedded.apiserver.requests import Target, find_target, is_built_in
 from kajitori.embedded.apiserver.rest import Answer, Call, Rest, verb_of
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json, negotiate
-from kajitori.embedded.apiserver.schemas.openapi import OpenApi
+from kajitori.embedded.apiserver.schemas.openapi import OpenApi, empty_v2
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.subresources.kubelet import STREAMS, KubeletProxy
 from kajitori.embedded.apiserver.upkeep import defaults
@@ -323,6 +323,9 @@ class ApiServer:
 
     async def _open_api(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         match path.strip("/").split("/"):
+            case ["openapi", "v2"]:
+                kind, empty = empty_v2(request.headers.get("Accept", ""))
+                return web.Response(body=empty, headers={"Content-Type": kind})
             case ["openapi", "v3"]:
                 body: bytes | None = self._openapi.v3_index()
             case ["openapi", "v3", *rest]:

@@ -1,5 +1,6 @@
 """OpenAPI: /openapi/v3, for `kubectl explain`; kubectl also learns from it that the server validates fields and applies
-patches. There is no /openapi/v2: kubectl reads it before 1.29 only, and as protobuf."""
+patches. /openapi/v2 describes no kind: kubectl asks it about kinds that version 3 lacks, such as a List, and then
+leaves the validation to the server."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.schema import NULL, Schema
 
 Document = dict[str, Any]
+_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _GVK = "x-kubernetes-group-version-kind"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
@@ -58,6 +60,15 @@ _PATCH_TYPES = (
     "application/strategic-merge-patch+json",
 )
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
+
+
+def empty_v2(accept: str) -> tuple[str, bytes]:
+    """Return the media type and body of a description in version 2 without kinds: as protobuf, which is then empty, for
+    clients that accept it, else as JSON."""
+    if "proto-openapi.spec.v2" in accept:
+        return _V2_PROTOBUF, b""
+    info = {"title": "Kubernetes", "version": f"v1.{KUBERNETES_MINOR}"}
+    return "application/json", msgspec.json.encode({"swagger": "2.0", "info": info, "paths": {}})
 
 
 class OpenApi:
