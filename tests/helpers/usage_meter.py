@@ -16,6 +16,7 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.usage.ledger import seconds_between
 from kajitori.core.usage.sums import By, Prices
 from kajitori.history.store import History
+from kajitori.kube.clock import PRECISION_SECONDS
 from kajitori.kube.resources import PODS, Resource
 
 ALWAYS = 2**40
@@ -54,7 +55,8 @@ class UsageMeter:
         """Wait until history has the usage of all runs that are there, which have ended; return its member-seconds.
 
         The sum over history's rows is that of the run's status, which holds nothing any more, to the second; and no
-        member ran for longer than its run is charged for.
+        member ran for longer than its run is charged for. The latter compares the kubelet's clock with the API
+        server's, which controllers know to a second.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while wrong := await self._differences():
@@ -81,7 +83,8 @@ class UsageMeter:
             self._runs.add(run.metadata.uid)
             held, booked = _total(status), recorded.get(run.metadata.uid, 0)
             ran = sum(seconds for uid, seconds in self._ran.values() if uid == run.metadata.uid)
-            if status.usage.open or held != booked or booked < ran:
+            pods = sum(uid == run.metadata.uid for uid, _ in self._ran.values())
+            if status.usage.open or held != booked or booked + pods * PRECISION_SECONDS < ran:
                 wrong.append(f"{name} held {held} s, has {status.usage.open}, is charged {booked} s, ran {ran} s")
         return wrong
 
