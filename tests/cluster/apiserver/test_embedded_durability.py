@@ -10,7 +10,7 @@ import aiohttp
 from tests.harness.embedded_server import MERGE, TOKEN, embedded_server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SERVER = """
 import asyncio, sys
 from pathlib import Path

@@ -17,7 +17,7 @@ from kajitori.errors import AlreadyExists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, Resource
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GROUP = "flowcontrol.apiserver.k8s.io"
 KINDS = {
     "FlowSchema": Resource(GROUP, "v1", "flowschemas", "FlowSchema", namespaced=False),

@@ -38,7 +38,7 @@ from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESP
 from kajitori.kube.runs import RUNS
 from kajitori.relay.server import RelayServer
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 NAMESPACE, ACCOUNT = names.AGENT_ACCOUNT.split("/")
 

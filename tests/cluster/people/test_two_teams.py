@@ -33,7 +33,7 @@ from kajitori.kube.resources import NAMESPACES, SELF_ACCESS_REVIEWS, SERVICE_ACC
 
 PATIENCE_SECONDS = 30.0
 LEADS_ONLY = ("/v1/tokens",)
-BROWSER = Path(__file__).parents[1] / "helpers" / "browse.py"
+BROWSER = Path(__file__).parents[2] / "helpers" / "browse.py"
 """A program that signs in at the provider, like a user with a browser."""
 
 

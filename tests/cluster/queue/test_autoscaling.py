@@ -23,7 +23,7 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import CUSTOM_RESOURCES, EVENTS, NODES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
 from kajitori.kube.runs import RUNS
 
-RBAC = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+RBAC = Path(__file__).parents[3] / "deploy" / "rbac.yaml"
 RBAC_GROUP = "rbac.authorization.k8s.io"
 ROLES = Resource(RBAC_GROUP, "v1", "clusterroles", "ClusterRole", namespaced=False)
 BINDINGS = Resource(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)

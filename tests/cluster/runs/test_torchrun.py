@@ -19,7 +19,7 @@ from tests.helpers.members import kill_member
 from kajitori.core.spec.reasons import Phase
 
 PYTHON = os.environ.get("KAJITORI_TORCH_PYTHON", sys.executable)
-EXAMPLE = Path(__file__).parents[2] / "examples" / "torchrun" / "train.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "torchrun" / "train.py"
 PATIENCE_SECONDS = 180.0
 
 pytestmark = pytest.mark.skipif(

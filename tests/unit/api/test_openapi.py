@@ -102,7 +102,7 @@ def test_overlapping_first_requests_build_the_document_once(monkeypatch: pytest.
 
 
 def test_every_route_is_described() -> None:
-    """The exceptions are tested separately in tests/cluster/test_outsiders.py; a new exception belongs there as
+    """The exceptions are tested separately in tests/cluster/people/test_outsiders.py; a new exception belongs there as
     well."""
     described = {(path, method.upper()) for path, method, _ in operations(openapi_document())}
     routes: list[Any] = [route for router in app.ROUTERS for route in router.routes]

@@ -1,6 +1,6 @@
 """Rules and routes of hubs and NAT hosts, for existing pairs of clusters only.
 
-tests/cluster/test_network_isolation.py proves with real packets that the rules do what they say.
+tests/cluster/network/test_network_isolation.py proves with real packets that the rules do what they say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Schemas of the built-in kinds, from the types and docstrings of the library `lightkube-models`.
 
 This module adds what the library lacks: the keys of lists that patches merge (as in kube-apiserver's /openapi/v3;
-`tests/cluster/test_kinds_real.py` compares them), which maps hold quantities, and defaults.
+`tests/cluster/apiserver/test_kinds_real.py` compares them), which maps hold quantities, and defaults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests that ValidatingAdmissionPolicies match, and the effect of their results.
 
-Validation of the kinds themselves is among the recorded cases; tests/cluster/test_admission_policies.py compares
-answers with a real API server.
+Validation of the kinds themselves is among the recorded cases. tests/cluster/admission/test_admission_policies.py
+compares answers with a real API server.
 """
 
 from __future__ import annotations
