@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke, view
+from tests.unit.cli.test_waiting import PLACE
 
 POOLS = [{"name": "spot", "gpuType": "a100", "gpus": 8, "nodes": 1, "maxNodes": 4, "askedFor": 3}]
 SHOWN = [
@@ -34,6 +35,7 @@ def test_a_run_whose_pool_grows_is_not_told_that_nothing_starts_it() -> None:
     """The cluster is too small for it now, but nodes are being provisioned."""
     message = "requested 3 nodes of pool spot 3m ago: accepted, provisioning; needs 24 a100 on 3 whole nodes"
     answer = {"phase": "Queued", "reason": "ProvisioningNodes", "message": message, "members": 3, "fitNow": 0}
+    answer["place"] = PLACE
     lines = printed({"GET /v1/runs/vision/bert/explain": answer | {"grows": True}}, "explain", "bert")
     assert lines[:2] == ["bert: Queued, ProvisioningNodes", f"  {message}"] and "Nothing starts it" not in lines
     assert "Nothing starts it" in printed({"GET /v1/runs/vision/bert/explain": answer}, "explain", "bert")
