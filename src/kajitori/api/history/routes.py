@@ -121,7 +121,7 @@ async def get_history(api: Shared, user: Caller, namespace: str, name: str) -> R
     return answer(RecordedRunView(**fields, removed_at=_text(record.removed_at), attempts=attempts))
 
 
-@router.get("/v1/usage", responses=describes(UsageAnswer), summary="What teams, owners, runs or nodes used")
+@router.get("/v1/usage", responses=describes(UsageAnswer), summary="Usage by team, owner, run or node")
 async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters, Query()]) -> Response:
     """Exact to the second: from the time at which members were given their nodes until they gave them back. Runs that
     still hold nodes count until now."""
@@ -158,7 +158,7 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
     )
 
 
-@router.get("/v1/audit", responses=describes(AuditAnswer), summary="Who changed what, newest first")
+@router.get("/v1/audit", responses=describes(AuditAnswer), summary="The audit trail, newest entry first")
 async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters, Query()]) -> Response:
     """Changes through this API and decisions of the controller, also refused ones. Whoever may list the runs of a
     namespace sees what was changed there."""

@@ -35,7 +35,7 @@ async def sign_in(api: Shared) -> Response:
     )
 
 
-@router.get("/v1/whoami", responses=describes(WhoAmI), summary="Who the caller is, and where they may do what")
+@router.get("/v1/whoami", responses=describes(WhoAmI), summary="The caller's name, groups and roles")
 async def who_am_i(api: Shared, user: Caller) -> Response:
     """The API server's answers, which may be some seconds old."""
     known = {api.namespace, *(namespace for namespace, _ in api.mirror.runs)}

@@ -59,7 +59,7 @@ async def check_policy(user: Caller, request: Request) -> Response:
 @router.get(
     "/v1/policy/cluster",
     responses=describes(ClusterCheck),
-    summary="What the policy in force names and the cluster lacks",
+    summary="Objects that the policy in force names and the cluster lacks",
 )
 async def check_cluster(api: Shared, user: Caller, query: Annotated[ClusterCheckParameters, Query()]) -> Response:
     """Looks up objects with the caller's rights. Notes name what could not be read."""
@@ -70,7 +70,7 @@ async def check_cluster(api: Shared, user: Caller, query: Annotated[ClusterCheck
     "/v1/policy/cluster",
     responses=describes(ClusterCheck),
     openapi_extra=_YAML_BODY,
-    summary="What a policy file names and the cluster lacks",
+    summary="Objects that a policy file names and the cluster lacks",
 )
 async def check_file_against_cluster(
     api: Shared, user: Caller, request: Request, query: Annotated[ClusterCheckParameters, Query()]
@@ -94,13 +94,13 @@ async def audit_pods(api: Shared, user: Caller, query: Annotated[AuditParameters
     "/v1/policy/diff",
     responses=describes(PolicyDiff),
     openapi_extra=_YAML_BODY,
-    summary="What a new policy file would change",
+    summary="Compare a new policy file with the policy in force",
 )
 async def diff_policy(
     api: Shared, user: Caller, request: Request, query: Annotated[ClusterCheckParameters, Query()]
 ) -> Response:
-    """Compares it with the policy in force: fields, waiting runs, what the cluster lacks, everybody's Pods. 422 if the
-    file is faulty. The policy in force does not change."""
+    """Covers fields, waiting runs, what the cluster lacks, and everybody's Pods. 422 if the file is faulty. The policy
+    in force does not change."""
     policy = api.policy.completed(parse_policy(await yaml_body(request)))
     return answer(await diff(api, user, policy, query.namespace or api.namespace))
 

@@ -29,7 +29,7 @@ _NAMELESS = "this"
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunRequest"}}},
         }
     },
-    summary="What would happen to a run if it was submitted now",
+    summary="Plan a run without submitting it",
 )
 async def what_if(api: Shared, user: Caller, request: Request) -> Response:
     """Whether a run would start now, and where; otherwise what it would wait for. An invalid or

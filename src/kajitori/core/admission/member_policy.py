@@ -11,14 +11,10 @@ collector and `kubectl label` may change everything else of a member, and deleti
 
 from __future__ import annotations
 
-from typing import Any
-
+from kajitori.core.admission.policy_objects import Manifest, admission_policy, policy_binding
 from kajitori.core.words import names
 
-Manifest = dict[str, Any]
-
 MEMBER_POLICY_NAME = "kajitori-members"
-_API_VERSION = "admissionregistration.k8s.io/v1"
 LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK, names.LABEL_WHOLE_NODE)
 ANNOTATIONS = (
     names.ANNOTATION_OWNER,
@@ -41,36 +37,23 @@ def member_policy() -> Manifest:
         for part, keys in (("labels", f"{list(LABELS)}"), ("annotations", f"{list(ANNOTATIONS)}"))
     )
     message = f"only Kajitori's controller may make a Pod a member of a run, or change its {names.GROUP} labels"
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": _metadata(),
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [rule], "objectSelector": selector},
-            "matchConditions": [
-                {"name": "changes-membership", "expression": f"request.operation == 'CREATE' || !({unchanged})"}
-            ],
-            "validations": [
-                {
-                    "expression": _IS_CONTROLLER,
-                    "message": f"{message}: leave out labels and annotations that begin with {names.GROUP}/",
-                    "reason": "Forbidden",
-                }
-            ],
-        },
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule], "objectSelector": selector},
+        "matchConditions": [
+            {"name": "changes-membership", "expression": f"request.operation == 'CREATE' || !({unchanged})"}
+        ],
+        "validations": [
+            {
+                "expression": _IS_CONTROLLER,
+                "message": f"{message}: leave out labels and annotations that begin with {names.GROUP}/",
+                "reason": "Forbidden",
+            }
+        ],
     }
+    return admission_policy("Validating", MEMBER_POLICY_NAME, spec)
 
 
 def member_policy_binding() -> Manifest:
     """Return the binding that applies the policy to all namespaces."""
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": _metadata(),
-        "spec": {"policyName": MEMBER_POLICY_NAME, "validationActions": ["Deny"]},
-    }
-
-
-def _metadata() -> Manifest:
-    return {"name": MEMBER_POLICY_NAME, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}
+    return policy_binding("Validating", MEMBER_POLICY_NAME, "Deny")

@@ -7,14 +7,10 @@ authenticated. A Run without the annotation has no owner; its usage counts for i
 
 from __future__ import annotations
 
-from typing import Any
-
+from kajitori.core.admission.policy_objects import Manifest, admission_policy, policy_binding
 from kajitori.core.words import names
 
-Manifest = dict[str, Any]
-
 POLICY_NAME = "kajitori-run-owner"
-_API_VERSION = "admissionregistration.k8s.io/v1"
 _OWNER_OF = "{}.metadata.?annotations[?'" + names.ANNOTATION_OWNER + "'].orValue('')"
 
 
@@ -27,45 +23,30 @@ def owner_policy() -> Manifest:
         "resources": [names.PLURAL],
     }
     leave_it_out = f"'leave the annotation {names.ANNOTATION_OWNER} out, or write ' + request.userInfo.username"
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": _metadata(),
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [rule]},
-            "variables": [
-                {"name": "owner", "expression": _OWNER_OF.format("object")},
-                {"name": "before", "expression": f"oldObject == null ? '' : {_OWNER_OF.format('oldObject')}"},
-            ],
-            "validations": [
-                {
-                    "expression": (
-                        "request.operation != 'CREATE' || variables.owner in ['', request.userInfo.username]"
-                    ),
-                    "messageExpression": f"'the owner of a run must be the user who submits it: ' + {leave_it_out}",
-                    "message": "the owner of a run must be the user who submits it",
-                    "reason": "Forbidden",
-                },
-                {
-                    "expression": "request.operation == 'CREATE' || variables.owner == variables.before",
-                    "message": f"the annotation {names.ANNOTATION_OWNER} of a run cannot be changed",
-                    "reason": "Forbidden",
-                },
-            ],
-        },
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "variables": [
+            {"name": "owner", "expression": _OWNER_OF.format("object")},
+            {"name": "before", "expression": f"oldObject == null ? '' : {_OWNER_OF.format('oldObject')}"},
+        ],
+        "validations": [
+            {
+                "expression": ("request.operation != 'CREATE' || variables.owner in ['', request.userInfo.username]"),
+                "messageExpression": f"'the owner of a run must be the user who submits it: ' + {leave_it_out}",
+                "message": "the owner of a run must be the user who submits it",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": "request.operation == 'CREATE' || variables.owner == variables.before",
+                "message": f"the annotation {names.ANNOTATION_OWNER} of a run cannot be changed",
+                "reason": "Forbidden",
+            },
+        ],
     }
+    return admission_policy("Validating", POLICY_NAME, spec)
 
 
 def owner_policy_binding() -> Manifest:
     """Return the binding that applies the policy to all namespaces."""
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": _metadata(),
-        "spec": {"policyName": POLICY_NAME, "validationActions": ["Deny"]},
-    }
-
-
-def _metadata() -> Manifest:
-    return {"name": POLICY_NAME, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}
+    return policy_binding("Validating", POLICY_NAME, "Deny")

@@ -7,19 +7,15 @@ API server checks like any other. A user with the right to write the status of r
 
 from __future__ import annotations
 
-from typing import Any
-
+from kajitori.core.admission.policy_objects import Manifest, admission_policy, policy_binding
 from kajitori.core.policy.model import Policy
 from kajitori.core.words import names
-
-Manifest = dict[str, Any]
 
 RUN_CHANGES = "kajitori-run-changes"
 """Name of the policy and of its binding."""
 ADMINISTER = "administer"
 """The verb on runs that lets a user change and delete runs of others."""
 
-_API_VERSION = "admissionregistration.k8s.io/v1"
 _RUNS = f"authorizer.group('{names.GROUP}').resource('{names.PLURAL}')"
 _IN_NAMESPACE = ".namespace(request.namespace)"
 _OWNER = f"oldObject.metadata.?annotations[?'{names.ANNOTATION_OWNER}'].orValue('')"
@@ -39,7 +35,6 @@ def run_changes_policy(policy: Policy) -> list[Manifest]:
         "operations": ["UPDATE", "DELETE"],
         "resources": [names.PLURAL],
     }
-    metadata = {"name": RUN_CHANGES, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}
     kubernetes = (
         "request.userInfo.username == 'system:kube-controller-manager'"
         " || 'system:serviceaccounts:kube-system' in request.userInfo.?groups.orValue([])"
@@ -48,33 +43,22 @@ def run_changes_policy(policy: Policy) -> list[Manifest]:
         "'run ' + oldObject.metadata.name + ' belongs to ' + variables.owner"
         " + ': only they, a team lead or an operator may change or delete it'"
     )
-    validating = {
-        "apiVersion": _API_VERSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": metadata,
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [rule]},
-            "matchConditions": [
-                {"name": "others", "expression": f"!({_OWNER} in ['', request.userInfo.username])"},
-                {"name": "people", "expression": f"!({kubernetes})"},
-            ],
-            "variables": [{"name": "owner", "expression": _OWNER}],
-            "validations": [
-                {
-                    "expression": f"{_RUNS}{_IN_NAMESPACE}.check('{ADMINISTER}').allowed()"
-                    f" || {_RUNS}.subresource('status'){_IN_NAMESPACE}.check('update').allowed()",
-                    "messageExpression": message,
-                    "message": "only a run's owner, a team lead or an operator may change or delete it",
-                    "reason": "Forbidden",
-                }
-            ],
-        },
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [
+            {"name": "others", "expression": f"!({_OWNER} in ['', request.userInfo.username])"},
+            {"name": "people", "expression": f"!({kubernetes})"},
+        ],
+        "variables": [{"name": "owner", "expression": _OWNER}],
+        "validations": [
+            {
+                "expression": f"{_RUNS}{_IN_NAMESPACE}.check('{ADMINISTER}').allowed()"
+                f" || {_RUNS}.subresource('status'){_IN_NAMESPACE}.check('update').allowed()",
+                "messageExpression": message,
+                "message": "only a run's owner, a team lead or an operator may change or delete it",
+                "reason": "Forbidden",
+            }
+        ],
     }
-    binding = {
-        "apiVersion": _API_VERSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": metadata,
-        "spec": {"policyName": RUN_CHANGES, "validationActions": ["Deny"]},
-    }
-    return [validating, binding]
+    return [admission_policy("Validating", RUN_CHANGES, spec), policy_binding("Validating", RUN_CHANGES, "Deny")]

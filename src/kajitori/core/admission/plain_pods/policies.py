@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kajitori.core.admission.plain_pods.expressions import cel, regex_of
 from kajitori.core.admission.plain_pods.pod_view import VARIABLES, wants_gpus
 from kajitori.core.admission.plain_pods.rules import DAEMON_SET_CONTROLLERS, Circumstances, Rule, rules_of
+from kajitori.core.admission.policy_objects import Manifest, admission_policy, policy_binding
 from kajitori.core.policy.model import Policy
-from kajitori.core.words import names
 from kajitori.core.words.quantities import format_memory
 
-Manifest = dict[str, Any]
-
-API_VERSION = "admissionregistration.k8s.io/v1"
 PODS = "kajitori-pods"
 """Name of the policies about Pods, and of their bindings."""
 TEMPLATES = "kajitori-pod-templates"
@@ -37,6 +33,7 @@ POD_POLICIES = (
 )
 """Kinds and names of all objects that `pod_policies` may return, each binding before its policy."""
 
+_LABELS = {"app.kubernetes.io/component": "pod-rules"}
 _MAX_ITEMS = 32
 """Number of containers, or of alternatives in a node affinity, that are completed. A Pod with more has to be complete,
 or it is refused."""
@@ -98,10 +95,10 @@ def pod_policies(policy: Policy, circumstances: Circumstances) -> list[Manifest]
         (_CRON_JOBS, rules_of(policy, as_written), "Warn"),
     ):
         if rules:
-            objects += [_validating(policy, target, rules), _binding(target.name, action)]
+            objects += [_validating(policy, target, rules), policy_binding("Validating", target.name, action, _LABELS)]
     mutations = mutations_of(policy, circumstances) if circumstances.is_completed else []
     if mutations:
-        objects += [_mutating(policy, mutations), _mutating_binding()]
+        objects += [_mutating(policy, mutations), policy_binding("Mutating", DEFAULTS, labels=_LABELS)]
     return objects
 
 
@@ -130,45 +127,32 @@ def _validating(policy: Policy, target: _Target, rules: Sequence[Rule]) -> Manif
     variables += [{"name": rule.name, "expression": rule.expression} for rule in rules]
     faults = " + ".join(f"variables.{rule.name}" for rule in rules)
     variables.append({"name": "faults", "expression": faults})
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": _metadata(target.name),
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": _resource_rules(target, ["CREATE", "UPDATE"])},
-            "matchConditions": [
-                {"name": "namespace", "expression": _namespaces(policy)},
-                {
-                    "name": "changed",
-                    "expression": f"request.operation == 'CREATE' || {target.spec} != {target.old_spec}",
-                },
-            ],
-            "variables": variables,
-            "validations": [
-                {
-                    "expression": "size(variables.faults) == 0",
-                    "messageExpression": "variables.faults.join('; ')",
-                    "message": "the cluster's policy refuses this Pod",
-                    "reason": "Forbidden",
-                }
-            ],
-        },
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": _resource_rules(target, ["CREATE", "UPDATE"])},
+        "matchConditions": [
+            {"name": "namespace", "expression": _namespaces(policy)},
+            {
+                "name": "changed",
+                "expression": f"request.operation == 'CREATE' || {target.spec} != {target.old_spec}",
+            },
+        ],
+        "variables": variables,
+        "validations": [
+            {
+                "expression": "size(variables.faults) == 0",
+                "messageExpression": "variables.faults.join('; ')",
+                "message": "the cluster's policy refuses this Pod",
+                "reason": "Forbidden",
+            }
+        ],
     }
+    return admission_policy("Validating", target.name, spec, _LABELS)
 
 
 def _shared(target: _Target) -> list[dict[str, str]]:
     values = [("fromDaemonSet", target.from_daemon_set), *VARIABLES]
     return [{"name": name, "expression": expression} for name, expression in values]
-
-
-def _binding(name: str, action: str) -> Manifest:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": _metadata(name),
-        "spec": {"policyName": name, "validationActions": [action]},
-    }
 
 
 # ------------------------------------------------------------------------------------------ defaults
@@ -177,30 +161,15 @@ def _binding(name: str, action: str) -> Manifest:
 def _mutating(policy: Policy, mutations: Sequence[str]) -> Manifest:
     variables = [{"name": "spec", "expression": "object.spec"}, *_shared(_PODS)]
     target = replace(_PODS, resources=(("", ("pods",)),))
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "MutatingAdmissionPolicy",
-        "metadata": _metadata(DEFAULTS),
-        "spec": {
-            "failurePolicy": "Fail",
-            "reinvocationPolicy": "IfNeeded",
-            "matchConstraints": {"resourceRules": _resource_rules(target, ["CREATE"])},
-            "matchConditions": [{"name": "namespace", "expression": _namespaces(policy)}],
-            "variables": variables,
-            "mutations": [
-                {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}} for expression in mutations
-            ],
-        },
+    spec = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "matchConstraints": {"resourceRules": _resource_rules(target, ["CREATE"])},
+        "matchConditions": [{"name": "namespace", "expression": _namespaces(policy)}],
+        "variables": variables,
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}} for expression in mutations],
     }
-
-
-def _mutating_binding() -> Manifest:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "MutatingAdmissionPolicyBinding",
-        "metadata": _metadata(DEFAULTS),
-        "spec": {"policyName": DEFAULTS},
-    }
+    return admission_policy("Mutating", DEFAULTS, spec, _LABELS)
 
 
 def _default_memory(part: str, amount: str) -> str:
@@ -286,8 +255,3 @@ def _namespaces(policy: Policy) -> str:
 
 def _one_of(patterns: Sequence[str]) -> str:
     return f"^({'|'.join(map(regex_of, patterns))})$"
-
-
-def _metadata(name: str) -> Manifest:
-    labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY, "app.kubernetes.io/component": "pod-rules"}
-    return {"name": name, "labels": labels}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.admission.policies.matching import matched
-from kajitori.embedded.apiserver.auth import Authorizer
+from kajitori.embedded.apiserver.auth import AllowKnown, Authorizer
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.cel import AUTHORIZER, Expression, ExpressionError, Scope, missing_variable
 from kajitori.embedded.apiserver.strategies.admission_policies import policy_scope
@@ -17,6 +18,8 @@ from kajitori.kube.resources import Resource
 
 _NONE: Mapping[str, str] = {}
 _NAMESPACE_FIELDS = ("name", "generateName", "labels", "annotations", "uid", "resourceVersion", "creationTimestamp")
+
+P = TypeVar("P")
 
 
 class Question:
@@ -69,7 +72,7 @@ class Question:
         return {**found, "metadata": meta}
 
 
-class CompiledPolicy:
+class CompiledPolicy(ABC):
     """A policy with compiled expressions. One that was stored by another version and no longer compiles fails when it
     is evaluated."""
 
@@ -90,9 +93,9 @@ class CompiledPolicy:
         except ExpressionError as error:
             self.broken = error.message
 
+    @abstractmethod
     def _compile(self, spec: Object, scope: Scope) -> None:
         """Compile the policy's own expressions."""
-        raise NotImplementedError
 
     def is_concerned(self, question: Question) -> bool:
         """Return whether all match conditions hold. A condition that is false counts more than one that fails."""
@@ -119,6 +122,26 @@ class CompiledPolicy:
             except ExpressionError as error:
                 failures[missing_variable(name)] = error.message
         return known, failures
+
+
+class StoredPolicies(Generic[P]):
+    """The stored policies of one type, compiled on first use."""
+
+    def __init__(self, view: StoreView, registry: KindRegistry, compiled: Callable[[Object, Authorizer], P]) -> None:
+        self.view = view
+        self.registry = registry
+        self.authorizer: Authorizer = AllowKnown()
+        """Answers the questions of expressions about what the user of a request may do."""
+        self._make = compiled
+        self._compiled: dict[str, tuple[Object, P]] = {}
+
+    def compiled(self, stored: Object) -> P:
+        """Return a stored policy with compiled expressions."""
+        uid = stored["metadata"]["uid"]
+        known = self._compiled.get(uid)
+        if known is None or known[0] is not stored:
+            known = self._compiled[uid] = stored, self._make(stored["spec"], self.authorizer)
+        return known[1]
 
 
 def result_of(expression: Expression, values: Mapping[str, Any], failures: Mapping[str, str] = _NONE) -> Any:

@@ -12,11 +12,12 @@ from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, St
 from kajitori.embedded.apiserver.admission.policies.evaluation import (
     CompiledPolicy,
     Question,
+    StoredPolicies,
     bound_policies,
     name_of,
     result_of,
 )
-from kajitori.embedded.apiserver.auth import AllowKnown, Authorizer
+from kajitori.embedded.apiserver.auth import Authorizer
 from kajitori.embedded.apiserver.patches.json_patching import apply_operations
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope, operations_of
@@ -26,15 +27,11 @@ from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube.resources import MUTATING_BINDINGS, MUTATING_POLICIES
 
 
-class MutatingPolicies:
+class MutatingPolicies(StoredPolicies["_Policy"]):
     """The stored policies of the cluster, compiled on first use."""
 
     def __init__(self, view: StoreView, registry: KindRegistry) -> None:
-        self._view = view
-        self._registry = registry
-        self.authorizer: Authorizer = AllowKnown()
-        """Answers the questions of expressions about what the user of a request may do."""
-        self._compiled: dict[str, tuple[Object, _Policy]] = {}
+        super().__init__(view, registry, _Policy)
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Change the object of a request in place, as all policies that match it say.
@@ -45,22 +42,15 @@ class MutatingPolicies:
         if request.operation == "DELETE" or request.kind.resource.group == MUTATING_POLICIES.group:
             return
         for stored, question, bindings in bound_policies(
-            MUTATING_POLICIES, MUTATING_BINDINGS, request, self._view, self._registry
+            MUTATING_POLICIES, MUTATING_BINDINGS, request, self.view, self.registry
         ):
             for binding in bindings:
                 try:
-                    self._policy(stored).mutate(request, question)
+                    self.compiled(stored).mutate(request, question)
                 except ExpressionError as error:
                     policy = f"policy '{name_of(stored)}' with binding '{name_of(binding)}'"
                     message = f"{policy} denied request: {error.message}"
                     raise StatusError.forbidden(request.kind.resource, request.name, message) from error
-
-    def _policy(self, stored: Object) -> _Policy:
-        uid = stored["metadata"]["uid"]
-        known = self._compiled.get(uid)
-        if known is None or known[0] is not stored:
-            known = self._compiled[uid] = stored, _Policy(stored["spec"], self.authorizer)
-        return known[1]
 
 
 class _Policy(CompiledPolicy):

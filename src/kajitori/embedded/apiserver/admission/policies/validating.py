@@ -9,11 +9,12 @@ from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, St
 from kajitori.embedded.apiserver.admission.policies.evaluation import (
     CompiledPolicy,
     Question,
+    StoredPolicies,
     bound_policies,
     name_of,
     result_of,
 )
-from kajitori.embedded.apiserver.auth import AllowKnown, Authorizer
+from kajitori.embedded.apiserver.auth import Authorizer
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.status import StatusError
@@ -24,15 +25,11 @@ _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unaut
 _MAX_MESSAGE_BYTES = 5 * 1024
 
 
-class ValidatingPolicies:
+class ValidatingPolicies(StoredPolicies["_Policy"]):
     """The stored policies of the cluster, compiled on first use."""
 
     def __init__(self, view: StoreView, registry: KindRegistry) -> None:
-        self._view = view
-        self._registry = registry
-        self.authorizer: Authorizer = AllowKnown()
-        """Answers the questions of expressions about what the user of a request may do."""
-        self._compiled: dict[str, tuple[Object, _Policy]] = {}
+        super().__init__(view, registry, _Policy)
 
     def check(self, request: AdmissionRequest) -> None:
         """Evaluate all policies that match a request. Their warnings are added to the request.
@@ -43,23 +40,16 @@ class ValidatingPolicies:
         if request.kind.resource.group == VALIDATING_POLICIES.group:
             return  # a rule about rules could lock everybody out
         for stored, question, bindings in bound_policies(
-            VALIDATING_POLICIES, VALIDATING_BINDINGS, request, self._view, self._registry
+            VALIDATING_POLICIES, VALIDATING_BINDINGS, request, self.view, self.registry
         ):
             for binding in bindings:
                 policy = f"ValidatingAdmissionPolicy '{name_of(stored)}' with binding '{name_of(binding)}'"
                 actions = binding["spec"].get("validationActions") or ()
-                for reason, message in self._policy(stored).denials(question):
+                for reason, message in self.compiled(stored).denials(question):
                     if "Deny" in actions:
                         raise _denied(request, reason, f"{policy} denied request: {message}")
                     if "Warn" in actions:
                         request.warnings.append(f"Validation failed for {policy}: {message}")
-
-    def _policy(self, stored: Object) -> _Policy:
-        uid = stored["metadata"]["uid"]
-        known = self._compiled.get(uid)
-        if known is None or known[0] is not stored:
-            known = self._compiled[uid] = stored, _Policy(stored["spec"], self.authorizer)
-        return known[1]
 
 
 class _Policy(CompiledPolicy):
