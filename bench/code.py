@@ -39,6 +39,7 @@ from bench.common import Limit, print_limits, print_table
 from bench.discovery import NAMESPACE, RUN, cpu_seconds, make_gang, web_api
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.opening import open_blobs
+from kajitori.cluster.platform.install import install
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import compress
 from kajitori.configuration.settings import LEASE_NAMESPACE
@@ -46,7 +47,6 @@ from kajitori.core.words import first_step
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES
 
 WHOLE_MEMBERS = 4

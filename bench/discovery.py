@@ -35,6 +35,8 @@ from tests.harness.real_server import RealServer, running_real_server
 
 from bench.common import Limit, print_limits, print_table
 from bench.gangs import lacks
+from kajitori.cluster.platform.install import install
+from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
@@ -43,8 +45,6 @@ from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.words import first_step, names
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.install import install
-from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, PODS, Resource
 from kajitori.kube.runs import RUNS

@@ -42,6 +42,7 @@ from tests.harness.real_server import RealServer, running_real_server
 from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.gangs import lacks, simulated_nodes
 from bench.processes import helper, in_words, processor_seconds, say, since
+from kajitori.cluster.platform.install import install
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
@@ -53,7 +54,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, Resource
 from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import Added, Modified

@@ -29,9 +29,9 @@ from tests.harness.real_server import RealServer, running_real_server
 from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.processes import answer, helper, say
 from kajitori.cluster.nodes.client_evidence import open_watches_in
+from kajitori.cluster.platform.install import install
 from kajitori.core.traffic.node_feed import PATH, decode_line
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, PODS
 
 NAMESPACE = "relay"

@@ -17,11 +17,11 @@ from tests.harness.real_server import running_real_server
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.gangs import POOL_LABEL, Platform, label_nodes, lacks, platform, simulated_nodes, spec_of, wait_until
 from bench.processes import in_words, processor_seconds, since
+from kajitori.cluster.platform.install import install
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.platform.install import install
 from kajitori.kube.resources import NAMESPACES, PODS
 from kajitori.kube.runs import RUNS
 

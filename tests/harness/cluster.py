@@ -28,6 +28,7 @@ from tests.harness.parts import HERE, embedded_controllers, process_kubelet, sim
 from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.blobs.logs import KeptLogs
+from kajitori.cluster.platform.install import install
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE
@@ -45,7 +46,6 @@ from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.platform.install import install
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, VALIDATING_BINDINGS, Resource
 from kajitori.kube.runs import RUNS, RunObject

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kajitori.blobs.code import CodeStore
+from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.nodes.health import HealthKeeper
 from kajitori.controllers.nodes.silence import Silence
@@ -25,7 +26,6 @@ from kajitori.controllers.runs.statuses import Statuses
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.monitoring.controller import ControllerMetrics
 
 

@@ -12,13 +12,13 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
+from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.controllers.changes import Changes
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
 from kajitori.controllers.reconciler import Reconciler
 from kajitori.controllers.records.tidying import expire_forever, tidy_forever
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.errors import KajitoriError
-from kajitori.kube.platform.policy_keeper import PolicyKeeper
 
 log = logging.getLogger(__name__)
 

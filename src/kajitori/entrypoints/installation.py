@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from kajitori import __version__
+from kajitori.cluster.platform.applying import Change, apply, find, remove, wait_established, wait_gone
+from kajitori.cluster.platform.survey import survey
 from kajitori.configuration.settings import InstallOptions
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy.file import parse_policy
@@ -28,8 +30,6 @@ from kajitori.install.teams import team_objects
 from kajitori.install.versions import breaks, faults_in, is_downgrade, step_fault
 from kajitori.install.workloads import POLICY
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.applying import Change, apply, find, remove, wait_established, wait_gone
-from kajitori.kube.platform.survey import survey
 from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, PODS, SECRETS
 from kajitori.kube.runs import RUNS
 

@@ -6,12 +6,12 @@ import contextlib
 import os
 import socket
 
+from kajitori.cluster.platform.install import install
 from kajitori.controllers.leadership import Leadership
 from kajitori.entrypoints.process import ensure_namespace
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.platform.install import install
 
 
 async def candidate(config: KubeConfig, namespace: str, identity: str) -> Leadership:

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.outbox import Outbox
+from kajitori.cluster.platform.policy_keeper import PolicyKeeper
+from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.controllers.changes import Changes
@@ -36,8 +38,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.platform.policy_keeper import PolicyKeeper
-from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.monitoring.controller import ControllerMetrics
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
+from kajitori.cluster.platform.install import install
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ServerOptions
@@ -15,7 +16,6 @@ from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of, code_limits, history_of
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.platform.install import install
 
 
 def server(options: ServerOptions) -> int:

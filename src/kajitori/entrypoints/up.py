@@ -22,6 +22,8 @@ from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.outbox import Outbox
+from kajitori.cluster.platform.applying import apply
+from kajitori.cluster.platform.install import install
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration import cluster_file
 from kajitori.configuration.networks_file import NetworksFile
@@ -59,8 +61,6 @@ from kajitori.install.teams import team_objects
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.platform.applying import apply
-from kajitori.kube.platform.install import install
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
 
 OWN_IMAGE = "kajitori"

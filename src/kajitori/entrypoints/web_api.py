@@ -42,6 +42,9 @@ from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.cluster.health import HealthView
+from kajitori.cluster.platform.agents import AgentTokens
+from kajitori.cluster.platform.leader_watch import LeaderWatch
+from kajitori.cluster.platform.ticket_key import TicketReader
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.queue.pending import PendingRuns
 from kajitori.cluster.queue.preemptions import Preemptions
@@ -55,9 +58,6 @@ from kajitori.core.words import names
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.platform.agents import AgentTokens
-from kajitori.kube.platform.leader_watch import LeaderWatch
-from kajitori.kube.platform.ticket_key import TicketReader
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
 
 USER_AGENT = "kajitori-api"

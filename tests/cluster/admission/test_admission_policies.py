@@ -13,12 +13,12 @@ import pytest
 from tests.harness.embedded_server import embedded_server
 from tests.harness.kube_server import USERS, KubeServer
 
+from kajitori.cluster.platform.install import install
 from kajitori.core.admission.member_policy import MEMBER_POLICY_NAME
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.install import install
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
 from kajitori.kube.runs import RUNS

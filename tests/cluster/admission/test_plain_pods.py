@@ -14,12 +14,12 @@ from tests.harness.commands import kubectl
 from tests.harness.fixtures import REAL
 from tests.harness.kube_server import KubeServer
 
+from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.core.admission.plain_pods.policies import CRON_JOBS, DEFAULTS, TEMPLATES
 from kajitori.core.admission.plain_pods.policies import PODS as PODS_POLICY
 from kajitori.core.policy.file import parse_policy
 from kajitori.errors import Forbidden, KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.policy_keeper import PolicyKeeper
 from kajitori.kube.resources import (
     MUTATING_BINDINGS,
     MUTATING_POLICIES,

@@ -18,11 +18,11 @@ from tests.harness.commands import Completed
 from tests.harness.real_server import RealServer
 from tests.harness.web_api import WebApi, web_api
 
+from kajitori.cluster.platform.install import install
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.install import install
 from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, NODES, PODS, PRIORITY_CLASSES, SECRETS
 from kajitori.kube.runs import RUNS
 

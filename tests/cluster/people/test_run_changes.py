@@ -14,12 +14,12 @@ from tests.harness.embedded_server import embedded_server
 from tests.harness.fixtures import REAL
 from tests.harness.kube_server import USERS, KubeServer
 
+from kajitori.cluster.platform.install import install
+from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.words import names
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.install import install
-from kajitori.kube.platform.policy_keeper import PolicyKeeper
 from kajitori.kube.resources import Resource
 from kajitori.kube.runs import RUNS
 

@@ -21,6 +21,7 @@ from tests.harness.identity_provider import PREFIX, SCOPES, IdentityProvider
 from tests.helpers.every_call import LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall, serving_a_run
 
 from kajitori.api.app import openapi_document, operations
+from kajitori.cluster.platform.applying import apply
 from kajitori.configuration.sign_in import SignIn
 from kajitori.core.policy.teams import Team
 from kajitori.embedded.apiserver.access.authentication_config import parse_authentication
@@ -28,7 +29,6 @@ from kajitori.errors import Unauthenticated
 from kajitori.install.roles import people, teams
 from kajitori.install.teams import team_objects
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.applying import apply
 from kajitori.kube.resources import NAMESPACES, SELF_ACCESS_REVIEWS, SERVICE_ACCOUNTS
 
 PATIENCE_SECONDS = 30.0

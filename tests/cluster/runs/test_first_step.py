@@ -13,6 +13,7 @@ from tests.harness.parts import GPUS
 from tests.harness.web_api import web_api
 from tests.unit.kube.fake_api import serving
 
+from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, verify
 from kajitori.core.policy.file import with_first_step
@@ -20,7 +21,6 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import first_step
 from kajitori.embedded.kubelet.machine.detection import try_mounts
 from kajitori.errors import AlreadyExists
-from kajitori.kube.platform.ticket_key import ensure_ticket_key
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS
 
 SMALL = {"cpu": 0.1, "memory": "64Mi"}

@@ -13,10 +13,10 @@ from tests.harness.cluster import Cluster
 from tests.harness.real_server import RealServer
 from tests.harness.web_api import web_api
 
+from kajitori.cluster.platform.install import install
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.kube.platform.install import install
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, Resource
 from kajitori.kube.runs import RUNS

@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 
-from kajitori.kube.platform.leader_watch import LeaderWatch
+from kajitori.cluster.platform.leader_watch import LeaderWatch
 
 WORDS = "no controller has renewed its lease for 43 s; runs do not start or stop until one is back"
 

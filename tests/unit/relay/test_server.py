@@ -10,15 +10,15 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.unit.cluster.platform.fake_tokens import Agents
 from tests.unit.kube.fake_api import FakeApi, WatchFault, client_of, fake_api
-from tests.unit.kube.fake_tokens import Agents
 
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
+from kajitori.cluster.platform.agents import REVIEW_SECONDS, AgentTokens
 from kajitori.core.traffic.node_feed import Line, decode_line
 from kajitori.errors import Unavailable
 from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.platform.agents import REVIEW_SECONDS, AgentTokens
 from kajitori.kube.resources import PODS
 from kajitori.relay.server import RelayServer
 

@@ -14,6 +14,8 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.cluster.platform import member_memory
+from kajitori.cluster.platform.member_memory import MemoryReading
 from kajitori.cluster.runs.members import culprit_peak, peak_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.memory import MemberPeak, is_worth_writing, merged, with_member, with_total
@@ -24,8 +26,6 @@ from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.platform import member_memory
-from kajitori.kube.platform.member_memory import MemoryReading
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.retry import NO_RETRY
 from kajitori.kube.runs import RunObject

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from kajitori.cluster.platform.member_memory import METRICS_PATH
 from kajitori.cluster.runs.members import member_of
 from kajitori.controllers.records import memory
 from kajitori.controllers.records.memory import MemoryKeeper
@@ -22,7 +23,6 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.platform.member_memory import METRICS_PATH
 from kajitori.kube.resources import PODS
 from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added

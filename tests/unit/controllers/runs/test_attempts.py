@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving, status_of
 
+from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.controllers.runs.attempts import (
     DELETED_TOGETHER,
     DELETIONS_AT_A_TIME,
@@ -31,7 +32,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.platform.ticket_key import SigningKey
 from kajitori.kube.runs import RunObject
 
 RUN = RunReference("vision", "bert", "u1")

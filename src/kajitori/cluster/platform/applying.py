@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from kajitori.cluster.platform.install import FIELD_MANAGER
 from kajitori.errors import NotFound, Unavailable
 from kajitori.install.objects import Identity, Object, identity
 from kajitori.kube import resources
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.install import FIELD_MANAGER
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CUSTOM_RESOURCES, Resource
 

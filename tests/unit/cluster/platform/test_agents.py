@@ -7,10 +7,10 @@ import base64
 
 import msgspec
 import pytest
-from tests.unit.kube.fake_tokens import Agents, settle
+from tests.unit.cluster.platform.fake_tokens import Agents, settle
 
+from kajitori.cluster.platform.agents import REVIEW_SECONDS, UNANSWERED_SECONDS
 from kajitori.errors import Forbidden, Unauthenticated, Unavailable
-from kajitori.kube.platform.agents import REVIEW_SECONDS, UNANSWERED_SECONDS
 
 
 async def test_a_token_is_valid_until_it_expires() -> None:

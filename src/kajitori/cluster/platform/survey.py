@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.cluster.platform.applying import Change, apply, find, resource_of
 from kajitori.core.policy.members import Gpu
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
@@ -17,7 +18,6 @@ from kajitori.install.objects import Identity, Object
 from kajitori.install.record import Record
 from kajitori.install.settings import TLS_SECRET, InstallSettings
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.applying import Change, apply, find, resource_of
 from kajitori.kube.resources import NODES, SELF_ACCESS_REVIEWS, STORAGE_CLASSES
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from kajitori.cluster.platform.policy_keeper import RENEW_SECONDS, PolicyKeeper
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
 from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.policy_keeper import RENEW_SECONDS, PolicyKeeper
 from kajitori.kube.resources import MUTATING_POLICIES, VALIDATING_POLICIES, Resource
 
 RULES = parse_policy({"pods": {"namespaces": ["team"]}})

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from kajitori.cluster.platform.install import install
 from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.install import install
 from kajitori.kube.resources import (
     CUSTOM_RESOURCES,
     PRIORITY_CLASSES,

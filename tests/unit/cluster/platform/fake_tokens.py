@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import msgspec
 
+from kajitori.cluster.platform.agents import AUDIENCE, AgentTokens
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
-from kajitori.kube.platform.agents import AUDIENCE, AgentTokens
 
 ACCOUNT = "kajitori/kajitori-agent"
 DAY = 1_800_000_000.0

@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving, status_of
 
+from kajitori.cluster.platform.ticket_key import TicketReader, ensure_ticket_key
 from kajitori.core.pods.tickets import KEY_BYTES, Ticket, sign
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.platform.ticket_key import TicketReader, ensure_ticket_key
 
 PATH = "/api/v1/namespaces/kajitori/secrets"
 TICKET = Ticket("vision", "bert", "u-1", 1, 4)
