@@ -35,6 +35,7 @@ from tests.harness.real_server import running_real_server
 
 from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, lacks, platform, spec_of, wait_until
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.install import install
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
@@ -45,7 +46,6 @@ from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.scheduler.binder import Binder
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, Resource
 from kajitori.kube.runs import RUNS
 

@@ -25,6 +25,7 @@ from kajitori import __version__
 from kajitori.cli.app import SECTIONS, kaji
 from kajitori.cli.other_words import WORDS
 from kajitori.cli.submit.borrowed_options import DOCKER, SLURM
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.documents.reference import reference_page
 from kajitori.core.network.registry_model import Networks
@@ -48,7 +49,6 @@ from kajitori.install import chart, kustomize
 from kajitori.install.settings import InstallSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror.mirror import Mirror
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # tests load this file by its path
 

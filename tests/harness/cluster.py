@@ -28,6 +28,7 @@ from tests.harness.parts import HERE, embedded_controllers, process_kubelet, sim
 from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.blobs.logs import KeptLogs
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -44,7 +45,6 @@ from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.run_controller import run_controller
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, VALIDATING_BINDINGS, Resource

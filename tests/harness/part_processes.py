@@ -19,6 +19,7 @@ from typing import Self
 from tests.harness.kube_server import KubeServer
 from tests.harness.waiting import until
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.leadership import Leadership
@@ -34,7 +35,6 @@ from kajitori.errors import KajitoriError
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import NODES
 from kajitori.kube.watch import WatchSettings
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -22,7 +23,6 @@ from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import PODS
 from kajitori.kube.runs import RUNS, RunObject

@@ -29,6 +29,7 @@ from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.cluster.health import HealthView
+from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.platform.agents import AgentTokens
 from kajitori.cluster.platform.ticket_key import TicketReader
 from kajitori.cluster.queue.outlook import Outlook
@@ -42,7 +43,6 @@ from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.leadership import LeaderState
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.resources import NODES, Resource
 from kajitori.kube.runs import RUNS, RunObject
 from kajitori.monitoring.metrics import ApiMetrics

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView
 from kajitori.core.nodes.evidence import failures_of, proven_at, unstarted_on, without_outages
 from kajitori.core.nodes.health import BUSY_RECHECK, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
@@ -16,7 +17,6 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import parse_time
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node
 from kajitori.kube.runs import RunObject
 

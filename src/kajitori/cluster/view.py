@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.node_facts import node_facts
 from kajitori.cluster.nodes.pools import Barred, PoolView
 from kajitori.cluster.occupancy import Occupancy
@@ -31,7 +32,6 @@ from kajitori.core.spec.run import RunSpec, name_fault
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.runs import RunObject
 
 REMEMBERED_DECISIONS = 1024

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kajitori.blobs.code import CodeStore
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.nodes.health import HealthKeeper
@@ -25,7 +26,6 @@ from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import EventRecorder
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.monitoring.controller import ControllerMetrics
 
 

@@ -7,6 +7,7 @@ import asyncio
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.outbox import Outbox
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ControllerOptions
@@ -19,7 +20,6 @@ from kajitori.entrypoints.run_controller import run_controller
 from kajitori.entrypoints.stores import blobs_of, history_of
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.monitoring.controller import LEADING, REQUESTS_AT_A_TIME, ControllerMetrics
 from kajitori.monitoring.metrics import POLICY_FAULTS, new_registry
 from kajitori.monitoring.probes import ProbeServer

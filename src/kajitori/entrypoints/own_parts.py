@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.core.leadership import LeaderState
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.entrypoints.process import Part
 from kajitori.kube.clock import steady_seconds
-from kajitori.kube.mirror.mirror import Mirror
 
 NODE_PATIENCE_SECONDS = 10.0
 

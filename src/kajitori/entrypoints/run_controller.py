@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.outbox import Outbox
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
@@ -37,7 +38,6 @@ from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
 from kajitori.kube.events import EventRecorder
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.monitoring.controller import ControllerMetrics
 
 

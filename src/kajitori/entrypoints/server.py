@@ -5,6 +5,7 @@ from __future__ import annotations
 from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.install import install
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
@@ -15,7 +16,6 @@ from kajitori.entrypoints.members_start import members_start
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.entrypoints.stores import blobs_of, code_limits, history_of
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
-from kajitori.kube.mirror.mirror import Mirror
 
 
 def server(options: ServerOptions) -> int:

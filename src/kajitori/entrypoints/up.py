@@ -22,6 +22,7 @@ from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.outbox import Outbox
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.applying import apply
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.view import ClusterView
@@ -60,7 +61,6 @@ from kajitori.install.roles import people, teams
 from kajitori.install.teams import team_objects
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
 
 OWN_IMAGE = "kajitori"

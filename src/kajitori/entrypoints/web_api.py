@@ -42,6 +42,7 @@ from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.cluster.health import HealthView
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.agents import AgentTokens
 from kajitori.cluster.platform.leader_watch import LeaderWatch
 from kajitori.cluster.platform.ticket_key import TicketReader
@@ -57,7 +58,6 @@ from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.words import names
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.monitoring.metrics import ApiMetrics, new_registry
 
 USER_AGENT = "kajitori-api"

@@ -1,6 +1,6 @@
 """Objects of the cluster, reduced to the fields that are used here. Names are those of the Kubernetes API.
 
-Times and quantities are text; `kube.mirror.usage` converts quantities to numbers. A missing field has its empty value.
+Times and quantities are text; `cluster.mirror.usage` converts quantities to numbers. A missing field has its empty value.
 The garbage collector does not track the structs: they hold no cycles, and there are millions.
 """
 
@@ -118,7 +118,7 @@ class Pod(Wire, frozen=True):
     def owner_run_uid(self) -> str:
         """UID of the Run that is the Pod's controller; empty if the Pod's name is not that of a member of that Run.
 
-        `kube.mirror.pod_index` knows whether that Run exists in the Pod's namespace.
+        `cluster.mirror.pod_index` knows whether that Run exists in the Pod's namespace.
         """
         owner = self.metadata.controller
         if owner is None or owner.kind != names.KIND:

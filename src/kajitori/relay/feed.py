@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.core.traffic.node_feed import Line
 from kajitori.core.traffic.totals import Pod
-from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.objects import Pod as MirroredPod
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.runs import RUNS

@@ -12,6 +12,8 @@ from tests.harness.kube_server import USERS, KubeServer
 from tests.harness.real_server import RealServer
 from tests.harness.waiting import until
 
+from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.kube.client import KubeClient
 from kajitori.kube.errors import (
     AlreadyExistsError,
@@ -22,8 +24,6 @@ from kajitori.kube.errors import (
     UnauthorizedError,
     UnsupportedError,
 )
-from kajitori.kube.mirror.mirror import Mirror
-from kajitori.kube.mirror.usage import NodeUsage
 from kajitori.kube.objects import Node, Pod
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCES, NODES, PODS, Resource

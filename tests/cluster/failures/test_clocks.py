@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.harness.cluster import Cluster
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.controllers.nodes.silence import NODE_PATIENCE
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words.times import parse_time
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import RESOURCE_QUOTAS
 from kajitori.kube.transport import Environment
 

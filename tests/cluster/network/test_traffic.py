@@ -24,6 +24,7 @@ from kajitori.agent.servers import Servers
 from kajitori.api.context import Api
 from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.traffic import TrafficKeeper
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.agents import AUDIENCE, AgentTokens
 from kajitori.cluster.platform.install import install
 from kajitori.configuration.policy_file import PolicyFile
@@ -33,7 +34,6 @@ from kajitori.core.words import names
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NODES, PODS, Resource
 from kajitori.kube.runs import RUNS
 from kajitori.relay.server import RelayServer

@@ -20,11 +20,11 @@ from tests.harness.local_cluster import NODE, LocalCluster
 from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.api.serving.server import ApiServer
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -18,13 +18,13 @@ from kajitori.api.context import Api
 from kajitori.api.queue import state
 from kajitori.api.serving.server import ApiServer
 from kajitori.blobs.code import CodeLimits, CodeStore
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.retry import NO_RETRY
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from kajitori.cluster.health import HealthView
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.nodes.health import MEMBERS_FAIL, TrialState
@@ -22,7 +23,6 @@ from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta, OwnerReference
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import (
     Condition,
     ContainerState,

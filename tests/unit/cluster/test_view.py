@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import QueueScene, ago
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.node_facts import node_facts
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -20,7 +21,6 @@ from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Node, NodeStatus
 from kajitori.kube.runs import RunObject
 

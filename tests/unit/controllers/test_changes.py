@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
+from kajitori.cluster.mirror.mirror import CATCH_UP_SECONDS
 from kajitori.controllers.changes import Changes
 from kajitori.controllers.nodes.silence import Silence
 from kajitori.controllers.queue.trigger import CycleTrigger
@@ -17,7 +18,6 @@ from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
-from kajitori.kube.mirror.mirror import CATCH_UP_SECONDS
 from kajitori.kube.resources import NODES
 
 BERT, GPT = ("team", "bert"), ("team", "gpt")

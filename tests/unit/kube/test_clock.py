@@ -9,10 +9,10 @@ from email.utils import format_datetime
 import pytest
 from tests.unit.kube.fake_api import fake_api
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import UPDATE_SECONDS, ServerClock, steady_seconds
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import PODS
 from kajitori.kube.transport import Environment
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.kube.fake_api import FakeApi, client_of, eventually, fake_api
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.core.traffic.node_feed import Line
 from kajitori.core.words import names
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import PODS
 from kajitori.kube.runs import RunObject
 from kajitori.relay.feed import Follower, NodeFeed

@@ -15,10 +15,10 @@ from tests.unit.kube.fake_api import FakeApi, WatchFault, client_of, fake_api
 
 from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.agents import REVIEW_SECONDS, AgentTokens
 from kajitori.core.traffic.node_feed import Line, decode_line
 from kajitori.errors import Unavailable
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import PODS
 from kajitori.relay.server import RelayServer
 

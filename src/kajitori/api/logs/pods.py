@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.runs.members import has_started, main_container
 from kajitori.core.words import names
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RunObject
 

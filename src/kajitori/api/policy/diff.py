@@ -10,13 +10,13 @@ from kajitori.api.context import Api
 from kajitori.api.policy.cluster_check import shortfall
 from kajitori.api.policy.pods import audit
 from kajitori.api.views.configuration import BrokenRule, ChangedField, MovedRun, PolicyDiff, RefusedRun
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.queue.pending import PendingRuns
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.model import Policy
 from kajitori.errors import Forbidden, InvalidInput
-from kajitori.kube.mirror.mirror import Mirror
 
 _ABSENT = object()
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import msgspec
 
 from kajitori.api.streams.hub import RunHub
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.runs.members import has_started
 from kajitori.core.pods.tickets import Ticket
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, Unavailable
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 
 UNSEEN_SECONDS = 10.0

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
-from kajitori.kube.mirror.mirror import Key, Mirror
+from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.runs import RUNS
 

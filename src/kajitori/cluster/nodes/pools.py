@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.occupancy import Occupancy
 from kajitori.core.nodes.provisioning import Pool, reserved_nodes
 from kajitori.core.placement.choosing import Rows
@@ -16,7 +17,6 @@ from kajitori.core.placement.snapshot import NodeTable
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.runs import RunObject
 
 

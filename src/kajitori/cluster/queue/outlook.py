@@ -14,6 +14,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.occupancy import RunOccupancy, request_of_pod
 from kajitori.cluster.queue.usage_history import UsageHistory, totals_of
 from kajitori.cluster.view import ClusterView
@@ -24,7 +25,6 @@ from kajitori.core.queue.ordering import Place, Ranking, dominant_part, rank
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
-from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.runs import RunObject
 
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.pools import Barred
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.runs.members import member_of
@@ -19,7 +20,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.errors import InvalidInput
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.runs import RunObject
 
 _BREATH_SECONDS = 0.02

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import nlargest
 
+from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.core.gang.memory import EARLIER_RUNS, EarlierRun
 from kajitori.core.spec.kinds import Kind, kind_of_stored
-from kajitori.kube.mirror.mirror import Key, Mirror
 from kajitori.kube.resources import Resource
 from kajitori.kube.runs import RUNS, RunObject
 

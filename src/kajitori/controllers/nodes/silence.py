@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.core import gang
-from kajitori.kube.mirror.mirror import Mirror
 
 NODE_PATIENCE = timedelta(seconds=15)
 """Time that a node must be silent before its members count as lost. After an outage of the API server all nodes look

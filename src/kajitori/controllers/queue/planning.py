@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.queue.pending import request_of
 from kajitori.cluster.queue.preemptions import PREEMPTS, key_of
 from kajitori.cluster.view import ClusterView
@@ -29,7 +30,6 @@ from kajitori.core.queue.explain import Explainer
 from kajitori.core.queue.preemption import PreemptionRequest
 from kajitori.core.spec.status import Preempted, RunStatus
 from kajitori.core.words.times import parse_time
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.runs import RunObject
 from kajitori.monitoring.controller import ControllerMetrics
 

@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.queue.outlook import Outlook, PendingRun
 from kajitori.cluster.queue.preemptions import Preemptions, key_of
 from kajitori.cluster.view import ClusterView
@@ -30,7 +31,6 @@ from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import node_lists
 from kajitori.errors import Fault, Refused
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.monitoring.controller import ControllerMetrics
 
 RUNS_PER_SHAPE = 32

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kajitori.cluster.held import begin_usage
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.growing import Growth
@@ -37,7 +38,6 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names, node_lists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.concurrency import preceding
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.runs import RunObject
 
 BEGUN_PER_REQUEST = 4

@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.blobs.outbox import Outbox
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.runs.recording import Facts, closed_now, decisions_of, facts_of, removal_of, state_of
 from kajitori.controllers.workqueue import Key
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.usage.records import AuditEntry, RunState
 from kajitori.errors import KajitoriError
 from kajitori.history.store import History
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import Resource
 from kajitori.kube.runs import RUNS, RunObject
 from kajitori.monitoring.controller import ControllerMetrics

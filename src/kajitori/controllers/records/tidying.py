@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from kajitori.blobs.code import CodeStore
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.runs.stored_runs import code_digests
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.records.logs import LogKeeper
@@ -16,7 +17,6 @@ from kajitori.controllers.workqueue import Key
 from kajitori.core.policy.model import Logs
 from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
-from kajitori.kube.mirror.mirror import Mirror
 
 log = logging.getLogger(__name__)
 

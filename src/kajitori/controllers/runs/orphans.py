@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.controllers.runs.attempts import RunReference, delete_members
 from kajitori.controllers.workqueue import Key
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RUNS
 

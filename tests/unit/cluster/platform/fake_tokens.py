@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import msgspec
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.agents import AUDIENCE, AgentTokens
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 
 ACCOUNT = "kajitori/kajitori-agent"

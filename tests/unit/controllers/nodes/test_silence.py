@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import cast
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.controllers.nodes.silence import Silence
 from kajitori.core import gang
-from kajitori.kube.mirror.mirror import Mirror
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

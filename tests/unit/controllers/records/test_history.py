@@ -14,6 +14,7 @@ from tests.helpers.gangs import NOW
 from tests.helpers.memory_blobs import MemoryBlobs
 
 from kajitori.blobs.outbox import Outbox
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.controllers.records import history as keeping
 from kajitori.controllers.records.history import HistoryKeeper
 from kajitori.core.spec.reasons import Phase, Reason
@@ -24,7 +25,6 @@ from kajitori.history.audit import AuditFilter
 from kajitori.history.runs import RunFilter
 from kajitori.history.store import History
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.resources import Resource
 from kajitori.kube.runs import RUNS, RunObject
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.member_memory import METRICS_PATH
 from kajitori.cluster.runs.members import member_of
 from kajitori.controllers.records import memory
@@ -21,7 +22,6 @@ from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS
 from kajitori.kube.runs import RunObject

@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.mirror.mirror import Mirror
 from kajitori.kube.objects import Pod
 
 KEY = ("vision", "uid-1")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.kube.mirror.usage import LARGEST, NodeUsage, PodUsage, pod_usage
+from kajitori.cluster.mirror.usage import LARGEST, NodeUsage, PodUsage, pod_usage
 from kajitori.kube.objects import PodSpec
 
 GI = 2**30

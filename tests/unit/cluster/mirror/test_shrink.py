@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.kube.mirror.shrink import shrink_node, shrink_pod
+from kajitori.cluster.mirror.shrink import shrink_node, shrink_pod
 from kajitori.kube.objects import Node, Pod
 
 

@@ -17,13 +17,13 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
+from kajitori.cluster.mirror.pod_index import Key as Key
+from kajitori.cluster.mirror.pod_index import PodIndex, coverage_of
+from kajitori.cluster.mirror.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
+from kajitori.cluster.mirror.usage import NodeUsage, PodUsage, pod_usage
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.errors import NotServedError
-from kajitori.kube.mirror.pod_index import Key as Key
-from kajitori.kube.mirror.pod_index import PodIndex, coverage_of
-from kajitori.kube.mirror.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
-from kajitori.kube.mirror.usage import NodeUsage, PodUsage, pod_usage
 from kajitori.kube.objects import Claim, Event, Namespace, Node, Pod
 from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
 from kajitori.kube.runs import RUNS, RunObject
@@ -208,7 +208,7 @@ class Mirror:
         return run is not None and name is not None and coverage_of(run).covers(name.attempt, name.rank)
 
     def owned_pods(self, namespace: str, name: str, uid: str) -> list[Pod]:
-        """Return all Pods that belong to a Run (see `kube.mirror.pod_index`), with any attempt and rank, to be ended
+        """Return all Pods that belong to a Run (see `cluster.mirror.pod_index`), with any attempt and rank, to be ended
         with it."""
         return self._pods.owned(namespace, name, uid)
 

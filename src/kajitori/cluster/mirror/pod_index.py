@@ -11,13 +11,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Literal, TypeVar
 
+from kajitori.cluster.mirror.usage import NodeUsage, is_alone, pod_usage
 from kajitori.core.gang.membership import Coverage, coverage
 from kajitori.core.pods.tickets import run_of_signed_member
 from kajitori.core.spec.array import parse_array
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.words import names
 from kajitori.errors import FieldError
-from kajitori.kube.mirror.usage import NodeUsage, is_alone, pod_usage
 from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added, Deleted, Modified
@@ -270,7 +270,7 @@ def _key(pod: Pod) -> Key:
 
 
 def _keeps_its_place(old: Pod, new: Pod) -> bool:
-    """Return whether nothing changed that indexes or usage depend on (see `kube.mirror.shrink`)."""
+    """Return whether nothing changed that indexes or usage depend on (see `cluster.mirror.shrink`)."""
     return (
         new.spec is old.spec
         and new.metadata.labels is old.metadata.labels

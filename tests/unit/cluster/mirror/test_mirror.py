@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.kube.fake_api import FakeApi, Naps, WatchFault, client_of, eventually, fake_api
 
+from kajitori.cluster.mirror.mirror import CATCH_UP_SECONDS, Mirror
+from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus
 from kajitori.core.words import names
 from kajitori.kube.errors import ForbiddenError
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.mirror.mirror import CATCH_UP_SECONDS, Mirror
-from kajitori.kube.mirror.usage import NodeUsage
 from kajitori.kube.objects import Pod
 from kajitori.kube.resources import EVENTS, LEASES, PODS, Resource
 from kajitori.kube.runs import RunObject
@@ -89,12 +89,12 @@ async def test_callbacks_get_keys_and_can_be_removed() -> None:
             raise RuntimeError("a fault in a callback")
 
         unsubscribe = setup.mirror.on_change(fail)
-        logging.getLogger("kajitori.kube.mirror.mirror").disabled = True
+        logging.getLogger("kajitori.cluster.mirror.mirror").disabled = True
         try:
             setup.api.put("x")
             await setup.until(lambda: len(setup.told) == 1)
         finally:
-            logging.getLogger("kajitori.kube.mirror.mirror").disabled = False
+            logging.getLogger("kajitori.cluster.mirror.mirror").disabled = False
         unsubscribe()
         setup.api.put("y")
         await setup.until(lambda: len(setup.told) == 2)
