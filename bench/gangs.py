@@ -19,6 +19,7 @@ from tests.harness.waiting import until
 from bench.processes import ROOT
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import Policy
@@ -27,7 +28,6 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.entrypoints.run_controller import run_controller
 from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import NODES, PODS
 
 PATIENCE_SECONDS = 600.0

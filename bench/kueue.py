@@ -43,6 +43,7 @@ from bench.common import CONSOLE, Limit, print_limits, print_table
 from bench.gangs import lacks, simulated_nodes
 from bench.processes import helper, in_words, processor_seconds, say, since
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -53,7 +54,6 @@ from kajitori.entrypoints.process import reduce_garbage_collection
 from kajitori.entrypoints.run_controller import run_controller
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, Resource
 from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import Added, Modified

@@ -19,13 +19,13 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 from bench.common import Limit, print_limits, print_table
 from bench.planner import NODES, QUEUED, cluster, gangs
 from kajitori.cli import ALLOCATIONS_BETWEEN_COLLECTIONS
+from kajitori.cluster.objects import Node
 from kajitori.cluster.queue.outlook import Outlook, PendingRun
 from kajitori.controllers.queue.queue import Cycle, Queue
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
-from kajitori.kube.objects import Node
 
 FINISHED, USERS, PROGRAMS = 10_000, 99, 8
 

@@ -29,6 +29,7 @@ from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -45,7 +46,6 @@ from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.run_controller import run_controller
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Pod
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, VALIDATING_BINDINGS, Resource
 from kajitori.kube.runs import RUNS, RunObject

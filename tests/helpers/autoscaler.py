@@ -19,9 +19,9 @@ from tests.harness.cluster import Cluster
 from tests.harness.parts import simulated_nodes
 from tests.harness.waiting import until
 
+from kajitori.cluster.objects import ProvisioningRequest
 from kajitori.core.words.times import format_time
 from kajitori.errors import AlreadyExists, KajitoriError, NotFound
-from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import CUSTOM_RESOURCES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
 from kajitori.kube.watch import Added, Deleted, watch
 

@@ -19,10 +19,10 @@ from tests.harness.cluster import THIS_MACHINE, Cluster
 from tests.harness.part_processes import PartProcesses
 from tests.harness.parts import GPUS
 
+from kajitori.cluster.objects import Pod
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, KajitoriError
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import NODES, PODS, Resource
 from kajitori.kube.runs import RUNS, RunObject
 

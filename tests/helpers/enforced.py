@@ -17,7 +17,7 @@ from tests.harness.cluster import Cluster
 from tests.harness.real_server import free_port
 from tests.helpers.netns import Namespace, Server, connect, namespaces
 
-from kajitori.kube.objects import Pod
+from kajitori.cluster.objects import Pod
 from kajitori.kube.resources import PODS
 
 PROGRAM = os.environ.get("KAJITORI_POLICY_ENFORCER") or shutil.which("kube-router") or ""

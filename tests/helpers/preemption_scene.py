@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_nodes, who_starts
 
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -20,7 +21,6 @@ from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.times import format_time
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS
 from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -23,7 +24,6 @@ from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import PODS
 from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted

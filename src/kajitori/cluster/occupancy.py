@@ -14,6 +14,7 @@ import numpy as np
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.mirror.usage import is_alone
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes, member_of_template
 from kajitori.core import gang
 from kajitori.core.gang.ledger import members_without_nodes
@@ -24,7 +25,6 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import node_lists
 from kajitori.core.words.times import parse_time
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS as POD_KIND
 from kajitori.kube.resources import Resource
 from kajitori.kube.runs import RUNS, RunObject

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
+from kajitori.cluster.objects import Pod as MirroredPod
 from kajitori.core.traffic.node_feed import Line
 from kajitori.core.traffic.totals import Pod
-from kajitori.kube.objects import Pod as MirroredPod
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.runs import RUNS
 

@@ -10,12 +10,12 @@ import pytest
 from tests.harness.cluster import SIM, Cluster
 from tests.harness.web_api import web_api
 
+from kajitori.cluster.objects import Pod
 from kajitori.core.pods import manifests
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import NAMESPACES, PODS
 from kajitori.kube.runs import RUNS
 

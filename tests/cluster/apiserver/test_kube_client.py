@@ -14,6 +14,7 @@ from tests.harness.waiting import until
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.mirror.usage import NodeUsage
+from kajitori.cluster.objects import Node, Pod
 from kajitori.kube.client import KubeClient
 from kajitori.kube.errors import (
     AlreadyExistsError,
@@ -24,7 +25,6 @@ from kajitori.kube.errors import (
     UnauthorizedError,
     UnsupportedError,
 )
-from kajitori.kube.objects import Node, Pod
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCES, NODES, PODS, Resource
 from kajitori.kube.runs import RUNS

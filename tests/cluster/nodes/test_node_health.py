@@ -12,11 +12,11 @@ from tests.harness.kube_server import CONTROLLER
 from tests.harness.parts import GPUS
 from tests.harness.web_api import web_api
 
+from kajitori.cluster.objects import Node, Pod
 from kajitori.core.nodes.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
 from kajitori.core.nodes.trail import Entry, TrailEvent, read_trail
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.kube.objects import Node, Pod
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import EVENTS, NODES
 

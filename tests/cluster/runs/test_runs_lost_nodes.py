@@ -10,12 +10,12 @@ from tests.harness.cluster import SIM, Cluster
 from tests.harness.parts import GPUS
 from tests.harness.web_api import web_api
 
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.kube.objects import Pod
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource
 from kajitori.kube.runs import RUNS

@@ -9,9 +9,9 @@ import pytest
 from tests.harness.cluster import NODES_COUNT, Cluster
 from tests.harness.parts import GPUS
 
+from kajitori.cluster.objects import Pod
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
 from kajitori.kube.runs import RUNS
 

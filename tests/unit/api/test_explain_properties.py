@@ -18,6 +18,7 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
 
 from kajitori.api.queue.waiting import explanation_of
 from kajitori.api.views.queue import ExplanationView, StepView
+from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.queue.pending import PendingRuns
 from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
@@ -33,7 +34,6 @@ from kajitori.core.words.node_lists import compress
 from kajitori.entrypoints.web_api import ApiDependencies, web_api
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
-from kajitori.kube.objects import Node, Pod
 from kajitori.kube.resources import PODS
 from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import Added, Deleted

@@ -11,19 +11,7 @@ import pytest
 
 from kajitori.cluster.health import HealthView
 from kajitori.cluster.mirror.mirror import Mirror
-from kajitori.cluster.view import ClusterView
-from kajitori.configuration.policy_file import PolicyFile
-from kajitori.core.nodes.health import MEMBERS_FAIL, TrialState
-from kajitori.core.nodes.trail import TrailEvent, new_entry, write_trail
-from kajitori.core.policy.file import parse_policy
-from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Notable, RunStatus
-from kajitori.core.words import names
-from kajitori.core.words.times import format_time
-from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
-from kajitori.kube.metadata import ObjectMeta, OwnerReference
-from kajitori.kube.objects import (
+from kajitori.cluster.objects import (
     Condition,
     ContainerState,
     ContainerStatus,
@@ -36,6 +24,18 @@ from kajitori.kube.objects import (
     Taint,
     Terminated,
 )
+from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.nodes.health import MEMBERS_FAIL, TrialState
+from kajitori.core.nodes.trail import TrailEvent, new_entry, write_trail
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, Notable, RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.times import format_time
+from kajitori.kube.client import KubeClient
+from kajitori.kube.config import KubeConfig
+from kajitori.kube.metadata import ObjectMeta, OwnerReference
 from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kajitori.cluster.nodes.node_facts import node_facts
+from kajitori.cluster.objects import Node, NodeSpec
+from kajitori.cluster.objects import Taint as WireTaint
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, Shortage, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import default_policy
@@ -12,8 +14,6 @@ from kajitori.core.queue.explain import explain
 from kajitori.core.words.names import TAINT_PREFLIGHT, TAINT_UNHEALTHY
 from kajitori.core.words.taints import Taint, Toleration
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import Node, NodeSpec
-from kajitori.kube.objects import Taint as WireTaint
 
 SICK = Taint(TAINT_UNHEALTHY, "KernelDeadlock")
 NEW = Taint(TAINT_PREFLIGHT)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.unit.kube.fake_api import FakeApi, Naps, WatchFault, client_of, eventually, fake_api
 
+from kajitori.cluster.objects import Pod
 from kajitori.kube.errors import ForbiddenError, NotFoundError, UnauthorizedError
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, WatchSettings, watch
 

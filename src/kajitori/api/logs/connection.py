@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from kajitori.api.logs.lines import Resumption, Text
 from kajitori.api.logs.pods import MemberPods
+from kajitori.cluster.objects import Pod
 from kajitori.errors import Unavailable
-from kajitori.kube.objects import Pod
 from kajitori.kube.streams import ByteStream
 
 if TYPE_CHECKING:

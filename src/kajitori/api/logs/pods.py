@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.members import has_started, main_container
 from kajitori.core.words import names
-from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RunObject
 
 LOOKED_AT_BY_NAME = 64

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.views.nodes import HealthEntry, NodeTest
+from kajitori.cluster.objects import Node
 from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import Text
 from kajitori.core.nodes.health import BY_HAND, DRAINED_BY
@@ -31,7 +32,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean, first_few
 from kajitori.errors import Conflict, Fault, FieldError, InvalidInput, NotFound
-from kajitori.kube.objects import Node
 from kajitori.kube.resources import NODES
 from kajitori.kube.runs import RunObject
 

@@ -28,6 +28,7 @@ from kajitori.api.nodes.health import (
 from kajitori.api.nodes.pools import pool_views
 from kajitori.api.views.nodes import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
 from kajitori.cluster.mirror.usage import NodeUsage
+from kajitori.cluster.objects import Node
 from kajitori.core.documents.faults import read, show
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.policy.file import Policy
@@ -35,7 +36,6 @@ from kajitori.core.queue.explain import Use
 from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import InvalidInput, NotFound
-from kajitori.kube.objects import Node
 from kajitori.kube.resources import NODES
 from kajitori.kube.runs import RunObject
 

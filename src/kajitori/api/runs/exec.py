@@ -21,11 +21,11 @@ from kajitori.api.paging import Parameters
 from kajitori.api.problems import bug_response, error_response, parameter_faults
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.views.runs import phase_of
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import MemberState
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream
 

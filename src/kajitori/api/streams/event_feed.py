@@ -9,10 +9,10 @@ from contextlib import aclosing, asynccontextmanager
 
 from kajitori.api.problems import own_failure
 from kajitori.api.views.runs import EventView
+from kajitori.cluster.objects import Event
 from kajitori.core.words import names
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Event
 from kajitori.kube.resources import EVENTS
 from kajitori.kube.watch import Deleted, Synced, Watcher, follow
 

@@ -16,12 +16,12 @@ import msgspec
 
 from kajitori.api.streams.hub import RunHub
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.members import has_started
 from kajitori.core.pods.tickets import Ticket
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, Unavailable
-from kajitori.kube.objects import Pod
 
 UNSEEN_SECONDS = 10.0
 """Time that an up-to-date mirror may need to show the Pods of an attempt; after it, the attempt counts as without Pods.

@@ -14,10 +14,10 @@ from kajitori.api.bodies import yaml_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.views.configuration import NetworkRange, NetworksCheck, NetworksView, NetworkUse, NodeNetwork
 from kajitori.cluster.mirror.usage import amount_of
+from kajitori.cluster.objects import Node
 from kajitori.core.network.findings import findings
 from kajitori.core.network.registry import Networks, parse_networks
 from kajitori.core.network.use import NodeUse, shortages
-from kajitori.kube.objects import Node
 
 router = APIRouter(tags=["network"])
 

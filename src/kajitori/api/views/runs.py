@@ -9,6 +9,7 @@ import msgspec
 
 from kajitori.api.views.base import Time, View
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.stored_runs import type_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.results import MemberResult
@@ -21,7 +22,6 @@ from kajitori.core.spec.status import to_document as status_document
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.errors import InvalidInput
-from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RunObject
 
 

@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 from kajitori.cluster.mirror.usage import NodeUsage, is_alone, pod_usage
+from kajitori.cluster.objects import Pod
 from kajitori.core.gang.membership import Coverage, coverage
 from kajitori.core.pods.tickets import run_of_signed_member
 from kajitori.core.spec.array import parse_array
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.words import names
 from kajitori.errors import FieldError
-from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added, Deleted, Modified
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from kajitori.cluster.objects import Container, Pod, PodSpec
 from kajitori.core.words import names
 from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
-from kajitori.kube.objects import Container, Pod, PodSpec
 
 Amounts = dict[str, int]
 """Resource name to amount: millicores for `cpu`, else bytes or a count."""

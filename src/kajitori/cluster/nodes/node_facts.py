@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kajitori.cluster.mirror.usage import amount_of
+from kajitori.cluster.objects import Node
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.policy.file import Policy
 from kajitori.core.words import names
 from kajitori.core.words.taints import Taint
-from kajitori.kube.objects import Node
 
 _NOT_READY_TAINTS = (
     "node.kubernetes.io/not-ready",

@@ -9,13 +9,13 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing
 
+from kajitori.cluster.objects import ProvisioningRequest
 from kajitori.core.nodes.provisioning import Answer
 from kajitori.core.nodes.provisioning_objects import GROUP
 from kajitori.core.spec.node_request import RequestState
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import PROVISIONING_REQUESTS, Resource
 from kajitori.kube.watch import Synced, watch_if_allowed
 

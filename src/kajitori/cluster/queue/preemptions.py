@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.occupancy import ENDING, RunOccupancy, request_of_pod
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes
@@ -30,7 +31,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Preempted, PreemptedBy
 from kajitori.core.words.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, parse_time
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import Resource
 from kajitori.kube.runs import RUNS, RunObject
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kajitori.cluster.mirror.usage import is_alone, pod_usage
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.occupancy import Promise, RunOccupancy
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import MemberRequest, occupy
@@ -17,7 +18,6 @@ from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.queue.freeing import Occupant, Simulation, StepKind
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words import names
-from kajitori.kube.objects import Pod
 
 _MADE_AGAIN = ("DaemonSet", "Node")
 """Kinds of controllers that make their Pods again at once on the same node."""

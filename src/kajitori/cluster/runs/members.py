@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from kajitori.cluster.mirror.usage import memory_limit
+from kajitori.cluster.objects import ContainerStatus, Node, Pod, Terminated
 from kajitori.cluster.runs.evictions import is_own_disk_limit, memory_excess
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.gang.memory import MemberPeak
@@ -12,7 +13,6 @@ from kajitori.core.logs.last_words import last_line, last_words
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.words import first_step, names
 from kajitori.core.words.quantities import parse_memory_bytes, round_memory
-from kajitori.kube.objects import ContainerStatus, Node, Pod, Terminated
 
 _WAITING = {
     "ErrImagePull": Reason.IMAGE_PULL,

@@ -10,6 +10,7 @@ import msgspec
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.mirror.usage import memory_limit, pod_usage
+from kajitori.cluster.objects import PodSpec
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
 from kajitori.core.placement.planner import MemberRequest
@@ -19,7 +20,6 @@ from kajitori.core.spec.status import Attempt, RunStatus
 from kajitori.core.spec.stored import StoredSpec, read_stored
 from kajitori.core.words import first_step, names
 from kajitori.errors import InvalidInput
-from kajitori.kube.objects import PodSpec
 from kajitori.kube.resources import Resource
 from kajitori.kube.runs import RUNS, RunObject
 

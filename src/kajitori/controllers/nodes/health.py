@@ -18,6 +18,7 @@ import msgspec
 
 from kajitori.cluster.health import HealthView, signs_of
 from kajitori.cluster.mirror.mirror import Key, Mirror
+from kajitori.cluster.objects import Node
 from kajitori.cluster.view import ClusterView
 from kajitori.core.nodes.health import DRAINED_BY, Change, WithheldRemoval
 from kajitori.core.nodes.preflight import name_of_test, run_of_test
@@ -26,7 +27,6 @@ from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
-from kajitori.kube.objects import Node
 from kajitori.kube.resources import NODES, Resource
 from kajitori.kube.runs import RUNS, RunObject
 

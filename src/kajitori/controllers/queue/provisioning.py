@@ -16,6 +16,7 @@ from datetime import datetime
 import msgspec
 
 from kajitori.cluster.nodes.node_requests import NodeRequests, answer_of
+from kajitori.cluster.objects import ProvisioningRequest
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.queue import Cycle, QueueEntry
 from kajitori.controllers.runs.belongings import ensure_of_run
@@ -31,7 +32,6 @@ from kajitori.core.words import names
 from kajitori.core.words.times import time_at
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import ProvisioningRequest
 from kajitori.kube.resources import POD_TEMPLATES
 from kajitori.kube.runs import RunObject
 

@@ -15,6 +15,7 @@ from datetime import datetime
 import msgspec
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform import member_memory
 from kajitori.cluster.platform.member_memory import MemoryReading
 from kajitori.cluster.runs.members import culprit_peak, peak_of
@@ -25,7 +26,6 @@ from kajitori.core.spec.status import MemoryPeak, RunStatus
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.retry import NO_RETRY
 from kajitori.kube.runs import RunObject

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from kajitori.blobs.results import KeptResults
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.sweep_results import result_of
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.runs.attempts import delete_member, reference_to
@@ -17,7 +18,6 @@ from kajitori.core.gang.ledger import Ledger
 from kajitori.core.policy.sweeps import Sweeps
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RunObject
 
 log = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Claim, Event, Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.runs.networks import NetworkKeeper
@@ -32,7 +33,6 @@ from kajitori.core.words import first_step, names
 from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Claim, Event, Pod
 from kajitori.kube.resources import CLAIMS, EVENTS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
 from kajitori.kube.runs import RunObject
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
+from kajitori.cluster.objects import NetworkPolicy
 from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
 from kajitori.core.pods import manifests
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import NetworkPolicy
 from kajitori.kube.resources import NETWORK_POLICIES
 from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Synced, watch_if_allowed

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterator
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.controllers.runs.attempts import RunReference, delete_members
 from kajitori.controllers.workqueue import Key
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RUNS
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from kajitori.cluster.mirror.shrink import shrink_node, shrink_pod
-from kajitori.kube.objects import Node, Pod
+from kajitori.cluster.objects import Node, Pod
 
 
 def pod(name: str, version: str = "1", **changes: Any) -> Pod:

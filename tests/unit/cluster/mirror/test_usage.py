@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.cluster.mirror.usage import LARGEST, NodeUsage, PodUsage, pod_usage
-from kajitori.kube.objects import PodSpec
+from kajitori.cluster.objects import PodSpec
 
 GI = 2**30
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kajitori.cluster.nodes.node_requests import answer_of
+from kajitori.cluster.objects import Condition, ProvisioningRequest, RequestStatus
 from kajitori.core.nodes.provisioning import Answer
 from kajitori.core.spec.node_request import RequestState
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import Condition, ProvisioningRequest, RequestStatus
 
 YES, NO = "True", "False"
 

@@ -12,10 +12,10 @@ from typing import Any, cast
 import msgspec
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.agents import AUDIENCE, AgentTokens
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Pod
 
 ACCOUNT = "kajitori/kajitori-agent"
 DAY = 1_800_000_000.0

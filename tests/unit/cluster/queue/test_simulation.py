@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.queue.simulation import this_moment
 from kajitori.core.queue.freeing import Step, StepKind
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import SweepState
-from kajitori.kube.objects import Pod
 
 
 def add(scene: QueueScene, name: str, *, node: str = "", nominated: str = "", controller: str = "") -> None:

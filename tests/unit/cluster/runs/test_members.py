@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.spec.reasons import NEVER_RESTARTED, START_FAILURES, Reason
 from kajitori.core.words import first_step, names
-from kajitori.kube.objects import Node, Pod
 
 
 def node(ready: str) -> Node:

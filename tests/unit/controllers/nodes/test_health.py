@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Node
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.nodes.health import HealthKeeper
@@ -25,7 +26,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.events import About
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import Node
 from kajitori.kube.resources import NODES, Resource
 from kajitori.kube.runs import RUNS, RunObject
 

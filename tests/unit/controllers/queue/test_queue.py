@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
 
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -21,7 +22,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, template_text
 from kajitori.core.words import names
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted
 

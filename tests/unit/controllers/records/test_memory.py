@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.member_memory import METRICS_PATH
 from kajitori.cluster.runs.members import member_of
 from kajitori.controllers.records import memory
@@ -22,7 +23,6 @@ from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import Pod
 from kajitori.kube.resources import PODS
 from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added

@@ -13,6 +13,7 @@ from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving, status_of
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.controllers.runs.attempts import (
     DELETED_TOGETHER,
@@ -31,7 +32,6 @@ from kajitori.core.words.selectors import parse_labels
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RunObject
 
 RUN = RunReference("vision", "bert", "u1")

@@ -7,10 +7,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from kajitori.cluster.objects import Event, Pod
 from kajitori.controllers.runs.memory_kills import Spared
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient, Listing
-from kajitori.kube.objects import Event, Pod
 
 GUARANTEED = {"limits": {"memory": "2Gi"}, "requests": {"memory": "2048Mi"}}
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import msgspec
 
+from kajitori.cluster.objects import NetworkPolicy
 from kajitori.controllers.runs.networks import NetworkKeeper, _body
 from kajitori.errors import Forbidden, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import NetworkPolicy
 from kajitori.kube.runs import RunObject
 
 RUN = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"), spec=msgspec.Raw(b"{}"))

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.objects import Pod
 
 KEY = ("vision", "uid-1")
 

@@ -12,6 +12,7 @@ from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Pod
 from kajitori.controllers.runs.statuses import BUSY_INTERVAL, STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.core.gang import keep_waiting, preempt
 from kajitori.core.spec.node_request import NodeRequest, RequestState
@@ -20,7 +21,6 @@ from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatu
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.objects import Pod
 from kajitori.kube.runs import RunObject
 from kajitori.monitoring.controller import FAILURES, PREEMPTIONS, RUNS_ENDED, ControllerMetrics
 
