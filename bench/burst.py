@@ -37,6 +37,7 @@ from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_t
 from bench.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, lacks, platform, spec_of, wait_until
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.policy.file import Policy, parse_policy
@@ -47,7 +48,6 @@ from kajitori.embedded.scheduler.binder import Binder
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, Resource
-from kajitori.kube.runs import RUNS
 
 NAMESPACE = "burst"
 MODES = ("plain", "pinned", "direct", "creation")

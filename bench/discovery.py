@@ -37,6 +37,7 @@ from bench.common import Limit, print_limits, print_table
 from bench.gangs import lacks
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
+from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
@@ -47,7 +48,6 @@ from kajitori.core.words import first_step, names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, PODS, Resource
-from kajitori.kube.runs import RUNS
 
 NAMESPACE = "discovery"
 RUN = "bert"

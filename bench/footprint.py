@@ -43,13 +43,13 @@ from bench.gangs import (
 )
 from bench.processes import in_words, processor_seconds, since
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.policy.file import parse_policy
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.entrypoints.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES
-from kajitori.kube.runs import RUNS
 
 NAMESPACE = "footprint"
 RUN = "large"

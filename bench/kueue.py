@@ -45,6 +45,7 @@ from bench.processes import helper, in_words, processor_seconds, say, since
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
@@ -55,7 +56,6 @@ from kajitori.entrypoints.run_controller import run_controller
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, Resource
-from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import Added, Modified
 
 POOLS, SUBMITTERS, NODES_OF_POOL, UNITS_OF_NODE = 5, 6, 6, 20

@@ -18,10 +18,10 @@ from typing import Any
 from bench.common import Limit, print_limits, print_table
 from bench.processes import answer, helper, memory_mib, say
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RUNS
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NODES, PODS, Resource
-from kajitori.kube.runs import RUNS
 
 PAIRS = 3
 

@@ -24,7 +24,7 @@ from bench.burst import Bound
 from bench.common import Limit
 from bench.gangs import DIRECTLY, PATIENCE_SECONDS, POOL_LABEL, Platform, spec_of, wait_until
 from bench.replacing import NAMESPACE, Contest, Size, Templates
-from kajitori.kube.runs import RUNS
+from kajitori.cluster.run_object import RUNS
 
 FULL = Size(nodes=1000, members=1000, rounds=5)
 SMALL = Size(nodes=40, members=40, rounds=2)

@@ -18,12 +18,12 @@ from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_t
 from bench.gangs import POOL_LABEL, Platform, label_nodes, lacks, platform, simulated_nodes, spec_of, wait_until
 from bench.processes import in_words, processor_seconds, since
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, PODS
-from kajitori.kube.runs import RUNS
 
 NAMESPACE = "replacing"
 

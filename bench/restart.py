@@ -23,8 +23,8 @@ from bench import replacing
 from bench.common import Limit
 from bench.gangs import DIRECTLY, PATIENCE_SECONDS, POOL_LABEL, Platform, fail, spec_of, wait_until
 from bench.replacing import NAMESPACE, Contest, Size, Templates
+from kajitori.cluster.run_object import RUNS
 from kajitori.kube.resources import PODS, Resource
-from kajitori.kube.runs import RUNS
 
 FULL = Size(nodes=1100, members=1000, rounds=5)
 SMALL = Size(nodes=50, members=40, rounds=2)

@@ -20,11 +20,11 @@ from tests.harness.part_processes import PartProcesses
 from tests.harness.parts import GPUS
 
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, KajitoriError
 from kajitori.kube.resources import NODES, PODS, Resource
-from kajitori.kube.runs import RUNS, RunObject
 
 MAX_RUNS = 8
 CHANGES_BETWEEN_KILLS = 8

@@ -23,10 +23,10 @@ from websockets.typing import Subprotocol
 
 from kajitori.api.app import openapi_document, operations
 from kajitori.blobs.code import CodeLimits, CodeStore
+from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.sign_in import SignIn
 from kajitori.core.spec.reasons import Phase
 from kajitori.entrypoints.stores import history_of
-from kajitori.kube.runs import RUNS
 from kajitori.kube.streams import EXEC_PROTOCOL
 
 RUN = "victim"

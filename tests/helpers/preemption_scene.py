@@ -10,6 +10,7 @@ from tests.helpers.queue_scene import MEMBER, NOW, ago, in_queue, mirror_of_node
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.outlook import PendingRun
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.queue import Cycle, Queue, QueueEntry
@@ -22,7 +23,6 @@ from kajitori.core.words.node_lists import compress
 from kajitori.core.words.times import format_time
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import PODS
-from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted
 
 AN_HOUR_AGO = ago(hours=1)

@@ -10,6 +10,7 @@ import msgspec
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.queue.outlook import PendingRun
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.queue import Admitted, Cycle, QueueEntry
@@ -25,7 +26,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import PODS
-from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -23,13 +23,13 @@ from starlette.requests import HTTPConnection
 
 from kajitori.api.limits import Questions
 from kajitori.api.middleware import note_caller
+from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.protection.connections import network_of
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, Unauthenticated
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SELF_ACCESS_REVIEWS, SELF_REVIEWS, Resource
-from kajitori.kube.runs import RUNS
 
 log = logging.getLogger(__name__)
 

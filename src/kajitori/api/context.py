@@ -35,6 +35,7 @@ from kajitori.cluster.platform.ticket_key import TicketReader
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.queue.pending import PendingRuns
 from kajitori.cluster.queue.preemptions import Preemptions
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
@@ -44,7 +45,6 @@ from kajitori.core.leadership import LeaderState
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES, Resource
-from kajitori.kube.runs import RUNS, RunObject
 from kajitori.monitoring.metrics import ApiMetrics
 
 T = TypeVar("T")

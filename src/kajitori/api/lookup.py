@@ -7,6 +7,7 @@ import msgspec
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.views.runs import phase_of
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.documents.faults import show
 from kajitori.core.spec.run import name_fault
 from kajitori.core.usage.records import RunRecord
@@ -15,7 +16,6 @@ from kajitori.errors import Fault, InvalidInput, KajitoriError, NotFound, Unsupp
 from kajitori.history.store import History
 from kajitori.kube.decoding import decode
 from kajitori.kube.errors import NotServedError
-from kajitori.kube.runs import RUNS, RunObject
 
 SHOWN_CANDIDATES = 10
 

@@ -17,6 +17,7 @@ from kajitori.api.views.base import Deleted
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.storage import VolumeKind, VolumeList, VolumeView
 from kajitori.cluster.objects import Claim
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import show
 from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.policy.mounts import EmptyFolder, Volume
@@ -24,7 +25,6 @@ from kajitori.core.words import names
 from kajitori.core.words.quantities import QuantityError, format_memory, parse_memory_bytes
 from kajitori.errors import Forbidden, NotFound, WrongState
 from kajitori.kube.resources import CLAIMS
-from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["volumes"])
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Node
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.core.nodes.evidence import failures_of, proven_at, unstarted_on, without_outages
 from kajitori.core.nodes.health import BUSY_RECHECK, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
@@ -18,7 +19,6 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import parse_time
-from kajitori.kube.runs import RunObject
 
 _SHOWN_HOLDERS = 5
 _LAST_LINES = 5

@@ -15,6 +15,7 @@ import numpy as np
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.mirror.usage import is_alone
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes, member_of_template
 from kajitori.core import gang
 from kajitori.core.gang.ledger import members_without_nodes
@@ -27,7 +28,6 @@ from kajitori.core.words import node_lists
 from kajitori.core.words.times import parse_time
 from kajitori.kube.resources import PODS as POD_KIND
 from kajitori.kube.resources import Resource
-from kajitori.kube.runs import RUNS, RunObject
 
 ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
 """Reasons of runs with members that are being ended, although the phase is still STARTING or RUNNING."""

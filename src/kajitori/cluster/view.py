@@ -12,6 +12,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.node_facts import node_facts
 from kajitori.cluster.nodes.pools import Barred, PoolView
 from kajitori.cluster.occupancy import Occupancy
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.run_history import RunHistory
 from kajitori.cluster.runs.stored_runs import StoredSpecs, check_stays_gang_or_sweep, was_admitted
 from kajitori.configuration.policy_file import PolicyFile
@@ -32,7 +33,6 @@ from kajitori.core.spec.run import RunSpec, name_fault
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput
-from kajitori.kube.runs import RunObject
 
 REMEMBERED_DECISIONS = 1024
 """Number of different specs with decisions that are kept."""

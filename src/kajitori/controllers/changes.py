@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from kajitori.cluster.mirror.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RUNS
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.nodes.silence import Silence
 from kajitori.controllers.queue.trigger import CycleTrigger
@@ -14,7 +15,6 @@ from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.kube.resources import NODES, PODS, Resource
-from kajitori.kube.runs import RUNS
 
 
 class Changes:

@@ -16,6 +16,7 @@ from kajitori.cluster.held import adopt_usage
 from kajitori.cluster.mirror.pod_index import coverage_of
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.preemptions import preemptor_waits
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
@@ -34,7 +35,6 @@ from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, InvalidInput
-from kajitori.kube.runs import RUNS, RunObject
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from kajitori import __version__
 from kajitori.cluster.platform.applying import Change, apply, find, remove, wait_established, wait_gone
 from kajitori.cluster.platform.survey import survey
+from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.settings import InstallOptions
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy.file import parse_policy
@@ -31,7 +32,6 @@ from kajitori.install.versions import breaks, faults_in, is_downgrade, step_faul
 from kajitori.install.workloads import POLICY
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, PODS, SECRETS
-from kajitori.kube.runs import RUNS
 
 Say = Callable[[str], None]
 T = TypeVar("T")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.agents import AgentTokens
+from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.settings import RelayOptions
 from kajitori.configuration.tls_files import ServingCertificate, followed
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
 from kajitori.errors import Fault, InvalidInput
 from kajitori.kube.resources import PODS
-from kajitori.kube.runs import RUNS
 from kajitori.relay.server import RelayServer
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import zstandard
 
 import kajitori
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.documents.fields import RESERVED_ENV_PREFIX
 from kajitori.core.words import first_step, names
 from kajitori.embedded.controllers.disruption import Workload
 from kajitori.embedded.kubelet.adapter import Isolation, PodAdapter
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.volumes.pod_volumes import kind_of
-from kajitori.kube.runs import RUNS
 
 RUN_WORKLOAD = Workload(RUNS, names.LABEL_RUN_UID)
 """Runs as the embedded disruption controller sees them."""

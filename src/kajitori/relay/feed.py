@@ -14,10 +14,10 @@ from contextlib import contextmanager
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.objects import Pod as MirroredPod
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.traffic.node_feed import Line
 from kajitori.core.traffic.totals import Pod
 from kajitori.kube.resources import PODS, Resource
-from kajitori.kube.runs import RUNS
 
 
 class Follower:

@@ -14,6 +14,7 @@ from tests.harness.embedded_server import embedded_server
 from tests.harness.kube_server import USERS, KubeServer
 
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.admission.member_policy import MEMBER_POLICY_NAME
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.words import names
@@ -21,7 +22,6 @@ from kajitori.errors import Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
-from kajitori.kube.runs import RUNS
 
 TRIES = 100
 """A real API server applies a new policy a moment after its creation."""

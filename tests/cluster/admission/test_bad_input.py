@@ -20,10 +20,10 @@ from tests.harness.cluster import Cluster, control_plane, run_manifest
 from tests.harness.fixtures import real_server_of
 from tests.harness.web_api import WebApi, web_api
 
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import NotFound
 from kajitori.kube.resources import CLAIMS, PODS, PRIORITY_CLASSES, SERVICES
-from kajitori.kube.runs import RUNS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,6 +15,7 @@ from tests.harness.waiting import until
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.cluster.objects import Node, Pod
+from kajitori.cluster.run_object import RUNS
 from kajitori.kube.client import KubeClient
 from kajitori.kube.errors import (
     AlreadyExistsError,
@@ -27,7 +28,6 @@ from kajitori.kube.errors import (
 )
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCES, NODES, PODS, Resource
-from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import WatchSettings
 
 

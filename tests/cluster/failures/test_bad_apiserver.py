@@ -22,12 +22,12 @@ from tests.helpers.faulty_proxy import FaultyProxy
 
 from kajitori.api import health
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RUNS
 from kajitori.controllers import reconciler
 from kajitori.controllers.nodes.silence import NODE_PATIENCE
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import PODS, Resource
-from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import WatchSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

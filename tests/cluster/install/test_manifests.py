@@ -10,6 +10,7 @@ import pytest
 from tests.harness.real_server import RealServer
 
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods, headless_service, launcher_of
 from kajitori.core.policy.file import parse_policy
@@ -18,7 +19,6 @@ from kajitori.core.spec.status import template_text
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, NAMESPACES, PODS, SERVICES
-from kajitori.kube.runs import RUNS
 
 pytestmark = pytest.mark.real
 

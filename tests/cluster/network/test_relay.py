@@ -16,10 +16,10 @@ from kajitori.agent.relay import RelayPods
 from kajitori.agent.servers import Servers
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import PODS
-from kajitori.kube.runs import RUNS
 from kajitori.relay.server import RelayServer
 
 TOKEN = "a-long-random-word"

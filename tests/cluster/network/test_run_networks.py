@@ -10,6 +10,7 @@ import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.kube_server import KubeServer
 
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.core.pods.reach import Reach, network_rules
 from kajitori.core.policy.file import parse_policy
@@ -19,7 +20,6 @@ from kajitori.errors import AlreadyExists, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import NETWORK_POLICIES
-from kajitori.kube.runs import RunObject
 
 STORAGE = {"classes": {"internal": ["10.0.0.0/8", "fd00::/8"], "storage": ["10.9.0.0/16", "fd09::/32"]}}
 

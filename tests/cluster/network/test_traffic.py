@@ -27,6 +27,7 @@ from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.agents import AUDIENCE, AgentTokens
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.traffic.book import Subject
 from kajitori.core.traffic.totals import Pod
@@ -35,7 +36,6 @@ from kajitori.entrypoints.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NODES, PODS, Resource
-from kajitori.kube.runs import RUNS
 from kajitori.relay.server import RelayServer
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

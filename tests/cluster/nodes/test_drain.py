@@ -11,13 +11,13 @@ from tests.harness.parts import GPUS
 from tests.harness.waiting import until
 
 from kajitori.api.views.runs import nodes_of
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
 from kajitori.errors import NotFound
 from kajitori.kube.errors import TooManyRequestsError
 from kajitori.kube.resources import BUDGETS, NODES, PODS
-from kajitori.kube.runs import RUNS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 

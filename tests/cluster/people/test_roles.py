@@ -19,12 +19,12 @@ from tests.harness.real_server import RealServer
 from tests.harness.web_api import WebApi, web_api
 
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, NODES, PODS, PRIORITY_CLASSES, SECRETS
-from kajitori.kube.runs import RUNS
 
 pytestmark = [pytest.mark.real, pytest.mark.asyncio(loop_scope="module")]
 

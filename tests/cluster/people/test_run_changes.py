@@ -16,12 +16,12 @@ from tests.harness.kube_server import USERS, KubeServer
 
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.words import names
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import Resource
-from kajitori.kube.runs import RUNS
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES, BINDINGS = Resource(GROUP, "v1", "roles", "Role"), Resource(GROUP, "v1", "rolebindings", "RoleBinding")

@@ -13,6 +13,7 @@ from tests.harness.cluster import Cluster
 from tests.helpers.autoscaler import LABEL, NAME, POOL, REQUESTS, Autoscaler, definition, fail, ignore, provide
 
 from kajitori.cluster.nodes import node_requests
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.nodes.provisioning_objects import CLASS_NAME, CONSUMES
 from kajitori.core.spec.node_request import RequestState
 from kajitori.core.spec.reasons import Phase, Reason
@@ -21,7 +22,6 @@ from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import CUSTOM_RESOURCES, EVENTS, NODES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
-from kajitori.kube.runs import RUNS
 
 RBAC = Path(__file__).parents[3] / "deploy" / "rbac.yaml"
 RBAC_GROUP = "rbac.authorization.k8s.io"

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from tests.harness.kube_server import KubeServer
 
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import BUDGETS
-from kajitori.kube.runs import RunObject
 
 SPEC = {
     "minAvailable": 2,

@@ -11,6 +11,7 @@ from typing import Any
 from tests.harness.cluster import SIM, Cluster, this_machine
 from tests.harness.parts import GPUS
 
+from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.statuses import write_status
 from kajitori.core import gang
@@ -23,7 +24,6 @@ from kajitori.core.words.node_lists import expand_ranks
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import NotFound
 from kajitori.kube.resources import EVENTS, NAMESPACES
-from kajitori.kube.runs import RUNS
 
 WHOLE: dict[str, Any] = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}

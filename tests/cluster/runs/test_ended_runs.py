@@ -8,8 +8,8 @@ import time
 import pytest
 from tests.harness.cluster import Cluster
 
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase
-from kajitori.kube.runs import RUNS
 
 
 async def test_a_run_is_removed_after_its_end_by_any_controller(cluster: Cluster) -> None:

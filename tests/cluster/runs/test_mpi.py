@@ -18,10 +18,10 @@ from tests.harness.web_api import web_api
 from tests.helpers.folders import texts_below
 from tests.helpers.members import kill_member
 
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.kube.resources import PODS
-from kajitori.kube.runs import RUNS
 
 NEEDED = ("sshd", "ssh-keyscan", "ip")
 SMALL = {"cpu": 1, "memory": "256Mi"}

@@ -11,11 +11,11 @@ import msgspec
 from tests.harness.cluster import NODES_COUNT, Cluster, this_machine
 from tests.harness.parts import GPUS
 
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import to_document
 from kajitori.core.words import names
 from kajitori.kube.resources import EVENTS, PODS, RESOURCE_QUOTAS, SERVICES
-from kajitori.kube.runs import RUNS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 

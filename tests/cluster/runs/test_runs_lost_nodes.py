@@ -12,13 +12,13 @@ from tests.harness.web_api import web_api
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
+from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource
-from kajitori.kube.runs import RUNS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 HELD = "example.com/held"

@@ -10,10 +10,10 @@ from tests.harness.cluster import NODES_COUNT, Cluster
 from tests.harness.parts import GPUS
 
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
-from kajitori.kube.runs import RUNS
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK)

@@ -9,13 +9,13 @@ from tests.harness.cluster import Cluster
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.embedded.simulator.behaviour import PREFIX
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS, RESOURCE_QUOTAS, SERVICES, Resource
-from kajitori.kube.runs import RUNS
 
 
 def use_members(cluster: Cluster, **behaviour: str) -> None:

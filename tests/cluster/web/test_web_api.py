@@ -14,12 +14,12 @@ from tests.harness.real_server import RealServer
 from tests.harness.web_api import web_api
 
 from kajitori.cluster.platform.install import install
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CUSTOM_RESOURCES, NODES, Resource
-from kajitori.kube.runs import RUNS
 
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")

@@ -20,6 +20,7 @@ from kajitori.api.queue.waiting import explanation_of
 from kajitori.api.views.queue import ExplanationView, StepView
 from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.queue.pending import PendingRuns
+from kajitori.cluster.run_object import RUNS
 from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -35,7 +36,6 @@ from kajitori.entrypoints.web_api import ApiDependencies, web_api
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import PODS
-from kajitori.kube.runs import RUNS
 from kajitori.kube.watch import Added, Deleted
 
 UNKNOWN = msgspec.UNSET

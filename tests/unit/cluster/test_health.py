@@ -24,6 +24,7 @@ from kajitori.cluster.objects import (
     Taint,
     Terminated,
 )
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.nodes.health import MEMBERS_FAIL, TrialState
@@ -36,7 +37,6 @@ from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta, OwnerReference
-from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -9,10 +9,10 @@ from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.queue.simulation import this_moment
+from kajitori.cluster.run_object import RUNS
 from kajitori.cluster.view import ClusterView
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Resize, RunStatus
-from kajitori.kube.runs import RUNS
 
 RUN_NAMES = st.sampled_from(["a", "b", "c"])
 CHANGES = [

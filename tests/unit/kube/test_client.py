@@ -15,6 +15,7 @@ from tests.unit.kube.fake_api import Naps, client_of, fake_api, serving
 from tests.unit.kube.scripted import POD, Answer, hang_up, no, ok, scripted
 
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RUNS
 from kajitori.controllers.leadership import NotLeading
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import METADATA_ONLY, KubeClient
@@ -30,7 +31,6 @@ from kajitori.kube.errors import (
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NODES, PODS, SELF_REVIEWS
 from kajitori.kube.retry import NO_RETRY, RetryPolicy
-from kajitori.kube.runs import RUNS
 
 # ---------------------------------------------------------------------------------------------- requests
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.cluster.objects import Node, Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.core import gang
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, RunStatus, template_text, to_document
 from kajitori.core.spec.status_check import damage
 from kajitori.kube.decoding import EventKind, decode, decode_events, decode_page
 from kajitori.kube.errors import GoneError, ServerError
-from kajitori.kube.runs import RunObject
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -27,6 +27,7 @@ from kajitori.api.views.history import (
     UsageRow,
 )
 from kajitori.api.views.runs import run_view
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.usage.ledger import members_of, nodes_of
 from kajitori.core.usage.records import RunRecord
@@ -36,7 +37,6 @@ from kajitori.core.words.times import format_time, parse_time, time_at
 from kajitori.errors import InvalidInput
 from kajitori.history.audit import AuditFilter
 from kajitori.history.runs import RunFilter
-from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["history"])
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from kajitori.api.logs.lines import Normaliser
 from kajitori.blobs.logs import LogsOfRun
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.words.node_lists import compress_ranks
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS
-from kajitori.kube.runs import RunObject
 
 if TYPE_CHECKING:
     from kajitori.api.auth import User

@@ -26,13 +26,13 @@ from kajitori.api.runs.results import array_of
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import NDJSON, TEXT, Chunks
 from kajitori.blobs.logs import LogsOfRun
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import show
 from kajitori.core.spec.array import Array
 from kajitori.core.words.node_lists import compress_ranks
 from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
 from kajitori.errors import Fault, InvalidInput, NotFound
 from kajitori.kube.resources import PODS
-from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["runs"])
 

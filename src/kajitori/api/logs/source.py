@@ -16,6 +16,7 @@ from kajitori.api.logs.pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, ha
 from kajitori.api.logs.request import BEGINNING, Batch, LogRequest
 from kajitori.blobs.logs import LogsOfRun
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import started_at_of
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.logs import notices
@@ -23,7 +24,6 @@ from kajitori.core.words import names
 from kajitori.core.words.rotation_notice import is_about_rotation
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
-from kajitori.kube.runs import RunObject
 
 if TYPE_CHECKING:
     from kajitori.api.auth import User

@@ -13,6 +13,7 @@ from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.views.nodes import HealthEntry, NodeTest
 from kajitori.cluster.objects import Node
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import Text
 from kajitori.core.nodes.health import BY_HAND, DRAINED_BY
@@ -33,7 +34,6 @@ from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean, first_few
 from kajitori.errors import Conflict, Fault, FieldError, InvalidInput, NotFound
 from kajitori.kube.resources import NODES
-from kajitori.kube.runs import RunObject
 
 TRIES = 5
 """Attempts to write a Node. A write conflicts if another client writes first; kubelets write Nodes all the time."""

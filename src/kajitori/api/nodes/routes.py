@@ -29,6 +29,7 @@ from kajitori.api.nodes.pools import pool_views
 from kajitori.api.views.nodes import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
 from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.cluster.objects import Node
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import read, show
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.policy.file import Policy
@@ -37,7 +38,6 @@ from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import InvalidInput, NotFound
 from kajitori.kube.resources import NODES
-from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["cluster"])
 

@@ -18,13 +18,13 @@ from kajitori.api.views.queue import ExpectedView, KeptView, PlaceView, QueuedVi
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.server import controller_view
 from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.queue.backfill import Reservation
 from kajitori.core.queue.expected import Expectation
 from kajitori.core.queue.forecast import forecast
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.times import format_time, time_at
-from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["cluster"])
 

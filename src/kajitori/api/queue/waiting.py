@@ -24,6 +24,7 @@ from kajitori.api.views.queue import BlockedView, ExplanationView, HolderView, R
 from kajitori.api.views.server import controller_view
 from kajitori.cluster.queue.growable import growable, may_grow
 from kajitori.cluster.queue.outlook import PendingRun
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.gang.progress import describe_preemptions
@@ -43,7 +44,6 @@ from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.resources import RESOURCE_QUOTAS
-from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["runs"])
 

@@ -18,6 +18,7 @@ from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.runs import RunView, StopView, nodes_of, phase_of, run_view
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import Duration
 from kajitori.core.spec.run import name_fault
@@ -25,7 +26,6 @@ from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused, WrongState
 from kajitori.kube.resources import CLAIMS
-from kajitori.kube.runs import RUNS, RunObject
 
 router = APIRouter(tags=["runs"])
 

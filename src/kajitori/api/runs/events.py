@@ -20,8 +20,8 @@ from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.streams.event_feed import event_view, run_of, sort_key, time_of
 from kajitori.api.views.runs import EventList, EventView
 from kajitori.cluster.objects import Event
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.words import names
-from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["runs"])
 

@@ -17,13 +17,13 @@ from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.views.runs import ResultList
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.sweep_results import result_of
 from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.spec.array import Array, parse_array
 from kajitori.errors import InvalidInput, KajitoriError
-from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["runs"])
 

@@ -18,12 +18,12 @@ from kajitori.api.paging import PageParameters, Parameters, decode_token, encode
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.views.runs import RunList, RunNames, RunView, phase_of
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.core.words.run_names import branches
 from kajitori.core.words.selectors import LabelSelector, SelectorError, parse_labels
 from kajitori.errors import InvalidInput
-from kajitori.kube.runs import RunObject
 
 router = APIRouter(tags=["runs"])
 

@@ -22,6 +22,7 @@ from kajitori.api.queue import waiting
 from kajitori.api.views.queue import DryRun
 from kajitori.api.views.runs import RunView, run_view
 from kajitori.blobs.code import no_such_code
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, objections
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
@@ -37,7 +38,6 @@ from kajitori.errors import AlreadyExists, Fault, InvalidInput, KajitoriError, N
 from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.errors import ConnectionFailed, NotServedError, ServerError
 from kajitori.kube.resources import SECRETS
-from kajitori.kube.runs import RUNS, RunObject
 
 router = APIRouter(tags=["runs"])
 

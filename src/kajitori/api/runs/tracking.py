@@ -7,9 +7,9 @@ from types import TracebackType
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.views.runs import phase_of
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.errors import NotFound
-from kajitori.kube.runs import RUNS, RunObject
 
 MIRROR_PATIENCE_SECONDS = 10.0
 """Time for which a new run may be missing in the mirror before the API server is asked for it again."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
+from kajitori.cluster.run_object import RUNS
 from kajitori.kube.resources import PODS, Resource
-from kajitori.kube.runs import RUNS
 
 
 class Subscription:

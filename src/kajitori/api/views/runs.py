@@ -10,6 +10,7 @@ import msgspec
 from kajitori.api.views.base import Time, View
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import type_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.results import MemberResult
@@ -22,7 +23,6 @@ from kajitori.core.spec.status import to_document as status_document
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
 from kajitori.errors import InvalidInput
-from kajitori.kube.runs import RunObject
 
 
 class RunView(View):

@@ -22,11 +22,11 @@ from kajitori.cluster.mirror.pod_index import PodIndex, coverage_of
 from kajitori.cluster.mirror.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
 from kajitori.cluster.mirror.usage import NodeUsage, PodUsage, pod_usage
 from kajitori.cluster.objects import Claim, Event, Namespace, Node, Pod
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.errors import NotServedError
 from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
-from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watcher, WatchSettings, follow
 
 log = logging.getLogger(__name__)

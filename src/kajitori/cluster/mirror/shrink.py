@@ -13,9 +13,9 @@ from typing import Protocol
 from msgspec.structs import force_setattr
 
 from kajitori.cluster.objects import Condition, Container, ContainerStatus, Node, Pod, PodSpec, ResourceRequirements
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.words import names
 from kajitori.kube.metadata import ObjectMeta, OwnerReference
-from kajitori.kube.runs import RunObject
 
 
 class HasMeta(Protocol):

@@ -10,6 +10,7 @@ import numpy as np
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.occupancy import Occupancy
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.nodes.provisioning import Pool, reserved_nodes
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest
@@ -17,7 +18,6 @@ from kajitori.core.placement.snapshot import NodeTable
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase
-from kajitori.kube.runs import RunObject
 
 
 class PoolView:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.core import gang
 from kajitori.core.placement.planner import GangRequest
@@ -12,7 +13,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.stored import StoredSpec
 from kajitori.core.words.times import parse_time
 from kajitori.errors import InvalidInput
-from kajitori.kube.runs import RunObject
 
 
 def may_grow(run: RunObject, spec: StoredSpec) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.occupancy import RunOccupancy, request_of_pod
 from kajitori.cluster.queue.usage_history import UsageHistory, totals_of
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import GangRequest
 from kajitori.core.placement.releases import Ending
@@ -25,7 +26,6 @@ from kajitori.core.queue.ordering import Place, Ranking, dominant_part, rank
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
-from kajitori.kube.runs import RunObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from datetime import datetime
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.pools import Barred
 from kajitori.cluster.queue.outlook import PendingRun
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.cluster.view import ClusterView
@@ -20,7 +21,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.errors import InvalidInput
-from kajitori.kube.runs import RunObject
 
 _BREATH_SECONDS = 0.02
 """Time for which a long queue is read at a stretch; other requests are answered in between."""

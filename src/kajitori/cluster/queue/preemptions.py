@@ -18,6 +18,7 @@ from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.occupancy import ENDING, RunOccupancy, request_of_pod
 from kajitori.cluster.queue.outlook import Outlook
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes
 from kajitori.cluster.view import ClusterView
 from kajitori.core.gang.ledger import indices_of
@@ -32,7 +33,6 @@ from kajitori.core.spec.status import Preempted, PreemptedBy
 from kajitori.core.words.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.kube.resources import Resource
-from kajitori.kube.runs import RUNS, RunObject
 
 _ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
 """Phases of a service that runs; one that was preempted, or that lost all of its members, is queued."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
 from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, endless, of_limit, remaining
@@ -23,7 +24,6 @@ from kajitori.core.words import names, node_lists
 from kajitori.core.words.times import parse_time
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import Resource
-from kajitori.kube.runs import RUNS, RunObject
 
 
 @dataclass(frozen=True, slots=True)

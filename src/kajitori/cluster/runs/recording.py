@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.gang.progress import finish
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus, Usage, to_document
@@ -15,7 +16,6 @@ from kajitori.core.usage.ledger import members_of, nodes_of, open_ranks, release
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.words import names
 from kajitori.core.words.times import format_time, parse_time
-from kajitori.kube.runs import RunObject
 
 Facts = tuple[object, ...]
 

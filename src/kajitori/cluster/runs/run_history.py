@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.gang.memory import EARLIER_RUNS, EarlierRun
 from kajitori.core.spec.kinds import Kind, kind_of_stored
 from kajitori.kube.resources import Resource
-from kajitori.kube.runs import RUNS, RunObject
 
 REMEMBERED = 512
 """Number of runs kept for one user in one namespace: those with the latest known peaks."""

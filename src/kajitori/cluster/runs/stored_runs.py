@@ -11,6 +11,7 @@ import msgspec
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.mirror.usage import memory_limit, pod_usage
 from kajitori.cluster.objects import PodSpec
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
 from kajitori.core.placement.planner import MemberRequest
@@ -21,7 +22,6 @@ from kajitori.core.spec.stored import StoredSpec, read_stored
 from kajitori.core.words import first_step, names
 from kajitori.errors import InvalidInput
 from kajitori.kube.resources import Resource
-from kajitori.kube.runs import RUNS, RunObject
 
 
 class StoredSpecs:

@@ -19,6 +19,7 @@ import msgspec
 from kajitori.cluster.health import HealthView, signs_of
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.objects import Node
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.core.nodes.health import DRAINED_BY, Change, WithheldRemoval
 from kajitori.core.nodes.preflight import name_of_test, run_of_test
@@ -28,7 +29,6 @@ from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, Ka
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.resources import NODES, Resource
-from kajitori.kube.runs import RUNS, RunObject
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from datetime import datetime
 
 from kajitori.cluster.mirror.mirror import Key
 from kajitori.cluster.queue.growable import growable, may_grow
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.queue.elastic import Growable, Patience
-from kajitori.kube.runs import RunObject
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
 

@@ -14,6 +14,7 @@ import msgspec
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.queue.pending import request_of
 from kajitori.cluster.queue.preemptions import PREEMPTS, key_of
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.growing import Growing, Growth
 from kajitori.controllers.queue.provisioning import Ask, Provisioning
@@ -30,7 +31,6 @@ from kajitori.core.queue.explain import Explainer
 from kajitori.core.queue.preemption import PreemptionRequest
 from kajitori.core.spec.status import Preempted, RunStatus
 from kajitori.core.words.times import parse_time
-from kajitori.kube.runs import RunObject
 from kajitori.monitoring.controller import ControllerMetrics
 
 log = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ import msgspec
 
 from kajitori.cluster.nodes.node_requests import NodeRequests, answer_of
 from kajitori.cluster.objects import ProvisioningRequest
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.queue import Cycle, QueueEntry
 from kajitori.controllers.runs.belongings import ensure_of_run
@@ -33,7 +34,6 @@ from kajitori.core.words.times import time_at
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import POD_TEMPLATES
-from kajitori.kube.runs import RunObject
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ import msgspec
 from kajitori.cluster.held import begin_usage
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.ticket_key import SigningKey
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.queue.growing import Growth
 from kajitori.controllers.queue.provisioning import Provisioning
@@ -38,7 +39,6 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names, node_lists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.concurrency import preceding
-from kajitori.kube.runs import RunObject
 
 BEGUN_PER_REQUEST = 4
 """Number of attempts to start at a time for each request that may be in flight. Measured with bench.kueue on a busy

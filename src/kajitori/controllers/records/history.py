@@ -12,6 +12,7 @@ import msgspec
 
 from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.recording import Facts, closed_now, decisions_of, facts_of, removal_of, state_of
 from kajitori.controllers.workqueue import Key
 from kajitori.core.spec.status import RunStatus
@@ -19,7 +20,6 @@ from kajitori.core.usage.records import AuditEntry, RunState
 from kajitori.errors import KajitoriError
 from kajitori.history.store import History
 from kajitori.kube.resources import Resource
-from kajitori.kube.runs import RUNS, RunObject
 from kajitori.monitoring.controller import ControllerMetrics
 
 log = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform import member_memory
 from kajitori.cluster.platform.member_memory import MemoryReading
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import culprit_peak, peak_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.memory import MemberPeak, is_worth_writing, merged, with_member, with_total
@@ -28,7 +29,6 @@ from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import PODS, Resource
 from kajitori.kube.retry import NO_RETRY
-from kajitori.kube.runs import RunObject
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from kajitori.blobs.results import KeptResults
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.sweep_results import result_of
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.runs.attempts import delete_member, reference_to
@@ -18,7 +19,6 @@ from kajitori.core.gang.ledger import Ledger
 from kajitori.core.policy.sweeps import Sweeps
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.runs import RunObject
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ import msgspec
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Claim, Event, Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.core.admission.quota import members_within, quota_shortage
@@ -34,7 +35,6 @@ from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, EVENTS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
-from kajitori.kube.runs import RunObject
 
 DELETED_TOGETHER = 250
 """Number of members of a large run that one request deletes, which takes about a second."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import Resource
-from kajitori.kube.runs import RunObject
 
 
 async def ensure_of_run(

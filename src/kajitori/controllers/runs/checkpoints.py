@@ -7,13 +7,13 @@ import logging
 import shutil
 from pathlib import Path
 
+from kajitori.cluster.run_object import RUNS
 from kajitori.core.pods.mounts import checkpoint_folder
 from kajitori.core.pods.resolved import RunIdentity
 from kajitori.core.policy.file import Policy
 from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.runs import RUNS
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from kajitori.cluster.objects import NetworkPolicy
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.belongings import ensure_of_run
 from kajitori.controllers.workqueue import Key
 from kajitori.core.pods import manifests
@@ -18,7 +19,6 @@ from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NETWORK_POLICIES
-from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Synced, watch_if_allowed
 
 log = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RUNS
 from kajitori.controllers.runs.attempts import RunReference, delete_members
 from kajitori.controllers.workqueue import Key
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.runs import RUNS
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.workqueue import Key
 from kajitori.core.spec.node_request import RequestState, describe_request
 from kajitori.core.spec.reasons import Phase, Reason
@@ -17,7 +18,6 @@ from kajitori.core.spec.status import RunStatus, Usage, to_document
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
-from kajitori.kube.runs import RUNS, RunObject
 from kajitori.monitoring.controller import ControllerMetrics
 
 log = logging.getLogger(__name__)

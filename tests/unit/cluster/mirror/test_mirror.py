@@ -17,13 +17,13 @@ from tests.unit.kube.fake_api import FakeApi, Naps, WatchFault, client_of, event
 from kajitori.cluster.mirror.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus
 from kajitori.core.words import names
 from kajitori.kube.errors import ForbiddenError
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import EVENTS, LEASES, PODS, Resource
-from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import WatchSettings
 
 

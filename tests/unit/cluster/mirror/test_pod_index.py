@@ -15,6 +15,7 @@ from tests.helpers.queue_scene import TEMPLATE, mirror_of_nodes
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.mirror.shrink import shrink_pod
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.core import gang
 from kajitori.core.pods.tickets import sign_member
@@ -22,7 +23,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, template_text
 from kajitori.core.words import names
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added, Deleted, Modified
 
 KEY, UID = b"k" * 32, "0f5a-uid"

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.run_history import REMEMBERED, RunHistory
 from kajitori.core.gang.memory import EARLIER_RUNS
 from kajitori.core.spec.kinds import kind_of
@@ -16,7 +17,6 @@ from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.runs import RUNS, RunObject
 
 KIND = kind_of(parse_spec({"image": "bert:3"}), "vision", "ada")
 

@@ -13,6 +13,7 @@ import pytest
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Node
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.nodes.health import HealthKeeper
@@ -27,7 +28,6 @@ from kajitori.kube.config import KubeConfig
 from kajitori.kube.events import About
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import NODES, Resource
-from kajitori.kube.runs import RUNS, RunObject
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 OTHER = {"key": "team", "value": "vision", "effect": "NoExecute", "timeAdded": "2026-11-21T10:00:00Z"}

@@ -11,11 +11,11 @@ import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue, who_starts
 
 from kajitori.cluster.queue.outlook import PendingRun
+from kajitori.cluster.run_object import RUNS
 from kajitori.controllers.queue.growing import Growing
 from kajitori.controllers.queue.queue import Queue
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import MemberCounts, Preempted, Resize, RunStatus
-from kajitori.kube.runs import RUNS
 
 ELASTIC: dict[str, Any] = {
     "replicas": 4,

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.controllers.queue.planning import (
     FULL_REST,
@@ -32,7 +33,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.errors import Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.runs import RunObject
 from kajitori.monitoring.controller import STEPS, ControllerMetrics
 
 

@@ -12,6 +12,7 @@ from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_sta
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.outlook import PendingRun
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.queue.queue import DOUBT_PATIENCE, Admitted, Queue
@@ -22,7 +23,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, template_text
 from kajitori.core.words import names
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.runs import RUNS, RunObject
 from kajitori.kube.watch import Added, Deleted
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

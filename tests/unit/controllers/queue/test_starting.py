@@ -9,6 +9,7 @@ import pytest
 from tests.helpers.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.platform.ticket_key import SigningKey
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.controllers.queue.growing import Growth
 from kajitori.controllers.queue.provisioning import Provisioning
@@ -20,7 +21,6 @@ from kajitori.core.placement.planner import Placement
 from kajitori.core.spec.status import Resize, RunStatus
 from kajitori.core.words.node_lists import compress
 from kajitori.kube.client import KubeClient
-from kajitori.kube.runs import RunObject
 
 ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
 

@@ -15,6 +15,7 @@ from tests.helpers.memory_blobs import MemoryBlobs
 
 from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.records import history as keeping
 from kajitori.controllers.records.history import HistoryKeeper
 from kajitori.core.spec.reasons import Phase, Reason
@@ -26,7 +27,6 @@ from kajitori.history.runs import RunFilter
 from kajitori.history.store import History
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import Resource
-from kajitori.kube.runs import RUNS, RunObject
 
 NOON = "2026-11-21T12:00:00Z"
 LATER = "2026-11-21T12:01:00Z"

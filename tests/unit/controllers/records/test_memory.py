@@ -12,6 +12,7 @@ import pytest
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.member_memory import METRICS_PATH
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.controllers.records import memory
 from kajitori.controllers.records.memory import MemoryKeeper
@@ -24,7 +25,6 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import PODS
-from kajitori.kube.runs import RunObject
 from kajitori.kube.watch import Added
 
 GI = 2**30

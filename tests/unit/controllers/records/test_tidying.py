@@ -14,6 +14,7 @@ import msgspec
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.blobs.opening import open_blobs
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.tidying import overdue, referenced_code, tidy
 from kajitori.core.policy.model import Logs
@@ -22,7 +23,6 @@ from kajitori.core.spec.status import Attempt, RunStatus, template_text
 from kajitori.core.words import first_step
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.runs import RunObject
 
 ASKED, IN_TEMPLATE = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 

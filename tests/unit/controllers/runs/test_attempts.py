@@ -15,6 +15,7 @@ from tests.unit.kube.fake_api import client_of, serving, status_of
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.attempts import (
     DELETED_TOGETHER,
     DELETIONS_AT_A_TIME,
@@ -32,7 +33,6 @@ from kajitori.core.words.selectors import parse_labels
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.runs import RunObject
 
 RUN = RunReference("vision", "bert", "u1")
 WITH_STEP = Attempt(

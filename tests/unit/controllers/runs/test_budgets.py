@@ -7,9 +7,9 @@ import pytest
 from aiohttp import web
 from tests.unit.kube.fake_api import client_of, serving, status_of
 
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.runs import RunObject
 
 RUN = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"), spec=msgspec.Raw(b"{}"))
 SPEC = {"minAvailable": 2, "selector": {"matchLabels": {"a": "b"}}}

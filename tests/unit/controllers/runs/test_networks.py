@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 
 from kajitori.cluster.objects import NetworkPolicy
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.networks import NetworkKeeper, _body
 from kajitori.errors import Forbidden, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.runs import RunObject
 
 RUN = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"), spec=msgspec.Raw(b"{}"))
 RULES = {"policyTypes": ["Egress"], "egress": []}

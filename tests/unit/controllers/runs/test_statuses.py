@@ -13,6 +13,7 @@ from tests.unit.kube.fake_api import client_of, serving
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.statuses import BUSY_INTERVAL, STATUS_INTERVAL, UNSEEN_PATIENCE, Statuses
 from kajitori.core.gang import keep_waiting, preempt
 from kajitori.core.spec.node_request import NodeRequest, RequestState
@@ -21,7 +22,6 @@ from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatu
 from kajitori.kube.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.runs import RunObject
 from kajitori.monitoring.controller import FAILURES, PREEMPTIONS, RUNS_ENDED, ControllerMetrics
 
 KEY = ("vision", "bert")
