@@ -1,8 +1,8 @@
 """Decide which Pods of a run count as its members now.
 
-A run owns a Pod if namespace and owner reference or signature prove it (`cluster.mirror.pod_index`). Anyone who may create
-Pods in the namespace can write an owner reference, so ownership alone makes no member: the attempt and rank in the
-Pod's name, which cannot be changed, must be ones that the run has planned.
+A run owns a Pod if namespace and owner reference or signature prove it (`cluster.mirror.pod_index`). Anyone who may
+create Pods in the namespace can write an owner reference, so ownership alone makes no member: the attempt and rank in
+the Pod's name, which cannot be changed, must be ones that the run has planned.
 """
 
 from __future__ import annotations
