@@ -41,7 +41,6 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
-from kajitori.embedded.apiserver.access.authentication_config import AuthenticationConfiguration
 from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.run_controller import run_controller
@@ -50,6 +49,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, VALIDATING_BINDINGS, Resource
 from kajitori.kube.watch import WatchSettings
+from kajitori.openid.authentication_config import AuthenticationConfiguration
 
 NODES_COUNT = 8
 SIM = "sim.kajitori.dev/"

@@ -19,13 +19,13 @@ import msgspec
 from tests.harness.commands import Completed, kubectl
 from tests.harness.kube_server import KubeServer
 
-from kajitori.embedded.apiserver.access.authentication_config import AuthenticationConfiguration
-from kajitori.embedded.apiserver.access.id_tokens import IdTokens
+from kajitori.embedded.apiserver.access.people_tokens import PeopleTokens
 from kajitori.embedded.apiserver.auth import Authenticator, User
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, write_kubeconfig
 from kajitori.embedded.apiserver.server import ApiServer
 from kajitori.embedded.store import Store
 from kajitori.kube.config import KubeConfig
+from kajitori.openid.authentication_config import AuthenticationConfiguration
 
 TOKEN = "token-of-the-tests"
 JSON = "application/json"
@@ -157,7 +157,7 @@ async def embedded_server(
     try:
         certificates = ensure_certificates(folder / "pki") if folder else _certificates()
         store = await Store.open(folder / "store" if folder else None)
-        signed = [IdTokens(authentication.jwt)] if authentication is not None else []
+        signed = [PeopleTokens(authentication)] if authentication is not None else []
         authenticator = Authenticator(signed=signed)
         authenticator.add_token(TOKEN)
         tokens = {user: f"token-of-{user}" for user in users}

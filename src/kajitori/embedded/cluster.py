@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from kajitori.configuration.private_files import write_private
-from kajitori.embedded.apiserver.access.authentication_config import AuthenticationConfiguration
-from kajitori.embedded.apiserver.access.id_tokens import IdTokens
+from kajitori.embedded.apiserver.access.people_tokens import PeopleTokens
 from kajitori.embedded.apiserver.addresses import CLUSTER_RANGE
 from kajitori.embedded.apiserver.auth import Authenticator
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, ensure_token, write_kubeconfig
@@ -27,6 +26,7 @@ from kajitori.embedded.store import Store
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
+from kajitori.openid.authentication_config import AuthenticationConfiguration
 
 PORTS_FILE = "ports.json"
 OBJECTS = "objects"
@@ -81,7 +81,7 @@ class EmbeddedCluster:
             self.certificates = await asyncio.to_thread(ensure_certificates, folder / "pki", names=_names(settings))
             self.token = ensure_token(folder / "token")
             accepted = settings.authentication
-            signed = [IdTokens(accepted.jwt)] if accepted is not None else []
+            signed = [PeopleTokens(accepted)] if accepted is not None else []
             authenticator = Authenticator(signed=signed)
             authenticator.add_token(self.token)
             server = await self._started(store, authenticator)

@@ -33,10 +33,6 @@ from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions
 from kajitori.configuration.sign_in import SignIn
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
-from kajitori.embedded.apiserver.access.authentication_config import (
-    AuthenticationConfiguration,
-    parse_authentication,
-)
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
 from kajitori.embedded.kubelet.kubelet import Kubelet
@@ -62,6 +58,10 @@ from kajitori.install.teams import team_objects
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
+from kajitori.openid.authentication_config import (
+    AuthenticationConfiguration,
+    parse_authentication,
+)
 
 OWN_IMAGE = "kajitori"
 """Name of the image of members' first step in `kaji up`, whose own nodes run no images."""

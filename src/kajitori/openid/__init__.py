@@ -1,4 +1,6 @@
-"""A client's requests to an OpenID provider and their answers, without I/O.
+"""What OpenID providers and their tokens say.
 
-The command line and the Web API drive it, each with its own HTTP client.
+`flows`, `provider` and `tokens` are a client's requests and their answers without I/O: the command line and the Web API
+each use their own HTTP client. `id_tokens` verifies tokens as `authentication_config` demands, with the keys that
+`issuer_keys` fetches.
 """

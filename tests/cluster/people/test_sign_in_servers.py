@@ -16,11 +16,11 @@ from tests.harness.embedded_server import embedded_server
 from tests.harness.identity_provider import IdentityProvider
 from tests.harness.real_server import RealServer
 
-from kajitori.embedded.apiserver.access.authentication_config import parse_authentication
 from kajitori.errors import Forbidden, Unauthenticated
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, SELF_REVIEWS, Resource
+from kajitori.openid.authentication_config import parse_authentication
 
 RBAC = "rbac.authorization.k8s.io"
 ROLES = Resource(RBAC, "v1", "roles", "Role")

@@ -24,12 +24,12 @@ from kajitori.api.app import openapi_document, operations
 from kajitori.cluster.platform.applying import apply
 from kajitori.configuration.sign_in import SignIn
 from kajitori.core.policy.teams import Team
-from kajitori.embedded.apiserver.access.authentication_config import parse_authentication
 from kajitori.errors import Unauthenticated
 from kajitori.install.roles import people, teams
 from kajitori.install.teams import team_objects
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, SELF_ACCESS_REVIEWS, SERVICE_ACCOUNTS
+from kajitori.openid.authentication_config import parse_authentication
 
 PATIENCE_SECONDS = 30.0
 LEADS_ONLY = ("/v1/tokens",)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from kajitori.kube.streams import AnswerTooLong, read_whole
+from kajitori.openid.answers import AnswerTooLong, read_whole
 
 
 class Content:

@@ -23,8 +23,8 @@ from kajitori.api.browsers.same_origin import is_same_origin
 from kajitori.api.browsers.sealing import Seal, TooLong, in_parts, read_parts, set_cookie
 from kajitori.configuration.sign_in import SignIn
 from kajitori.errors import Forbidden, Unauthenticated, Unavailable
-from kajitori.kube.streams import AnswerTooLong, read_whole
 from kajitori.openid import flows
+from kajitori.openid.answers import AnswerTooLong, read_whole
 from kajitori.openid.flows import Client, Code
 from kajitori.openid.provider import Provider, description_url, provider_of
 from kajitori.openid.tokens import Tokens

@@ -15,8 +15,8 @@ import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from kajitori.embedded.apiserver.access.authentication_config import Issuer
-from kajitori.kube.streams import AnswerTooLong, read_whole
+from kajitori.openid.answers import AnswerTooLong, read_whole
+from kajitori.openid.authentication_config import Issuer
 
 MAX_AGE_SECONDS = 3600.0
 """Keys are fetched again after this time, because a provider may have withdrawn one."""

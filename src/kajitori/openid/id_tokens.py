@@ -1,4 +1,4 @@
-"""Verification of ID tokens (OpenID Connect Core, section 3.1.3.7) and the user of Kubernetes that one stands for."""
+"""Verification of ID tokens (OpenID Connect Core, section 3.1.3.7) and the user of Kubernetes that one describes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import base64
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from joserfc import jwt
 from joserfc.errors import JoseError
 
-from kajitori.embedded.apiserver.access.authentication_config import JwtAuthenticator
-from kajitori.embedded.apiserver.access.issuer_keys import IssuerKeys, NoKeys
-from kajitori.embedded.apiserver.auth import AUTHENTICATED, User
+from kajitori.openid.authentication_config import JwtAuthenticator
+from kajitori.openid.issuer_keys import IssuerKeys, NoKeys
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"]
 """The algorithms that kube-apiserver accepts. None of them uses a shared secret."""
@@ -23,6 +22,13 @@ EARLY_SECONDS = 300.0
 _SYSTEM = "system:"
 
 _log = logging.getLogger(__name__)
+
+
+class Person(NamedTuple):
+    """The user of Kubernetes that an ID token describes. No name in it begins with `system:`."""
+
+    name: str
+    groups: tuple[str, ...]
 
 
 class TokenRefused(Exception):
@@ -45,7 +51,7 @@ def claims_of(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, claims
 
 
-def user_of_claims(wanted: JwtAuthenticator, claims: Mapping[str, Any], now: float) -> User:
+def user_of_claims(wanted: JwtAuthenticator, claims: Mapping[str, Any], now: float) -> Person:
     """Return the user that the claims of a token with a valid signature describe.
 
     Raises:
@@ -68,7 +74,7 @@ def user_of_claims(wanted: JwtAuthenticator, claims: Mapping[str, Any], now: flo
     for rule in wanted.claim_validation_rules:
         if claims.get(rule.claim) != rule.required_value:
             raise TokenRefused(f"its claim {rule.claim} is not {rule.required_value!r}")
-    return User(_name(wanted, claims), (*_groups(wanted, claims), AUTHENTICATED))
+    return Person(_name(wanted, claims), _groups(wanted, claims))
 
 
 def _name(wanted: JwtAuthenticator, claims: Mapping[str, Any]) -> str:
@@ -111,7 +117,7 @@ class IdTokens:
         self._issuers = {one.issuer.url: (one, keys(one)) for one in accepted}
         self._clock = clock
 
-    async def user_of(self, token: str) -> User | None:
+    async def user_of(self, token: str) -> Person | None:
         """Return the user of an ID token; None if it is no JWT of these providers, or is refused, which is logged."""
         try:
             header, claims = claims_of(token)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kajitori.embedded.apiserver.access.authentication_config import parse_authentication
 from kajitori.errors import InvalidInput
+from kajitori.openid.authentication_config import parse_authentication
 
 
 def document(**issuer: Any) -> str:

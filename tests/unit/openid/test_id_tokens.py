@@ -11,9 +11,9 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
 
-from kajitori.embedded.apiserver.access.authentication_config import Issuer, JwtAuthenticator
-from kajitori.embedded.apiserver.access.id_tokens import IdTokens, TokenRefused, user_of_claims
-from kajitori.embedded.apiserver.access.issuer_keys import LONGEST_PAUSE_SECONDS, MAX_AGE_SECONDS, IssuerKeys, NoKeys
+from kajitori.openid.authentication_config import Issuer, JwtAuthenticator
+from kajitori.openid.id_tokens import IdTokens, TokenRefused, user_of_claims
+from kajitori.openid.issuer_keys import LONGEST_PAUSE_SECONDS, MAX_AGE_SECONDS, IssuerKeys, NoKeys
 
 ISSUER = "https://login.example.org"
 NOW = 1_000_000.0
@@ -53,9 +53,9 @@ def signed(claims: Mapping[str, Any], key: ECKey = FIRST) -> str:
 
 
 def test_claims_become_a_user() -> None:
-    """Prefixes keep names of a provider apart from others; every user is in system:authenticated."""
+    """Prefixes keep the names of one provider apart from others."""
     user = user_of_claims(accepted(), CLAIMS, NOW)
-    assert (user.name, user.groups) == ("oidc:alice", ("oidc:vision", "system:authenticated"))
+    assert (user.name, user.groups) == ("oidc:alice", ("oidc:vision",))
     assert user_of_claims(accepted(), {**CLAIMS, "groups": "one"}, NOW).groups[0] == "oidc:one"
     assert user_of_claims(accepted(), {**CLAIMS, "aud": ["other", "kaji"]}, NOW).name == "oidc:alice"
 
