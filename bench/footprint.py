@@ -46,7 +46,7 @@ from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.policy.file import parse_policy
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
-from kajitori.entrypoints.run_adapter import RUN_WORKLOAD
+from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES

@@ -25,8 +25,8 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
-from kajitori.entrypoints.run_controller import run_controller
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
+from kajitori.entrypoints.parts.run_controller import run_controller
+from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES, PODS
 

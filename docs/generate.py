@@ -44,7 +44,7 @@ from kajitori.core.spec.reasons import (
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.names import API_VERSION, KIND
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
+from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.install import chart, kustomize
 from kajitori.install.settings import InstallSettings
 from kajitori.kube.client import KubeClient

@@ -43,7 +43,7 @@ from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
 from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.settings import KubeletSettings
-from kajitori.entrypoints.run_controller import run_controller
+from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind

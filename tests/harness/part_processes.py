@@ -28,9 +28,9 @@ from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
+from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD, RunPods
+from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.entrypoints.process import run_loop
-from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
-from kajitori.entrypoints.run_controller import run_controller
 from kajitori.errors import KajitoriError
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient

@@ -19,7 +19,7 @@ from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
-from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
+from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.kube.client import KubeClient
 
 HERE = "here"

@@ -15,7 +15,7 @@ from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.api.serving.server import ApiServer
 from kajitori.core.policy.file import with_first_step
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
+from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.sign_in import SignIn
 from kajitori.core.spec.reasons import Phase
-from kajitori.entrypoints.stores import history_of
+from kajitori.entrypoints.parts.stores import history_of
 from kajitori.kube.streams import EXEC_PROTOCOL
 
 RUN = "victim"

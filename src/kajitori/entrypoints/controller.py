@@ -12,12 +12,12 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ControllerOptions
 from kajitori.configuration.tls_files import ServingCertificate, followed
-from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
-from kajitori.entrypoints.members_start import members_start
+from kajitori.entrypoints.parts.leader import candidate
+from kajitori.entrypoints.parts.members_start import members_start
+from kajitori.entrypoints.parts.run_controller import run_controller
+from kajitori.entrypoints.parts.stores import blobs_of, history_of
 from kajitori.entrypoints.process import run_until_told, stop_signal
-from kajitori.entrypoints.run_controller import run_controller
-from kajitori.entrypoints.stores import blobs_of, history_of
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.monitoring.controller import LEADING, REQUESTS_AT_A_TIME, ControllerMetrics

@@ -12,8 +12,8 @@ from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.kubelet.uninstall import uninstall
 from kajitori.entrypoints.logs import say
+from kajitori.entrypoints.parts.run_adapter import RunPods
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal
-from kajitori.entrypoints.run_adapter import RunPods
 
 
 def node(options: NodeOptions) -> int:

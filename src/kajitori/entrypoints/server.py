@@ -12,10 +12,10 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ServerOptions
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.entrypoints.logs import say
-from kajitori.entrypoints.members_start import members_start
+from kajitori.entrypoints.parts.members_start import members_start
+from kajitori.entrypoints.parts.stores import blobs_of, code_limits, history_of
+from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
-from kajitori.entrypoints.stores import blobs_of, code_limits, history_of
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
 
 
 def server(options: ServerOptions) -> int:

@@ -41,16 +41,16 @@ from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.simulator import SimulatedNodes
 from kajitori.embedded.store.integrity import named as named_object
 from kajitori.embedded.store.repair import Repaired, repair
-from kajitori.entrypoints.leader import candidate
 from kajitori.entrypoints.logs import say
-from kajitori.entrypoints.own_parts import OwnController, OwnNode
+from kajitori.entrypoints.parts.leader import candidate
+from kajitori.entrypoints.parts.own_cluster import OwnController, OwnNode
+from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD, RunPods
+from kajitori.entrypoints.parts.run_controller import run_controller
+from kajitori.entrypoints.parts.serving import Serving, serving_of
+from kajitori.entrypoints.parts.stores import code_limits, history_of
+from kajitori.entrypoints.parts.web_api import USER_AGENT, ApiDependencies, web_app
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
-from kajitori.entrypoints.run_adapter import RUN_WORKLOAD, RunPods
-from kajitori.entrypoints.run_controller import run_controller
-from kajitori.entrypoints.serving import Serving, serving_of
 from kajitori.entrypoints.sim import pools_of
-from kajitori.entrypoints.stores import code_limits, history_of
-from kajitori.entrypoints.web_api import USER_AGENT, ApiDependencies, web_app
 from kajitori.errors import Unavailable
 from kajitori.history.store import History
 from kajitori.install.roles import people, teams

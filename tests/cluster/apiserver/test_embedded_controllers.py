@@ -22,7 +22,7 @@ from kajitori import errors
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.controllers.endpoints import ENDPOINT_SLICES
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
-from kajitori.entrypoints.run_adapter import RUN_WORKLOAD
+from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import BUDGETS, CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES

@@ -32,7 +32,7 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.traffic.book import Subject
 from kajitori.core.traffic.totals import Pod
 from kajitori.core.words import names
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
+from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NODES, PODS, Resource

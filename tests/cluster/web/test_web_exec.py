@@ -22,7 +22,7 @@ from tests.harness.waiting import PATIENCE_SECONDS
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
+from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of

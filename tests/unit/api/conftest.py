@@ -21,7 +21,7 @@ from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.web_limits import WebLimits
-from kajitori.entrypoints.web_api import ApiDependencies, web_app
+from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import Credentials, KubeConfig

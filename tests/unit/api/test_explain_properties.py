@@ -32,7 +32,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, SweepState, template_text
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
-from kajitori.entrypoints.web_api import ApiDependencies, web_api
+from kajitori.entrypoints.parts.web_api import ApiDependencies, web_api
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import PODS

@@ -11,7 +11,7 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ControllerOptions, MembersStart
 from kajitori.configuration.tls_files import ServingCertificate, TrustedAuthorities
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
-from kajitori.entrypoints.members_start import members_start
+from kajitori.entrypoints.parts.members_start import members_start
 from kajitori.errors import InvalidInput
 
 

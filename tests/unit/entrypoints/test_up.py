@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kajitori.embedded.store.repair import Repaired
-from kajitori.entrypoints.own_parts import OwnNode
+from kajitori.entrypoints.parts.own_cluster import OwnNode
 from kajitori.entrypoints.up import words_of
 
 

@@ -11,7 +11,7 @@ from kajitori.core.traffic.totals import Pod
 from kajitori.core.words import names
 from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
-from kajitori.entrypoints.run_adapter import RunPods
+from kajitori.entrypoints.parts.run_adapter import RunPods
 
 
 def test_a_pod_on_the_hosts_network_is_listed_with_its_cgroups(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from kajitori.configuration.settings import UpOptions
 from kajitori.embedded.apiserver.certificates import ensure_certificates
-from kajitori.entrypoints.serving import Serving, own_address, serving_of
+from kajitori.entrypoints.parts.serving import Serving, own_address, serving_of
 
 
 def names_in(certificate: Path) -> set[str]:

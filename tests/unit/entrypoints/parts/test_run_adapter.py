@@ -22,7 +22,7 @@ from kajitori.core.pods.manifests import MemberPods, launcher_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.words import first_step
-from kajitori.entrypoints.run_adapter import FirstStep, RunPods
+from kajitori.entrypoints.parts.run_adapter import FirstStep, RunPods
 from kajitori.kube import resources
 
 ADDRESSES = ["127.0.0.1", "127.0.0.2"]
