@@ -21,7 +21,7 @@ from bench.svg import Axis, lines
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.policy.queue import OrderRules
+from kajitori.core.policy.queue.order import OrderRules
 from kajitori.core.queue.backfill import Schedule, schedule
 from kajitori.core.queue.ordering import Ledger, rank
 from kajitori.core.queue.victims import RunningGang, choose_victims

@@ -14,7 +14,7 @@ from bench.swf import Job
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, place
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.policy.queue import LIKELY, OrderRules
+from kajitori.core.policy.queue.order import LIKELY, OrderRules
 from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, corrected
 from kajitori.core.queue.ordering import Ledger, rank

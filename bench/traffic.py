@@ -42,7 +42,7 @@ from kajitori.agent.engines.interface import InterfaceEngine
 from kajitori.agent.engines.nft import change
 from kajitori.agent.engines.sets import SetsEngine
 from kajitori.agent.state import LedgerFile
-from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.policy.network.traffic import TrafficPolicy
 from kajitori.core.traffic.totals import (
     DIRECTIONS,
     Count,

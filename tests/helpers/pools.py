@@ -16,7 +16,7 @@ from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.policy.node_pools import NodePool
+from kajitori.core.policy.nodes.pools import NodePool
 from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.words.times import format_time
 

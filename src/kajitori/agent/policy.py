@@ -9,7 +9,7 @@ import yaml
 
 from kajitori.configuration.followed_file import FollowedFile, InForce
 from kajitori.core.documents.faults import read
-from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.policy.network.traffic import TrafficPolicy
 from kajitori.core.traffic.address_classes import Classes
 from kajitori.errors import Fault, InvalidInput
 

@@ -16,7 +16,7 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.runs.statuses import write_status
 from kajitori.core import gang
 from kajitori.core.policy.model import Policy
-from kajitori.core.policy.preemption import Preemption
+from kajitori.core.policy.queue.preemption import Preemption
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Preempted, RunStatus
 from kajitori.core.words import names

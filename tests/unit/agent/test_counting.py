@@ -32,7 +32,7 @@ from kajitori.agent.engines.iptables import IptablesEngine
 from kajitori.agent.engines.sets import SetsEngine
 from kajitori.agent.pods import PodFolder
 from kajitori.agent.state import LedgerFile
-from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.policy.network.traffic import TrafficPolicy
 from kajitori.core.traffic.address_classes import Classes
 from kajitori.core.traffic.totals import Count, Pod
 

@@ -11,7 +11,7 @@ import pytest
 from kajitori.agent.counting import Counting
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.state import LedgerFile
-from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.policy.network.traffic import TrafficPolicy
 from kajitori.core.traffic.address_classes import Classes
 from kajitori.core.traffic.totals import Count, Counter, CounterName, Kind, Pod
 from kajitori.entrypoints.agent import Rounds

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from kajitori.cluster.platform.applying import Change, apply, find, resource_of
-from kajitori.core.policy.members import Gpu
+from kajitori.core.policy.runs.members import Gpu
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.install.checks import Survey

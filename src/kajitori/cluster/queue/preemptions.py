@@ -24,7 +24,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.core.gang.ledger import indices_of
 from kajitori.core.gang.progress import is_preempted_by, preempted_members_text
 from kajitori.core.placement.choosing import Rows
-from kajitori.core.policy.limits import PriorityWord
+from kajitori.core.policy.runs.limits import PriorityWord
 from kajitori.core.queue.guarantees import Guaranteed, Holding
 from kajitori.core.queue.preemption import PreemptionRequest
 from kajitori.core.queue.victims import RunningGang

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cache
 
 from kajitori.core.nodes.health import Failure
-from kajitori.core.policy.nodes import NodeHealth
+from kajitori.core.policy.nodes.health import NodeHealth
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Notable, RunStatus
 from kajitori.core.words.node_lists import expand

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from kajitori.core.nodes.trail import Entry, TrailEvent, last_removal, new_entry, returned_at, unpassed_tests_in_a_row
 from kajitori.core.placement.snapshot import natural_key
-from kajitori.core.policy.nodes import NodeHealth, Preflight
+from kajitori.core.policy.nodes.health import NodeHealth, Preflight
 from kajitori.core.words.names import MANAGED_BY
 from kajitori.core.words.times import format_time
 

@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 from kajitori.core.placement.snapshot import NodeFacts
-from kajitori.core.policy.limits import Ceilings
 from kajitori.core.policy.model import Policy
+from kajitori.core.policy.runs.limits import Ceilings
 from kajitori.core.spec.parts import Toleration
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_cpu, format_duration, format_memory

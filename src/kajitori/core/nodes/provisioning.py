@@ -21,7 +21,7 @@ import numpy as np
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Shortage, largest_gang, occupy_rows, room_of
 from kajitori.core.placement.snapshot import Counts, NodeFacts, NodeTable, Snapshot
-from kajitori.core.policy.node_pools import NodePool
+from kajitori.core.policy.nodes.pools import NodePool
 from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time, parse_time

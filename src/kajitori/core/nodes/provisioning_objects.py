@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kajitori.core.policy.node_pools import NodePool
+from kajitori.core.policy.nodes.pools import NodePool
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.words import names
 

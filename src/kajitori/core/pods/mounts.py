@@ -6,7 +6,7 @@ from kajitori.core.pods import mpi
 from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
 from kajitori.core.pods.resolved import Findings, Resolved, RunIdentity
 from kajitori.core.policy.model import Policy
-from kajitori.core.policy.mounts import Volume
+from kajitori.core.policy.runs.mounts import Volume
 from kajitori.core.spec.parts import SHM_PATH
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.words import first_step, names

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kajitori.core.policy.model import Policy
-from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.policy.network.traffic import TrafficPolicy
 from kajitori.core.spec.network_access import EVERYWHERE, NAMESPACE, NetworkAccess, is_within, place_fault
 from kajitori.core.traffic.address_classes import Network, collapsed, is_inside
 from kajitori.errors import Fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kajitori.core.pods.reach import Reach
-from kajitori.core.policy.limits import PriorityWord
+from kajitori.core.policy.runs.limits import PriorityWord
 from kajitori.core.spec.status import Finding
 from kajitori.core.words.taints import Toleration
 

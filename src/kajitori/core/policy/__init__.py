@@ -1,1 +1,1 @@
-"""The operators' policy file: one module per section."""
+"""The operators' policy file: modules for its sections, by subject."""

@@ -11,22 +11,22 @@ from pydantic import Field, field_validator, model_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import DnsLabel, Duration, DurationAboveZero, LabelKey, Memory, ObjectName
-from kajitori.core.policy.elastic import Elastic
-from kajitori.core.policy.images import Images
-from kajitori.core.policy.limits import Ceilings, Defaults, PriorityWord
-from kajitori.core.policy.members import Gpu, Inject, Security
-from kajitori.core.policy.mounts import CheckpointPolicy, Mounts, Volume
-from kajitori.core.policy.network import Networking
-from kajitori.core.policy.node_pools import NodePools
-from kajitori.core.policy.nodes import NodeHealth, Preflight
+from kajitori.core.policy.network.access import Networking
+from kajitori.core.policy.network.traffic import TrafficPolicy
+from kajitori.core.policy.nodes.health import NodeHealth, Preflight
+from kajitori.core.policy.nodes.pools import NodePools
 from kajitori.core.policy.pods import PodRules
-from kajitori.core.policy.preemption import Guarantee, Preemption, first_duplicate
 from kajitori.core.policy.prices import UsagePrices
-from kajitori.core.policy.queue import QueuePolicy
-from kajitori.core.policy.start import Binding, Rendezvous, Starting
-from kajitori.core.policy.sweeps import Sweeps
+from kajitori.core.policy.queue.order import QueuePolicy
+from kajitori.core.policy.queue.preemption import Guarantee, Preemption, first_duplicate
+from kajitori.core.policy.runs.elastic import Elastic
+from kajitori.core.policy.runs.images import Images
+from kajitori.core.policy.runs.limits import Ceilings, Defaults, PriorityWord
+from kajitori.core.policy.runs.members import Gpu, Inject, Security
+from kajitori.core.policy.runs.mounts import CheckpointPolicy, Mounts, Volume
+from kajitori.core.policy.runs.start import Binding, Rendezvous, Starting
+from kajitori.core.policy.runs.sweeps import Sweeps
 from kajitori.core.policy.teams import Team
-from kajitori.core.policy.traffic import TrafficPolicy
 from kajitori.core.spec.network_access import is_within, place_fault
 from kajitori.core.words.names import PRIORITY_CLASS
 from kajitori.errors import FieldError

@@ -32,7 +32,7 @@ from kajitori.core.placement.planner import (
 from kajitori.core.placement.releases import Ending, Releases
 from kajitori.core.placement.rooms import Rooms, Shape, distinct
 from kajitori.core.placement.snapshot import Snapshot
-from kajitori.core.policy.queue import LIKELY
+from kajitori.core.policy.queue.order import LIKELY
 from kajitori.core.queue.waiting import WaitingRun
 
 SOON_SECONDS = 1.0

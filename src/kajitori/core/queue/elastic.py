@@ -16,7 +16,7 @@ import numpy as np
 from kajitori.core.placement.choosing import choose
 from kajitori.core.placement.planner import GangRequest, Placement, leftover_of, nodes_for, occupy, room_of
 from kajitori.core.placement.snapshot import Counts, Mask, NodeTable, Snapshot
-from kajitori.core.policy.elastic import Elastic
+from kajitori.core.policy.runs.elastic import Elastic
 
 
 @dataclass(frozen=True, slots=True)

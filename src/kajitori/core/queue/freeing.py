@@ -25,7 +25,7 @@ from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, Placement, eligible_nodes, room_of
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Counts, Mask, NodeFacts, Snapshot
-from kajitori.core.policy.queue import LIKELY
+from kajitori.core.policy.queue.order import LIKELY
 from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.taints import Toleration

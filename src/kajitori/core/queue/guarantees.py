@@ -18,7 +18,7 @@ import numpy as np
 
 from kajitori.core.placement.planner import CpuRunsOnGpuNodes, GangRequest, MemberRequest, eligible_nodes
 from kajitori.core.placement.snapshot import GPU, Mask, NodeTable
-from kajitori.core.policy.preemption import Guarantee
+from kajitori.core.policy.queue.preemption import Guarantee
 from kajitori.core.queue.victims import RunningGang
 from kajitori.core.words.quantities import round_memory
 from kajitori.core.words.taints import Toleration

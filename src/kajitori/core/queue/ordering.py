@@ -20,8 +20,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kajitori.core.policy.formula import Values
-from kajitori.core.policy.queue import OrderRules
+from kajitori.core.policy.queue.formula import Values
+from kajitori.core.policy.queue.order import OrderRules
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.names import is_ownerless
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kajitori.core.placement.planner import GangRequest, Placement, Shortage, nodes_for, occupy, place
 from kajitori.core.placement.snapshot import Mask, Snapshot
-from kajitori.core.policy.preemption import Guarantee, Preemption
+from kajitori.core.policy.queue.preemption import Guarantee, Preemption
 from kajitori.core.queue.guarantees import Guaranteed
 from kajitori.core.queue.victims import RunningGang, choose_victims, without
 from kajitori.core.queue.waiting import WaitingRun

@@ -11,7 +11,7 @@ from tests.unit.api.fake_kubernetes import run
 from kajitori.core.nodes.health import DRAINED_BY, PREFLIGHT_FAILED
 from kajitori.core.nodes.trail import TrailEvent, new_entry, read_trail, write_trail
 from kajitori.core.policy.file import Policy
-from kajitori.core.policy.nodes import Preflight
+from kajitori.core.policy.nodes.health import Preflight
 from kajitori.core.words import names
 
 OTHER = {"key": "team", "value": "vision", "effect": "NoSchedule"}

@@ -29,7 +29,7 @@ from kajitori.core.nodes.health import (
     examine,
 )
 from kajitori.core.nodes.trail import KEPT, Entry, TrailEvent, append_entry, new_entry, read_trail, write_trail
-from kajitori.core.policy.nodes import NodeHealth, Preflight
+from kajitori.core.policy.nodes.health import NodeHealth, Preflight
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=12)

@@ -6,7 +6,7 @@ from typing import Any
 
 from kajitori.core.nodes.provisioning_objects import CLASS_NAME, CONSUMES, pod_template, provisioning_request, using
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.policy.node_pools import NodePool
+from kajitori.core.policy.nodes.pools import NodePool
 from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.words import names
 

@@ -14,7 +14,7 @@ from tests.helpers.deciding import codes, decided, refused
 from kajitori.core.pods import manifests
 from kajitori.core.pods.reach import Reach, network_rules
 from kajitori.core.policy.file import Policy, on_own_cluster, parse_policy
-from kajitori.core.policy.traffic import TrafficPolicy
+from kajitori.core.policy.network.traffic import TrafficPolicy
 from kajitori.core.traffic.address_classes import Address
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput

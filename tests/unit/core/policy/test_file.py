@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kajitori.core.documents.files import MAX_BYTES
 from kajitori.core.documents.reference import fields_of, reference_page
 from kajitori.core.policy.file import Policy, default_policy, own_machine_policy, parse_policy, with_first_step
-from kajitori.core.policy.formula import Formula
-from kajitori.core.policy.queue import OrderRules
+from kajitori.core.policy.queue.formula import Formula
+from kajitori.core.policy.queue.order import OrderRules
 from kajitori.core.spec.parts import Resources
 from kajitori.core.spec.run import RunSpec
 from kajitori.embedded.apiserver.certificates import ensure_certificates

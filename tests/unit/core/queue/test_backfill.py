@@ -16,7 +16,7 @@ from tests.helpers.plain_plan import plan
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.policy.queue import OrderRules
+from kajitori.core.policy.queue.order import OrderRules
 from kajitori.core.queue import backfill
 from kajitori.core.queue.backfill import Schedule, schedule
 from kajitori.core.queue.ordering import Ledger, rank

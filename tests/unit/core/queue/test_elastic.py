@@ -16,7 +16,7 @@ from kajitori.core import gang
 from kajitori.core.gang import CreateMembers, DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run, next_step
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.policy.elastic import Elastic
+from kajitori.core.policy.runs.elastic import Elastic
 from kajitori.core.queue.elastic import Growable, Patience, grown, place_on_kept_nodes
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Preempted, Resize, RunStatus

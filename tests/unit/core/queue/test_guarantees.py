@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy, occupy_rows, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.policy.preemption import Guarantee, Preemption
+from kajitori.core.policy.queue.preemption import Guarantee, Preemption
 from kajitori.core.queue.guarantees import Guaranteed, beyond
 from kajitori.core.queue.preemption import PreemptionRequest, choose_preemptions
 from kajitori.core.queue.victims import RunningGang

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.placement.planner import GangRequest, MemberRequest
-from kajitori.core.policy.formula import Formula
-from kajitori.core.policy.queue import DAY_SECONDS, OrderRules
+from kajitori.core.policy.queue.formula import Formula
+from kajitori.core.policy.queue.order import DAY_SECONDS, OrderRules
 from kajitori.core.queue.ordering import Ledger, Ranking, rank
 from kajitori.core.queue.waiting import WaitingRun
 

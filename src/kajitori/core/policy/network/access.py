@@ -8,7 +8,7 @@ from pydantic import Field
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
-from kajitori.core.policy.traffic import ClassName
+from kajitori.core.policy.network.traffic import ClassName
 from kajitori.core.spec.network_access import NetworkAccess
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kajitori.core.policy.file import parse_policy
-from kajitori.core.policy.node_pools import ATOMIC_CLASS, NodePool
+from kajitori.core.policy.nodes.pools import ATOMIC_CLASS, NodePool
 from kajitori.core.words.taints import Taint
 from kajitori.errors import InvalidInput
 

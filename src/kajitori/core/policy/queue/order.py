@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Duration, DurationAboveZero
-from kajitori.core.policy.formula import Formula, FormulaError
+from kajitori.core.policy.queue.formula import Formula, FormulaError
 from kajitori.errors import FieldError
 
 OrderWord = Literal["length", "fifo", "share", "formula"]

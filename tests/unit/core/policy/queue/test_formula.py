@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.policy.formula import LONGEST, NAMES, Formula, FormulaError
+from kajitori.core.policy.queue.formula import LONGEST, NAMES, Formula, FormulaError
 
 
 def scores(text: str, **values: float) -> list[float]:

@@ -1,0 +1,1 @@
+"""Policy for network access and for the classes by which traffic is counted."""

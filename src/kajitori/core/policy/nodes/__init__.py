@@ -1,0 +1,1 @@
+"""Policy for the health of nodes and for pools that grow."""

@@ -1,0 +1,1 @@
+"""Policy for the order of the queue and for preemption."""

@@ -1,0 +1,1 @@
+"""Policy for what runs ask for, and for what their Pods get."""
