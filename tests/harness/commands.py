@@ -37,7 +37,8 @@ _PRELOADED = (
         "kajitori.cli.connection.target",
         "kajitori.cli.submit.request",
     ),
-    *(f"kajitori.cli.verbs.runs.{verb}" for verb in ("run", "ps", "logs", "describe", "explain", "rm", "stop", "wait")),
+    *(f"kajitori.cli.verbs.runs.{verb}" for verb in ("run", "rm", "stop", "wait")),
+    *(f"kajitori.cli.verbs.inspection.{verb}" for verb in ("ps", "logs", "describe", "explain")),
     *("platformdirs", "yaml"),
 )
 _SERVERS = ("up", "server", "controller", "node", "sim")

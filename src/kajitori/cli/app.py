@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 SECTIONS: dict[str, dict[str, str]] = {
     "Runs": {
         "run": "Run a program on the cluster, in Docker's words.",
-        "ps": "List runs: yours that are active, or all.",
-        "history": "List runs of all times, also removed ones.",
-        "logs": "Show what a run prints.",
-        "attach": "Follow a run from now to its end.",
-        "results": "Show the results of a sweep's members.",
-        "describe": "Tell everything about a run.",
-        "explain": "Tell why a run waits, and what would start it.",
-        "what-if": "Tell whether a run would start now, and what it would wait for.",
-        "events": "Show what happened to a run, or to all runs.",
-        "inspect": "Show everything about runs as JSON.",
         "wait": "Wait until runs have ended; print their exit codes.",
         "stop": "Stop runs; their checkpoints are kept.",
         "kill": "End runs at once; their checkpoints are kept.",
@@ -44,6 +34,18 @@ SECTIONS: dict[str, dict[str, str]] = {
         "restart": "Stop runs and start them again.",
         "rm": "Delete runs.",
         "prune": "Delete your runs that have ended.",
+    },
+    "Looking at runs": {
+        "ps": "List runs: yours that are active, or all.",
+        "logs": "Show what a run prints.",
+        "attach": "Follow a run from now to its end.",
+        "describe": "Tell everything about a run.",
+        "explain": "Tell why a run waits, and what would start it.",
+        "what-if": "Tell whether a run would start now, and what it would wait for.",
+        "events": "Show what happened to a run, or to all runs.",
+        "results": "Show the results of a sweep's members.",
+        "history": "List runs of all times, also removed ones.",
+        "inspect": "Show everything about runs as JSON.",
     },
     "Inside a run": {
         "exec": "Run a command inside a member of a run.",
@@ -104,6 +106,7 @@ VERBS = {verb: text for section in SECTIONS.values() for verb, text in section.i
 
 _FOLDERS = {
     "Runs": "runs",
+    "Looking at runs": "inspection",
     "Inside a run": "members",
     "What runs use": "storage",
     "The cluster": "cluster",

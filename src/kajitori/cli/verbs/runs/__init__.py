@@ -1,1 +1,1 @@
-"""Verbs on runs."""
+"""Verbs that start, end and delete runs, and wait for them."""

@@ -246,7 +246,7 @@ def _findings(view: dict[str, Any]) -> None:
 
 def _events(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     from kajitori.cli.connection.http import run_path
-    from kajitori.cli.verbs.runs.events import print_events
+    from kajitori.cli.verbs.inspection.events import print_events
     from kajitori.errors import KajitoriError
 
     try:
