@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterable
 
 from kajitori.embedded.apiserver.causes import Cause, invalid
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.networking import cluster_address_faults
-from kajitori.embedded.apiserver.strategies.strategy import Object
 
 CLUSTER_RANGE = ipaddress.IPv4Network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)

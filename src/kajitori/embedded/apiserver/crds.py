@@ -8,8 +8,8 @@ from functools import partial
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas.custom import root_schema
 from kajitori.embedded.apiserver.schemas.defaulting import apply_defaults
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.custom import CustomStrategy
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube.resources import Resource
 
 

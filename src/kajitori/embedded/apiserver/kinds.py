@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from kajitori.embedded.apiserver import metadata
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.schemas import conform
-from kajitori.embedded.apiserver.schemas.schema import Schema
+from kajitori.embedded.apiserver.schemas.schema import Object, Schema
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 from kajitori.kube.resources import Resource
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

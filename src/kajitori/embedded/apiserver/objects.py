@@ -31,8 +31,9 @@ from kajitori.embedded.apiserver.patches.own_metadata import (
 from kajitori.embedded.apiserver.reads.answers import dry_run_answer, encode_plain, encode_stored, store_key
 from kajitori.embedded.apiserver.reads.selection import node_of
 from kajitori.embedded.apiserver.registry import KindRegistry
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError, qualified
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy, keep
+from kajitori.embedded.apiserver.strategies.strategy import Strategy, keep
 from kajitori.embedded.apiserver.upkeep import defaults as upkeep
 from kajitori.embedded.store import KeyTaken, NotStored, Record, Stale, Store
 from kajitori.kube.resources import Resource

@@ -8,7 +8,7 @@ from dataclasses import replace
 from kajitori.embedded.apiserver.builtin import built_in_kinds, role_kinds
 from kajitori.embedded.apiserver.crds import kinds_of
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.schemas.schema import Object
 
 
 class KindRegistry:

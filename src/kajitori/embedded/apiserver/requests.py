@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.registry import KindRegistry
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 
 LEFT_OUT = {
     "": frozenset({"replicationcontrollers"}),

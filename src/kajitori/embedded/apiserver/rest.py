@@ -29,8 +29,8 @@ from kajitori.embedded.apiserver.schemas.formats import (
     read_object,
     report_unknown,
 )
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.apiserver.subresources.objects import Subresources, scale_fault
 from kajitori.embedded.apiserver.upkeep import deletion
 from kajitori.embedded.store import Record

@@ -9,8 +9,8 @@ import pytest
 from tests.helpers.kinds_pipeline import create, fresh
 
 from kajitori.embedded.apiserver.kinds import Kind
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.pods import qos_class
-from kajitori.embedded.apiserver.strategies.strategy import Object
 
 
 async def stored_pod(**spec: Any) -> tuple[Kind, Object]:

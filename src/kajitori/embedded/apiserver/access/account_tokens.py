@@ -16,8 +16,8 @@ from kajitori.configuration.private_files import write_private
 from kajitori.embedded.apiserver.access.roles import ACCOUNT_PREFIX, RoleView, account_groups
 from kajitori.embedded.apiserver.auth import AUTHENTICATED, User
 from kajitori.embedded.apiserver.causes import invalid
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube.resources import SERVICE_ACCOUNTS
 from kajitori.openid.id_tokens import TokenRefused, claims_of
 

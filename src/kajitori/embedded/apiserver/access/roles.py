@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from kajitori.core.words.selectors import label_selector_of
 from kajitori.embedded.apiserver.auth import ANONYMOUS, MASTERS, Attributes, User, denial
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.kube.resources import Resource
 
 GROUP = "rbac.authorization.k8s.io"

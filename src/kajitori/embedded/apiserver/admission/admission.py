@@ -10,11 +10,11 @@ from kajitori.embedded.apiserver import addresses
 from kajitori.embedded.apiserver.admission import limits, quotas
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.kinds import Kind
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.strategies.networking import settle_addresses
 from kajitori.embedded.apiserver.strategies.pods import qos_class
 from kajitori.embedded.apiserver.strategies.storage import is_default_class
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kajitori.embedded.apiserver.admission import pod_resources
 from kajitori.embedded.apiserver.schemas.quantities import NANO, format_nano, parse_nano
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.schemas.schema import Object
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 _BINARY = frozenset({"memory", "ephemeral-storage", "storage"})

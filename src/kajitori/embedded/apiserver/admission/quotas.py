@@ -8,8 +8,8 @@ from typing import Any
 from kajitori.embedded.apiserver.admission import pod_resources
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas.quantities import NANO, form_of, format_nano, parse_nano
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.pods import qos_class
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.apiserver.validation.resources import COMPUTE, is_extended
 from kajitori.kube.resources import Resource
 

@@ -10,8 +10,8 @@ from kajitori.embedded.apiserver.patches import field_merging, fieldsets
 from kajitori.embedded.apiserver.patches.field_types import type_faults
 from kajitori.embedded.apiserver.patches.fieldsets import Comparison, FieldSet, difference, intersection, union
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 
 Entry: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str, str, str]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
-from kajitori.embedded.apiserver.strategies.strategy import Object, keep
+from kajitori.embedded.apiserver.schemas.schema import Object
+from kajitori.embedded.apiserver.strategies.strategy import keep
 
 _NAME_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_MAX_LENGTH = 58

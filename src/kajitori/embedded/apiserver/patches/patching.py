@@ -27,9 +27,8 @@ from kajitori.embedded.apiserver.schemas.formats import (
     report_unknown,
 )
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep
-from kajitori.embedded.apiserver.schemas.schema import ANY
+from kajitori.embedded.apiserver.schemas.schema import ANY, Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -18,8 +18,8 @@ from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.store import Compacted, Record
 
 _SNAPSHOTS_KEPT = 16

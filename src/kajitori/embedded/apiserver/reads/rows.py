@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kajitori.embedded.apiserver.reads import durations
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.storage import is_default_class
-from kajitori.embedded.apiserver.strategies.strategy import Object, at_path
+from kajitori.embedded.apiserver.strategies.strategy import at_path
 
 _NONE = "<none>"
 _UNSET = "<unset>"

@@ -10,8 +10,9 @@ from typing import Any
 
 from kajitori.embedded.apiserver.crds import version_of
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.reads import durations, jsonpath, rows
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.reads import durations, rows
+from kajitori.embedded.apiserver.schemas import jsonpath
+from kajitori.embedded.apiserver.schemas.schema import Object
 
 Cell = str | Callable[[Object], Any]
 """A JSON path into the object, or a function of the object."""

@@ -17,8 +17,8 @@ from kajitori.embedded.apiserver.reads.selection import NODE_FIELD, Selection, s
 from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.store import ADDED, DELETED, MODIFIED, Compacted, Event, Record, Watcher
 
 BOOKMARK_SECONDS = 60.0

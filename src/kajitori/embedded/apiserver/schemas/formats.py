@@ -17,8 +17,8 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas import protobuf
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep, check_depth, decode_json, decode_yaml
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 
 JSON = "application/json"
 YAML = "application/yaml"

@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+Object = dict[str, Any]
+"""An object of the API, decoded from JSON."""
+
 ABSENT: Any = object()
 """Marks a missing stored value."""
 NULL: Any = object()

@@ -13,8 +13,8 @@ from kajitori.core.words import texts
 from kajitori.embedded.apiserver.auth import Attributes, Authorizer, User
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
-from kajitori.embedded.apiserver.schemas.schema import is_same
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.schemas.schema import Object, is_same
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 
 GIVEN = ("object", "oldObject", "request", "namespaceObject")
 """Names that every expression of a policy may use, beside `authorizer`; expressions other than `matchConditions` may

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required, too_long
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.schemas.schema import Object
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 
 MAX_BYTES = 1024 * 1024
 """Maximum size of all values of a ConfigMap or Secret together."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kajitori.embedded.apiserver.causes import Cause
-from kajitori.embedded.apiserver.reads import jsonpath
+from kajitori.embedded.apiserver.schemas import jsonpath
 from kajitori.embedded.apiserver.schemas.defaulting import apply_defaults
-from kajitori.embedded.apiserver.schemas.schema import ABSENT, Schema
+from kajitori.embedded.apiserver.schemas.schema import ABSENT, Object, Schema
 from kajitori.embedded.apiserver.strategies import rules
 from kajitori.embedded.apiserver.strategies.custom_validation import validate
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy, keep
+from kajitori.embedded.apiserver.strategies.strategy import Strategy, keep
 
 
 class CustomStrategy(Strategy):

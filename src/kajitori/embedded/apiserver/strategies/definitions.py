@@ -8,8 +8,8 @@ from typing import Any
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required
-from kajitori.embedded.apiserver.schemas.schema import is_same
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.schemas.schema import Object, is_same
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 from kajitori.embedded.apiserver.strategies.structural import validate_structural
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"

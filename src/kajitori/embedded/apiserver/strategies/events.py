@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, invalid, required, too_long
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.schemas.schema import Object
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 
 _NOTE_MAX_BYTES = 1024
 _WORD_MAX_BYTES = 128

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.schemas.schema import Object
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 
 _WITH_PORTS = ("NodePort", "LoadBalancer")
 

@@ -8,7 +8,8 @@ from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid
 from kajitori.embedded.apiserver.metadata import STANDARD_FINALIZERS, UNQUALIFIED
 from kajitori.embedded.apiserver.schemas.models import model_schema
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.schemas.schema import Object
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 from kajitori.embedded.apiserver.validation.validate import validate
 
 NAMESPACE_FINALIZER = "kubernetes"

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, forbidden, invalid
 from kajitori.embedded.apiserver.schemas.quantities import parse_nano
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy, keep
+from kajitori.embedded.apiserver.schemas.schema import Object
+from kajitori.embedded.apiserver.strategies.strategy import Strategy, keep
 
 _MAY_CHANGE = "the images of containers, activeDeadlineSeconds, additional tolerations, and fewer schedulingGates"
 _GATED = {

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid, required
 from kajitori.embedded.apiserver.schemas.quantities import NANO, parse_nano
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.schemas.schema import Object
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 from kajitori.embedded.apiserver.validation.resources import is_extended, is_quota_name, name_faults
 
 HIGHEST_USER_PRIORITY = 1_000_000_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import Cause, invalid, not_supported, required
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.schemas.schema import Object
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 
 _GROUP = "rbac.authorization.k8s.io"
 

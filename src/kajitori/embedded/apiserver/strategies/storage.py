@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from kajitori.embedded.apiserver.causes import Cause, forbidden, invalid
 from kajitori.embedded.apiserver.schemas.quantities import parse_nano
-from kajitori.embedded.apiserver.strategies.strategy import Object, Strategy
+from kajitori.embedded.apiserver.schemas.schema import Object
+from kajitori.embedded.apiserver.strategies.strategy import Strategy
 from kajitori.embedded.apiserver.validation.fields import VOLUME_SOURCES
 
 _CLAIM_FIXED = "may not change, except resources.requests of a bound claim and volumeAttributesClassName"

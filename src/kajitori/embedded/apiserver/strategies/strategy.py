@@ -10,10 +10,8 @@ from typing import Any, ClassVar
 from kajitori.core.words import texts
 from kajitori.embedded.apiserver.causes import IMMUTABLE, Cause, invalid
 from kajitori.embedded.apiserver.schemas.defaulting import apply_defaults
-from kajitori.embedded.apiserver.schemas.schema import Schema
+from kajitori.embedded.apiserver.schemas.schema import Object, Schema
 from kajitori.embedded.apiserver.validation.validate import validate
-
-Object = dict[str, Any]
 
 
 class Strategy:

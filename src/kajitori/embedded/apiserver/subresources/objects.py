@@ -17,8 +17,9 @@ from kajitori.embedded.apiserver.requests import Target
 from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.formats import encode_json
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object, at_path
+from kajitori.embedded.apiserver.strategies.strategy import at_path
 from kajitori.embedded.apiserver.upkeep import deletion
 from kajitori.embedded.store import Stale
 from kajitori.kube.resources import Resource

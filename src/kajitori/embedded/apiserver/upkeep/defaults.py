@@ -10,8 +10,8 @@ from kajitori.embedded.apiserver.admission import quotas
 from kajitori.embedded.apiserver.admission.admission import QUOTAS, SERVICE_ACCOUNTS, StoreView
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.registry import KindRegistry
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.policies import SYSTEM_PRIORITIES
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource
 

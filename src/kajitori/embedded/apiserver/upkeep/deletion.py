@@ -13,8 +13,8 @@ from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.options import DeleteOptions
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
 from kajitori.embedded.apiserver.reads.answers import encode_plain
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError, qualified
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.store import Record, Stale
 
 ORPHAN = "orphan"

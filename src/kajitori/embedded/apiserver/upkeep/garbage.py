@@ -11,7 +11,7 @@ from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.options import DeleteOptions
 from kajitori.embedded.apiserver.reads.answers import store_key
 from kajitori.embedded.apiserver.registry import KindRegistry
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.upkeep.deletion import FOREGROUND, ORPHAN, delete_record
 from kajitori.embedded.store import DELETED, Event, Record
 

@@ -10,7 +10,7 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.options import DeleteOptions
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.upkeep.deletion import DEFINITION_FINALIZER, delete_record
 from kajitori.embedded.apiserver.upkeep.garbage import drop_finalizer, kind_of
 from kajitori.embedded.store import DELETED, Event, Record

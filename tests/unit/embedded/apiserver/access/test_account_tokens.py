@@ -11,8 +11,8 @@ import pytest
 from joserfc.jwk import ECKey
 
 from kajitori.embedded.apiserver.access.account_tokens import AccountTokens, ensure_key
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube.resources import Resource
 
 NOW = 1_000_000.0

@@ -9,7 +9,7 @@ import pytest
 
 from kajitori.embedded.apiserver.access.roles import RoleAuthorizer, default_objects, rule_allows, rule_is_covered
 from kajitori.embedded.apiserver.auth import ADMINISTRATOR, ANONYMOUS, Attributes, User
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.kube.resources import Resource
 
 RUNS = {"verbs": ["get", "list"], "apiGroups": ["kajitori.dev"], "resources": ["runs"]}

@@ -12,8 +12,8 @@ from kajitori.embedded.apiserver.admission import admission
 from kajitori.embedded.apiserver.admission.admission import LIMIT_RANGES, QUOTAS, AdmissionRequest
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.registry import KindRegistry
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.embedded.apiserver.upkeep import defaults as upkeep
 from kajitori.kube import resources
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kajitori.embedded.apiserver.reads import durations, jsonpath, rows, tables
+from kajitori.embedded.apiserver.reads import durations, rows, tables
 from kajitori.embedded.apiserver.registry import built_in
+from kajitori.embedded.apiserver.schemas import jsonpath
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -11,8 +11,8 @@ from kajitori.embedded.apiserver.admission.policies.matching import matched
 from kajitori.embedded.apiserver.auth import AllowKnown, Authorizer
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.cel import AUTHORIZER, Expression, ExpressionError, Scope, missing_variable
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.admission_policies import policy_scope
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource
 

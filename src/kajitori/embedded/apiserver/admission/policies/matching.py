@@ -7,7 +7,7 @@ from typing import Any
 
 from kajitori.core.words.selectors import label_selector_of
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
-from kajitori.embedded.apiserver.strategies.strategy import Object
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.kube import resources
 from kajitori.kube.resources import Resource
 

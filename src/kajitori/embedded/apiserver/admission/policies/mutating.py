@@ -22,8 +22,8 @@ from kajitori.embedded.apiserver.patches.json_patching import apply_operations
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope, operations_of
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube.resources import MUTATING_BINDINGS, MUTATING_POLICIES
 
 

@@ -17,8 +17,8 @@ from kajitori.embedded.apiserver.admission.policies.evaluation import (
 from kajitori.embedded.apiserver.auth import Authorizer
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
+from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.strategies.strategy import Object
 from kajitori.kube.resources import VALIDATING_BINDINGS, VALIDATING_POLICIES
 
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unauthorized": 401}
