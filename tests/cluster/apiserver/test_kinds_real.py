@@ -11,10 +11,10 @@ from tests.harness.real_server import RealServer
 from tests.helpers import kinds_cases
 from tests.helpers.kinds_cases import Case
 
+from kajitori.embedded.apiserver.discovery.openapi import OpenApi
 from kajitori.embedded.apiserver.reads import tables
 from kajitori.embedded.apiserver.registry import KindRegistry, built_in
 from kajitori.embedded.apiserver.schemas import protobuf
-from kajitori.embedded.apiserver.schemas.openapi import OpenApi
 from kajitori.kube.client import KubeClient
 from kajitori.kube.errors import ApiError
 from kajitori.kube.resources import CUSTOM_RESOURCES, Resource

@@ -13,11 +13,12 @@ from typing import Any
 
 from aiohttp import web
 
-from kajitori.embedded.apiserver import discovery
 from kajitori.embedded.apiserver.access import roles as access_roles
 from kajitori.embedded.apiserver.access.account_tokens import AccountTokens, ensure_key
 from kajitori.embedded.apiserver.auth import AllowKnown, Attributes, Authenticator, Authorizer, User
 from kajitori.embedded.apiserver.certificates import Certificates
+from kajitori.embedded.apiserver.discovery import groups as discovery
+from kajitori.embedded.apiserver.discovery.openapi import OpenApi, empty_v2
 from kajitori.embedded.apiserver.metrics import Metrics
 from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.reads.watches import error_event
@@ -25,7 +26,6 @@ from kajitori.embedded.apiserver.registry import built_in
 from kajitori.embedded.apiserver.requests import Target, find_target, is_built_in
 from kajitori.embedded.apiserver.rest import Answer, Call, Rest, verb_of
 from kajitori.embedded.apiserver.schemas.formats import Format, encode_json, negotiate
-from kajitori.embedded.apiserver.schemas.openapi import OpenApi, empty_v2
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.subresources.kubelet import STREAMS, KubeletProxy
 from kajitori.embedded.apiserver.upkeep import defaults

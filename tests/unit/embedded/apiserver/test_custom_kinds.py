@@ -10,10 +10,10 @@ import pytest
 from tests.helpers.custom_resource import boat, definition
 from tests.helpers.kinds_pipeline import MemoryView, create, fresh
 
-from kajitori.embedded.apiserver import discovery
+from kajitori.embedded.apiserver.discovery import groups as discovery
+from kajitori.embedded.apiserver.discovery.openapi import OpenApi
 from kajitori.embedded.apiserver.reads import tables
 from kajitori.embedded.apiserver.registry import KindRegistry
-from kajitori.embedded.apiserver.schemas.openapi import OpenApi
 from kajitori.kube import resources
 
 

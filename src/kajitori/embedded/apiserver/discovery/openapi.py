@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.embedded.apiserver.discovery import KUBERNETES_MINOR
+from kajitori.embedded.apiserver.discovery.groups import KUBERNETES_MINOR
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.schema import NULL, Schema
