@@ -20,7 +20,6 @@ from kajitori.embedded.apiserver.admission.policies.validating import Validating
 from kajitori.embedded.apiserver.auth import ANONYMOUS, Authorizer, User
 from kajitori.embedded.apiserver.causes import invalid
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches.own_metadata import (
     SERVER_SET,
     generate_name,
@@ -28,9 +27,10 @@ from kajitori.embedded.apiserver.patches.own_metadata import (
     now_text,
     only_times_differ,
 )
-from kajitori.embedded.apiserver.reads.answers import dry_run_answer, encode_plain, encode_stored, store_key
-from kajitori.embedded.apiserver.reads.selection import node_of
 from kajitori.embedded.apiserver.registry import KindRegistry
+from kajitori.embedded.apiserver.requests.answers import dry_run_answer, encode_plain, encode_stored, store_key
+from kajitori.embedded.apiserver.requests.options import WriteOptions
+from kajitori.embedded.apiserver.requests.selection import node_of
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError, qualified
 from kajitori.embedded.apiserver.strategies.strategy import Strategy, keep

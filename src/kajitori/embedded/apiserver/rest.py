@@ -12,15 +12,13 @@ from kajitori.embedded.apiserver.auth import AllowKnown, Authenticator, Authoriz
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Caller, Objects, check_version, made_by_update
-from kajitori.embedded.apiserver.options import DeleteOptions, WriteOptions, parse_delete, parse_list, parse_write
 from kajitori.embedded.apiserver.patches.managed import manage
 from kajitori.embedded.apiserver.patches.patching import APPLY_PATCH, Patch, check_media_type, patched
-from kajitori.embedded.apiserver.reads.answers import encode_plain, encode_stored
 from kajitori.embedded.apiserver.reads.lists import Lister, encode_list, partial_metadata
 from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.reads.watches import Watch
-from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace
-from kajitori.embedded.apiserver.schemas.formats import (
+from kajitori.embedded.apiserver.requests.answers import encode_plain, encode_stored
+from kajitori.embedded.apiserver.requests.formats import (
     Format,
     check_identity,
     duplicate_fields,
@@ -29,6 +27,14 @@ from kajitori.embedded.apiserver.schemas.formats import (
     read_object,
     report_unknown,
 )
+from kajitori.embedded.apiserver.requests.options import (
+    DeleteOptions,
+    WriteOptions,
+    parse_delete,
+    parse_list,
+    parse_write,
+)
+from kajitori.embedded.apiserver.requests.target import Target, check_name, check_namespace
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.subresources.objects import Subresources, scale_fault

@@ -23,9 +23,9 @@ from kajitori.embedded.apiserver.metrics import Metrics
 from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.reads.watches import error_event
 from kajitori.embedded.apiserver.registry import built_in
-from kajitori.embedded.apiserver.requests import Target, find_target, is_built_in
+from kajitori.embedded.apiserver.requests.formats import Format, encode_json, negotiate
+from kajitori.embedded.apiserver.requests.target import Target, find_target, is_built_in
 from kajitori.embedded.apiserver.rest import Answer, Call, Rest, verb_of
-from kajitori.embedded.apiserver.schemas.formats import Format, encode_json, negotiate
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.subresources.kubelet import STREAMS, KubeletProxy
 from kajitori.embedded.apiserver.upkeep import defaults

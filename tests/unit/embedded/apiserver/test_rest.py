@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.harness.embedded_server import JSON_PATCH, MERGE, STRATEGIC, EmbeddedServer, embedded_server
 
-from kajitori.embedded.apiserver.schemas.formats import parse_body
+from kajitori.embedded.apiserver.requests.formats import parse_body
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

@@ -8,7 +8,7 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from kajitori.embedded.apiserver.schemas.formats import encode_json
+from kajitori.embedded.apiserver.requests.formats import encode_json
 from kajitori.embedded.apiserver.schemas.nesting import check_depth
 from kajitori.embedded.apiserver.status import StatusError
 

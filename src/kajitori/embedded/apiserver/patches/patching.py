@@ -12,13 +12,10 @@ import jsonpointer
 from kajitori.embedded.apiserver.causes import invalid
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Caller, Objects, Written
-from kajitori.embedded.apiserver.options import WriteOptions
 from kajitori.embedded.apiserver.patches import managed
 from kajitori.embedded.apiserver.patches.json_patching import apply_operations
 from kajitori.embedded.apiserver.patches.strategic import BadPatch, strategic_merge
-from kajitori.embedded.apiserver.requests import Target, check_name, check_namespace
-from kajitori.embedded.apiserver.schemas.conform import type_name
-from kajitori.embedded.apiserver.schemas.formats import (
+from kajitori.embedded.apiserver.requests.formats import (
     JSON,
     check_identity,
     duplicate_fields,
@@ -26,6 +23,9 @@ from kajitori.embedded.apiserver.schemas.formats import (
     parse_body,
     report_unknown,
 )
+from kajitori.embedded.apiserver.requests.options import WriteOptions
+from kajitori.embedded.apiserver.requests.target import Target, check_name, check_namespace
+from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep
 from kajitori.embedded.apiserver.schemas.schema import ANY, Object
 from kajitori.embedded.apiserver.status import StatusError

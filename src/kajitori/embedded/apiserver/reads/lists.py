@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
-from kajitori.embedded.apiserver.options import ListOptions
-from kajitori.embedded.apiserver.reads.answers import encode_stored, store_key
-from kajitori.embedded.apiserver.reads.selection import Selection, selection
 from kajitori.embedded.apiserver.reads.tables import to_table
-from kajitori.embedded.apiserver.requests import Target
-from kajitori.embedded.apiserver.schemas.formats import Format, encode_json
+from kajitori.embedded.apiserver.requests.answers import encode_stored, store_key
+from kajitori.embedded.apiserver.requests.formats import Format, encode_json
+from kajitori.embedded.apiserver.requests.options import ListOptions
+from kajitori.embedded.apiserver.requests.selection import Selection, selection
+from kajitori.embedded.apiserver.requests.target import Target
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError

@@ -10,13 +10,13 @@ from typing import Any
 
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects, check_version
-from kajitori.embedded.apiserver.options import ListOptions
-from kajitori.embedded.apiserver.reads.answers import encode_stored, store_key
 from kajitori.embedded.apiserver.reads.lists import partial_metadata
-from kajitori.embedded.apiserver.reads.selection import NODE_FIELD, Selection, selection
 from kajitori.embedded.apiserver.reads.tables import to_table
-from kajitori.embedded.apiserver.requests import Target
-from kajitori.embedded.apiserver.schemas.formats import Format, encode_json
+from kajitori.embedded.apiserver.requests.answers import encode_stored, store_key
+from kajitori.embedded.apiserver.requests.formats import Format, encode_json
+from kajitori.embedded.apiserver.requests.options import ListOptions
+from kajitori.embedded.apiserver.requests.selection import NODE_FIELD, Selection, selection
+from kajitori.embedded.apiserver.requests.target import Target
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.store import ADDED, DELETED, MODIFIED, Compacted, Event, Record, Watcher

@@ -9,13 +9,13 @@ from kajitori.core.words.selectors import label_selector_of
 from kajitori.embedded.apiserver.crds import version_of
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Caller, Objects
-from kajitori.embedded.apiserver.options import WriteOptions, parse_delete
 from kajitori.embedded.apiserver.patches.managed import manage
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
-from kajitori.embedded.apiserver.reads.answers import encode_plain, store_key
-from kajitori.embedded.apiserver.requests import Target
+from kajitori.embedded.apiserver.requests.answers import encode_plain, store_key
+from kajitori.embedded.apiserver.requests.formats import encode_json
+from kajitori.embedded.apiserver.requests.options import WriteOptions, parse_delete
+from kajitori.embedded.apiserver.requests.target import Target
 from kajitori.embedded.apiserver.schemas.conform import type_name
-from kajitori.embedded.apiserver.schemas.formats import encode_json
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError

@@ -8,9 +8,9 @@ import msgspec
 
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.objects import Objects
-from kajitori.embedded.apiserver.options import DeleteOptions
-from kajitori.embedded.apiserver.reads.answers import store_key
 from kajitori.embedded.apiserver.registry import KindRegistry
+from kajitori.embedded.apiserver.requests.answers import store_key
+from kajitori.embedded.apiserver.requests.options import DeleteOptions
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.upkeep.deletion import FOREGROUND, ORPHAN, delete_record
 from kajitori.embedded.store import DELETED, Event, Record

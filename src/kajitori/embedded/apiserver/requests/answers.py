@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.schemas.formats import encode_json
+from kajitori.embedded.apiserver.requests.formats import encode_json
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.store import Record
 

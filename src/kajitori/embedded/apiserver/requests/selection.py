@@ -9,8 +9,8 @@ import msgspec
 from kajitori.core.words.selectors import FieldSelector, FieldTerm, LabelSelector
 from kajitori.embedded.apiserver.causes import format_value
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.options import ListOptions
-from kajitori.embedded.apiserver.requests import Target
+from kajitori.embedded.apiserver.requests.options import ListOptions
+from kajitori.embedded.apiserver.requests.target import Target
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.store import Record
 

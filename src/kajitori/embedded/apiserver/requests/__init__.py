@@ -1,0 +1,1 @@
+"""Requests and answers: target, options, selectors, and the formats of bodies."""
