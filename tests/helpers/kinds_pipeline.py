@@ -12,7 +12,7 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.registry import KindRegistry, built_in
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.upkeep import defaults as upkeep
+from kajitori.embedded.apiserver.writes import defaults as upkeep
 from kajitori.kube.resources import Resource
 
 

@@ -11,9 +11,7 @@ from kajitori.embedded.apiserver.access.account_tokens import AccountTokens
 from kajitori.embedded.apiserver.auth import AllowKnown, Authenticator, Authorizer
 from kajitori.embedded.apiserver.causes import Cause
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Caller, Objects, check_version, made_by_update
 from kajitori.embedded.apiserver.patches.managed import manage
-from kajitori.embedded.apiserver.patches.patching import APPLY_PATCH, Patch, check_media_type, patched
 from kajitori.embedded.apiserver.reads.lists import Lister, encode_list, partial_metadata
 from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.reads.watches import Watch
@@ -39,6 +37,8 @@ from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.subresources.objects import Subresources, scale_fault
 from kajitori.embedded.apiserver.upkeep import deletion
+from kajitori.embedded.apiserver.writes.objects import Caller, Objects, check_version, made_by_update
+from kajitori.embedded.apiserver.writes.patching import APPLY_PATCH, Patch, check_media_type, patched
 from kajitori.embedded.store import Record
 
 _DELETED_TOGETHER = 128

@@ -20,7 +20,6 @@ from kajitori.embedded.apiserver.certificates import Certificates
 from kajitori.embedded.apiserver.discovery import groups as discovery
 from kajitori.embedded.apiserver.discovery.openapi import OpenApi, empty_v2
 from kajitori.embedded.apiserver.metrics import Metrics
-from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.reads.watches import error_event
 from kajitori.embedded.apiserver.registry import built_in
 from kajitori.embedded.apiserver.requests.formats import Format, encode_json, negotiate
@@ -28,8 +27,9 @@ from kajitori.embedded.apiserver.requests.target import Target, find_target, is_
 from kajitori.embedded.apiserver.rest import Answer, Call, Rest, verb_of
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.subresources.kubelet import STREAMS, KubeletProxy
-from kajitori.embedded.apiserver.upkeep import defaults
 from kajitori.embedded.apiserver.upkeep.controllers import Controllers
+from kajitori.embedded.apiserver.writes import defaults
+from kajitori.embedded.apiserver.writes.objects import Caller, Objects
 from kajitori.embedded.store import Event, Store
 
 BODY_LIMIT_BYTES = 3 << 20

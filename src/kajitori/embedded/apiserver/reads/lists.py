@@ -10,7 +10,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.requests.answers import encode_stored, store_key
 from kajitori.embedded.apiserver.requests.formats import Format, encode_json
@@ -20,6 +19,7 @@ from kajitori.embedded.apiserver.requests.target import Target
 from kajitori.embedded.apiserver.schemas.nesting import decode_json
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.writes.objects import Objects
 from kajitori.embedded.store import Compacted, Record
 
 _SNAPSHOTS_KEPT = 16

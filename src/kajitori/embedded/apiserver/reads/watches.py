@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Objects, check_version
 from kajitori.embedded.apiserver.reads.lists import partial_metadata
 from kajitori.embedded.apiserver.reads.tables import to_table
 from kajitori.embedded.apiserver.requests.answers import encode_stored, store_key
@@ -19,6 +18,7 @@ from kajitori.embedded.apiserver.requests.selection import NODE_FIELD, Selection
 from kajitori.embedded.apiserver.requests.target import Target
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.writes.objects import Objects, check_version
 from kajitori.embedded.store import ADDED, DELETED, MODIFIED, Compacted, Event, Record, Watcher
 
 BOOKMARK_SECONDS = 60.0

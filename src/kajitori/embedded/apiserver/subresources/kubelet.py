@@ -13,11 +13,11 @@ from multidict import MultiMapping
 
 from kajitori.embedded import names
 from kajitori.embedded.apiserver.certificates import Certificates
-from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.requests.target import Target
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.subresources.streams import Refused, pass_on
+from kajitori.embedded.apiserver.writes.objects import Objects
 from kajitori.embedded.fingerprints import fingerprint
 from kajitori.kube import resources
 

@@ -8,7 +8,6 @@ from typing import Any
 from kajitori.core.words.selectors import label_selector_of
 from kajitori.embedded.apiserver.crds import version_of
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.patches.managed import manage
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
 from kajitori.embedded.apiserver.requests.answers import encode_plain, store_key
@@ -21,6 +20,7 @@ from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.strategies.strategy import at_path
 from kajitori.embedded.apiserver.upkeep import deletion
+from kajitori.embedded.apiserver.writes.objects import Caller, Objects
 from kajitori.embedded.store import Stale
 from kajitori.kube.resources import Resource
 

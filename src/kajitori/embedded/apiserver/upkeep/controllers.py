@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections import OrderedDict
 
-from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.upkeep.garbage import GarbageCollector
 from kajitori.embedded.apiserver.upkeep.terminations import Terminations
+from kajitori.embedded.apiserver.writes.objects import Objects
 from kajitori.embedded.store import Event, NotStored, Stale
 
 _RETRY_SECONDS = 1.0

@@ -9,12 +9,12 @@ from typing import Any
 from kajitori.embedded.apiserver.admission import admission
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Caller, Objects
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
 from kajitori.embedded.apiserver.requests.answers import encode_plain
 from kajitori.embedded.apiserver.requests.options import DeleteOptions
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError, qualified
+from kajitori.embedded.apiserver.writes.objects import Caller, Objects
 from kajitori.embedded.store import Record, Stale
 
 ORPHAN = "orphan"

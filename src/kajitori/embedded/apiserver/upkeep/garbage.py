@@ -7,12 +7,12 @@ from collections.abc import Callable
 import msgspec
 
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.requests.answers import store_key
 from kajitori.embedded.apiserver.requests.options import DeleteOptions
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.upkeep.deletion import FOREGROUND, ORPHAN, delete_record
+from kajitori.embedded.apiserver.writes.objects import Objects
 from kajitori.embedded.store import DELETED, Event, Record
 
 Add = Callable[[str, str], None]

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Objects
 from kajitori.embedded.apiserver.patches.own_metadata import now_text
 from kajitori.embedded.apiserver.requests.options import DeleteOptions
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.upkeep.deletion import DEFINITION_FINALIZER, delete_record
 from kajitori.embedded.apiserver.upkeep.garbage import drop_finalizer, kind_of
+from kajitori.embedded.apiserver.writes.objects import Objects
 from kajitori.embedded.store import DELETED, Event, Record
 
 Add = Callable[[str, str], None]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kajitori.embedded.apiserver.patches import field_merging, fieldsets
 from kajitori.embedded.apiserver.patches.fieldsets import difference, intersection, union
-from kajitori.embedded.apiserver.patches.patching import merge_patch
 from kajitori.embedded.apiserver.patches.strategic import BadPatch, strategic_merge
 from kajitori.embedded.apiserver.schemas.schema import Schema
+from kajitori.embedded.apiserver.writes.patching import merge_patch
 
 TEXT = Schema("string")
 ITEM = Schema("object", properties={"name": TEXT, "value": TEXT})

@@ -11,7 +11,6 @@ import jsonpointer
 
 from kajitori.embedded.apiserver.causes import invalid
 from kajitori.embedded.apiserver.kinds import Kind
-from kajitori.embedded.apiserver.objects import Caller, Objects, Written
 from kajitori.embedded.apiserver.patches import managed
 from kajitori.embedded.apiserver.patches.json_patching import apply_operations
 from kajitori.embedded.apiserver.patches.strategic import BadPatch, strategic_merge
@@ -29,6 +28,7 @@ from kajitori.embedded.apiserver.schemas.conform import type_name
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep
 from kajitori.embedded.apiserver.schemas.schema import ANY, Object
 from kajitori.embedded.apiserver.status import StatusError
+from kajitori.embedded.apiserver.writes.objects import Caller, Objects, Written
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

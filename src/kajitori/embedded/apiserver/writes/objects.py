@@ -34,7 +34,7 @@ from kajitori.embedded.apiserver.requests.selection import node_of
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError, qualified
 from kajitori.embedded.apiserver.strategies.strategy import Strategy, keep
-from kajitori.embedded.apiserver.upkeep import defaults as upkeep
+from kajitori.embedded.apiserver.writes import defaults as upkeep
 from kajitori.embedded.store import KeyTaken, NotStored, Record, Stale, Store
 from kajitori.kube.resources import Resource
 

@@ -1,0 +1,1 @@
+"""Writing: the path of every create, update and patch, and the writes that follow from them."""
