@@ -12,7 +12,7 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.registry import KindRegistry, built_in
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.writes import defaults as upkeep
+from kajitori.embedded.apiserver.writes import automatic
 from kajitori.kube.resources import Resource
 
 
@@ -64,7 +64,7 @@ CLIENT_CA = "a PEM that nobody reads here"
 def fresh() -> tuple[KindRegistry, MemoryView]:
     """Return a registry of the built-in kinds, and a view with the objects of a new server."""
     registry, view = built_in(), MemoryView()
-    for change in upkeep.at_start(registry, view, CLIENT_CA):
+    for change in automatic.at_start(registry, view, CLIENT_CA):
         obj = copy.deepcopy(change.object)
         change.kind.strategy.default(obj)
         change.kind.strategy.prepare_create(obj)

@@ -28,7 +28,7 @@ from kajitori.embedded.apiserver.rest import Answer, Call, Rest, verb_of
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.embedded.apiserver.subresources.kubelet import STREAMS, KubeletProxy
 from kajitori.embedded.apiserver.upkeep.controllers import Controllers
-from kajitori.embedded.apiserver.writes import defaults
+from kajitori.embedded.apiserver.writes import automatic
 from kajitori.embedded.apiserver.writes.objects import Caller, Objects
 from kajitori.embedded.store import Event, Store
 
@@ -114,9 +114,9 @@ class ApiServer:
         for record in self._store.records(_DEFINITIONS):
             self._registry.add_definition(record.decode())
         self._store.listen(self._on_event)
-        self._objects.carry_out(defaults.at_start(self._registry, self._objects.view, self.ca_pem))
+        self._objects.carry_out(automatic.at_start(self._registry, self._objects.view, self.ca_pem))
         if self._objects.role_guard is not None:
-            self._objects.carry_out(defaults.missing(self._registry, access_roles.default_objects()))
+            self._objects.carry_out(automatic.missing(self._registry, access_roles.default_objects()))
         await self._store.durable(self._store.revision)
         if self._controllers is not None:
             await self._controllers.start()

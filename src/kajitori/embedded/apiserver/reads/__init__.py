@@ -1,1 +1,1 @@
-"""Reading: lists, watches, selectors and tables."""
+"""Reading: lists, watches and tables."""

@@ -1,1 +1,1 @@
-"""Types of the built-in kinds: schemas, decoding, OpenAPI, protobuf, CEL."""
+"""Types of the built-in kinds: schemas, decoding, protobuf; paths and expressions (JSONPath, CEL)."""

@@ -1,1 +1,1 @@
-"""Changes that the server makes itself: deletion, garbage collection, defaults."""
+"""Changes that the server makes itself: deletion, garbage collection, contents of namespaces."""

@@ -34,7 +34,7 @@ from kajitori.embedded.apiserver.requests.selection import node_of
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError, qualified
 from kajitori.embedded.apiserver.strategies.strategy import Strategy, keep
-from kajitori.embedded.apiserver.writes import defaults as upkeep
+from kajitori.embedded.apiserver.writes import automatic
 from kajitori.embedded.store import KeyTaken, NotStored, Record, Stale, Store
 from kajitori.kube.resources import Resource
 
@@ -313,7 +313,7 @@ class Objects:
 
     def follow_up(self, kind: Kind, old: Record | None, new: Record | None) -> int:
         """Write what depends on a change, and return the last revision."""
-        changes = upkeep.follow_ups(
+        changes = automatic.follow_ups(
             self.registry, kind, old.object if old else None, new.object if new else None, self.view
         )
         self.carry_out(changes)
@@ -328,8 +328,8 @@ class Objects:
             if refusal:
                 raise StatusError.forbidden(resource, request.name, refusal)
 
-    def carry_out(self, changes: Iterable[upkeep.Change]) -> None:
-        """Carry out the changes that upkeep asks for."""
+    def carry_out(self, changes: Iterable[automatic.Change]) -> None:
+        """Carry out the changes that follow from a write."""
         for change in changes:
             kind, obj = change.kind, change.object
             namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
@@ -364,7 +364,7 @@ Own = Callable[[Object, Object | None], None]
 
 
 class View:
-    """The view of the store for admission and upkeep."""
+    """The view of the store for admission and automatic writes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -14,7 +14,7 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
-from kajitori.embedded.apiserver.writes import defaults as upkeep
+from kajitori.embedded.apiserver.writes import automatic
 from kajitori.kube import resources
 
 
@@ -49,7 +49,7 @@ def put(registry: KindRegistry, view: MemoryView, old: Object | None, new: Objec
     kind = registry.find_kind(new["apiVersion"], new["kind"])
     assert kind is not None
     view.put(kind.stored, new)
-    for change in upkeep.follow_ups(registry, kind, old, new, view):
+    for change in automatic.follow_ups(registry, kind, old, new, view):
         view.put(change.kind.stored, change.object)
 
 
@@ -170,7 +170,7 @@ async def test_a_quotas_status_from_a_client_is_recounted() -> None:
     view.remove(resources.PODS, "default", "p2")
     removed = pod("p2")
     removed["metadata"]["namespace"] = "default"
-    changes = upkeep.follow_ups(registry, _kind(registry, "pods"), removed, None, view)
+    changes = automatic.follow_ups(registry, _kind(registry, "pods"), removed, None, view)
     assert [one.object["status"]["used"] for one in changes] == [{"pods": "1"}]
 
 
@@ -224,18 +224,18 @@ async def test_a_new_namespace_gets_its_account() -> None:
     kind = registry.find("", "v1", "serviceaccounts")
     assert kind is not None
     view.remove(admission.SERVICE_ACCOUNTS, "vision", "default")
-    changes = upkeep.follow_ups(registry, kind, account, None, view)
+    changes = automatic.follow_ups(registry, kind, account, None, view)
     assert [one.object["metadata"] for one in changes] == [{"name": "default", "namespace": "vision"}]
 
 
 def test_the_objects_of_the_first_start_are_created_once() -> None:
     registry, view = fresh()
-    assert upkeep.at_start(registry, view, CLIENT_CA) == []
+    assert automatic.at_start(registry, view, CLIENT_CA) == []
 
 
 def test_the_published_authority_follows_a_new_one() -> None:
     """A data folder may have got a new certificate authority."""
     registry, view = fresh()
-    (change,) = upkeep.at_start(registry, view, "another PEM")
+    (change,) = automatic.at_start(registry, view, "another PEM")
     assert (change.object["metadata"]["name"], change.part) == ("extension-apiserver-authentication", "data")
     assert change.object["data"] == {"client-ca-file": "another PEM"}
