@@ -111,7 +111,7 @@ async def test_a_pod_that_breaks_rules_is_refused_with_all_faults(enforced: Enfo
         " [gpuNodes]",
         "container c0 has an image that may not run, or whose name is not written in the usual way (allowed: python:*)"
         " [images: see https://wiki/images]",
-        "the limits of its containers for memory exceed the ceiling of 8Gi together [ceilings]",
+        "its containers may use or reserve more memory together than the ceiling of 8Gi [ceilings]",
         "container c0 is privileged: leave out securityContext.privileged [privileged]",
         "a Pod may not use the process IDs of its node: leave out hostPID [hostNamespaces]",
         "a Pod may not mount the folder /etc of its node (allowed: none) [hostFolders]",

@@ -53,10 +53,12 @@ class PodRules(Document):
     1.36), a container without one gets defaults.memory; nothing is demanded if memoryWithoutLimit is unlimited.
     gpuNodes: Pods without GPUs stay off nodes with GPUs, as gpu.cpuRunsOnGpuNodes says; Pods of DaemonSets are
     exempt. gpuType: Pods with GPUs name their type in their nodeSelector, with a label of gpu.typeLabels, or name
-    their node. images, ceilings (of members), tolerations (security.refuseTolerations), nodeSelector
-    (inject.nodeSelector), root, privileged, privilegeEscalation and capabilities (security.addCapabilities): as for
-    members of runs. hostNamespaces: neither network (unless security.allowHostNetwork), process IDs nor IPC of the
-    node. hostFolders: only folders of mounts.hostPaths and volumes."""
+    their node. ceilings: a Pod stays within ceilings.member; a container without a limit counts with its request,
+    and the limit of a whole Pod replaces those of its containers. images, tolerations (security.refuseTolerations),
+    nodeSelector (inject.nodeSelector), root, privileged, privilegeEscalation and capabilities
+    (security.addCapabilities): as for members of runs. hostNamespaces: neither network (unless
+    security.allowHostNetwork), process IDs nor IPC of the node. hostFolders: only folders of mounts.hostPaths and
+    volumes."""
     reasons: dict[PodRule, Text] = Field(default_factory=dict)
     """Your explanation of a rule, for example the address of a page. Users see it whenever the rule refuses a Pod."""
 

@@ -99,6 +99,11 @@ def limit_of(container: Object, resource: str) -> Any:
     return ((container.get("resources") or {}).get("limits") or {}).get(resource)
 
 
+def request_of(container: Object, resource: str) -> Any:
+    """Return the request of a container, or of a Pod's spec, for a resource; None without one."""
+    return ((container.get("resources") or {}).get("requests") or {}).get(resource)
+
+
 def security_of(container: Object) -> Object:
     """Return the security context of a container, which may be empty."""
     return container.get("securityContext") or {}

@@ -30,6 +30,7 @@ from kajitori.core.admission.plain_pods.pod_view import (
     avoids,
     is_pinned,
     limit_of,
+    request_of,
     security_of,
     wants_gpus,
 )
@@ -213,25 +214,45 @@ def _ceilings(policy: Policy, _: Circumstances) -> _Made:
     if not wanted:
         return None
     messages = {
-        name: f"the limits of its containers for {name} exceed the ceiling of {shown} together"
+        name: f"its containers may use or reserve more {name} together than the ceiling of {shown}"
         for name, _, shown, _ in wanted
     }
     parts = []
     for name, limit, _shown, _parse in wanted:
-        amount = f"quantity(string(c.?resources.?limits[?{cel(name)}].orValue('0'))).asApproximateFloat()"
-        total = f"variables.concurrent.map(c, {amount}).sum()"
-        parts.append(f"({total} > {float(limit)!r} ? [{cel(messages[name])}] : [])")
+        limits, requests = f"?resources.?limits[?{cel(name)}]", f"?resources.?requests[?{cel(name)}]"
+        asked = _number(f"c.{limits}.orValue(c.{requests}.orValue('0'))")
+        at_once = f"variables.concurrent.map(c, {asked}).sum() > {float(limit)!r}"
+        in_a_step = f"variables.spec.?initContainers.orValue([]).exists(c, {asked} > {float(limit)!r})"
+        reserved = f"{_number(f'variables.spec.{requests}.orValue(0)')} > {float(limit)!r}"
+        whole = f"{_number(f'variables.spec.{limits}.orValue(0)')} > {float(limit)!r}"
+        above = f"variables.spec.{limits}.hasValue() ? {whole} : {at_once} || {in_a_step} || {reserved}"
+        parts.append(f"(({above}) ? [{cel(messages[name])}] : [])")
 
     def check(pod: PodView) -> Iterator[str]:
         for name, limit, _shown, parse in wanted:
             try:
-                total = sum(parse(str(limit_of(c, name) or "0")) for c in pod.concurrent)
+                most = _most(pod, name, parse)
             except QuantityError:  # no number, or more than any cluster has
-                total = math.inf
-            if total > limit:
+                most = math.inf
+            if most > limit:
                 yield messages[name]
 
     return " + ".join(parts), check
+
+
+def _most(pod: PodView, name: str, parse: Callable[[str], float]) -> float:
+    """Return the largest amount of a resource that a Pod uses or reserves at any time. The limit of the whole Pod
+    counts if there is one. A container without a limit counts with its request."""
+    whole = limit_of(pod.spec, name)
+    if whole is not None:
+        return parse(str(whole))
+
+    def asked(container: Object) -> float:
+        limit = limit_of(container, name)
+        return parse(str(request_of(container, name) or "0" if limit is None else limit))
+
+    steps = map(asked, pod.spec.get("initContainers") or ())
+    return max(sum(map(asked, pod.concurrent)), parse(str(request_of(pod.spec, name) or "0")), *steps)
 
 
 def _privileged(policy: Policy, _: Circumstances) -> _Made:
@@ -414,6 +435,11 @@ def _of_containers(
         yield from (_HEAD + c["name"] + tail for c in getattr(pod, which) if breaks(c))
 
     return (f"{unless[0]} ? [] : {expression}" if unless is not None else expression), check
+
+
+def _number(amount: str) -> str:
+    """Return the expression for a quantity as a number."""
+    return f"quantity(string({amount})).asApproximateFloat()"
 
 
 def _cores(amount: str) -> float:

@@ -73,6 +73,10 @@ def broken(rules: Policy, spec: dict[str, Any], **circumstances: bool) -> set[st
         ("ceilings", pod(limits(memory="5Gi"), limits(memory="5Gi"))),
         ("ceilings", pod(limits(gpu="4"))),
         ("ceilings", pod(limits(cpu="4001m"))),
+        ("ceilings", pod({}, resources={"limits": {"memory": "9Gi"}})),
+        ("ceilings", pod({}, resources={"requests": {"cpu": "5"}})),
+        ("ceilings", pod({"resources": {"requests": {"cpu": "5"}}})),
+        ("ceilings", pod({}, initContainers=[{"name": "init", "image": "python:3"} | limits(gpu=4)])),
         ("privileged", pod({"securityContext": {"privileged": True}})),
         ("hostNamespaces", pod(hostPID=True)),
         ("hostNamespaces", pod(hostNetwork=True)),
@@ -101,6 +105,11 @@ def test_a_pod_that_meets_all_demands_breaks_no_rule() -> None:
 
 def test_a_limit_of_the_whole_pod_is_a_memory_limit() -> None:
     assert "memoryLimit" not in broken(STRICT, pod({}, resources={"limits": {"memory": "1Gi"}}))
+
+
+def test_the_limit_of_the_whole_pod_counts_rather_than_those_of_its_containers() -> None:
+    containers = (limits(memory="5Gi"), limits(memory="5Gi"))
+    assert "ceilings" not in broken(STRICT, pod(*containers, resources={"limits": {"memory": "8Gi"}}))
 
 
 def test_a_message_names_container_rule_and_the_operators_reason() -> None:
@@ -224,10 +233,14 @@ SECURITY = optional(
     allowPrivilegeEscalation=st.booleans(),
     capabilities=optional(add=st.lists(st.sampled_from(["IPC_LOCK", "SYS_ADMIN"]), max_size=2)),
 )
+RESOURCES = optional(
+    limits=st.dictionaries(st.sampled_from(["memory", "cpu", GPU]), AMOUNTS, max_size=3),
+    requests=st.dictionaries(st.sampled_from(["memory", "cpu"]), AMOUNTS, max_size=2),
+)
 CONTAINER = st.fixed_dictionaries(
     {"image": IMAGES},
     optional={
-        "resources": optional(limits=st.dictionaries(st.sampled_from(["memory", "cpu", GPU]), AMOUNTS, max_size=3)),
+        "resources": RESOURCES,
         "securityContext": SECURITY,
         "restartPolicy": st.just("Always"),
     },
@@ -259,7 +272,7 @@ SPEC = st.fixed_dictionaries(
         "hostPID": st.booleans(),
         "hostNetwork": st.booleans(),
         "securityContext": SECURITY.filter(lambda context: "capabilities" not in context),
-        "resources": optional(limits=st.dictionaries(st.just("memory"), AMOUNTS)),
+        "resources": RESOURCES,
         "volumes": st.lists(
             st.fixed_dictionaries(
                 {},
