@@ -24,8 +24,8 @@ from tests.harness.real_server import RealServer, running_real_server
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
 from kajitori.core.words import names
-from kajitori.install.settings import TLS_SECRET
-from kajitori.install.workloads import POLICY_FOLDER, TLS_FOLDER
+from kajitori.install.settings import SIGN_IN_SECRET, TLS_SECRET
+from kajitori.install.workloads import POLICY_FOLDER, SIGN_IN_FOLDER, TLS_FOLDER
 
 SERVER, RELAY, RENEWAL = "kajitori-server", "kajitori-relay", "kajitori-certificates"
 """Service accounts of the Web API, the relay, and the CronJob that renews certificates."""
@@ -59,6 +59,8 @@ POLICY: dict[str, dict[str, Any]] = {
 
 TOGETHER = [pytest.mark.real, pytest.mark.xdist_group("parts-alone")]
 """Marks of tests that share an installation."""
+NO_PROVIDER = "https://127.0.0.1:1"
+"""Issuer of the installation's people, which refuses connections: service accounts stand for people."""
 RUNS = f"/apis/{names.API_VERSION}/namespaces/vision/{names.PLURAL}"
 SMALL = {"cpu": 1, "memory": "1Gi", "gpu": 1}
 
@@ -137,6 +139,7 @@ class Installation:
             "server": {"namespace": "vision"},
             "store": {"url": (self.folder / "blobs").as_uri()},
             "podSecurity": "privileged",  # node tests run as root here
+            "signIn": {"issuer": NO_PROVIDER, "url": "https://kaji.example.org"},
         }
         path = self.folder / "settings.yaml"
         path.write_text(yaml.safe_dump(settings))
@@ -169,11 +172,11 @@ class Installation:
 
     def mount(self) -> None:
         """Write what Pods of the parts mount, as kubelets do; the policy file is there already."""
-        secret = self.get(f"/api/v1/namespaces/kajitori/secrets/{TLS_SECRET}")["data"]
+        for folder, secret in (("tls", TLS_SECRET), ("sign-in", SIGN_IN_SECRET)):
+            (self.folder / folder).mkdir()
+            for name, text in self.get(f"/api/v1/namespaces/kajitori/secrets/{secret}")["data"].items():
+                (self.folder / folder / name).write_bytes(base64.b64decode(text))
         policy = self.get("/api/v1/namespaces/kajitori/configmaps/kajitori")["data"]
-        (self.folder / "tls").mkdir()
-        for name, text in secret.items():
-            (self.folder / "tls" / name).write_bytes(base64.b64decode(text))
         (self.folder / "networks.yaml").write_text(policy["networks.yaml"])
         assert policy["policy.yaml"] == self.policy.read_text()
 
@@ -184,7 +187,8 @@ class Installation:
         assert container["command"] == ["kaji", part]
         given = dict(each.removeprefix("--").split("=", 1) for each in container["args"])
         given |= {"host": "127.0.0.1", "port": "0", "log-format": "text", **others}
-        paths = {f"{TLS_FOLDER}/": f"{self.folder}/tls/", f"{POLICY_FOLDER}/": f"{self.folder}/"}
+        mounted = {TLS_FOLDER: self.folder / "tls", SIGN_IN_FOLDER: self.folder / "sign-in", POLICY_FOLDER: self.folder}
+        paths = {f"{there}/": f"{here}/" for there, here in mounted.items()}
         for name, value in given.items():
             for there, here in paths.items():
                 if value.startswith(there):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from secrets import token_bytes
 from typing import Any, TypeVar
 
 from kajitori import __version__
@@ -14,19 +16,28 @@ from kajitori.cluster.platform.applying import Change, apply, find, remove, wait
 from kajitori.cluster.platform.survey import survey
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.settings import InstallOptions
+from kajitori.configuration.sign_in import SHORTEST_KEY_BYTES
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.words import names
 from kajitori.entrypoints.process import existing
 from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Unavailable, WrongState
-from kajitori.install.certificates import ends, issue, issued_in, names_in, secrets
+from kajitori.install.certificates import ends, issue, issued_in, names_in, secret, secrets
 from kajitori.install.checks import Finding, findings
 from kajitori.install.objects import Identity, Object, identity
 from kajitori.install.record import Record, record_map, record_of
 from kajitori.install.render import in_order, render
 from kajitori.install.rollout import WORKLOADS, Progress, progress
-from kajitori.install.settings import CA_SECRET, RECORD, TLS_SECRET, InstallSettings, parse_settings
+from kajitori.install.settings import (
+    CA_SECRET,
+    RECORD,
+    SIGN_IN_KEY,
+    SIGN_IN_SECRET,
+    TLS_SECRET,
+    InstallSettings,
+    parse_settings,
+)
 from kajitori.install.teams import team_objects
 from kajitori.install.versions import breaks, faults_in, is_downgrade, step_fault
 from kajitori.install.workloads import POLICY
@@ -313,6 +324,8 @@ async def _apply(client: KubeClient, options: InstallOptions, plan: Plan, say: S
                 say(f"{change} {document['kind']} {document['metadata']['name']}")
         if name == "namespace":
             await apply(client, record_map(settings, {*before, *wanted}, complete=False, version=version))
+            if settings.sign_in.issuer:
+                await _ensure_sign_in_key(client, settings.namespace, say)
         if name == "definition":
             await wait_established(client, DEFINITION)
     say(", ".join(f"{count} {change}" for change, count in counted.items()))
@@ -334,6 +347,16 @@ async def _apply_certificates(client: KubeClient, settings: InstallSettings, say
         say(change)
     for document in secrets(after, settings.namespace, settings.agents_namespace if settings.agents.enabled else ""):
         await apply(client, document)
+
+
+async def _ensure_sign_in_key(client: KubeClient, namespace: str, say: Say) -> None:
+    """Make the key that encrypts the cookies of browsers, unless there is one: a new key ends all sessions."""
+    found = await find(client, _secret(SIGN_IN_SECRET, namespace))
+    key = base64.b64decode(((found or {}).get("data") or {}).get(SIGN_IN_KEY, ""))
+    if len(key) >= SHORTEST_KEY_BYTES:
+        return
+    await apply(client, secret(SIGN_IN_SECRET, namespace, {SIGN_IN_KEY: token_bytes(SHORTEST_KEY_BYTES)}))
+    say(f"made the key of browsers' sessions, Secret {SIGN_IN_SECRET}")
 
 
 async def _wait(client: KubeClient, workloads: Sequence[Identity], seconds: float, say: Say) -> None:
@@ -425,7 +448,8 @@ def _stays(plan: Plan, left: Leftovers, *, delete_runs: bool) -> list[str]:
 
 def _secrets(settings: InstallSettings, delete_runs: bool) -> list[Identity]:
     """Return the Secrets that an installation made."""
-    found = [_secret(names.TICKETS_SECRET, settings.namespace)] if delete_runs else []
+    found = [_secret(SIGN_IN_SECRET, settings.namespace)]
+    found += [_secret(names.TICKETS_SECRET, settings.namespace)] if delete_runs else []
     if settings.tls.certificates == "own":
         found += [_secret(CA_SECRET, settings.namespace), _secret(TLS_SECRET, settings.namespace)]
         found += [_secret(TLS_SECRET, settings.agents_namespace)] if settings.agents.enabled else []

@@ -116,15 +116,15 @@ def ends(certificate: bytes) -> datetime:
 def secrets(issued: Issued, namespace: str, agents_namespace: str = "") -> list[Object]:
     """Return the Secrets of the authority and of the parts. Agents' has the trusted certificates only."""
     found = [
-        _secret(CA_SECRET, namespace, {"tls.crt": issued.authority, "tls.key": issued.authority_key}),
-        _secret(
+        secret(CA_SECRET, namespace, {"tls.crt": issued.authority, "tls.key": issued.authority_key}),
+        secret(
             TLS_SECRET,
             namespace,
             {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.trusted},
         ),
     ]
     if agents_namespace:
-        found.append(_secret(TLS_SECRET, agents_namespace, {"ca.crt": issued.trusted}))
+        found.append(secret(TLS_SECRET, agents_namespace, {"ca.crt": issued.trusted}))
     return found
 
 
@@ -143,6 +143,7 @@ def issued_in(authority: Mapping[str, str] | None, parts: Mapping[str, str] | No
     )
 
 
-def _secret(name: str, namespace: str, data: Mapping[str, bytes]) -> Object:
+def secret(name: str, namespace: str, data: Mapping[str, bytes]) -> Object:
+    """Return a Secret with these values."""
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
     return made("v1", "Secret", name, namespace, type="Opaque", data=encoded)

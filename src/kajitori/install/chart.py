@@ -7,7 +7,7 @@ value's place in a template. What settings switch on or off becomes a condition 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kajitori import __version__
@@ -16,6 +16,9 @@ from kajitori.install.render import certificates, in_order, render
 from kajitori.install.roles import roles
 from kajitori.install.settings import (
     CA_SECRET,
+    HISTORY_PASSWORD_KEY,
+    SIGN_IN_KEY,
+    SIGN_IN_SECRET,
     TLS_SECRET,
     AgentSettings,
     HistorySettings,
@@ -27,6 +30,7 @@ from kajitori.install.settings import (
     StoreSettings,
     TlsSettings,
 )
+from kajitori.install.workloads import HISTORY_FOLDER, SIGN_IN_AUTHORITY
 
 _MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; edits here are lost.\n"
 _MARK = re.compile(r"kajimark-([a-z]+)-([A-Za-z.]+)-end")
@@ -56,6 +60,12 @@ _OWN_CERTIFICATES = """\
 %(secrets)s%(renewal)s{{- end }}
 """
 """The authority and certificate of `kaji install`, in the words of Helm: what exists is kept, a CronJob renews it."""
+_SIGN_IN = """\
+{{- if .Values.signIn.issuer }}
+{{- $old := lookup "v1" "Secret" .Release.Namespace "%(secret)s" }}
+%(document)s{{- end }}
+"""
+"""The Secret with the key of browsers' sessions: what exists is kept."""
 _BLOCK = "kajimark-block-{}-end\n"
 
 
@@ -70,6 +80,7 @@ def chart() -> dict[str, str]:
     files = {f"templates/{name}.yaml": _MADE + _template(documents, conditions) for name, documents in rendered.items()}
     files["crds/definition.yaml"] = _MADE + as_yaml([document for document in definition if "spec" in document])
     files["templates/certificates.yaml"] = _MADE + _own_certificates(settings) + _cert_manager()
+    files["templates/sign-in.yaml"] = _MADE + _sign_in_key()
     files["templates/_helpers.tpl"] = "{{- /* Made by docs/generate.py; edits here are lost. */ -}}\n" + _HELPERS
     files["Chart.yaml"] = _MADE + as_yaml([_about()])
     files["values.yaml"] = _MADE + _values()
@@ -132,9 +143,18 @@ def _marked(tls: TlsSettings) -> InstallSettings:
     store = StoreSettings().model_copy(update={"url": _text("store.url"), "secret": "kajimark-or-store.secret-end"})
     update = {"namespace": "kajimark-namespace-x-end", "images": images, "tls": tls, "agents": agents, "store": store}
     update |= {
-        "history": HistorySettings().model_copy(update={"url": _text("history.url")}),
+        "history": HistorySettings().model_copy(
+            update={"url": _text("history.url"), "secret": _text("history.secret")}
+        ),
         "sign_in": SignInSettings().model_copy(
-            update={"issuer": _text("signIn.issuer"), "client_id": _text("signIn.clientId")}
+            update={
+                "issuer": _text("signIn.issuer"),
+                "client_id": _text("signIn.clientId"),
+                "scopes": _text("signIn.scopes"),
+                "url": _text("signIn.url"),
+                "ca": _BLOCK.format("signIn.ca"),
+                "client_secret": _text("signIn.clientSecret"),
+            }
         ),
     }
     update |= {**parts, "monitoring_namespace": _text("monitoringNamespace")}
@@ -196,11 +216,46 @@ def _template(objects: Iterable[Object], conditions: Mapping[Identity, str]) -> 
 def _filled(text: str) -> str:
     """Replace the marks in rendered YAML by the chart's expressions, line by line."""
     lines: list[str] = []
-    for line in _escaped(text).splitlines():
-        lines += _line(line)
+    for value, entry in _entries(_escaped(text).splitlines()):
+        filled = [new for line in entry for new in _line(line)]
+        indent = " " * (len(entry[0]) - len(entry[0].lstrip(" ")))
+        lines += [f"{indent}{{{{- if .Values.{value} }}}}", *filled, f"{indent}{{{{- end }}}}"] if value else filled
     # Without store.secret the chart has no way to leave out a list entry, so the Secret is optional.
     text = "\n".join(lines) + "\n"
     return re.sub(r"( +)(name: {{ .Values.store.secret .*)\n", r"\1\2\n\1optional: true\n", text)
+
+
+_ENTRIES = {
+    "- --sign-in-key=": "signIn.issuer",
+    "- --sign-in-ca=": "signIn.ca",
+    "- --sign-in-secret=": "signIn.clientSecret",
+    f"- --history-password-file={HISTORY_FOLDER}/{HISTORY_PASSWORD_KEY}": "history.secret",
+    "- name: sign-in-client": "signIn.clientSecret",
+    "- name: sign-in": "signIn.issuer",
+    "- name: history": "history.secret",
+    f"{SIGN_IN_AUTHORITY}: |": "signIn.ca",
+}
+"""Beginnings of entries that exist only if a value is set. The mark of that value may be missing in them."""
+
+
+def _entries(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the lines, those of a conditional entry together and with the value on which it depends."""
+    entry: list[str] = []
+    value, indent = "", -1
+    for line in lines:
+        depth = len(line) - len(line.lstrip(" "))
+        if entry and depth <= indent:
+            yield value, entry
+            entry = []
+        found = next((value for start, value in _ENTRIES.items() if line.lstrip(" ").startswith(start)), "")
+        if entry:
+            entry.append(line)
+        elif found:
+            value, indent, entry = found, depth, [line]
+        else:
+            yield "", [line]
+    if entry:
+        yield value, entry
 
 
 def _escaped(text: str) -> str:
@@ -232,7 +287,7 @@ def _line(line: str) -> Iterable[str]:
         yield _MARK.sub(_expression, line)
 
 
-_OPTIONAL = ("images.pullPolicy", "store.url", "history.url", "signIn.issuer")
+_OPTIONAL = ("images.pullPolicy", "store.url", "history.url", "signIn.issuer", "signIn.url")
 
 
 def _expression(match: re.Match[str]) -> str:
@@ -275,6 +330,13 @@ def _own_certificates(settings: InstallSettings) -> str:
         "secrets": text,
         "renewal": _renewal(),
     }
+
+
+def _sign_in_key() -> str:
+    document = made("v1", "Secret", SIGN_IN_SECRET, "{{ .Release.Namespace }}", type="Opaque")
+    text = "---\n" + as_yaml([document]).replace("'", "") + "data:\n"
+    text += f"  {SIGN_IN_KEY}: {_kept(SIGN_IN_KEY, '$old', '(randAlphaNum 64)')}\n"
+    return _SIGN_IN % {"secret": SIGN_IN_SECRET, "document": text}
 
 
 def _renewal() -> str:

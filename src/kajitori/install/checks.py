@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kajitori.install.settings import TLS_SECRET, InstallSettings
+from kajitori.install.settings import CLIENT_SECRET_KEY, HISTORY_PASSWORD_KEY, TLS_SECRET, InstallSettings
 
 OLDEST = (1, 30)
 """Oldest version of Kubernetes that has all calls of the parts."""
@@ -56,6 +56,10 @@ class Survey:
     """GPUs by type, as nodes' labels name it; an empty type for GPUs without such a label."""
     missing_secrets: Sequence[str] = ()
     """Secrets that the settings name and the cluster lacks, `namespace/name`."""
+    lacking_secrets: Mapping[str, str] = field(default_factory=dict)
+    """Existing Secrets, `namespace/name`, with a key that each must have and lacks."""
+    provider_fault: str = ""
+    """Why the OpenID provider of the settings, as seen from this machine, cannot be used."""
     unreadable: Sequence[str] = ()
     """Kinds that the caller may not read."""
     installed: str = ""
@@ -74,9 +78,28 @@ def findings(survey: Survey, settings: InstallSettings, version: str) -> list[Fi
         *_storage(survey),
         *_gpus(survey),
         *_images(settings),
-        *_secrets(survey),
+        *_sign_in(survey, settings),
+        *_history(settings),
+        *_secrets(survey, settings),
         *_changes(survey, version),
     ]
+
+
+def wanted_secrets(settings: InstallSettings) -> dict[str, str]:
+    """Return the Secrets that operators make themselves, `namespace/name`, each with a key that it must have; an empty
+    key for Secrets with keys that only others read."""
+    spaces = [settings.namespace, *([settings.agents_namespace] if settings.agents.enabled else [])]
+    found = {f"{space}/{name}": "" for name in settings.images.pull_secrets for space in spaces}
+    if settings.tls.certificates == "given":
+        found |= {f"{space}/{TLS_SECRET}": "ca.crt" for space in spaces}
+    for name, key in (
+        (settings.store.secret, ""),
+        (settings.history.secret, HISTORY_PASSWORD_KEY),
+        (settings.sign_in.client_secret, CLIENT_SECRET_KEY),
+    ):
+        if name is not None:
+            found[f"{settings.namespace}/{name}"] = key
+    return found
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:
@@ -198,11 +221,38 @@ def _images(settings: InstallSettings) -> Iterator[Finding]:
         yield Finding("store", State.OK, settings.store.url)
 
 
-def _secrets(survey: Survey) -> Iterator[Finding]:
+def _sign_in(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
+    issuer = settings.sign_in.issuer
+    if not issuer:
+        return
+    if survey.provider_fault:
+        way_out = "check signIn.issuer and signIn.ca; only the Web API's Pods and people's machines must reach it"
+        yield Finding("sign-in", State.WARN, survey.provider_fault, way_out)
+    else:
+        text = f"{issuer} has keys; kube-apiserver must accept its tokens for {settings.sign_in.client_id}"
+        yield Finding("sign-in", State.OK, text)
+
+
+def _history(settings: InstallSettings) -> Iterator[Finding]:
+    history = settings.history
+    password = history.secret or settings.store.secret
+    if history.url and password:
+        yield Finding("history", State.OK, f"{history.url}, password in Secret {password}")
+    elif history.url:
+        way_out = "set history.secret, unless the database asks for none"
+        yield Finding("history", State.WARN, f"{history.url} without a password", way_out)
+
+
+def _secrets(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
+    for name, key in survey.lacking_secrets.items():
+        way_out = f"kubectl create secret generic … --from-file={key}=FILE"
+        yield Finding("secret", State.FAIL, f"the Secret {name} has no key {key}", way_out)
     for name in survey.missing_secrets:
         way_out = "create it: kubectl create secret …"
         if name.endswith(f"/{TLS_SECRET}"):
             way_out = "create it with tls.crt, tls.key and ca.crt, or leave tls.certificates out"
+        elif key := wanted_secrets(settings)[name]:
+            way_out = f"kubectl create secret generic … --from-file={key}=FILE"
         yield Finding("secret", State.FAIL, f"there is no Secret {name}", way_out)
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kajitori.install.objects import as_yaml
+from kajitori.install.objects import Object, as_yaml
 from kajitori.install.render import certificates, render
-from kajitori.install.settings import InstallSettings, Issuer, TlsSettings
+from kajitori.install.settings import (
+    HistorySettings,
+    InstallSettings,
+    Issuer,
+    SignInSettings,
+    TlsSettings,
+)
 
 _MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; edits here are lost.\n"
 _ABOUT = {
@@ -46,6 +52,70 @@ def base() -> dict[str, str]:
     found["cert-manager/certificates.yaml"] = _file(
         "Certificates of the parts by an authority of their own, which cert-manager keeps.", _cert_manager()
     )
+    return found | _components()
+
+
+def _components() -> dict[str, str]:
+    """Return a kustomize component for each thing that the base leaves out because it needs values of the site."""
+    sign_in = SignInSettings(issuer="https://login.example.org").model_copy(update={"url": "https://kaji.example.org"})
+    history = HistorySettings(url="postgresql://kajitori@postgres.example.org/kajitori").model_copy(
+        update={"secret": "kajitori-history"}
+    )
+    found: dict[str, str] = {}
+    for name, update in (("sign-in", {"sign_in": sign_in}), ("history", {"history": history})):
+        found |= _component(name, InstallSettings(tls=TlsSettings(certificates="given")).model_copy(update=update))
+    return found
+
+
+_COMPONENTS = {
+    "sign-in": "Sign-in at an OpenID provider. Edit issuer and URL in server.yaml, and make the key of sessions:\n"
+    "head -c 32 /dev/urandom | kubectl -n kajitori create secret generic kajitori-sign-in --from-file=key=/dev/stdin",
+    "history": "History in PostgreSQL. Edit the URL in both files, and make the Secret with its password:\n"
+    "kubectl -n kajitori create secret generic kajitori-history --from-file=password=FILE",
+}
+
+
+def _component(name: str, settings: InstallSettings) -> dict[str, str]:
+    """Return a component's files: patches that add to the Deployments of the base what these settings add."""
+    base = _deployments(InstallSettings(tls=settings.tls))
+    patches = {part: _added(base[part], deployment) for part, deployment in _deployments(settings).items()}
+    files = {f"{name}/{part}.yaml": _MADE + as_yaml([patch]) for part, patch in patches.items() if patch}
+    listed = [
+        {"target": {"kind": "Deployment", "name": f"kajitori-{part}"}, "path": f"{part}.yaml"}
+        for part, patch in patches.items()
+        if patch
+    ]
+    document = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": listed}
+    about = (
+        _COMPONENTS[name]
+        + f"\nUse it in a kustomization of yours: resources: [../deploy], components: [../deploy/{name}]"
+    )
+    files[f"{name}/kustomization.yaml"] = _file(about, as_yaml([document]))
+    return files
+
+
+def _deployments(settings: InstallSettings) -> dict[str, Object]:
+    return {
+        part: document
+        for part, documents in render(settings).items()
+        for document in documents
+        if document["kind"] == "Deployment"
+    }
+
+
+def _added(base: Object, wanted: Object) -> list[Object]:
+    """Return the JSON patch (RFC 6902) that adds the arguments, volumes and mounts of `wanted` that `base` lacks."""
+    found: list[Object] = []
+    pods = [document["spec"]["template"]["spec"] for document in (base, wanted)]
+    containers = [pod["containers"][0] for pod in pods]
+    for path, (old, new) in (
+        ("containers/0/args", [container["args"] for container in containers]),
+        ("containers/0/volumeMounts", [container["volumeMounts"] for container in containers]),
+        ("volumes", [pod["volumes"] for pod in pods]),
+    ):
+        found += [
+            {"op": "add", "path": f"/spec/template/spec/{path}/-", "value": entry} for entry in new if entry not in old
+        ]
     return found
 
 

@@ -93,6 +93,6 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def as_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
+def as_yaml(objects: Iterable[Mapping[str, Any] | Sequence[Any]]) -> str:
     """Return objects as YAML documents."""
     return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)

@@ -73,8 +73,11 @@ def certificates(settings: InstallSettings) -> list[Object]:
 
 
 def policy_map(settings: InstallSettings, policy: str, networks: str) -> Object:
-    """Return the ConfigMap with the policy file and the address registry, which operators edit."""
+    """Return the ConfigMap with the policy file and the address registry, which operators edit, and the authorities of
+    the OpenID provider."""
     data = {"policy.yaml": policy, "networks.yaml": networks}
+    if settings.sign_in.ca:
+        data[workloads.SIGN_IN_AUTHORITY] = settings.sign_in.ca
     return made("v1", "ConfigMap", workloads.POLICY, settings.namespace, data=data)
 
 

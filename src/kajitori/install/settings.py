@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from kajitori import __version__
+from kajitori.configuration.option_faults import history_faults
+from kajitori.configuration.sign_in import SCOPES
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Digest, DnsLabel, LabelKey, LabelValue, ObjectName, ServerUrl
 from kajitori.core.documents.files import parse_document
 from kajitori.core.words import names, texts
-from kajitori.errors import FieldError
+from kajitori.errors import Fault, FieldError
 
 TLS_SECRET = "kajitori-tls"
 """Secret with `tls.crt`, `tls.key` and `ca.crt` of the parts, in each of the two namespaces."""
 CA_SECRET = "kajitori-ca"
 """Secret with the key of the installation's own authority."""
+SIGN_IN_SECRET, SIGN_IN_KEY = "kajitori-sign-in", "key"
+"""Secret, and its key with the random bytes that encrypt the cookies of browsers."""
+CLIENT_SECRET_KEY, HISTORY_PASSWORD_KEY = "client-secret", "password"
+"""Keys of the Secrets that `signIn.clientSecret` and `history.secret` name."""
 RECORD = "kajitori-install"
 """ConfigMap in which an installation keeps its version, its settings, and the list of what it applied."""
 SERVER_PORT, RELAY_PORT, CONTROLLER_PORT, AGENT_PORT = 8600, 8601, 8602, 9465
@@ -161,15 +169,17 @@ class StoreSettings(Document):
     """s3://…, az://… or gs://…. Empty: no uploads, and logs disappear with their Pods."""
     secret: ObjectName | None = None
     """Secret in the parts' namespace, whose keys become variables of Web API and controller: the store's credentials
-    (AWS_ACCESS_KEY_ID and so on), and KAJI_HISTORY_PASSWORD."""
+    (AWS_ACCESS_KEY_ID and so on)."""
 
 
 class HistorySettings(Document):
     """Database of ended runs, usage and audit."""
 
     url: str = ""
-    """postgresql://USER@HOST/DATABASE; the password is KAJI_HISTORY_PASSWORD in the Secret of `store.secret`. Empty: no
-    history."""
+    """postgresql://USER@HOST/DATABASE, without the password. Empty: no history."""
+    secret: ObjectName | None = None
+    """Secret in the parts' namespace; its key `password` is the password. Web API and controller read it from a file
+    when they start. Left out: KAJI_HISTORY_PASSWORD in the Secret of `store.secret`."""
 
 
 class SignInSettings(Document):
@@ -179,6 +189,17 @@ class SignInSettings(Document):
     """Its URL. Empty: people bring tokens of their own."""
     client_id: str = "kaji"
     """Name of the client at the provider."""
+    scopes: str = SCOPES
+    """What is asked of the provider. Some providers refuse `groups`."""
+    url: ServerUrl | None = None
+    """URL of the Web API for browsers. Left out: the address that a browser asked for. The redirect URI at the provider
+    is this URL with /sign-in/callback behind it."""
+    ca: str = ""
+    """Authorities (PEM) that signed the provider's certificate; empty: those of the image. Web API reads it when it
+    starts."""
+    client_secret: ObjectName | None = None
+    """Secret in the parts' namespace, for providers that demand one from servers; its key `client-secret` is sent to
+    the provider when a browser signs in."""
 
 
 class InstallSettings(Document):
@@ -255,7 +276,45 @@ class InstallSettings(Document):
 
 def parse_settings(text: str | bytes) -> InstallSettings:
     """Read settings from YAML. An empty text gives the defaults. Raises InvalidInput with all faults at once."""
-    return parse_document(InstallSettings, text, "settings", "images, tls and server")
+    return parse_document(InstallSettings, text, "settings", "images, tls and server", _faults)
+
+
+def _faults(settings: InstallSettings) -> Iterator[Fault]:
+    """Yield contradictions. No fault repeats a password."""
+    history, sign_in = settings.history, settings.sign_in
+    for fault in history_faults(history.url or None, None):
+        hint = "put it into the key `password` of a Secret, and name that as history.secret"
+        yield Fault("history.url", fault.message, fault.value, fault.hint if fault.value else hint)
+    if history.url and urlsplit(history.url).scheme == "sqlite":
+        hint = "write postgresql://user@host/database"
+        yield Fault("history.url", "Pods have no folder that all of them share", history.url, hint)
+    if history.secret is not None and not history.url:
+        yield Fault("history.secret", "a password without a database", history.secret, "set history.url, too")
+    if not sign_in.issuer:
+        for name, value in (("url", sign_in.url), ("ca", sign_in.ca), ("clientSecret", sign_in.client_secret)):
+            if value:
+                yield Fault(f"signIn.{name}", "there is no provider", hint="set signIn.issuer, too")
+        return
+    if urlsplit(sign_in.issuer).scheme != "https" or not urlsplit(sign_in.issuer).hostname:
+        hint = "write the https URL that is `iss` in its tokens, for example https://login.example.org"
+        yield Fault("signIn.issuer", f"{sign_in.issuer!r:.80} is not an https URL", sign_in.issuer, hint)
+    if sign_in.url is not None and urlsplit(sign_in.url).scheme != "https":
+        hint = "write https://…: browsers keep the cookie of a session over TLS only"
+        yield Fault("signIn.url", f"{sign_in.url!r:.80} is not an https URL", sign_in.url, hint)
+    if "openid" not in sign_in.scopes.split():
+        yield Fault("signIn.scopes", "without openid there is no ID token", sign_in.scopes, f"for example '{SCOPES}'")
+    if sign_in.ca:
+        yield from _authority_faults(sign_in.ca)
+
+
+def _authority_faults(pem: str) -> Iterator[Fault]:
+    import ssl  # takes longer than everything else here
+
+    try:
+        ssl.create_default_context(cadata=pem)
+    except (ssl.SSLError, ValueError):
+        hint = "paste the file that begins with -----BEGIN CERTIFICATE-----"
+        yield Fault("signIn.ca", "no PEM certificates", "", hint)
 
 
 def _image(prefix: str, name: str, digest: str | None) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from kajitori.install.objects import Object, account, bound, made
 from kajitori.install.settings import (
     AGENT_PORT,
+    CLIENT_SECRET_KEY,
     CONTROLLER_PORT,
+    HISTORY_PASSWORD_KEY,
     RELAY_PORT,
     SERVER_PORT,
+    SIGN_IN_KEY,
+    SIGN_IN_SECRET,
     TLS_SECRET,
     InstallSettings,
     PartSettings,
@@ -17,11 +22,23 @@ from kajitori.install.settings import (
 
 POLICY_FOLDER = "/etc/kajitori"
 TLS_FOLDER = "/etc/kajitori-tls"
+SIGN_IN_FOLDER, CLIENT_FOLDER = "/etc/kajitori-sign-in", "/etc/kajitori-sign-in-client"
+HISTORY_FOLDER = "/etc/kajitori-history"
 POLICY = "kajitori"
-"""ConfigMap with the policy file and the address registry."""
+"""ConfigMap with the policy file, the address registry, and the authorities of the OpenID provider."""
+SIGN_IN_AUTHORITY = "sign-in-ca.crt"
+"""Its key with these authorities."""
 _TOKEN_FOLDER = "/var/run/secrets/kajitori.dev"
 _USER = 65532
 _RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+class SecretFiles(NamedTuple):
+    """A Secret whose keys a container finds as files."""
+
+    volume: str
+    secret: str
+    folder: str
 
 
 def server(settings: InstallSettings) -> list[Object]:
@@ -39,8 +56,7 @@ def server(settings: InstallSettings) -> list[Object]:
         f"--namespace={part.namespace}",
         f"--controller-namespace={namespace}",
         f"--agent-account={settings.agent_account}",
-        *([f"--sign-in-issuer={settings.sign_in.issuer}"] if settings.sign_in.issuer else []),
-        f"--sign-in-client-id={settings.sign_in.client_id}",
+        *_sign_in_arguments(settings),
         *([] if settings.encrypts else ["--insecure-http"]),
         "--log-format=json",
     ]
@@ -49,7 +65,8 @@ def server(settings: InstallSettings) -> list[Object]:
         "readinessProbe": _probe(settings, "/readyz", "web", periodSeconds=5, timeoutSeconds=3),
         "livenessProbe": _probe(settings, "/healthz", "web", periodSeconds=20, timeoutSeconds=5),
     }
-    container = _container(settings, part, "server", arguments, {"web": SERVER_PORT}, probes)
+    files = _sign_in_files(settings) + _history_files(settings)
+    container = _container(settings, part, "server", arguments, {"web": SERVER_PORT}, probes, files=files)
     name = "kajitori-server"
     return [
         account(name, namespace, **_pull_secrets(settings)),
@@ -57,7 +74,7 @@ def server(settings: InstallSettings) -> list[Object]:
         bound("kajitori-server-tickets", "Role", "kajitori-tickets", name, namespace, namespace),
         _service(settings, "server", {"web": SERVER_PORT}, part.service),
         _budget(settings, "server"),
-        _deployment(settings, part, "server", container, priority="system-cluster-critical"),
+        _deployment(settings, part, "server", container, priority="system-cluster-critical", files=files),
     ]
 
 
@@ -82,7 +99,8 @@ def controller(settings: InstallSettings) -> list[Object]:
             settings, "/healthz", "metrics", periodSeconds=20, timeoutSeconds=10, failureThreshold=6
         ),
     }
-    container = _container(settings, part, "controller", arguments, {"metrics": CONTROLLER_PORT}, probes)
+    files = _history_files(settings)
+    container = _container(settings, part, "controller", arguments, {"metrics": CONTROLLER_PORT}, probes, files=files)
     container["env"] = [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     name = "kajitori-controller"
     return [
@@ -90,7 +108,7 @@ def controller(settings: InstallSettings) -> list[Object]:
         bound(name, "ClusterRole", name, name, namespace),
         bound("kajitori-controller-leader", "Role", "kajitori-leader", name, namespace, namespace),
         _budget(settings, "controller"),
-        _deployment(settings, part, "controller", container, priority="system-cluster-critical"),
+        _deployment(settings, part, "controller", container, priority="system-cluster-critical", files=files),
     ]
 
 
@@ -245,6 +263,7 @@ def _deployment(
     *,
     priority: str = "",
     policy: bool = True,
+    files: Sequence[SecretFiles] = (),
 ) -> Object:
     labels = {"app.kubernetes.io/name": f"kajitori-{name}"}
     spread = {
@@ -264,6 +283,7 @@ def _deployment(
         "volumes": [
             *([{"name": "policy", "configMap": {"name": POLICY}}] if policy else []),
             *([{"name": "tls", "secret": {"secretName": TLS_SECRET}}] if settings.encrypts else []),
+            *({"name": one.volume, "secret": {"secretName": one.secret}} for one in files),
             {"name": "scratch", "emptyDir": {}},
         ],
     }
@@ -284,11 +304,13 @@ def _container(
     probes: Object,
     *,
     policy: bool = True,
+    files: Sequence[SecretFiles] = (),
 ) -> Object:
     credentials = [{"secretRef": {"name": settings.store.secret}}] if policy and settings.store.secret else []
     mounts: list[Object] = [
         *([{"name": "policy", "mountPath": POLICY_FOLDER, "readOnly": True}] if policy else []),
         *_tls_mount(settings),
+        *({"name": one.volume, "mountPath": one.folder, "readOnly": True} for one in files),
         {"name": "scratch", "mountPath": "/tmp"},
     ]
     return {
@@ -317,7 +339,36 @@ def _policy_arguments(settings: InstallSettings) -> list[str]:
         *_certificate_arguments(settings),
         *([f"--blobs={settings.store.url}"] if settings.store.url else []),
         *([f"--history={settings.history.url}"] if settings.history.url else []),
+        *([f"--history-password-file={HISTORY_FOLDER}/{HISTORY_PASSWORD_KEY}"] if settings.history.secret else []),
     ]
+
+
+def _sign_in_arguments(settings: InstallSettings) -> list[str]:
+    """Return what the Web API is told about the OpenID provider and about sessions of browsers."""
+    sign_in = settings.sign_in
+    found = [f"--sign-in-client-id={sign_in.client_id}", f"--sign-in-scopes={sign_in.scopes}"]
+    if sign_in.issuer:
+        found += [f"--sign-in-issuer={sign_in.issuer}", f"--sign-in-key={SIGN_IN_FOLDER}/{SIGN_IN_KEY}"]
+    if sign_in.url:
+        found.append(f"--sign-in-url={sign_in.url}")
+    if sign_in.ca:
+        found.append(f"--sign-in-ca={POLICY_FOLDER}/{SIGN_IN_AUTHORITY}")
+    if sign_in.client_secret:
+        found.append(f"--sign-in-secret={CLIENT_FOLDER}/{CLIENT_SECRET_KEY}")
+    return found
+
+
+def _sign_in_files(settings: InstallSettings) -> list[SecretFiles]:
+    sign_in = settings.sign_in
+    found = [SecretFiles("sign-in", SIGN_IN_SECRET, SIGN_IN_FOLDER)] if sign_in.issuer else []
+    if sign_in.client_secret:
+        found.append(SecretFiles("sign-in-client", sign_in.client_secret, CLIENT_FOLDER))
+    return found
+
+
+def _history_files(settings: InstallSettings) -> list[SecretFiles]:
+    secret = settings.history.secret
+    return [SecretFiles("history", secret, HISTORY_FOLDER)] if secret else []
 
 
 def _certificate_arguments(settings: InstallSettings) -> list[str]:

@@ -7,16 +7,17 @@ import contextlib
 import http.client
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness.installation import RENEWAL, TOGETHER, Installation
+from tests.harness.installation import NO_PROVIDER, RENEWAL, TOGETHER, Installation
 
 from kajitori.agent.servers import Servers
 from kajitori.configuration import x509
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.install.certificates import ends
-from kajitori.install.settings import CA_SECRET, TLS_SECRET
+from kajitori.install.settings import CA_SECRET, SIGN_IN_SECRET, TLS_SECRET
 
 FIRST_RUN_SECONDS = 60.0
 SECRETS = "/api/v1/namespaces/kajitori/secrets"
@@ -33,7 +34,8 @@ def test_install_and_a_first_run_take_less_than_a_minute(installed: Installation
 
 
 def test_a_second_install_changes_nothing_and_waits_for_the_parts(installed: Installation) -> None:
-    """It uses the settings and the policy of the first call."""
+    """It uses the settings and the policy of the first call. The key of browsers' sessions stays."""
+    key = installed.get(f"{SECRETS}/{SIGN_IN_SECRET}")["data"]
     again = installed.as_administrator("install", "--wait", "30")
     assert "0 created, 0 changed" in again.stderr and "controller 2/2; server 2/2; relay 2/2" in again.stderr
     found = json.loads(installed.as_administrator("install", "--check", "-o", "json").stdout)
@@ -41,8 +43,22 @@ def test_a_second_install_changes_nothing_and_waits_for_the_parts(installed: Ins
         "metrics": "warn",
         "storage": "warn",
         "images": "warn",
+        "sign-in": "warn",
     }
+    assert installed.get(f"{SECRETS}/{SIGN_IN_SECRET}")["data"] == key
     assert {finding["name"]: finding["text"] for finding in found}["gpus"] == "32 h100"
+
+
+def test_the_web_api_tells_people_the_provider_of_the_settings(installed: Installation) -> None:
+    """It started with the key of browsers' sessions that `kaji install` made."""
+    assert installed.fetch(f"{installed.url}/v1/sign-in").json()["issuer"] == NO_PROVIDER
+
+
+def test_the_check_finds_secrets_without_the_password_of_history(installed: Installation, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("history: {url: 'postgresql://kaji@db/kaji', secret: kajitori-tls}")
+    done = installed.as_administrator("install", "--check", "--settings", str(settings), check=False)
+    assert done.returncode == 2 and "the Secret kajitori/kajitori-tls has no key password" in done.stdout, done
 
 
 def test_the_check_names_the_rights_that_the_user_lacks(installed: Installation) -> None:

@@ -11,6 +11,8 @@ import yaml
 
 _TAG = re.compile(r"\s*{{-\s*((?:(?!}}).)*?)\s*}}\s*$")
 _EXPRESSION = re.compile(r"{{-?\s*(.*?)\s*-?}}")
+_MADE_BY_HELM = re.compile(r"{{ if \$\w+ }}.*{{ else }}.*{{ end }}")
+"""A value that Helm keeps or makes."""
 
 
 def rendered_by_reader(chart: Path, namespace: str, given: dict[str, Any]) -> list[dict[str, Any]]:
@@ -41,7 +43,8 @@ def _rendered(lines: Iterator[str], values: Any, namespace: str, one: Any, *, on
         elif on and word and not word.startswith(("$", "fail")):
             out += _evaluated(f"{word} {rest}".strip(), values, namespace, one).removeprefix("\n").split("\n")
         elif on and not word:
-            out.append(_EXPRESSION.sub(lambda match: _evaluated(match[1], values, namespace, one), line))
+            kept = _MADE_BY_HELM.sub("bWFkZQ==", line)
+            out.append(_EXPRESSION.sub(lambda match: _evaluated(match[1], values, namespace, one), kept))
     return out
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,14 @@ import pytest
 import yaml
 from tests.unit.install.chart_reader import rendered_by_reader
 
+from kajitori.configuration import x509
 from kajitori.install.objects import Identity, Object, identity
 from kajitori.install.render import in_order, render
 from kajitori.install.settings import InstallSettings, parse_settings
 
 CHART = Path(__file__).parents[3] / "deploy" / "helm" / "kajitori"
 DIGEST = f"sha256:{'0' * 64}"
+AUTHORITY = x509.certificate_pem(x509.authority(x509.new_key(), datetime.now(UTC))).decode()
 CASES = {
     "default": "tls: {certificates: given}",
     "everything": f"""
@@ -39,8 +43,13 @@ server:
   tolerations: [{{operator: Exists}}]
   url: https://kaji.example.org
 store: {{url: 's3://bucket', secret: s3}}
-history: {{url: 'postgresql://kaji@db/kaji'}}
-signIn: {{issuer: https://login.example.org, clientId: kajitori}}
+history: {{url: 'postgresql://kaji@db/kaji', secret: database}}
+signIn:
+  issuer: https://login.example.org
+  clientId: kajitori
+  url: https://kaji.example.org
+  clientSecret: ours
+  ca: {json.dumps(AUTHORITY)}
 """,
     "little": "{tls: {certificates: given}, agents: {enabled: false}, flowControl: false, ownerPolicy: false}",
 }
@@ -80,6 +89,9 @@ def test_the_chart_renders_the_same_objects_as_the_settings(case: str) -> None:
         if not _is_of_helm(identity(document), settings)
     }
     found = {identity(document): document for document in rendered_by_chart(case)}
+    key = found.pop(Identity("", "Secret", settings.namespace, "kajitori-sign-in"), None)
+    assert (key is not None) == bool(settings.sign_in.issuer)
+    assert key is None or key["data"]["key"]
     assert found.keys() == wanted.keys()
     for one, document in found.items():
         for container in document.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kajitori.install.checks import State, Survey, findings
+from kajitori.install.checks import State, Survey, findings, wanted_secrets
 from kajitori.install.rollout import progress
 from kajitori.install.settings import InstallSettings, parse_settings
 
@@ -29,7 +29,12 @@ GOOD = Survey(
     nodes=4,
     gpus={"NVIDIA-H100": 32},
 )
-SETTINGS = parse_settings("{images: {prefix: registry.example.org}, store: {url: 's3://bucket'}}")
+SETTINGS = parse_settings("""
+images: {prefix: registry.example.org, pullSecrets: [regcred]}
+store: {url: 's3://bucket'}
+signIn: {issuer: 'https://login.example.org', clientSecret: ours}
+history: {url: 'postgresql://kaji@db/kaji', secret: database}
+""")
 
 
 def states(survey: Survey, settings: InstallSettings = SETTINGS) -> dict[str, State]:
@@ -62,6 +67,9 @@ def test_a_complete_cluster_has_no_findings() -> None:
         ({"gpus": {"": 8, "H100": 8}}, {"gpus": State.WARN}),
         ({"nodes": 0}, {"nodes": State.WARN}),
         ({"missing_secrets": ["kajitori/regcred"]}, {"secret": State.FAIL}),
+        ({"missing_secrets": ["kajitori/database"]}, {"secret": State.FAIL}),
+        ({"lacking_secrets": {"kajitori/database": "password"}}, {"secret": State.FAIL}),
+        ({"provider_fault": "https://login.example.org did not answer"}, {"sign-in": State.WARN}),
         ({"unreadable": ["nodes"]}, {"reading": State.WARN}),
         ({"installed": "0.2.0"}, {"installed": State.FAIL}),
         ({"installed": "0.1.0", "incomplete": True}, {"installed": State.WARN}),
@@ -71,7 +79,14 @@ def test_each_missing_thing_is_a_finding_with_a_way_out(change: dict[str, Any], 
     assert states(replace(GOOD, **change)) == wanted
 
 
+def test_secrets_of_operators_have_the_keys_that_parts_read() -> None:
+    wanted = {"kajitori/regcred": "", "kajitori-agents/regcred": "", "kajitori/database": "password"}
+    assert wanted_secrets(SETTINGS) == wanted | {"kajitori/ours": "client-secret"}
+
+
 def test_settings_decide_what_is_checked() -> None:
+    without = parse_settings("{history: {url: 'postgresql://db/kaji'}, images: {prefix: r.io}, store: {url: 's3://b'}}")
+    assert states(GOOD, without) == {"history": State.WARN}
     assert states(GOOD, InstallSettings()) == {"images": State.WARN, "store": State.WARN}
     text = "{tls: {certificates: certManager, issuer: {name: x}}, images: {prefix: r.io}, store: {url: 's3://b'}}"
     assert states(GOOD, parse_settings(text)) == {"cert-manager": State.FAIL}

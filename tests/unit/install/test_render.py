@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kajitori.configuration import x509
 from kajitori.errors import InvalidInput
 from kajitori.install.objects import Object, identity
 from kajitori.install.record import record_map, record_of
@@ -16,6 +19,7 @@ from kajitori.install.settings import InstallSettings, parse_settings
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "install" / "settings.yaml"
 DIGEST = f"sha256:{'0' * 64}"
+AUTHORITY = x509.certificate_pem(x509.authority(x509.new_key(), datetime.now(UTC))).decode()
 WHOLE = f"""
 namespace: ml
 images: {{prefix: registry.example.org:5000/ml, partsDigest: '{DIGEST}', pullSecrets: [regcred], pullPolicy: Always}}
@@ -27,6 +31,14 @@ CASES = {
     "default": "",
     "everything": WHOLE,
     "given": "tls: {certificates: given}",
+    "people": f"""
+signIn:
+  issuer: https://login.example.org
+  url: https://kaji.example.org
+  clientSecret: ours
+  ca: {json.dumps(AUTHORITY)}
+history: {{url: 'postgresql://kaji@db/kaji', secret: database}}
+""",
     "plain": "{tls: {certificates: none}, agents: {enabled: false}, flowControl: false, ownerPolicy: false}",
 }
 
@@ -133,6 +145,67 @@ def test_settings_reach_the_objects() -> None:
     assert "kaji.example.org" in certificate["dnsNames"] and "10.1.2.3" in certificate["ipAddresses"]
     assert "server.ml.svc" in certificate["dnsNames"]
     assert objects["Certificate", "ml-agents", "kajitori-tls"]["spec"]["dnsNames"] == ["agent.ml-agents"]
+
+
+def test_every_mount_of_a_pod_has_its_volume() -> None:
+    for name, pod in pods(rendered("people")):
+        mounted = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in pod["volumes"]}, name
+
+
+def test_sign_in_and_history_read_secrets_from_files() -> None:
+    """The key of browsers' sessions and the provider's authority are files of the Web API alone."""
+    objects = {identity(document)[1:]: document for document in rendered("people")}
+    pods_of = {part: objects["Deployment", "kajitori", f"kajitori-{part}"] for part in ("server", "controller")}
+    secrets, arguments = {}, {}
+    for part, deployment in pods_of.items():
+        pod = deployment["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        folders = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        found = {
+            folders[volume["name"]]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume
+        }
+        secrets[part], arguments[part] = found, set(container["args"])
+    history = {"/etc/kajitori-tls": "kajitori-tls", "/etc/kajitori-history": "database"}
+    assert secrets["controller"] == history
+    sign_in = {"/etc/kajitori-sign-in": "kajitori-sign-in", "/etc/kajitori-sign-in-client": "ours"}
+    assert secrets["server"] == history | sign_in
+    password = "--history-password-file=/etc/kajitori-history/password"
+    assert password in arguments["controller"] & arguments["server"]
+    assert arguments["server"] >= {
+        "--sign-in-issuer=https://login.example.org",
+        "--sign-in-url=https://kaji.example.org",
+        "--sign-in-key=/etc/kajitori-sign-in/key",
+        "--sign-in-secret=/etc/kajitori-sign-in-client/client-secret",
+        "--sign-in-ca=/etc/kajitori/sign-in-ca.crt",
+    }
+    assert objects["ConfigMap", "kajitori", "kajitori"]["data"]["sign-in-ca.crt"] == AUTHORITY
+
+
+def test_a_password_in_the_url_of_history_is_refused_unsaid() -> None:
+    for text in ("postgresql://kaji:geheim@db/kaji", "postgresql://kaji@db/kaji?password=geheim"):
+        with pytest.raises(InvalidInput, match=r"history\.secret") as refused:
+            parse_settings(f"history: {{url: '{text}'}}")
+        assert "geheim" not in f"{refused.value} {refused.value.faults}"
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("history: {url: 'sqlite:///tmp/history.db'}", "history.url"),
+        ("history: {secret: database}", "history.secret"),
+        ("signIn: {clientSecret: ours}", "signIn.clientSecret"),
+        ("signIn: {issuer: 'http://login.example.org'}", "signIn.issuer"),
+        ("signIn: {issuer: 'https://login.example.org', url: 'http://kaji.example.org'}", "signIn.url"),
+        ("signIn: {issuer: 'https://login.example.org', scopes: profile}", "signIn.scopes"),
+        ("signIn: {issuer: 'https://login.example.org', ca: nonsense}", "signIn.ca"),
+    ],
+)
+def test_sign_in_and_history_that_cannot_work_are_refused(text: str, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_settings(text)
+    (fault,) = refused.value.faults
+    assert fault.field.startswith(field) and fault.hint
 
 
 def test_the_example_is_valid() -> None:

@@ -13,12 +13,14 @@ from kajitori.cluster.platform.applying import Change, apply, find, resource_of
 from kajitori.core.policy.runs.members import Gpu
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
-from kajitori.install.checks import Survey
+from kajitori.install.checks import Survey, wanted_secrets
 from kajitori.install.objects import Identity, Object
 from kajitori.install.record import Record
-from kajitori.install.settings import TLS_SECRET, InstallSettings
+from kajitori.install.settings import InstallSettings, SignInSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES, SELF_ACCESS_REVIEWS, STORAGE_CLASSES
+from kajitori.openid.authentication_config import Issuer
+from kajitori.openid.issuer_keys import NoKeys, fetch_keys
 
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _ADMISSION = "admissionregistration.k8s.io/v1"
@@ -35,6 +37,7 @@ async def survey(
     classes = await _listed(client, STORAGE_CLASSES, unreadable)
     nodes = await _listed(client, NODES, unreadable)
     refused, changes = await _tried(client, objects)
+    missing, lacking = await _secret_faults(client, settings)
     return Survey(
         version=str(version.get("gitVersion", "")),
         skew_seconds=skew,
@@ -47,7 +50,9 @@ async def survey(
         ),
         nodes=len(nodes),
         gpus=_gpus(nodes),
-        missing_secrets=await _missing(client, settings),
+        missing_secrets=missing,
+        lacking_secrets=lacking,
+        provider_fault=await _provider_fault(settings.sign_in),
         unreadable=unreadable,
         installed=record.version if record is not None else "",
         incomplete=record is not None and not record.complete,
@@ -107,25 +112,33 @@ async def _may_create(client: KubeClient, document: Object) -> bool:
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-async def _missing(client: KubeClient, settings: InstallSettings) -> list[str]:
-    """Return the Secrets that the settings name and the cluster lacks."""
-    wanted = [(settings.namespace, name) for name in settings.images.pull_secrets]
-    if settings.store.secret:
-        wanted.append((settings.namespace, settings.store.secret))
-    if settings.tls.certificates == "given":
-        wanted.append((settings.namespace, TLS_SECRET))
-    if settings.agents.enabled:
-        wanted += [(settings.agents_namespace, name) for name in settings.images.pull_secrets]
-        if settings.tls.certificates == "given":
-            wanted.append((settings.agents_namespace, TLS_SECRET))
-    missing = []
-    for namespace, name in wanted:
+async def _secret_faults(client: KubeClient, settings: InstallSettings) -> tuple[list[str], dict[str, str]]:
+    """Return the Secrets that the settings name and the cluster lacks, and those that lack a key, with that key."""
+    missing: list[str] = []
+    lacking: dict[str, str] = {}
+    for where, key in wanted_secrets(settings).items():
+        namespace, name = where.split("/")
         try:
-            if await find(client, Identity("", "Secret", namespace, name)) is None:
-                missing.append(f"{namespace}/{name}")
+            secret = await find(client, Identity("", "Secret", namespace, name))
         except Forbidden:
             continue
-    return missing
+        if secret is None:
+            missing.append(where)
+        elif key and not (secret.get("data") or {}).get(key):
+            lacking[where] = key
+    return missing, lacking
+
+
+async def _provider_fault(sign_in: SignInSettings) -> str:
+    """Return why the provider cannot be used, as seen from this machine; empty if it can or there is none."""
+    if not sign_in.issuer:
+        return ""
+    issuer = {"url": sign_in.issuer, "certificateAuthority": sign_in.ca, "audiences": [sign_in.client_id]}
+    try:
+        await fetch_keys(Issuer.model_validate(issuer))
+    except NoKeys as error:
+        return str(error)
+    return ""
 
 
 def _gpus(nodes: Iterable[Object]) -> dict[str, int]:

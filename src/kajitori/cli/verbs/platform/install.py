@@ -68,7 +68,7 @@ def command(cli: Cli, /, check: bool, dry_run: bool, output: str | None, **optio
 
     if dry_run:
         _print_objects(installation.rendered(settings), output or "yaml")
-        say("Not shown: the Secrets with certificates, which are made when this is applied.")
+        say("Not shown: the Secrets with certificates and keys, which are made when this is applied.")
         return 0
     if check:
         return _print_findings(cli, installation.check(settings), output)
