@@ -184,7 +184,7 @@ def _marked_part(name: str, part: PartSettings, number: int) -> PartSettings:
 _SWITCHES: dict[str, dict[str, Any]] = {
     "agents.enabled": {"agents": AgentSettings(enabled=False)},
     "flowControl": {"flow_control": False},
-    "ownerPolicy": {"owner_policy": False},
+    "admissionPolicies": {"admission_policies": False},
 }
 """Values that switch objects off, with the settings that do the same."""
 

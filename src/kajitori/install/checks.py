@@ -130,7 +130,7 @@ def _version(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
     found = kubernetes_version(survey.version)
     shown = f"Kubernetes {survey.version}"
     if found < OLDEST:
-        way_out = "upgrade the cluster" if settings.owner_policy else "runs may start, but `kaji exec` needs 1.30"
+        way_out = "upgrade the cluster" if settings.admission_policies else "runs may start, but `kaji exec` needs 1.30"
         yield Finding("version", State.FAIL, f"{shown}; {_dotted(OLDEST)} is the oldest that is supported", way_out)
     elif settings.agents.enabled and found < OLDEST_FOR_AGENTS:
         text = f"{shown}: no traffic is counted, since tokens name their node from {_dotted(OLDEST_FOR_AGENTS)} on"
@@ -161,8 +161,8 @@ def _kinds(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
     ]
     has = [kind for kind, served in admission if served]
     if not admission[0][1]:
-        way_out = "set ownerPolicy: false and accept that, or upgrade to Kubernetes 1.30"
-        state = State.FAIL if settings.owner_policy else State.WARN
+        way_out = "set admissionPolicies: false and accept that, or upgrade to Kubernetes 1.30"
+        state = State.FAIL if settings.admission_policies else State.WARN
         yield Finding("admission", state, "no ValidatingAdmissionPolicy: owners of runs could be forged", way_out)
     else:
         yield Finding("admission", State.OK, ", ".join(has))

@@ -28,8 +28,8 @@ def render(
     files = {
         "namespace": surroundings.namespaces(settings),
         "definition": [priority_class(), custom_resource_definition()],
-        "owner-policy": [owner_policy(), owner_policy_binding()] if settings.owner_policy else [],
-        "member-policy": [member_policy(), member_policy_binding()] if settings.owner_policy else [],
+        "owner-policy": [owner_policy(), owner_policy_binding()] if settings.admission_policies else [],
+        "member-policy": [member_policy(), member_policy_binding()] if settings.admission_policies else [],
         "rbac": roles(settings),
         "flowcontrol": surroundings.flow_control(settings) if settings.flow_control else [],
         "certificates": certificates(settings),

@@ -224,8 +224,9 @@ class InstallSettings(Document):
     """Namespace of the Prometheus that reads the controllers' metrics."""
     flow_control: bool = True
     """Whether the parts get a share of the API server of their own (API Priority and Fairness)."""
-    owner_policy: bool = True
-    """Whether the API server protects a run's owner and the labels of its Pods. It needs Kubernetes 1.30."""
+    admission_policies: bool = True
+    """Whether validating admission policies protect the owner of a run and the labels of its Pods. They need Kubernetes
+    1.30."""
 
     @property
     def agents_namespace(self) -> str:

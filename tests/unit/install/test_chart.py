@@ -51,7 +51,7 @@ signIn:
   clientSecret: ours
   ca: {json.dumps(AUTHORITY)}
 """,
-    "little": "{tls: {certificates: given}, agents: {enabled: false}, flowControl: false, ownerPolicy: false}",
+    "little": "{tls: {certificates: given}, agents: {enabled: false}, flowControl: false, admissionPolicies: false}",
 }
 
 

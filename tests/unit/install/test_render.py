@@ -39,7 +39,7 @@ signIn:
   ca: {json.dumps(AUTHORITY)}
 history: {{url: 'postgresql://kaji@db/kaji', secret: database}}
 """,
-    "plain": "{tls: {certificates: none}, agents: {enabled: false}, flowControl: false, ownerPolicy: false}",
+    "plain": "{tls: {certificates: none}, agents: {enabled: false}, flowControl: false, admissionPolicies: false}",
 }
 
 
