@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -42,6 +41,7 @@ from kajitori.api.views import history as history_views
 from kajitori.api.views import nodes as node_views
 from kajitori.api.views import queue as queue_views
 from kajitori.api.views import runs as run_views
+from kajitori.cluster.background import Work, cancel_all, start_all
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 
@@ -113,13 +113,11 @@ def create_app(api: Api) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state: Api = app.state.kajitori
-        tasks = [asyncio.create_task(work) for work in _background(state)]
+        tasks = start_all(_background(state))
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
             await state.close()
 
     app = _with_routes(lifespan)
@@ -138,14 +136,14 @@ def create_app(api: Api) -> FastAPI:
     return app
 
 
-def _background(api: Api) -> tuple[Coroutine[Any, Any, None], ...]:
+def _background(api: Api) -> tuple[Work, ...]:
     """Return the work that goes on beside requests until it is cancelled."""
     return (
-        api.traffic.keeper.run(),
-        api.leader.follow(),
-        api.audit.write_forever(),
-        api.start.tickets.follow(),
-        api.callers.sessions.recheck_all(api.callers.limits.recheck_seconds),
+        api.traffic.keeper.run,
+        api.leader.follow,
+        api.audit.write_forever,
+        api.start.tickets.follow,
+        partial(api.callers.sessions.recheck_all, api.callers.limits.recheck_seconds),
     )
 
 

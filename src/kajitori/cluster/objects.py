@@ -1,8 +1,7 @@
 """Objects of the cluster, reduced to the fields that are used here. Names are those of the Kubernetes API.
 
 Times and quantities are text; `cluster.mirror.usage` converts quantities to numbers. A missing field has its empty
-value.
-The garbage collector does not track the structs: they hold no cycles, and there are millions.
+value. The garbage collector does not track the structs: they hold no cycles, and there are millions.
 """
 
 from __future__ import annotations

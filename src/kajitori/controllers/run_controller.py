@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from functools import partial
-from typing import Any
 
+from kajitori.cluster.background import Work, cancel_all, start_all
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.controllers.changes import Changes
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
@@ -55,7 +54,7 @@ class RunController:
         """Work until `stop` is set. Calls that have begun end within the client's time limits."""
         end_changes = self._changes.follow()
         stopping = asyncio.create_task(stop.wait())
-        background = [asyncio.create_task(work) for work in self._background()]
+        background = start_all(self._background())
         self._cluster.metrics.terms.inc()
         try:
             await self._take_over()
@@ -71,25 +70,23 @@ class RunController:
         finally:
             self._cluster.metrics.waiting_runs.set(0)
             end_changes()
-            for task in (stopping, *background):
-                task.cancel()
-            await asyncio.gather(stopping, *background, self._work.close(), return_exceptions=True)
+            await asyncio.gather(cancel_all((stopping, *background)), self._work.close())
             await self._records.close()
 
-    def _background(self) -> tuple[Coroutine[Any, Any, None], ...]:
+    def _background(self) -> tuple[Work, ...]:
         """Return the work that goes on beside the loop until it is cancelled."""
         mirror, view, records = self._mirror, self._cluster.view, self._records
         return (
-            self._cluster.events.run(),
-            self._runs.networks.follow(),
-            self._queue.provisioning.follow(),
-            self._queue.planning.grow_forever(),
-            self._nodes.health.keep_forever(),
-            self._policy_keeper.keep_forever(),
-            records.peaks.ask_forever(lambda: view.policy),
-            tidy_forever(mirror, view, records.logs, records.code, outlives=records.history is not None),
-            *((records.history.follow(),) if records.history is not None else ()),
-            expire_forever(mirror, view, self._cluster.now, self._work.add),
+            self._cluster.events.run,
+            self._runs.networks.follow,
+            self._queue.provisioning.follow,
+            self._queue.planning.grow_forever,
+            self._nodes.health.keep_forever,
+            self._policy_keeper.keep_forever,
+            partial(records.peaks.ask_forever, lambda: view.policy),
+            partial(tidy_forever, mirror, view, records.logs, records.code, outlives=records.history is not None),
+            *((records.history.follow,) if records.history is not None else ()),
+            partial(expire_forever, mirror, view, self._cluster.now, self._work.add),
         )
 
     async def _take_over(self) -> None:

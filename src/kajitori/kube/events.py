@@ -108,7 +108,9 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        await asyncio.gather(*(self._write_forever() for _ in range(WRITERS)))
+        async with asyncio.TaskGroup() as writers:
+            for _ in range(WRITERS):
+                writers.create_task(self._write_forever())
 
     async def _write_forever(self) -> None:
         while True:

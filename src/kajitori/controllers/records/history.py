@@ -96,15 +96,15 @@ class HistoryKeeper:
     async def follow(self) -> None:
         """Tell history what the mirror shows, from now on until cancelled."""
         unsubscribe = self._mirror.on_change(self._note)
-        emptying = asyncio.create_task(self._empty_outbox_forever())
         try:
-            await self._mirror.wait_synced()
-            self._changed |= dict.fromkeys(self._mirror.runs)
-            self._wake.set()
-            await self._tell_forever()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._empty_outbox_forever())
+                await self._mirror.wait_synced()
+                self._changed |= dict.fromkeys(self._mirror.runs)
+                self._wake.set()
+                await self._tell_forever()
         finally:
             unsubscribe()
-            emptying.cancel()
 
     async def keep_end(self, run: RunObject, status: RunStatus, *, removed: bool, rule: str = "") -> bool:
         """Record the state in which a run's object goes away; return whether that is done.
