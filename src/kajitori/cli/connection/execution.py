@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,12 +11,14 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from functools import partial
 from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from kajitori.cli.connection.http import error_of, run_path
@@ -57,15 +60,26 @@ def execute(
     if debug:
         say(f"> WebSocket {target.url}{path}")
     url = "ws" + target.url.removeprefix("http") + f"{path}?{query}"
-    with _connect(url, target) as socket, _terminal(tty) as resized:
-        sender = threading.Thread(target=_send, args=(socket, stdin, resized), name="stdin", daemon=True)
-        sender.start()
-        return _receive(socket, {STDOUT: stdout or sys.stdout.buffer, STDERR: stderr or sys.stderr.buffer})
+    outputs = {STDOUT: stdout or sys.stdout.buffer, STDERR: stderr or sys.stderr.buffer}
+    return asyncio.run(_execute(url, target, outputs, stdin, tty=tty))
 
 
-def _connect(url: str, target: Target) -> ClientConnection:
+async def _execute(url: str, target: Target, outputs: Mapping[int, BinaryIO], stdin: int, *, tty: bool) -> int:
+    socket = await _connect(url, target)
+    with _terminal(tty) as resized:
+        try:
+            send = partial(_send_from_thread, socket, asyncio.get_running_loop())
+            threading.Thread(target=_send_input, args=(send, stdin, resized), name="stdin", daemon=True).start()
+            return await _receive(socket, outputs)
+        finally:
+            await socket.close()
+
+
+async def _connect(url: str, target: Target) -> ClientConnection:
+    """Open the WebSocket. The event loop alone reads and writes the connection: two threads must not use one TLS
+    connection at the same time, which is why this is not the synchronous client of `websockets`."""
     try:
-        return connect(
+        return await connect(
             url,
             subprotocols=[PROTOCOL],
             additional_headers={"Authorization": f"Bearer {target.token}"},
@@ -87,10 +101,10 @@ def _refusal(error: InvalidStatus, target: Target) -> KajitoriError:
     return error_of(Response(error.response.status_code, {}, iter([body]), target.url))
 
 
-def _receive(socket: ClientConnection, outputs: Mapping[int, BinaryIO]) -> int:
+async def _receive(socket: ClientConnection, outputs: Mapping[int, BinaryIO]) -> int:
     """Write the command's output until it ends, and return its exit code."""
     try:
-        for message in socket:
+        async for message in socket:
             data = message.encode() if isinstance(message, str) else message
             if not data:
                 continue
@@ -122,31 +136,40 @@ def _exit_code(payload: bytes) -> int:
     raise KajitoriError(str(status.get("message") or "the command could not be run"))
 
 
-def _send(socket: ClientConnection, stdin: int, resized: int) -> None:
-    """Pass on stdin and the size of the window until the connection ends."""
+Send = Callable[[bytes], None]
+
+
+def _send_from_thread(socket: ClientConnection, loop: asyncio.AbstractEventLoop, message: bytes) -> None:
+    """Send a message from another thread than the event loop's, and wait until the connection has taken it."""
+    asyncio.run_coroutine_threadsafe(socket.send(message), loop).result()
+
+
+def _send_input(send: Send, stdin: int, resized: int) -> None:
+    """Pass on stdin and the size of the window until the connection ends. Runs in a thread of its own, because stdin
+    may be a file, which no event loop can wait for."""
     sources = [source for source in (resized, stdin) if source >= 0]
     try:
         if resized >= 0:
-            _send_size(socket)
+            _send_size(send)
         while sources:
             ready, _, _ = select.select(sources, [], [])
             if resized in ready:
                 os.read(resized, 1024)
-                _send_size(socket)
+                _send_size(send)
             if stdin in ready:
                 data = os.read(stdin, _CHUNK_BYTES)
                 if data:
-                    socket.send(bytes([STDIN]) + data)
+                    send(bytes([STDIN]) + data)
                 else:
                     sources.remove(stdin)
-                    socket.send(bytes([CLOSE, STDIN]))
-    except (ConnectionClosed, OSError, ValueError):
-        return
+                    send(bytes([CLOSE, STDIN]))
+    except (ConnectionClosed, CancelledError, OSError, RuntimeError, ValueError):
+        return  # the connection, or with it the event loop, has ended
 
 
-def _send_size(socket: ClientConnection) -> None:
+def _send_size(send: Send) -> None:
     columns, lines = shutil.get_terminal_size()
-    socket.send(bytes([RESIZE]) + json.dumps({"Width": columns, "Height": lines}).encode())
+    send(bytes([RESIZE]) + json.dumps({"Width": columns, "Height": lines}).encode())
 
 
 @contextlib.contextmanager

@@ -1,0 +1,71 @@
+"""The connection of `kaji exec` to a Web API with TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from kajitori.cli.connection.execution import PROTOCOL, STATUS, STDOUT, execute
+from kajitori.cli.connection.target import Target
+from kajitori.embedded.apiserver.certificates import ensure_certificates
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Target]:
+    """A Web API with TLS, whose members answer any command with `here`."""
+    certificates = ensure_certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server, certificates.server_key)
+    ports: list[int] = []
+    listening, over = threading.Event(), asyncio.Event()
+
+    async def handler(socket: ServerConnection) -> None:
+        await socket.send(bytes([STDOUT]) + b"here")
+        await socket.send(bytes([STATUS]) + b'{"status": "Success"}')
+
+    async def main() -> None:
+        async with serve(handler, "127.0.0.1", 0, ssl=context, subprotocols=[PROTOCOL], compression=None) as socket:
+            ports.append(socket.sockets[0].getsockname()[1])
+            listening.set()
+            await over.wait()
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=(main(),))
+    thread.start()
+    listening.wait()
+    yield Target(url=f"https://127.0.0.1:{ports[0]}", token="secret", ca=certificates.ca)
+    loop.call_soon_threadsafe(over.set)
+    thread.join()
+    loop.close()
+
+
+def test_one_thread_alone_uses_the_tls_connection(server: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL's connections are not thread-safe: with a thread that reads and one that writes, one in 200 executions
+    failed with "did not receive a valid HTTP response"."""
+    threads: set[int] = set()
+
+    def noted(kind: type, name: str) -> None:
+        original = getattr(kind, name)
+
+        def method(self: Any, *args: Any, **options: Any) -> Any:
+            threads.add(threading.get_ident())
+            return original(self, *args, **options)
+
+        monkeypatch.setattr(kind, name, method)
+
+    serving = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+    for kind, names in ((ssl.SSLSocket, ("recv", "send")), (ssl.SSLObject, ("read", "write"))):
+        for name in names:
+            noted(kind, name)
+    output = io.BytesIO()
+    assert execute(server, {"namespace": "vision", "name": "bert"}, ["ls"], rank=0, stdout=output) == 0
+    assert output.getvalue() == b"here"
+    assert len(threads - serving) == 1
