@@ -17,8 +17,8 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 def start_all(works: Iterable[Work], pause_seconds: float = PAUSE_SECONDS) -> list[asyncio.Task[None]]:
-    """Return the tasks of all works. A work that raises an error begins again after the pause, since nobody awaits it:
-    without that, it would stop for good and unseen."""
+    """Start a task for each work. Work that raises an error begins again after the pause; without that it would stop
+    for good and unseen, because its task is awaited only at the end."""
     return [asyncio.create_task(_keep_going(work, pause_seconds)) for work in works]
 
 

@@ -371,7 +371,6 @@ class KubeClient:
         tail_lines: int | None = None,
         since_time: str = "",
         timestamps: bool = False,
-        previous: bool = False,
         limit_bytes: int | None = None,
     ) -> ByteStream:
         """Open a container's log; with `follow` until it ends. Raises at once what the server refuses.
@@ -383,7 +382,7 @@ class KubeClient:
         numbers = {"tailLines": tail_lines, "limitBytes": limit_bytes}
         params |= {name: str(value) for name, value in numbers.items() if value is not None}
         params |= {"sinceTime": since_time} if since_time else {}
-        switches = {"follow": follow, "timestamps": timestamps, "previous": previous}
+        switches = {"follow": follow, "timestamps": timestamps}
         params |= {name: "true" for name, on in switches.items() if on}
         response = await self._transport.stream(
             self._object_path(PODS, pod, namespace, "log"),

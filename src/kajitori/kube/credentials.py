@@ -12,7 +12,6 @@ import os
 import ssl
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -46,9 +45,8 @@ class Credential:
 class CredentialSource:
     """The credentials of one client, renewed when they expire or the server no longer accepts them."""
 
-    def __init__(self, config: KubeConfig, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, config: KubeConfig) -> None:
         self._config = config
-        self._now = now
         self._current: Credential | None = None
         self._lock = asyncio.Lock()
 
@@ -74,7 +72,7 @@ class CredentialSource:
             return current
 
     def _expired(self, credential: Credential) -> bool:
-        return credential.expires_at is not None and credential.expires_at - EXPIRY_MARGIN <= self._now()
+        return credential.expires_at is not None and credential.expires_at - EXPIRY_MARGIN <= datetime.now(UTC)
 
     async def _obtain(self) -> Credential:
         config, who = self._config, self._config.credentials
@@ -83,7 +81,7 @@ class CredentialSource:
         expires_at: datetime | None = None
         if who.token_file is not None:
             headers.append(("Authorization", f"Bearer {_read_token(who.token_file)}"))
-            expires_at = self._now() + timedelta(seconds=TOKEN_FILE_SECONDS) + EXPIRY_MARGIN
+            expires_at = datetime.now(UTC) + timedelta(seconds=TOKEN_FILE_SECONDS) + EXPIRY_MARGIN
         elif who.token:
             headers.append(("Authorization", f"Bearer {who.token}"))
         elif who.plugin is not None:

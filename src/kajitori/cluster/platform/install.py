@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -32,7 +31,7 @@ _TRIES = 100
 _PAUSE_SECONDS = 0.1
 
 
-async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+async def install(client: KubeClient) -> None:
     """Apply the custom resource, the policies for owners and members, and the PriorityClass of members, and wait until
     Runs are served.
 
@@ -57,7 +56,7 @@ async def install(client: KubeClient, *, sleep: Callable[[float], Awaitable[None
         conditions = (found.get("status") or {}).get("conditions") or ()
         if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
             return
-        await sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(_PAUSE_SECONDS)
     raise Unavailable(
         "the cluster took the custom resource `runs` but does not serve it", hint="look at its conditions"
     )

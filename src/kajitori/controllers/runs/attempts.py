@@ -64,12 +64,12 @@ _OF_CLAIMS = "involvedObject.kind=PersistentVolumeClaim"
 class StartRefused(Exception):
     """The API server refused a member for good: trying the same again changes nothing."""
 
-    def __init__(self, reason: Reason, message: str, *, begun: bool = False) -> None:
-        """`begun` says that some of the members may have been created."""
+    def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
-        self.begun = begun
+        self.begun = False
+        """Whether some of the members may have been created."""
 
 
 async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None) -> None:

@@ -41,12 +41,12 @@ BRIEF_LENGTH = 80
 """Maximum length of a node list in a sentence, in characters."""
 
 
-def brief(text: str, *, length: int = BRIEF_LENGTH) -> str:
+def brief(text: str) -> str:
     """Shorten a compact list to about this many characters, with the number of other nodes: `a,b,c and 61 more`."""
-    if len(text) <= length:
+    if len(text) <= BRIEF_LENGTH:
         return text
     names = list(dict.fromkeys(expand(text)))
-    fit = bisect_right(range(1, len(names)), length, key=lambda count: len(compress(names[:count])))
+    fit = bisect_right(range(1, len(names)), BRIEF_LENGTH, key=lambda count: len(compress(names[:count])))
     shown = max(1, fit)
     return f"{compress(names[:shown])} and {len(names) - shown} more" if shown < len(names) else compress(names)
 

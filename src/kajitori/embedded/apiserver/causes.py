@@ -46,10 +46,9 @@ def invalid(field: str, value: Any, detail: str) -> Cause:
     return Cause("FieldValueInvalid", field, f"Invalid value: {format_value(value)}: {detail}")
 
 
-def duplicate(field: str, value: Any, detail: str = "") -> Cause:
+def duplicate(field: str, value: Any) -> Cause:
     """Return the fault of a repeated value that must be unique."""
-    message = f"Duplicate value: {format_value(value)}"
-    return Cause("FieldValueDuplicate", field, f"{message}: {detail}" if detail else message)
+    return Cause("FieldValueDuplicate", field, f"Duplicate value: {format_value(value)}")
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:

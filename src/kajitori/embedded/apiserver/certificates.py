@@ -121,7 +121,6 @@ def write_kubeconfig(
     certificates: Certificates,
     token: str,
     namespace: str = "default",
-    context: str = "kajitori",
 ) -> None:
     """Write a kubeconfig (mode 0600, atomically) with the CA inside. `server` must be https: kubectl sends tokens over
     TLS only.
@@ -129,6 +128,7 @@ def write_kubeconfig(
     Raises:
         OSError: the file can't be written.
     """
+    context = "kajitori"
     authority = base64.b64encode(certificates.ca.read_bytes()).decode()
     document = {
         "apiVersion": "v1",

@@ -16,40 +16,40 @@ _NO_OWNERS = frozenset({("v1", "Event")})
 Metadata = Mapping[str, Any]
 
 
-def validate_new(meta: Metadata, *, namespaced: bool, rule: texts.Rule, field: str = "metadata") -> list[Cause]:
+def validate_new(meta: Metadata, *, namespaced: bool, rule: texts.Rule) -> list[Cause]:
     """Return every fault of the metadata of a new object; `rule` checks names of its kind."""
     causes: list[Cause] = []
     generate, name = meta.get("generateName", ""), meta.get("name", "")
     if generate:
         # A trailing dash is allowed: five random characters follow.
         masked = f"{generate[:-1]}a" if generate.endswith("-") and len(generate) > 1 else generate
-        causes += [invalid(f"{field}.generateName", generate, fault) for fault in rule(masked)]
+        causes += [invalid("metadata.generateName", generate, fault) for fault in rule(masked)]
     if not name:
-        causes.append(required(f"{field}.name", "name or generateName is required"))
+        causes.append(required("metadata.name", "name or generateName is required"))
     else:
-        causes += [invalid(f"{field}.name", name, fault) for fault in rule(name)]
+        causes += [invalid("metadata.name", name, fault) for fault in rule(name)]
     namespace = meta.get("namespace", "")
     if namespaced:
         if not namespace:
-            causes.append(required(f"{field}.namespace"))
+            causes.append(required("metadata.namespace"))
         else:
-            causes += [invalid(f"{field}.namespace", namespace, fault) for fault in texts.dns_label(namespace)]
+            causes += [invalid("metadata.namespace", namespace, fault) for fault in texts.dns_label(namespace)]
     elif namespace:
-        causes.append(forbidden(f"{field}.namespace", "not allowed on this type"))
-    return causes + _validate_common(meta, field)
+        causes.append(forbidden("metadata.namespace", "not allowed on this type"))
+    return causes + _validate_common(meta)
 
 
-def validate_changed(new: Metadata, old: Metadata, *, field: str = "metadata") -> list[Cause]:
+def validate_changed(new: Metadata, old: Metadata) -> list[Cause]:
     """Return every fault of changed metadata, including changes that are not allowed."""
-    causes = _validate_common(new, field)
+    causes = _validate_common(new)
     if old.get("deletionTimestamp"):
         added = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
         if added:
             detail = f"{', '.join(sorted(added))} may not be added, since the object is being deleted"
-            causes.append(forbidden(f"{field}.finalizers", detail))
+            causes.append(forbidden("metadata.finalizers", detail))
     for name in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if new.get(name) != old.get(name):
-            causes.append(invalid(f"{field}.{name}", new.get(name), IMMUTABLE))
+            causes.append(invalid(f"metadata.{name}", new.get(name), IMMUTABLE))
     return causes
 
 
@@ -75,20 +75,20 @@ def validate_annotations(annotations: Mapping[str, str], field: str) -> list[Cau
     return causes
 
 
-def _validate_common(meta: Metadata, field: str) -> list[Cause]:
-    causes = validate_labels(meta.get("labels") or {}, f"{field}.labels")
-    causes += validate_annotations(meta.get("annotations") or {}, f"{field}.annotations")
-    causes += _validate_owners(meta.get("ownerReferences") or [], f"{field}.ownerReferences")
+def _validate_common(meta: Metadata) -> list[Cause]:
+    causes = validate_labels(meta.get("labels") or {}, "metadata.labels")
+    causes += validate_annotations(meta.get("annotations") or {}, "metadata.annotations")
+    causes += _validate_owners(meta.get("ownerReferences") or [], "metadata.ownerReferences")
     for one in meta.get("finalizers") or ():
-        causes += [invalid(f"{field}.finalizers", one, fault) for fault in texts.qualified_name(one)]
+        causes += [invalid("metadata.finalizers", one, fault) for fault in texts.qualified_name(one)]
     return causes
 
 
-def validate_finalizers(meta: Metadata, *, field: str = "metadata.finalizers") -> list[Cause]:
+def validate_finalizers(meta: Metadata) -> list[Cause]:
     """Return the finalizers without a domain. Built-in kinds accept only standard ones of these; custom resources
     accept any."""
     return [
-        invalid(f"{field}[{index}]", one, UNQUALIFIED)
+        invalid(f"metadata.finalizers[{index}]", one, UNQUALIFIED)
         for index, one in enumerate(meta.get("finalizers") or ())
         if "/" not in one and one not in STANDARD_FINALIZERS
     ]

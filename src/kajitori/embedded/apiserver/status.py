@@ -21,7 +21,6 @@ class StatusError(Exception):
         message: str,
         details: dict[str, Any] | None = None,
         *,
-        metadata: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
@@ -29,14 +28,13 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details = details
-        self.metadata = metadata or {}
         self.headers = headers or {}
         self.warnings: list[str] = []
         """Warnings for the client."""
 
     def body(self) -> dict[str, Any]:
         """Return the Status object."""
-        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure"}
+        status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         if self.message:
             status["message"] = self.message
         if self.reason:
@@ -132,9 +130,9 @@ class StatusError(Exception):
                 raise cls.conflict(resource, meta["name"], f"its {what} is {meta[field]}, not {wanted}")
 
     @classmethod
-    def expired(cls, message: str, *, continue_token: str = "") -> StatusError:
+    def expired(cls, message: str) -> StatusError:
         """410: the resource version is no longer in the history."""
-        return cls(410, "Expired", message, metadata={"continue": continue_token} if continue_token else None)
+        return cls(410, "Expired", message)
 
     @classmethod
     def too_large(cls, limit_bytes: int) -> StatusError:
@@ -161,13 +159,9 @@ class StatusError(Exception):
         return cls(422, "Invalid", f'{what} "{name}" is invalid: {detail}', details=details)
 
     @classmethod
-    def too_many_requests(cls, message: str, *, retry_seconds: int = 0, causes: Sequence[Cause] = ()) -> StatusError:
+    def too_many_requests(cls, message: str, *, retry_seconds: int = 0) -> StatusError:
         """429: the request cannot be served now."""
-        details: dict[str, Any] = {}
-        if causes:
-            details["causes"] = [one.as_dict() for one in causes]
-        if retry_seconds:
-            details["retryAfterSeconds"] = retry_seconds
+        details = {"retryAfterSeconds": retry_seconds} if retry_seconds else {}
         headers = {"Retry-After": str(retry_seconds)} if retry_seconds else None
         return cls(429, "TooManyRequests", message, details=details, headers=headers)
 

@@ -46,12 +46,10 @@ class Provisioner(Controller):
         root: Path,
         cache: Cache | None = None,
         *,
-        waits_for_consumer: bool = True,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         super().__init__(client, cache, clock=clock)
         self.root = root
-        self._mode = "WaitForFirstConsumer" if waits_for_consumer else "Immediate"
         self._claims = self.cache.informer(CLAIMS, Claim)
         self._volumes = self.cache.informer(PERSISTENT_VOLUMES, PersistentVolume)
         self._classes = self.cache.informer(STORAGE_CLASSES, StorageClass)
@@ -72,7 +70,7 @@ class Provisioner(Controller):
             "metadata": {"name": claims.STORAGE_CLASS, "annotations": {claims.DEFAULT_CLASS: "true"}},
             "provisioner": claims.PROVISIONER,
             "reclaimPolicy": "Delete",
-            "volumeBindingMode": self._mode,
+            "volumeBindingMode": "WaitForFirstConsumer",
         }
         with contextlib.suppress(errors.AlreadyExists):
             await self.client.create(STORAGE_CLASSES, body)

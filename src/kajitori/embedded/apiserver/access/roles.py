@@ -137,13 +137,13 @@ class RoleAuthorizer:
         name = role["metadata"].get("name", "")
         if not role.get("aggregationRule"):
             return tuple(role.get("rules") or ())
+        seen |= {name}
         found: list[Mapping[str, Any]] = []
-        for selector in role["aggregationRule"].get("clusterRoleSelectors") or ():
+        for selector in map(label_selector_of, role["aggregationRule"].get("clusterRoleSelectors") or ()):
             for other in self._view.list(CLUSTER_ROLES):
-                chosen = label_selector_of(selector)
-                labels = other["metadata"].get("labels") or {}
-                if other["metadata"]["name"] not in seen | {name} and chosen is not None and chosen.matches(labels):
-                    found += self.rules_of_cluster_role(other, seen | {name})
+                meta = other["metadata"]
+                if meta["name"] not in seen and selector.matches(meta.get("labels") or {}):
+                    found += self.rules_of_cluster_role(other, seen)
         return tuple(found)
 
     # ------------------------------------------------------------------------------------------ escalation

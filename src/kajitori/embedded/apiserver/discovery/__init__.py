@@ -1,1 +1,1 @@
-"""What the server tells of itself: groups, versions, resources and OpenAPI."""
+"""Discovery: the groups, versions and resources that are served, and OpenAPI."""

@@ -115,7 +115,7 @@ def _watch_faults(options: ListOptions) -> list[Cause]:
     return causes
 
 
-def parse_write(query: Query, kind: str, *, default_validation: str = "Warn", apply: bool = False) -> WriteOptions:
+def parse_write(query: Query, kind: str, *, apply: bool = False) -> WriteOptions:
     """Return the options of a write; `kind` is CreateOptions, UpdateOptions or PatchOptions.
 
     Raises:
@@ -139,7 +139,7 @@ def parse_write(query: Query, kind: str, *, default_validation: str = "Warn", ap
         causes.append(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
     if causes:
         raise StatusError.invalid("meta.k8s.io", kind, "", causes)
-    return WriteOptions(dry_run, manager, validation or default_validation, _boolean(forced))
+    return WriteOptions(dry_run, manager, validation or "Warn", _boolean(forced))
 
 
 def parse_delete(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:

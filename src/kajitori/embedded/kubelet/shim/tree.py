@@ -91,7 +91,7 @@ def _times(pid: int) -> list[int]:
     return []
 
 
-def kill_all(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+def kill_all(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):
-            os.kill(pid, number)
+            os.kill(pid, signal.SIGKILL)
