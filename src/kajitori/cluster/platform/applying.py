@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from kajitori.cluster.platform.install import FIELD_MANAGER
 from kajitori.errors import NotFound, Unavailable
 from kajitori.install.objects import Identity, Object, identity
 from kajitori.kube import resources
@@ -43,6 +42,7 @@ KINDS = {
 }
 """Every kind that is rendered, by group and kind."""
 
+FIELD_MANAGER = "kajitori"
 _TRIES = 300
 _PAUSE_SECONDS = 0.1
 _BY_SERVER = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp")
@@ -72,8 +72,16 @@ async def apply(client: KubeClient, document: Mapping[str, Any], *, dry_run: boo
     Raises NotFound if its namespace does not exist, and the API server's other refusals.
     """
     before = await find(client, identity(document))
-    after = await client.patch(
-        resource_of(document),
+    after = await put(client, resource_of(document), document, dry_run=dry_run)
+    if before is None:
+        return Change.CREATED
+    return Change.UNCHANGED if _content(before) == _content(after) else Change.CHANGED
+
+
+async def put(client: KubeClient, resource: Resource, document: Mapping[str, Any], *, dry_run: bool = False) -> Object:
+    """Apply an object, and take over fields that others have set. Return the object as the API server answers it."""
+    return await client.patch(
+        resource,
         document["metadata"]["name"],
         document,
         document["metadata"].get("namespace"),
@@ -82,9 +90,6 @@ async def apply(client: KubeClient, document: Mapping[str, Any], *, dry_run: boo
         force=True,
         dry_run=dry_run,
     )
-    if before is None:
-        return Change.CREATED
-    return Change.UNCHANGED if _content(before) == _content(after) else Change.CHANGED
 
 
 async def find(client: KubeClient, one: Identity) -> Object | None:

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import Any
 
 import msgspec
 
+from kajitori.cluster.platform.applying import put, wait_established
 from kajitori.core.admission.member_policy import member_policy, member_policy_binding
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.pods import manifests
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.words import names
-from kajitori.errors import Forbidden, NotFound, Unavailable
+from kajitori.errors import Forbidden, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import (
     CUSTOM_RESOURCES,
     PRIORITY_CLASSES,
     VALIDATING_BINDINGS,
     VALIDATING_POLICIES,
-    Resource,
 )
 
 log = logging.getLogger(__name__)
-
-FIELD_MANAGER = "kajitori"
-_TRIES = 100
-_PAUSE_SECONDS = 0.1
 
 
 async def install(client: KubeClient) -> None:
@@ -40,9 +33,9 @@ async def install(client: KubeClient) -> None:
     """
     definition = custom_resource_definition()
     try:
-        await _apply(client, PRIORITY_CLASSES, manifests.priority_class())
+        await put(client, PRIORITY_CLASSES, manifests.priority_class())
         await _apply_admission_policies(client)
-        await _apply(client, CUSTOM_RESOURCES, definition)
+        await put(client, CUSTOM_RESOURCES, definition)
     except Forbidden as error:
         if await _is_served(client):
             log.debug("what was installed before is used: %s", error.message)
@@ -51,15 +44,7 @@ async def install(client: KubeClient) -> None:
             f"Kajitori is not installed in this cluster, and with these credentials it cannot be: {error.message}",
             hint="an administrator runs `kaji install`; deploy/rbac.yaml says who needs which rights",
         ) from error
-    for _ in range(_TRIES):
-        found = await client.get(CUSTOM_RESOURCES, definition["metadata"]["name"])
-        conditions = (found.get("status") or {}).get("conditions") or ()
-        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-            return
-        await asyncio.sleep(_PAUSE_SECONDS)
-    raise Unavailable(
-        "the cluster took the custom resource `runs` but does not serve it", hint="look at its conditions"
-    )
+    await wait_established(client, definition["metadata"]["name"])
 
 
 async def _apply_admission_policies(client: KubeClient) -> None:
@@ -68,18 +53,13 @@ async def _apply_admission_policies(client: KubeClient) -> None:
     unprotected = "owners of runs, and labels of members, can be forged"
     try:
         for policy, binding in ((owner_policy(), owner_policy_binding()), (member_policy(), member_policy_binding())):
-            await _apply(client, VALIDATING_POLICIES, policy)
-            await _apply(client, VALIDATING_BINDINGS, binding)
+            await put(client, VALIDATING_POLICIES, policy)
+            await put(client, VALIDATING_BINDINGS, binding)
     except NotFound:
         log.warning("this API server has no ValidatingAdmissionPolicy (Kubernetes 1.30): %s", unprotected)
     except Forbidden as error:
         files = "deploy/owner-policy.yaml and deploy/member-policy.yaml are"
         log.warning("%s unless %s applied: %s", unprotected, files, error.message)
-
-
-async def _apply(client: KubeClient, resource: Resource, wanted: dict[str, Any]) -> None:
-    name = wanted["metadata"]["name"]
-    await client.patch(resource, name, wanted, kind=PatchKind.APPLY, field_manager=FIELD_MANAGER, force=True)
 
 
 async def _is_served(client: KubeClient) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
+from kajitori.cluster.platform.applying import put
 from kajitori.core.admission.enforced import ENFORCED, enforced_policies
 from kajitori.core.admission.plain_pods.rules import Circumstances
 from kajitori.core.policy.model import Policy
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import (
     MUTATING_BINDINGS,
     MUTATING_POLICIES,
@@ -22,7 +21,6 @@ from kajitori.kube.resources import (
 
 log = logging.getLogger(__name__)
 
-FIELD_MANAGER = "kajitori"
 LOOK_SECONDS = 2.0
 """How often the policy file and the nodes are compared with what was applied."""
 RENEW_SECONDS = 600.0
@@ -77,7 +75,7 @@ class PolicyKeeper:
         can_mutate = bool(policy.pods.namespaces) and await self._serves_mutations()
         objects = enforced_policies(policy, Circumstances(has_cpu_nodes=has_cpu_nodes, is_completed=can_mutate))
         for body in objects:
-            await self._put(body)
+            await put(self._client, _BY_KIND[body["kind"]], body)
         kept = {(body["kind"], body["metadata"]["name"]) for body in objects}
         for kind, name in ENFORCED:
             if (kind, name) not in kept:
@@ -90,10 +88,6 @@ class PolicyKeeper:
         except NotFound:
             return False
         return True
-
-    async def _put(self, body: dict[str, Any]) -> None:
-        resource, name = _BY_KIND[body["kind"]], body["metadata"]["name"]
-        await self._client.patch(resource, name, body, kind=PatchKind.APPLY, field_manager=FIELD_MANAGER, force=True)
 
     async def _remove(self, kind: str, name: str) -> None:
         try:

@@ -31,7 +31,7 @@ class Cluster:
         if not self.can_mutate:
             raise NotFound("no such kind")
 
-    async def patch(self, resource: Resource, name: str, body: dict[str, Any], **how: Any) -> None:
+    async def patch(self, resource: Resource, name: str, body: dict[str, Any], namespace: None, **how: Any) -> None:
         if self.refused:
             raise Forbidden("no right to do that")
         self.writes += 1

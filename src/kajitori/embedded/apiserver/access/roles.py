@@ -139,10 +139,11 @@ class RoleAuthorizer:
             return tuple(role.get("rules") or ())
         seen |= {name}
         found: list[Mapping[str, Any]] = []
-        for selector in map(label_selector_of, role["aggregationRule"].get("clusterRoleSelectors") or ()):
+        for document in role["aggregationRule"].get("clusterRoleSelectors") or ():
+            selector = label_selector_of(document)
             for other in self._view.list(CLUSTER_ROLES):
                 meta = other["metadata"]
-                if meta["name"] not in seen and selector.matches(meta.get("labels") or {}):
+                if meta["name"] not in seen and selector is not None and selector.matches(meta.get("labels") or {}):
                     found += self.rules_of_cluster_role(other, seen)
         return tuple(found)
 
