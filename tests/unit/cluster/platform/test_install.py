@@ -25,7 +25,7 @@ class Cluster:
         self.refused = refused or {}
         self.applied: list[Resource] = []
 
-    async def patch(self, resource: Resource, name: str, wanted: dict[str, Any], **how: Any) -> None:
+    async def patch(self, resource: Resource, name: str, wanted: dict[str, Any], namespace: None, **how: Any) -> None:
         if resource in self.refused:
             raise self.refused[resource]
         self.applied.append(resource)
