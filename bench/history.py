@@ -35,7 +35,7 @@ DOCUMENT = b'{"metadata": {"labels": {}}, "spec": {"image": "registry/bert:3", "
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write runs, then measure lists and sums; the exit code tells whether each list kept its limit."""
+    """Write runs, then measure lists and sums; the exit code tells whether each kept its limit."""
     parser = argparse.ArgumentParser(prog="bench.history", description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--database", help="URL of an empty database; by default a file in a temporary folder")
@@ -56,6 +56,10 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
         await history.record(part)
     writes = measured / (time.perf_counter() - began)
     runs += measured
+    began = time.perf_counter()
+    while await history.sum_up():
+        pass
+    summed = runs / (time.perf_counter() - began)
     some = frozenset(f"team-{number}" for number in range(0, NAMESPACES, 2))
     month = START + runs * 30 - 30 * 86400
     lists: dict[str, Callable[[], Awaitable[Any]]] = {
@@ -67,6 +71,8 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
         "failed, of half of the namespaces": lambda: history.runs(RunFilter(namespaces=some, phases=("Failed",)), 100),
         "rare phase": lambda: history.runs(RunFilter(phases=("Stopped",)), 100),
         "by name": lambda: history.runs(RunFilter(name="run-77777"), 100),
+        "by a beginning of many old names": lambda: history.runs(RunFilter(name="run-2"), 100),
+        "by a beginning of all names": lambda: history.runs(RunFilter(name="run-"), 100),
         "by a beginning of many names": lambda: history.runs(RunFilter(name="run-1"), 100),
         "a page in the middle": lambda: history.runs(RunFilter(), 100, (START + runs * 15, "")),
         "one run by name": lambda: history.run("team-3", "run-43"),
@@ -74,17 +80,28 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
     sums: dict[str, Callable[[], Awaitable[Any]]] = {
         "usage by team, 30 days": lambda: history.usage(By.TEAM, month, START * 2, Prices(gpu={})),
         "usage by team, all": lambda: history.usage(By.TEAM, 0, START * 2, Prices(gpu={})),
+        "usage by owner, all": lambda: history.usage(By.OWNER, 0, START * 2, Prices(gpu={})),
+        "usage by type, all": lambda: history.usage(By.TYPE, 0, START * 2, Prices(gpu={})),
+        "usage of half of the namespaces by owner, all": lambda: history.usage(
+            By.OWNER, 0, START * 2, Prices(gpu={}), namespaces=some
+        ),
+        "usage of a user by team, all but some hours": lambda: history.usage(
+            By.TEAM, START + 30_000, START * 2, Prices(gpu={}), owner="user-7"
+        ),
+    }
+    long_sums: dict[str, Callable[[], Awaitable[Any]]] = {
         "usage by node, 30 days": lambda: history.usage(By.NODE, month, START * 2, Prices(gpu={})),
     }
-    taken = {name: await _milliseconds(ask, rounds) for name, ask in (lists | sums).items()}
+    taken = {name: await _milliseconds(ask, rounds) for name, ask in (lists | sums | long_sums).items()}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     await history.close()
     print_table(
-        f"{runs:,} runs in {url.partition(':')[0]}: {writes:,.0f} written per second; largest memory {memory} MiB",
+        f"{runs:,} runs in {url.partition(':')[0]}: {writes:,.0f} written and "
+        f"{summed:,.0f} summed up per second; largest memory {memory} MiB",
         ("", "ms"),
         [(name, f"{value:.1f}") for name, value in taken.items()],
     )
-    limits = [Limit(name, taken[name], most=LIST_MS, unit=" ms") for name in lists]
+    limits = [Limit(name, taken[name], most=LIST_MS, unit=" ms") for name in lists | sums]
     return print_limits([*limits, Limit("memory", float(memory), most=400, unit=" MiB")])
 
 

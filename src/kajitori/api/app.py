@@ -142,6 +142,7 @@ def _background(api: Api) -> tuple[Work, ...]:
         api.traffic.keeper.run,
         api.leader.follow,
         api.audit.write_forever,
+        api.stores.history_lag.follow,
         api.start.tickets.follow,
         partial(api.callers.sessions.recheck_all, api.callers.limits.recheck_seconds),
     )

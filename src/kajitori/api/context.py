@@ -18,6 +18,7 @@ from starlette.responses import Response
 from kajitori.api.audit import AuditTrail
 from kajitori.api.auth import Sessions
 from kajitori.api.browsers.sessions import BrowserSessions
+from kajitori.api.history_lag import HistoryLag
 from kajitori.api.limits import Budget, Questions, Slots, Turns
 from kajitori.api.problems import MEDIA_TYPE
 from kajitori.api.streams.answers import StreamRegistry
@@ -170,6 +171,7 @@ class StoreParts:
     """Uploaded code."""
     history: History | None = None
     """Runs that are removed, usage and the audit trail."""
+    history_lag: HistoryLag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from kajitori.api.nodes.health import running_tests, test_of
 from kajitori.api.problems import own_failure
 from kajitori.api.views.nodes import GuaranteeView
 from kajitori.api.views.runs import phase_of
-from kajitori.api.views.server import ControllerView, Health, Version, controller_view
+from kajitori.api.views.server import ControllerView, Health, HistoryView, Version, controller_view
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
@@ -56,7 +56,8 @@ async def healthz() -> Response:
 async def readyz(api: Shared) -> Response:
     """503 until the cluster's state has been read, while it is stale, and while the API server does not answer; with
     `kaji up` also until this machine's node is ready for runs. A server without a controller is ready, since it can
-    still show the cluster; the answer then says that no controller is at work."""
+    still show the cluster; the answer then says that no controller is at work. It also says how far history lags
+    behind, which keeps no server from being ready."""
     if not api.mirror.synced:
         raise Unavailable("the cluster's state is still being read", hint=api.mirror.trouble)
     require_definition(api)
@@ -72,7 +73,13 @@ async def readyz(api: Shared) -> Response:
     age_seconds = api.mirror.age_seconds()
     if age_seconds > STALE_SECONDS:
         raise Unavailable(f"this server's view of the cluster is {age_seconds:.0f} s old", hint=api.mirror.trouble)
-    return answer(Health(status="ok", controller=controller_view(api.leader.state())))
+    health = Health(status="ok", controller=controller_view(api.leader.state()))
+    lag = api.stores.history_lag
+    if lag.exists:
+        behind = lag.seconds()
+        seconds = None if behind is None else round(behind, 1)
+        health = msgspec.structs.replace(health, history=HistoryView(behind_seconds=seconds, says=lag.says()))
+    return answer(health)
 
 
 @router.get("/v1/controller", responses=describes(ControllerView), summary="Whether a controller is at work")

@@ -16,6 +16,7 @@ from kajitori.controllers.changes import Changes
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
 from kajitori.controllers.reconciler import Reconciler
 from kajitori.controllers.records.tidying import expire_forever, tidy_forever
+from kajitori.controllers.records.upkeep import keep_up_forever
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.errors import KajitoriError
 
@@ -85,9 +86,18 @@ class RunController:
             self._policy_keeper.keep_forever,
             partial(records.peaks.ask_forever, lambda: view.policy),
             partial(tidy_forever, mirror, view, records.logs, records.code, outlives=records.history is not None),
-            *((records.history.follow,) if records.history is not None else ()),
+            *self._for_history(),
             partial(expire_forever, mirror, view, self._cluster.now, self._work.add),
         )
+
+    def _for_history(self) -> tuple[Work, ...]:
+        keeper, view = self._records.history, self._cluster.view
+        if keeper is None:
+            return ()
+        upkeep = partial(
+            keep_up_forever, keeper.history, keeper, self._cluster.now, lambda: view.policy.history.keep_for_seconds
+        )
+        return keeper.follow, upkeep
 
     async def _take_over(self) -> None:
         """Read everything as the last leader left it, and queue it."""

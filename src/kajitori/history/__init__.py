@@ -3,7 +3,8 @@
 database   what the queries need of a database: SQLite in one file, or PostgreSQL
 schema     versions of the schema, and the way from one to the next
 runs       records of runs and their attempts, lists of them
-usage      segments of usage, and sums of them
+usage      usage between two times
+sums       the sums of whole days, and the removal of old runs
 audit      the append-only trail of changes
 store      all of it behind one object
 """

@@ -16,6 +16,8 @@ from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, newer_than_kn
 CONNECTIONS = 4
 SECONDS = 15.0
 """Time limit of one statement."""
+UPGRADE_SECONDS = 1800.0
+"""The same for a change of the schema, which may read a table as a whole."""
 
 _SCHEMA_LOCK = 0x6B616A69
 """Key of the advisory lock under which one process changes the schema."""
@@ -78,7 +80,7 @@ class PostgresDatabase:
 
     async def _upgrade(self) -> None:
         async with self._connection() as connection:
-            await connection.execute("SELECT pg_advisory_lock($1)", _SCHEMA_LOCK)
+            await connection.execute("SELECT pg_advisory_lock($1)", _SCHEMA_LOCK, timeout=UPGRADE_SECONDS)
             try:
                 await connection.execute(CREATE_VERSION_TABLE)
                 current = await connection.fetchval("SELECT version FROM schema_version")
@@ -86,7 +88,7 @@ class PostgresDatabase:
                     statements = await asyncio.to_thread(upgrade_script, "postgresql", current)
                     async with connection.transaction():
                         for statement in statements:
-                            await connection.execute(statement)
+                            await connection.execute(statement, timeout=UPGRADE_SECONDS)
             except LookupError as error:
                 raise Unsupported(newer_than_known(self._shown, str(error))) from error
             finally:

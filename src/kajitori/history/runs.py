@@ -70,9 +70,8 @@ _INSERT_LEFT_OUT = (
 nothing was left out, the difference is 0 and nothing is added. The run's own row is written first, in the same
 transaction, so of two writers one waits for the other."""
 
-NAMES_SORTED = 200_000
-"""Most runs with a beginning of their names that are sorted by time. If there are more, the newest runs are searched
-for that beginning instead."""
+NEWEST = 20_000
+"""If more runs than this have names that begin alike, the newest runs of all are searched first, as many as this."""
 
 _UNION = 100
 """Parts of one query."""
@@ -127,8 +126,8 @@ async def list_runs(
     """
     if wanted.namespaces is not None and not wanted.namespaces:
         return []
-    if wanted.name and (by_name := await _by_name(database, wanted, limit, after)) is not None:
-        return [_record(row) for row in by_name]
+    if wanted.name:
+        return [_record(row) for row in await _by_name(database, wanted, limit, after)]
     found = []
     parts = list(_parts(wanted))
     for start in range(0, len(parts), _UNION):
@@ -183,36 +182,40 @@ def _common(wanted: RunFilter, parameter: Any) -> list[str]:
     return found
 
 
-async def _by_name(
-    database: Database, wanted: RunFilter, limit: int, after: tuple[int, str] | None
-) -> list[Row] | None:
-    """Return the newest runs with this beginning of the name; None if there are too many to sort.
+async def _by_name(database: Database, wanted: RunFilter, limit: int, after: tuple[int, str] | None) -> list[Row]:
+    """Return the newest runs with this beginning of the name.
 
-    The inner query needs nothing but one index, which has all columns that a filter may name.
+    Sorting many runs takes long. So if there are many, the newest runs of all are looked through first, in which such a
+    name is likely. The inner queries need nothing but one index, which has all columns that a filter may name.
     """
     bounds = wanted.name, _after_all(wanted.name)
     counted = "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE name >= $1 AND name < $2 LIMIT $3) AS found"
-    ((count,),) = await database.fetch(counted, *bounds, NAMES_SORTED + 1)
-    if count > NAMES_SORTED:
-        return None
+    ((count,),) = await database.fetch(counted, *bounds, NEWEST + 1)
     parameters: list[Any] = []
 
     def parameter(value: Any) -> str:
         parameters.append(value)
         return f"${len(parameters)}"
 
-    conditions = _common(wanted, parameter)
-    if after is not None:
-        conditions.append(f"(created_at, uid) < ({parameter(after[0])}, {parameter(after[1])})")
+    earlier = f"(created_at, uid) < ({parameter(after[0])}, {parameter(after[1])})" if after is not None else ""
+    conditions = [*_common(wanted, parameter), *([earlier] if earlier else [])]
     if wanted.owner:
         conditions.append(f"owner = {parameter(wanted.owner)}")
     if wanted.phases:
         conditions.append(f"phase IN ({', '.join(parameter(phase) for phase in wanted.phases)})")
     if wanted.namespaces is not None:
         conditions.append(f"namespace IN ({', '.join(parameter(name) for name in sorted(wanted.namespaces))})")
-    newest = "ORDER BY created_at DESC, uid DESC"
-    inner = f"SELECT uid FROM runs WHERE {' AND '.join(conditions)} {newest} LIMIT {parameter(limit)}"
-    return await database.fetch(f"SELECT {_LISTED} FROM runs WHERE uid IN ({inner}) {newest}", *parameters)
+    order, most = "ORDER BY created_at DESC, uid DESC", f"LIMIT {parameter(limit)}"
+    where = " AND ".join(conditions)
+    if count > NEWEST:
+        newest = f"SELECT {_LISTED} FROM runs {f'WHERE {earlier} ' if earlier else ''}{order} LIMIT {NEWEST}"
+        rows = await database.fetch(
+            f"SELECT {_LISTED} FROM ({newest}) AS newest WHERE {where} {order} {most}", *parameters
+        )
+        if len(rows) == limit:
+            return rows
+    inner = f"SELECT uid FROM runs WHERE {where} {order} {most}"
+    return await database.fetch(f"SELECT {_LISTED} FROM runs WHERE uid IN ({inner}) {order}", *parameters)
 
 
 def _after_all(beginning: str) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState
 from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import KajitoriError
-from kajitori.history import runs, usage
+from kajitori.history import runs, sums, usage
 from kajitori.history.audit import AuditFilter, list_audit, statement_of
 from kajitori.history.database import Database, Statement, without_details
 from kajitori.history.runs import RunFilter
@@ -85,9 +85,29 @@ class History:
         namespaces: Collection[str] | None = None,
         owner: str = "",
     ) -> dict[str, UsageSum]:
-        """Return what was used between two times."""
-        database = await self.open()
-        return await usage.sum_usage(database, by, since, until, prices, namespaces=namespaces, owner=owner)
+        """Return what was used between two times, which have to be `countable`."""
+        wanted = usage.Wanted(since, until, namespaces, owner)
+        return await usage.sum_usage(await self.open(), by, wanted, prices)
+
+    async def countable(self, since: int, until: int) -> tuple[int, int]:
+        """Return the nearest times between which usage can be counted: of expired runs only days can."""
+        return await usage.countable(await self.open(), since, until)
+
+    async def sum_up(self) -> int:
+        """Add some of the segments that are in no sum yet to the sums of days; return how many."""
+        return await sums.sum_up(await self.open())
+
+    async def expire(self, before: int) -> int:
+        """Remove some of the runs that ended before the day of this time; return how many. Their sums stay."""
+        return await sums.expire(await self.open(), before)
+
+    async def note_current(self, at_millis: int) -> None:
+        """Note that history lacked nothing at this time (milliseconds since 1970)."""
+        await self._write([sums.note_current(at_millis)])
+
+    async def current_at(self) -> int:
+        """Return the last time at which history lacked nothing, in milliseconds since 1970; 0 if it is not known."""
+        return int(await sums.fact(await self.open(), "current_at"))
 
     async def note(self, entries: Iterable[AuditEntry]) -> None:
         """Append to the audit trail."""

@@ -1,76 +1,214 @@
-"""Sums of usage between two times."""
+"""Sums of usage between two times: from the sums of whole days, and from segments at both ends."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.usage.sums import By, Prices, UsageSum, add_up
+from kajitori.core.usage.daily import DAY, Level, parts_of
+from kajitori.core.usage.sums import By, Prices, UsageSum, add_up, add_whole
 from kajitori.core.words.node_lists import expand
 from kajitori.history.database import Database, Row
 
-_KEYS = {
-    By.TEAM: "namespace",
-    By.OWNER: "owner",
-    By.TYPE: "gpu_type",
-    By.RUN: "namespace || '/' || name || '/' || run_uid",
-}
-_OVERLAP = "((CASE WHEN until < $2 THEN until ELSE $2 END) - (CASE WHEN since > $1 THEN since ELSE $1 END))"
-_WITHIN = "(until > $1 OR (since = until AND until >= $1)) AND since < $2"
-_PAGE = 20_000
+LONG_SECONDS = 2 * DAY
+"""Segments longer than this have an index of their own. All others that overlap a time end soon after it."""
 UNKNOWN_NODE = "(unknown)"
 """Key of time whose nodes were left out of a status that had no room for them."""
+EXPIRED = "(expired)"
+"""Key of the time of runs and nodes of which history keeps only daily sums."""
+
+_PAGE = 20_000
+_KEYS = {By.TEAM: "namespace", By.OWNER: "owner", By.TYPE: "gpu_type"}
+_RUN_KEY = "namespace || '/' || name || '/' || run_uid"
+_SUMMED_COLUMNS = "gpu_seconds, cpu_milli_seconds, mib_seconds, odd_byte_seconds, member_seconds"
 
 
-async def sum_usage(
-    database: Database,
-    by: By,
-    since: int,
-    until: int,
-    prices: Prices,
-    *,
-    namespaces: Collection[str] | None = None,
-    owner: str = "",
-) -> dict[str, UsageSum]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A filter of usage. Empty fields match all."""
+
+    since: int
+    until: int
+    namespaces: Collection[str] | None = None
+    owner: str = ""
+
+
+class _Query:
+    """Collects the parameters of one query."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.parameters: list[Any] = []
+        names = wanted.namespaces
+        places = ", ".join(self.add(name) for name in sorted(names)) if names is not None else ""
+        owner = self.add(wanted.owner) if wanted.owner else ""
+
+        def condition(namespace: str, user: str) -> str:
+            found = f" AND {namespace} IN ({places})" if places else ""
+            return f"{found} AND {user} = {owner}" if owner else found
+
+        self.filter = condition("namespace", "owner")
+        self.filter_few = condition("(namespace || '')", "(owner || '')")
+        """The same for the few segments that another index finds: expressions keep the databases from using those of
+        these columns."""
+
+    def add(self, value: Any) -> str:
+        """Return the place of a value."""
+        self.parameters.append(value)
+        return f"${len(self.parameters)}"
+
+    def member_seconds(self, since: int, until: int) -> str:
+        """Return the expression for the seconds of all members of a segment between two times."""
+        return f"CASE WHEN members > 0 THEN members * {self.overlap(since, until)} ELSE member_seconds END"
+
+    def overlap(self, since: int, until: int) -> str:
+        """Return the expression for the seconds of a segment between two times."""
+        start, end = self.add(since), self.add(until)
+        return (
+            f"((CASE WHEN until < {end} THEN until ELSE {end} END) "
+            f"- (CASE WHEN since > {start} THEN since ELSE {start} END))"
+        )
+
+    def within(self, since: int, until: int) -> str:
+        """Return the condition of segments that overlap the time between two times.
+
+        Time without members counts as a whole if it ended between them. The plus signs keep the databases from choosing
+        an index for it; only `until >= ...` is for an index.
+        """
+        start, end = self.add(since), self.add(until)
+        return (
+            f"(+until > {start} OR (since = until AND +until >= {start})) AND +since < {end} "
+            f"AND (members > 0 OR +until <= {end})"
+        )
+
+    def ended_since(self, since: int) -> str:
+        """Return the condition that an index on the end of segments serves."""
+        return f"until >= {self.add(since)}"
+
+    def edge(self, since: int, until: int) -> tuple[str, str]:
+        """Return the conditions of short and of long segments at an edge, each of which reads little of one index."""
+        within = f"{self.ended_since(since)} AND {self.within(since, until)}"
+        short = f"until <= {self.add(until + LONG_SECONDS)} AND until - since <= {LONG_SECONDS}"
+        long = f"until - since > {LONG_SECONDS} AND {within}"
+        return f"{short} AND {within}{self.filter}", f"{long}{self.filter_few}"
+
+
+async def sum_usage(database: Database, by: By, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
     """Return what was used between two times (seconds since 1970), by key.
 
     Segments that reach beyond these times count with the part between them. Time that a status had no room to describe
-    (see `core.usage.ledger`) counts as a whole if it ended between them.
+    (see `core.usage.ledger`) counts as a whole if it ended between them. Both times have to be `countable`.
     """
-    if namespaces is not None and not namespaces:
+    if wanted.namespaces is not None and not wanted.namespaces:
         return {}
-    conditions, parameters = [_WITHIN], list[Any]([since, until])
-    if namespaces is not None:
-        places = ", ".join(f"${len(parameters) + 1 + number}" for number in range(len(namespaces)))
-        conditions.append(f"namespace IN ({places})")
-        parameters += sorted(namespaces)
-    if owner:
-        parameters.append(owner)
-        conditions.append(f"owner = ${len(parameters)}")
-    where = " AND ".join(conditions)
-    if by is By.NODE:
-        return await _by_node(database, where, parameters, prices)
-    seconds = f"CASE WHEN members > 0 THEN members * {_OVERLAP} WHEN until <= $2 THEN member_seconds ELSE 0 END"
-    sql = (
-        f"SELECT {_KEYS[by]}, gpu_type, gpus, cpu_millis, memory_bytes, SUM({seconds}) FROM usage WHERE {where} "
-        "GROUP BY 1, 2, 3, 4, 5"
+    if by in _KEYS:
+        return await _by_sums(database, by, wanted, prices)
+    sums = await (_by_node if by is By.NODE else _by_run)(database, wanted, prices)
+    return await _add_expired(database, wanted, prices, sums)
+
+
+async def countable(database: Database, since: int, until: int) -> tuple[int, int]:
+    """Return the times between which usage can be counted: whole days, if only daily sums are left of them."""
+    rows = await database.fetch("SELECT value FROM history_facts WHERE name = 'expired_before'")
+    limit = int(rows[0][0])
+    return (
+        since // DAY * DAY if since < limit else since,
+        -(-until // DAY) * DAY if until < limit else until,
     )
-    rows = await database.fetch(sql, *parameters)
+
+
+async def _by_sums(database: Database, by: By, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
+    """Return the sums of one statement, which sees one state of the database: segments are summed up meanwhile."""
+    query, parts, key = _Query(wanted), parts_of(wanted.since, wanted.until), _KEYS[by]
+    level = _level(by, wanted)
+    only = " AND namespace = ''" if level == Level.OWNER.value else ""  # for the index
+    selects = [
+        f"SELECT {key} AS key, gpu_type, {_SUMMED_COLUMNS} FROM usage_sums "
+        f"WHERE level = {query.add(level)} AND days = {query.add(stretch.days)} "
+        f"AND first >= {query.add(stretch.since)} AND first < {query.add(stretch.until)}{query.filter}{only}"
+        for stretch in parts.sums
+    ]
+    not_summed = f"summed = 0 AND {query.within(wanted.since, wanted.until)}{query.filter_few}"
+    segments = [(wanted.since, wanted.until, not_summed)]
+    for since, until in parts.edges:
+        segments += [(since, until, f"summed <> 0 AND {condition}") for condition in query.edge(since, until)]
+    for since, until, condition in segments:
+        seconds = query.member_seconds(since, until)
+        selects.append(
+            "SELECT key, gpu_type, gpus * seconds, cpu_millis * seconds, (memory_bytes >> 20) * seconds, "
+            "(memory_bytes & 1048575) * seconds, seconds FROM "
+            f"(SELECT {key} AS key, gpu_type, gpus, cpu_millis, memory_bytes, {seconds} AS seconds "
+            f"FROM usage WHERE {condition}) AS segments"
+        )
+    columns = ", ".join(f"SUM({column})" for column in _SUMMED_COLUMNS.split(", "))
+    sql = (
+        f"WITH found(key, gpu_type, {_SUMMED_COLUMNS}) AS ({' UNION ALL '.join(selects)}) "
+        f"SELECT key, gpu_type, {columns} FROM found GROUP BY 1, 2"
+    )
+    return add_whole(_amounts(await database.fetch(sql, *query.parameters)), prices)
+
+
+def _level(by: By, wanted: Wanted) -> str:
+    """Return the level of the fewest sums that have the keys and the columns of the filter."""
+    needs_owner = by is By.OWNER or bool(wanted.owner)
+    needs_team = by is By.TEAM or wanted.namespaces is not None
+    if not needs_owner:
+        return Level.TEAM.value
+    return Level.BOTH.value if needs_team else Level.OWNER.value
+
+
+async def _add_expired(
+    database: Database, wanted: Wanted, prices: Prices, sums: dict[str, UsageSum]
+) -> dict[str, UsageSum]:
+    """Add what is left only as daily sums, under one key."""
+    query = _Query(wanted)
+    selects = [
+        f"SELECT gpu_type, {_SUMMED_COLUMNS} FROM usage_sums WHERE level = {query.add(Level.BOTH.value)} "
+        f"AND days = {query.add(stretch.days)} AND first >= {query.add(stretch.since)} "
+        f"AND first < {query.add(stretch.until)} AND origin <> ''{query.filter}"
+        for stretch in parts_of(wanted.since, wanted.until).sums
+    ]
+    if not selects:
+        return sums
+    columns = ", ".join(f"SUM({column})" for column in _SUMMED_COLUMNS.split(", "))
+    sql = f"SELECT '{EXPIRED}', gpu_type, {columns} FROM ({' UNION ALL '.join(selects)}) AS found GROUP BY 2"
+    return add_whole(_amounts(await database.fetch(sql, *query.parameters)), prices, sums)
+
+
+def _amounts(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
+    """Yield key, GPU type, GPU-seconds, milli-core-seconds, byte-seconds and member-seconds."""
+    for key, gpu_type, gpus, cpu, mib, odd, members in rows:
+        yield key, gpu_type, int(gpus), int(cpu), (int(mib) << 20) + int(odd), int(members)
+
+
+async def _by_run(database: Database, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
+    query = _Query(wanted)
+    within = f"{query.ended_since(wanted.since)} AND {query.within(wanted.since, wanted.until)}"
+    seconds = query.member_seconds(wanted.since, wanted.until)
+    sql = (
+        f"SELECT {_RUN_KEY}, gpu_type, gpus, cpu_millis, memory_bytes, SUM({seconds}) "
+        f"FROM usage WHERE {within}{query.filter} GROUP BY 1, 2, 3, 4, 5"
+    )
+    rows = await database.fetch(sql, *query.parameters)
     return add_up(((row[0], row[1], row[2], row[3], row[4], int(row[5])) for row in rows), prices)
 
 
-async def _by_node(database: Database, where: str, parameters: list[Any], prices: Prices) -> dict[str, UsageSum]:
+async def _by_node(database: Database, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
     """Return the sums by node. Node lists are expanded page by page, so the memory does not grow with the runs."""
+    query = _Query(wanted)
+    within = f"{query.ended_since(wanted.since)} AND {query.within(wanted.since, wanted.until)}"
+    overlap = query.overlap(wanted.since, wanted.until)
     sums: dict[str, UsageSum] = {}
     run_uid, number = "", -(2**63)
-    more = len(parameters) + 1
+    more = len(query.parameters) + 1
     sql = (
         "SELECT run_uid, id, nodes, gpu_type, gpus, cpu_millis, memory_bytes, members, "
-        f"CASE WHEN members > 0 THEN {_OVERLAP} WHEN until <= $2 THEN member_seconds ELSE 0 END "
-        f"FROM usage WHERE {where} AND (run_uid, id) > (${more}, ${more + 1}) ORDER BY run_uid, id LIMIT {_PAGE}"
+        f"CASE WHEN members > 0 THEN {overlap} ELSE member_seconds END "
+        f"FROM usage WHERE {within}{query.filter} AND (run_uid, id) > (${more}, ${more + 1}) "
+        f"ORDER BY run_uid, id LIMIT {_PAGE}"
     )
-    while rows := await database.fetch(sql, *parameters, run_uid, number):
+    while rows := await database.fetch(sql, *query.parameters, run_uid, number):
         add_up(_nodes_of(rows), prices, sums)
         run_uid, number = rows[-1][:2]
         if len(rows) < _PAGE:

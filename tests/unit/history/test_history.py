@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import asyncpg
 import msgspec
 import pytest
 from tests.harness.postgres import running_postgres
@@ -15,12 +18,14 @@ from kajitori.core.spec.status import UsageTotal
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.errors import Unavailable, Unsupported
+from kajitori.history import runs
 from kajitori.history.audit import AuditFilter
-from kajitori.history.database import Statement
+from kajitori.history.database import Database, Statement
 from kajitori.history.runs import RunFilter
-from kajitori.history.schema import VERSION, VERSIONS, upgrade_script
+from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, VERSIONS, upgrade_script
 from kajitori.history.store import History
-from kajitori.history.usage import UNKNOWN_NODE
+from kajitori.history.sums import sum_up
+from kajitori.history.usage import EXPIRED, UNKNOWN_NODE
 
 pytestmark = pytest.mark.xdist_group("postgres")
 
@@ -40,8 +45,9 @@ async def history(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         found = History(f"sqlite://{tmp_path}/history.db")
     else:
         found = History(request.getfixturevalue("postgres"))
-        tables = ("runs", "attempts", "usage")
+        tables = ("runs", "attempts", "usage", "usage_sums")
         await (await found.open()).write([*(Statement(f"DELETE FROM {table}") for table in tables)])
+        await (await found.open()).write([Statement("UPDATE history_facts SET value = '0' WHERE name <> 'id'")])
         await (await found.open()).write([Statement("TRUNCATE audit")])
     yield found
     await found.close()
@@ -139,6 +145,167 @@ async def test_usage_is_priced_as_policy_says(history: History) -> None:
     await history.record([RunState(run=run(1), segments=(segment(10, since=0, until=3600), other), ledger=1, last=11)])
     found = await history.usage(By.TYPE, 0, 4000, Prices(gpu={"h100": 3.0, "": 1.0}))
     assert {kind: total.cost for kind, total in found.items()} == {"h100": 48.0, "a100": 8.0}
+
+
+DAY = 86400
+
+
+def some_usage() -> list[RunState]:
+    """Runs of several teams and users over a hundred days, some short, some long, one with time left out."""
+    states = []
+    for number in range(40):
+        since = number * 2 * DAY + number * 3777
+        until, members = since + (number * number * 997) % (9 * DAY), number % 7 + 1
+        nodes = f"gpu-[1-{members}]" if members > 1 else "gpu-1"
+        held = segment(10, since=since, until=until, members=members, nodes=nodes, memory_bytes=2**41)
+        total = UsageTotal(gpu_type="h100", gpus=8, memory_bytes=2**41, member_seconds=held.member_seconds + number)
+        states.append(
+            RunState(
+                run=run(
+                    number,
+                    namespace=f"team-{number % 3}",
+                    owner=f"user-{number % 4}",
+                    created_at=since,
+                    ended_at=held.until,
+                    removed_at=held.until if number != 3 else None,
+                ),
+                segments=(held,),
+                ledger=10,
+                last=10,
+                totals=(total,) if number % 5 == 0 else (),
+                since=since,
+                until=held.until,
+            )
+        )
+    return states
+
+
+async def all_sums(history: History, since: int, until: int, *bys: By) -> dict[Any, Any]:
+    filters: list[dict[str, Any]] = [{}, {"namespaces": {"team-1", "team-2"}}, {"owner": "user-3"}]
+    filters.append(filters[1] | filters[2])
+    return {
+        (by, number): await history.usage(by, since, until, Prices(gpu={"": 2.0}), **chosen)
+        for by in bys or By
+        for number, chosen in enumerate(filters)
+    }
+
+
+WINDOWS = (
+    (0, 200 * DAY),
+    (5 * DAY + 77, 61 * DAY + 3),
+    (20 * DAY, 20 * DAY + 9000),
+    (0, 33 * DAY),
+    (31 * DAY + 1, 64 * DAY),
+)
+
+
+async def test_sums_of_days_give_what_the_segments_give(history: History) -> None:
+    """For every grouping, filter and time: before, while and after segments are summed up, however often."""
+    await history.record(some_usage())
+    before = [await all_sums(history, *window) for window in WINDOWS]
+    await sum_up(await history.open(), 13)
+    assert [await all_sums(history, *window) for window in WINDOWS] == before
+    while await history.sum_up():
+        await history.record(some_usage())
+    assert [await all_sums(history, *window) for window in WINDOWS] == before
+
+
+async def test_two_controllers_never_sum_up_a_segment_twice(history: History) -> None:
+    """One that was stopped in between, and goes on with what it read, changes nothing."""
+    await history.record(some_usage())
+    database = await history.open()
+    before = await all_sums(history, 0, 200 * DAY)
+
+    class Slow:
+        async def fetch(self, sql: str, *parameters: Any) -> list[Any]:
+            return await database.fetch(sql, *parameters)
+
+        async def write(self, statements: Any) -> None:
+            await sum_up(database)
+            await database.write(statements)
+
+    with pytest.raises(Unavailable):
+        await sum_up(cast(Database, Slow()))
+    assert await all_sums(history, 0, 200 * DAY) == before
+
+
+async def test_expired_runs_leave_their_daily_sums(history: History) -> None:
+    """By team, owner and type nothing changes; by run and node their time has one key. A run whose object exists, or
+    that ended later, stays."""
+    await history.record(some_usage())
+    assert await history.expire(50 * DAY) == 0, "nothing was summed up yet"
+    await history.sum_up()
+    bys = By.TEAM, By.OWNER, By.TYPE
+    windows = [(since // DAY * DAY, -(-until // DAY) * DAY) for since, until in WINDOWS]
+    windows.append((50 * DAY + 5, 80 * DAY + 7))
+    sums = [await all_sums(history, *window, *bys) for window in windows]
+    runs = await history.usage(By.RUN, 0, 200 * DAY, FREE)
+    while await history.expire(50 * DAY + 99):
+        pass
+    assert [await all_sums(history, *window, *bys) for window in windows] == sums
+    left = [found for found in await history.runs(RunFilter(), 100) if (found.ended_at or 0) < 50 * DAY]
+    assert [found.name for found in left] == ["bert-3"]
+    for by in (By.RUN, By.NODE):
+        now = await history.usage(by, 0, 200 * DAY, FREE)
+        assert sum(found.byte_seconds for found in now.values()) == sum(found.byte_seconds for found in runs.values())
+        assert now[EXPIRED].member_seconds > 0
+    assert [await history.countable(*window) for window in WINDOWS[1:3]] == [
+        (5 * DAY, 61 * DAY + 3),
+        (20 * DAY, 21 * DAY),
+    ]
+
+
+async def test_history_of_the_first_schema_is_brought_up_to_date(
+    request: pytest.FixtureRequest, tmp_path: Path, history: History
+) -> None:
+    """With its runs and its usage, which is summed up afterwards."""
+    old = History(await database_of_version_1(history, request, tmp_path))
+    try:
+        await old.open()
+        before = await all_sums(old, 0, 1000)
+        assert before[By.TEAM, 0]["vision"].gpu_seconds == 2 * 100 * 8
+        assert await old.sum_up() == 1
+        assert await old.sum_up() == 0
+        assert await all_sums(old, 0, 1000) == before
+        assert await names(old, RunFilter()) == ["bert-1"]
+    finally:
+        await old.close()
+
+
+async def database_of_version_1(history: History, request: pytest.FixtureRequest, folder: Path) -> str:
+    """Return the URL of a database with the first schema, one run and one segment."""
+    run_row = ("u1", "vision", "bert-1", "ana", "batch", "Succeeded", "", 1, 1, 200, None, 2, 16, 1, 1, b"")
+    usage_row = ("u1", 10, 10, "vision", "ana", "bert-1", 1, "h100", 8, 0, 0, 2, 100, 200, 200, "gpu-[1-2]")
+    if history.where.startswith("sqlite"):
+        with closing(sqlite3.connect(folder / "old.db")) as connection:
+            for statement in (CREATE_VERSION_TABLE, *upgrade_script("sqlite", None, "0001")):
+                connection.execute(statement)
+            for table, row in (("runs", run_row), ("usage", usage_row)):
+                connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+            connection.commit()
+        return f"sqlite://{folder}/old.db"
+    server = str(request.getfixturevalue("postgres"))
+    await (await asyncpg.connect(server)).execute("CREATE DATABASE old")
+    url = server.replace("/postgres?", "/old?")
+    connection = await asyncpg.connect(url)
+    for statement in (CREATE_VERSION_TABLE, *upgrade_script("postgresql", None, "0001")):
+        await connection.execute(statement)
+    for table, row in (("runs", run_row), ("usage", usage_row)):
+        places = ", ".join(f"${number + 1}" for number in range(len(row)))
+        await connection.execute(f"INSERT INTO {table} VALUES ({places})", *row)
+    await connection.close()
+    return url
+
+
+async def test_many_names_that_begin_alike_are_found(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among the newest runs, or else among all."""
+    monkeypatch.setattr(runs, "NEWEST", 4)
+    await history.record(
+        RunState(run=run(number, name=f"{'train' if number < 20 else 'eval'}-{number}")) for number in range(30)
+    )
+    assert await names(history, RunFilter(name="eval"), 3) == ["eval-29", "eval-28", "eval-27"]
+    assert await names(history, RunFilter(name="train"), 3) == ["train-19", "train-18", "train-17"]
+    assert await names(history, RunFilter(name="eval"), 2, (1028, "uid-028")) == ["eval-27", "eval-26"]
 
 
 async def test_lists_are_filtered_and_come_in_pages(history: History) -> None:

@@ -124,13 +124,15 @@ async def get_history(api: Shared, user: Caller, namespace: str, name: str) -> R
 @router.get("/v1/usage", responses=describes(UsageAnswer), summary="Usage by team, owner, run or node")
 async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters, Query()]) -> Response:
     """Exact to the second: from the time at which members were given their nodes until they gave them back. Runs that
-    still hold nodes count until now."""
+    still hold nodes count until now. Times from which history keeps only daily sums are widened to whole days; the
+    answer has the times that were used."""
     history, policy, now = history_of(api), api.cluster.policy.prices, int(api.now().timestamp())
     until = min(_time("until", query.until) or now, now)
     since = _time("since", query.since)
     since = until - int(USAGE_SINCE.total_seconds()) if since is None else since
     if since > until:
         raise InvalidInput.one("since", "is after the end", value=query.since, hint="name an earlier time")
+    since, until = await history.countable(since, until)
     readable = await _readable(api, user, query.namespace)
     owner = user.name if query.owner == "@me" else query.owner
     sums = await history.usage(query.by, since, until, policy.prices, namespaces=readable, owner=owner)

@@ -30,12 +30,23 @@ class Version(View):
     controller: ControllerView
 
 
+class HistoryView(View):
+    """How current history is."""
+
+    behind_seconds: float | None
+    """Time since history last lacked nothing; up to 25 while all is well; null if that is not known."""
+    says: str
+    """Description of the problem; empty if there is none."""
+
+
 class Health(View):
     """This server works."""
 
     status: str
     controller: ControllerView | msgspec.UnsetType = msgspec.UNSET
     """The state of the controllers; absent in answers that do not depend on the cluster."""
+    history: HistoryView | msgspec.UnsetType = msgspec.UNSET
+    """How current history is; absent if this server has none. It does not decide whether this server is ready."""
 
 
 def controller_view(state: LeaderState) -> ControllerView:

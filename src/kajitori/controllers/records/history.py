@@ -65,7 +65,7 @@ class HistoryKeeper:
         metrics: ControllerMetrics | None = None,
     ) -> None:
         """Without `outbox`, the removal of runs waits for as long as the database does not answer."""
-        self._history = history
+        self.history = history
         self._mirror = mirror
         self._now = now
         self._outbox = outbox
@@ -79,6 +79,8 @@ class HistoryKeeper:
         """By UID: keys of decisions that the audit trail has, or `_entries`."""
         self._entries: dict[str, AuditEntry] = {}
         """Decisions that the audit trail does not have yet."""
+        self._has_told = False
+        """Whether history was told everything once."""
         self._ended: set[str] = set()
         """UIDs of runs whose removal history has recorded, or the outbox has."""
         self._waiting_since: dict[str, float] = {}
@@ -87,7 +89,12 @@ class HistoryKeeper:
     @property
     def trouble(self) -> str:
         """Why history could not be written; empty if it could."""
-        return self._history.trouble
+        return self.history.trouble
+
+    @property
+    def is_current(self) -> bool:
+        """Whether history has been told everything that the mirror shows."""
+        return self._has_told and not self._changed and not self._entries
 
     def confirmed(self, run: RunObject) -> int:
         """Return the number of the last closed segment of a run that history has; 0 if that is not known."""
@@ -120,9 +127,9 @@ class HistoryKeeper:
             self._ended.add(uid)
         try:
             async with asyncio.timeout(END_SECONDS):
-                await self._history.record([state])
+                await self.history.record([state])
                 if rule:
-                    await self._history.note([removal_of(run, self._now(), rule)])
+                    await self.history.note([removal_of(run, self._now(), rule)])
         except (KajitoriError, TimeoutError) as error:
             self._metrics.history_failures.inc()
             why = error.message if isinstance(error, KajitoriError) else "it takes too long"
@@ -173,6 +180,7 @@ class HistoryKeeper:
                     is_first = False
                 while self._changed or self._entries:
                     await self._tell()
+                self._has_told = True
             except KajitoriError as error:
                 self._metrics.history_failures.inc()
                 log.warning("history is behind by %d runs: %s", len(self._changed), error)
@@ -191,7 +199,7 @@ class HistoryKeeper:
         try:
             news = [item for key in keys for item in self._news_of(key)]
             if news:
-                await self._history.record(item.state for item in news)
+                await self.history.record(item.state for item in news)
         except BaseException:
             self._changed = dict.fromkeys(keys) | self._changed
             raise
@@ -199,7 +207,7 @@ class HistoryKeeper:
             self._note_recorded(item)
         entries = list(self._entries.values())
         if entries:
-            await self._history.note(entries)
+            await self.history.note(entries)
             for entry in entries:
                 self._entries.pop(entry.key, None)
 
@@ -252,8 +260,8 @@ class HistoryKeeper:
         """Mark runs whose objects disappeared while no controller was at work."""
         await self._mirror.wait_fresh()
         present = {run.metadata.uid for run in self._mirror.runs.values()}
-        gone = [uid for uid in await self._history.present() if uid not in present]
-        await self._history.mark_removed(gone, int(self._now().timestamp()))
+        gone = [uid for uid in await self.history.present() if uid not in present]
+        await self.history.mark_removed(gone, int(self._now().timestamp()))
 
     # ------------------------------------------------------------------------------------------ outbox
 
@@ -261,7 +269,7 @@ class HistoryKeeper:
         while self._outbox is not None:
             try:
                 async for uid, content in self._outbox.waiting():
-                    await self._history.record([msgspec.json.decode(content, type=RunState)])
+                    await self.history.record([msgspec.json.decode(content, type=RunState)])
                     await self._outbox.remove(uid)
                     log.info("the record of run %s was taken from the outbox to history", uid)
             except (KajitoriError, msgspec.DecodeError) as error:

@@ -90,6 +90,14 @@ class EndedRuns(Document):
     never deleted automatically. A run itself may set a shorter time (`removeAfter`, `kaji run --rm`)."""
 
 
+class KeptHistory(Document):
+    """What history keeps of runs whose objects are gone."""
+
+    keep_for_seconds: DurationAboveZero | None = Field(default=None, alias="keepFor")
+    """A run leaves history on the first day that is this long after its end, but never before its object is removed.
+    Its usage stays in daily sums by team, owner and GPU type. The audit trail stays. null: all runs stay."""
+
+
 class PeakMemory(Document):
     """Measurement of the peak memory of members. Each run shows its peak, and later runs of the same kind show it as a
     finding."""
@@ -147,6 +155,7 @@ class Policy(Document):
     code: StoredCode = StoredCode()
     logs: Logs = Logs()
     ended_runs: EndedRuns = EndedRuns()
+    history: KeptHistory = KeptHistory()
     sweeps: Sweeps = Sweeps()
     traffic: TrafficPolicy = TrafficPolicy()
     network: Networking = Networking()

@@ -51,14 +51,26 @@ def add_up(
 ) -> dict[str, UsageSum]:
     """Return the sums by key. Each part is a key, GPU type, GPUs, milli-cores and bytes of one member, and the seconds
     of all members. With `sums`, they are added to these."""
+    whole = (
+        (key, gpu_type, gpus * seconds, cpu_millis * seconds, memory_bytes * seconds, seconds)
+        for key, gpu_type, gpus, cpu_millis, memory_bytes, seconds in parts
+    )
+    return add_whole(whole, prices, sums)
+
+
+def add_whole(
+    amounts: Iterable[tuple[str, str, int, int, int, int]], prices: Prices, sums: dict[str, UsageSum] | None = None
+) -> dict[str, UsageSum]:
+    """Return the sums by key. Each amount is a key, GPU type, GPU-seconds, milli-core-seconds, byte-seconds, and the
+    seconds of all members. With `sums`, they are added to these."""
     found = {} if sums is None else sums
-    for key, gpu_type, gpus, cpu_millis, memory_bytes, seconds in parts:
+    for key, gpu_type, gpu_seconds, cpu_milli_seconds, byte_seconds, seconds in amounts:
         total = found.setdefault(key, UsageSum())
-        total.gpu_seconds += gpus * seconds
-        total.cpu_milli_seconds += cpu_millis * seconds
-        total.byte_seconds += memory_bytes * seconds
+        total.gpu_seconds += gpu_seconds
+        total.cpu_milli_seconds += cpu_milli_seconds
+        total.byte_seconds += byte_seconds
         total.member_seconds += seconds
         gpu_price = prices.gpu.get(gpu_type, prices.gpu.get("", 0.0))
-        each = gpus * gpu_price + cpu_millis / 1000 * prices.core + memory_bytes / GIB * prices.gib
-        total.cost += each * seconds / HOUR
+        cost = gpu_seconds * gpu_price + cpu_milli_seconds / 1000 * prices.core + byte_seconds / GIB * prices.gib
+        total.cost += cost / HOUR
     return found

@@ -31,6 +31,7 @@ from kajitori.api.context import (
     StoreParts,
     TrafficParts,
 )
+from kajitori.api.history_lag import HistoryLag
 from kajitori.api.limits import MAX_LOGS, UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Slots, Turns
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
@@ -136,7 +137,9 @@ def web_api(deps: ApiDependencies) -> Api:
         audit=AuditTrail(deps.history, now),
         callers=callers,
         runs=RunParts(renderer=RunRenderer(mirror), hub=hub, events=EventFeeds(client)),
-        stores=StoreParts(logs=deps.kept_logs, code=deps.code, history=deps.history),
+        stores=StoreParts(
+            logs=deps.kept_logs, code=deps.code, history=deps.history, history_lag=HistoryLag(deps.history, now)
+        ),
         queue=QueueParts(
             pending=PendingRuns(mirror, cluster),
             outlook=outlook,

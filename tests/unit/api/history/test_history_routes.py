@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from kajitori.api.app import openapi_document, operations
 from kajitori.api.audit import CHANGES, NO_CHANGES
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState, SegmentRecord
+from kajitori.history.database import Statement
 from kajitori.history.store import History
 
 if TYPE_CHECKING:
@@ -95,6 +96,26 @@ async def test_usage_is_summed_exactly(world: World, history: History) -> None:
     assert found["total"]["gpuSeconds"] == 2 * 300 * 9
     by_node = (await world.http.get("/v1/usage", params=params | {"by": "node", "namespace": "team"})).json()
     assert {row["key"]: row["gpuSeconds"] for row in by_node["items"]} == {"g1": 2400, "g2": 2400}
+
+
+async def test_readiness_says_how_far_history_lags_behind(world: World, history: History) -> None:
+    """A server with a history that lags, or whose database does not answer, is ready nevertheless."""
+    lag, now = world.api.stores.history_lag, int(world.api.now().timestamp() * 1000)
+
+    async def shown() -> dict[str, Any]:
+        await lag.ask()
+        answer = await world.http.get("/readyz")
+        assert answer.status_code == 200
+        found: dict[str, Any] = answer.json()["history"]
+        return found
+
+    assert (await shown())["behindSeconds"] is None
+    await history.note_current(now - 3000)
+    assert await shown() == {"behindSeconds": 3.0, "says": ""}
+    await history.note_current(now - 600_000)
+    assert "usage and ended runs since then are missing" in (await shown())["says"]
+    await (await history.open()).write([Statement("DROP TABLE history_facts")])
+    assert "does not answer" in (await shown())["says"]
 
 
 @pytest.mark.parametrize("path", ["/v1/history", "/v1/usage", "/v1/audit"])

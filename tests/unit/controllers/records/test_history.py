@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -17,6 +18,7 @@ from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.records import history as keeping
+from kajitori.controllers.records import upkeep
 from kajitori.controllers.records.history import HistoryKeeper
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Holding, Preempted, PreemptedBy, RunStatus, Segment, Usage, UsageTotal
@@ -218,3 +220,27 @@ async def test_decisions_of_the_controller_are_noted_once(history: History) -> N
             await asyncio.sleep(0.02)
     ((_, entry),) = entries
     assert (entry.action, entry.rule, entry.message) == ("preempt run", "priority", "for nlp/gpt (high, of bob)")
+
+
+async def test_history_is_kept_in_shape_while_runs_are_told(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Usage is summed up by day, runs older than policy keeps them leave, and how current history is is noted."""
+    monkeypatch.setattr(upkeep, "UPKEEP_SECONDS", 0.001)
+    monkeypatch.setattr(upkeep, "REST_SECONDS", 0)
+    shown = Shown()
+    shown.show(run(RunStatus(phase=Phase.SUCCEEDED, usage=held(closed=True), finished_at=LATER)))
+    keeper = keeper_of(shown, history)
+    keep_for: list[int | None] = [None]
+    later = NOW + timedelta(days=40)
+    work = upkeep.keep_up_forever(history, keeper, lambda: later, lambda: keep_for[0])
+    assert await history.current_at() == 0
+    async with at_work(keeper):
+        keeping_up = asyncio.create_task(work)
+        await until(history.current_at, lambda at: at == later.timestamp() * 1000)
+        shown.remove("bert")
+        await only_run(history, lambda found: found.removed_at is not None)
+        monkeypatch.setattr(upkeep, "EXPIRE_SECONDS", 0)
+        keep_for[0] = 30 * 86400
+        await until(lambda: history.runs(RunFilter(), 2), lambda runs: not runs)
+        keeping_up.cancel()
+        await asyncio.gather(keeping_up, return_exceptions=True)
+    assert await used(history) == 120

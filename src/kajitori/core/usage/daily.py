@@ -1,0 +1,133 @@
+"""Sums of usage by day: the shares of a segment in each sum, and the sums and segments that a time is made of.
+
+Days are those of UTC, numbered from 1970. Each sum exists for one day and for a block of `BLOCK_DAYS` days, so that
+the sums over years are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+import msgspec
+
+DAY = 86_400
+BLOCK_DAYS = 32
+MIB_SHIFT = 20
+
+
+class Level(StrEnum):
+    """What a sum is about. A sum of fewer keys is shorter to add up."""
+
+    TEAM = "team"
+    """One namespace, all owners."""
+    OWNER = "owner"
+    """One owner, all namespaces."""
+    BOTH = "both"
+    """One owner in one namespace."""
+
+
+class SumKey(msgspec.Struct, frozen=True, order=True):
+    """Key of one sum."""
+
+    level: str
+    days: int
+    """Number of days: 1 or `BLOCK_DAYS`."""
+    first: int
+    """Number of the first of these days."""
+    namespace: str
+    owner: str
+    gpu_type: str
+
+
+class Amount(msgspec.Struct):
+    """What was used. Memory is in two parts, since byte-seconds of a large run exceed 64 bits."""
+
+    gpu_seconds: int = 0
+    cpu_milli_seconds: int = 0
+    mib_seconds: int = 0
+    odd_byte_seconds: int = 0
+    """Byte-seconds beyond whole MiB."""
+    member_seconds: int = 0
+
+
+class UsedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored segment, or time of one run whose segments a status had no room for (`members` is 0 then)."""
+
+    namespace: str
+    owner: str
+    gpu_type: str
+    gpus: int
+    cpu_millis: int
+    memory_bytes: int
+    members: int
+    since: int
+    until: int
+    member_seconds: int
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """A stretch of time whose sums have this number of days each. Days are numbers, `until` is excluded."""
+
+    days: int
+    since: int
+    until: int
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """The sums that a time is made of, and the seconds at its edges that need the segments themselves."""
+
+    sums: tuple[Stretch, ...]
+    edges: tuple[tuple[int, int], ...]
+
+
+def daily_sums(parts: Iterable[UsedPart]) -> dict[SumKey, Amount]:
+    """Return the shares of these segments in every sum."""
+    found: dict[SumKey, Amount] = {}
+    for part in parts:
+        for day, seconds in _days_of(part):
+            for key in _keys_of(part, day):
+                _add(found.setdefault(key, Amount()), part, seconds)
+    return found
+
+
+def parts_of(since: int, until: int) -> Parts:
+    """Return what the time between two times (seconds since 1970) is made of."""
+    first, end = -(-since // DAY), until // DAY
+    if end <= first:
+        return Parts((), ((since, until),) if until > since else ())
+    block, block_end = -(-first // BLOCK_DAYS) * BLOCK_DAYS, end // BLOCK_DAYS * BLOCK_DAYS
+    if block_end > block:
+        stretches = [Stretch(1, first, block), Stretch(BLOCK_DAYS, block, block_end), Stretch(1, block_end, end)]
+    else:
+        stretches = [Stretch(1, first, end)]
+    edges = ((since, first * DAY), (end * DAY, until))
+    return Parts(
+        tuple(stretch for stretch in stretches if stretch.until > stretch.since),
+        tuple(edge for edge in edges if edge[1] > edge[0]),
+    )
+
+
+def _days_of(part: UsedPart) -> Iterator[tuple[int, int]]:
+    """Yield each day of a part with the member-seconds on it. Time without members counts on the day of its end."""
+    if not part.members:
+        yield (part.until if part.since == part.until else part.until - 1) // DAY, part.member_seconds
+        return
+    for day in range(part.since // DAY, -(-part.until // DAY)):
+        seconds = min(part.until, (day + 1) * DAY) - max(part.since, day * DAY)
+        yield day, part.members * seconds
+
+
+def _keys_of(part: UsedPart, day: int) -> Iterator[SumKey]:
+    for days, first in ((1, day), (BLOCK_DAYS, day // BLOCK_DAYS * BLOCK_DAYS)):
+        yield SumKey(Level.TEAM.value, days, first, part.namespace, "", part.gpu_type)
+        yield SumKey(Level.OWNER.value, days, first, "", part.owner, part.gpu_type)
+        yield SumKey(Level.BOTH.value, days, first, part.namespace, part.owner, part.gpu_type)
+
+
+def _add(amount: Amount, part: UsedPart, seconds: int) -> None:
+    amount.gpu_seconds += part.gpus * seconds
+    amount.cpu_milli_seconds += part.cpu_millis * seconds
+    amount.mib_seconds += (part.memory_bytes >> MIB_SHIFT) * seconds
+    amount.odd_byte_seconds += part.memory_bytes % (1 << MIB_SHIFT) * seconds
+    amount.member_seconds += seconds

@@ -1,0 +1,114 @@
+"""Keeps the sums of whole days up to date, and removes old runs once their usage is in them.
+
+Segments are added to the sums some time after they are written, and marked in the same transaction. Sums with an
+`origin` are of runs that were removed: the origin is the identifier of the history that had them. All other sums
+could be computed again from the segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+import msgspec
+
+from kajitori.core.usage.daily import DAY, Amount, SumKey, UsedPart, daily_sums
+from kajitori.history.database import Database, Row, Statement
+
+TOGETHER = 5_000
+"""Most segments that are summed up in one transaction."""
+EXPIRED_TOGETHER = 200
+"""Most runs that are removed in one transaction."""
+
+_PART = tuple(field.name for field in msgspec.structs.fields(UsedPart))
+_KEY = tuple(field.name for field in msgspec.structs.fields(SumKey))
+_AMOUNT = tuple(field.name for field in msgspec.structs.fields(Amount))
+_COLUMNS = (*_KEY, "origin", *_AMOUNT)
+
+ADD_TO_SUM = (
+    f"INSERT INTO usage_sums ({', '.join(_COLUMNS)}) VALUES ({', '.join(f'${n + 1}' for n in range(len(_COLUMNS)))}) "
+    f"ON CONFLICT ({', '.join((*_KEY, 'origin'))}) DO UPDATE SET "
+    + ", ".join(f"{name} = usage_sums.{name} + excluded.{name}" for name in _AMOUNT)
+)
+_DROP_EMPTY = "DELETE FROM usage_sums WHERE member_seconds = 0 AND origin = '' AND " + " AND ".join(
+    f"{name} = ${number + 1}" for number, name in enumerate(_KEY)
+)
+_TAKE_TURN = "UPDATE history_facts SET value = CASE WHEN value = $1 THEN $2 END WHERE name = 'sums'"
+"""Fails if another process changed the sums since they were counted: `value` must not be null."""
+_SET_FACT = "UPDATE history_facts SET value = $2 WHERE name = $1"
+
+
+async def sum_up(database: Database, together: int = TOGETHER) -> int:
+    """Add segments that are in no sum yet to the sums; return how many. Raises Unavailable if another process did so
+    at the same time, in which case nothing was changed."""
+    turn = await fact(database, "sums")
+    rows = await database.fetch(
+        f"SELECT run_uid, id, {', '.join(_PART)} FROM usage WHERE summed = 0 LIMIT $1", together
+    )
+    if rows:
+        mark = Statement("UPDATE usage SET summed = 1 WHERE run_uid = $1 AND id = $2", [row[:2] for row in rows])
+        await database.write([_turn(turn), *_add(_sums_of(rows), ""), mark])
+    return len(rows)
+
+
+async def expire(database: Database, before: int, together: int = EXPIRED_TOGETHER) -> int:
+    """Remove runs that ended before the day of this time (seconds since 1970); return how many were removed now.
+
+    Their usage stays in the sums of days. A run whose object exists, or whose usage is not in the sums yet, stays.
+    """
+    limit, turn = before // DAY * DAY, await fact(database, "sums")
+    runs = await database.fetch(
+        "SELECT uid FROM runs WHERE created_at < $1 AND ended_at < $1 AND removed_at IS NOT NULL "
+        "AND NOT EXISTS (SELECT 1 FROM usage WHERE run_uid = uid AND summed = 0) ORDER BY created_at, uid LIMIT $2",
+        limit,
+        together,
+    )
+    if not runs:
+        return 0
+    uids = [uid for (uid,) in runs]
+    places = ", ".join(f"${number + 1}" for number in range(len(uids)))
+    rows = await database.fetch(f"SELECT run_uid, id, {', '.join(_PART)} FROM usage WHERE run_uid IN ({places})", *uids)
+    origin, sums = await fact(database, "id"), _sums_of(rows)
+    less = {key: Amount(**{name: -getattr(amount, name) for name in _AMOUNT}) for key, amount in sums.items()}
+    known = int(await fact(database, "expired_before"))
+    statements = [
+        _turn(turn),
+        *_add(sums, origin),
+        *_add(less, ""),
+        Statement(_DROP_EMPTY, [msgspec.structs.astuple(key) for key in less]),
+        Statement("DELETE FROM usage WHERE run_uid = $1 AND id = $2", [row[:2] for row in rows]),
+        Statement("DELETE FROM attempts WHERE run_uid = $1", runs),
+        Statement("DELETE FROM runs WHERE uid = $1", runs),
+        Statement(_SET_FACT, [("expired_before", str(max(known, limit)))]),
+    ]
+    await database.write([statement for statement in statements if statement.rows])
+    return len(uids)
+
+
+async def fact(database: Database, name: str) -> str:
+    """Return a fact about the history: its `id`; how often the `sums` were changed; `expired_before`, the end of the
+    days of which it keeps only sums; `current_at`, the last time at which it lacked nothing (milliseconds)."""
+    ((value,),) = await database.fetch("SELECT value FROM history_facts WHERE name = $1", name)
+    return str(value)
+
+
+def note_current(at_millis: int) -> Statement:
+    """Return what notes that history lacked nothing at this time."""
+    return Statement(_SET_FACT, [("current_at", str(at_millis))])
+
+
+def _turn(turn: str) -> Statement:
+    return Statement(_TAKE_TURN, [(turn, str(int(turn) + 1))])
+
+
+def _sums_of(rows: Iterable[Row]) -> dict[SumKey, Amount]:
+    return daily_sums(UsedPart(**dict(zip(_PART, row[2:], strict=True))) for row in rows)
+
+
+def _add(sums: Mapping[SumKey, Amount], origin: str) -> Sequence[Statement]:
+    rows = [
+        tuple(chain(msgspec.structs.astuple(key), (origin,), msgspec.structs.astuple(amount)))
+        for key, amount in sorted(sums.items())
+        if amount.member_seconds
+    ]
+    return [Statement(ADD_TO_SUM, rows)] if rows else []
