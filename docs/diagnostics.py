@@ -17,6 +17,8 @@ from kajitori.cli.exitcodes import EXIT_CODE_BY_REASON
 from kajitori.cluster.runs.members import FIRST_STEP_REASONS
 from kajitori.core.spec.reasons import COUNTS_AS_RESTART, NEVER_COUNTED, NEVER_RESTARTED, START_FAILURES, Reason
 from kajitori.monitoring import controller, metrics
+from kajitori.monitoring.alerts import GROUPS
+from kajitori.monitoring.alerts.model import runbook
 
 
 def exit_codes_page() -> str:
@@ -141,6 +143,37 @@ def _restarts() -> Iterator[tuple[Reason, str]]:
 
 
 _RESTARTS = dict(_restarts())
+
+
+_ALERTS = """\
+`kaji install` brings the rules below, and the dashboards *Kajitori*, *control plane* and *traffic*. If the cluster
+has Prometheus Operator, the rules are a PrometheusRule; set
+[`monitoring.labels`](../reference/settings.md) to the labels by which your Prometheus selects
+rules. Else they are a file in the ConfigMap `kajitori-alerts`: mount it into Prometheus and name it under
+`rule_files`. Grafana's sidecar finds the dashboards by the label `grafana_dashboard`; without the sidecar, import
+`src/kajitori/monitoring/dashboards/*.json`. In the repository, `deploy/alerts` has the rules and their tests:
+`promtool test rules deploy/alerts/tests.yaml`. Change a limit in a copy of both, not in the ConfigMap, which the next
+`kaji install` overwrites.
+
+## What Prometheus has to read
+
+| target | where | for |
+|---|---|---|
+| Web API | Service `server`, port 8600, `/metrics`, https | state of runs, nodes, GPUs, guarantees |
+| controllers | Pods `kajitori-controller`, port 8602, `/metrics`, https | queue, history, leadership |
+| agents | each node, port 9465, `/metrics` | traffic |
+| kube-apiserver | `/metrics`, with a token that may `get` it | requests, webhooks, stored objects |
+| etcd | `/metrics` on its metrics address (`--listen-metrics-urls`) | disk, size, leader |
+| kube-scheduler, kube-controller-manager | their `/metrics` | their own rate limits |
+
+A managed control plane does not show etcd; its alerts then never fire, and `KubeApiSlowWrites` tells about it
+indirectly. Each alert below says what it means and what to do, the fastest check first.
+"""
+
+
+def alerts_page() -> str:
+    """Every alert with its runbook."""
+    return page("\n".join(["# Alerts and dashboards", "", _ALERTS, runbook(GROUPS).rstrip()]))
 
 
 def messages_page() -> str:

@@ -52,11 +52,13 @@ from kajitori.kube.config import KubeConfig
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # tests load this file by its path
 
+import dashboards
 import diagnostics
 from markdown_pages import DOCS, page, table
 
 REFERENCE = DOCS / "reference"
 DEPLOY = DOCS.parent / "deploy"
+DASHBOARDS = DOCS.parent / "src" / "kajitori" / "monitoring" / "dashboards"
 SCHEMAS = DOCS.parent / "tests" / "unit" / "install" / "released"
 _WIDTH = 100
 _API_RULES = """
@@ -97,6 +99,7 @@ def pages() -> dict[str, str]:
         "exit-codes.md": diagnostics.exit_codes_page(),
         "metrics.md": diagnostics.metrics_page(),
         "../troubleshooting/reasons.md": diagnostics.reasons_page(),
+        "../operate/alerts.md": diagnostics.alerts_page(),
     }
 
 
@@ -369,6 +372,8 @@ def main() -> None:
     for name, text in pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
     (DOCS / "troubleshooting" / "messages.md").write_text(diagnostics.messages_page(), encoding="utf-8")
+    for name, text in dashboards.dashboards().items():  # before the manifests, which contain them
+        (DASHBOARDS / name).write_text(text, encoding="utf-8")
     for name, text in manifests().items():
         (DEPLOY / name).parent.mkdir(parents=True, exist_ok=True)
         (DEPLOY / name).write_text(text, encoding="utf-8")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from kajitori.api.views.server import ControllerView, Health, HistoryView, Versi
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
+from kajitori.core.words.times import parse_time
 from kajitori.errors import KajitoriError, Unavailable
 from kajitori.monitoring import metrics
 
@@ -34,6 +36,10 @@ router = APIRouter(tags=["server"])
 
 NODE_STATES = ("ready", "cordoned", "notReady", "unhealthy", "untested")
 TEST_STATES = ("asked", "testing", "passed", "failed", "untested")
+
+UNSTABLE_SETBACKS = 5
+"""Restarts and interruptions after which a run counts as unstable, if the last was within `UNSTABLE_WITHIN`."""
+UNSTABLE_WITHIN = timedelta(hours=1)
 
 READY_SECONDS = 2.0
 """An API server that does not answer within this time does not count as reachable."""
@@ -128,6 +134,7 @@ class ClusterCollector(Collector):
         yield from (metrics.nodes_suspected(), metrics.node_tests())
         yield from (metrics.mirror_synced(), metrics.mirror_troubled(), metrics.policy_faults())
         yield from (metrics.controller_lease_age(), metrics.guaranteed(), metrics.guaranteed_used())
+        yield from (metrics.guaranteed_waiting(), metrics.runs_unstable())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics with their current values."""
@@ -147,6 +154,7 @@ class ClusterCollector(Collector):
         yield from self._health()
         gpus, shown = metrics.gpus_by_state(), board(api)
         yield from _guarantees(shown.guarantees)
+        yield from self._troubled_runs({view.namespace for view in shown.guarantees})
         for row in shown.types:
             for state, count in (("used", row.used), ("free", row.free), ("broken", row.broken)):
                 gpus.add_metric((row.type or "unknown", state), count)
@@ -176,6 +184,25 @@ class ClusterCollector(Collector):
         for state in TEST_STATES:
             tests.add_metric((state,), counts[state])
         yield tests
+
+    def _troubled_runs(self, guaranteed_teams: Collection[str]) -> Iterator[GaugeMetricFamily]:
+        """Yield how many runs wait in each team with a guarantee, and how many restart again and again."""
+        waiting, unstable = Counter(dict.fromkeys(guaranteed_teams, 0)), 0
+        recent = self._api.mirror.now() - UNSTABLE_WITHIN
+        for (team, _), run in self._api.mirror.runs.items():
+            phase = phase_of(run)
+            if team in guaranteed_teams and phase in (Phase.QUEUED, Phase.RESTARTING):
+                waiting[team] += 1
+            status = run.status
+            if status is not None and not phase.is_final and status.setback is not None:
+                at = parse_time(status.setback.at)
+                setbacks = status.restarts + status.interruptions
+                unstable += setbacks >= UNSTABLE_SETBACKS and at is not None and at >= recent
+        families = metrics.guaranteed_waiting(), metrics.runs_unstable()
+        for team, count in waiting.items():
+            families[0].add_metric((team,), count)
+        families[1].add_metric((), unstable)
+        yield from families
 
 
 def _guarantees(views: Iterable[GuaranteeView]) -> Iterator[GaugeMetricFamily]:

@@ -40,6 +40,7 @@ from kajitori.install.settings import (
 )
 from kajitori.install.teams import team_objects
 from kajitori.install.versions import breaks, faults_in, is_downgrade, step_fault
+from kajitori.install.watching import RULE_KIND
 from kajitori.install.workloads import POLICY
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES, PODS, SECRETS
@@ -236,8 +237,21 @@ async def _plan(
     settings = _settings(options, record)
     stored = await config_map(settings.namespace, POLICY)
     policy, networks = _texts(options, stored)
-    files = _files(settings, policy, networks) if with_teams else render(settings, policy, networks)
+    resolved = await _with_alerts(client, settings)
+    files = _files(resolved, policy, networks) if with_teams else render(resolved, policy, networks)
     return Plan(settings, files, record)
+
+
+async def _with_alerts(client: KubeClient, settings: InstallSettings) -> InstallSettings:
+    """Return settings that name the form of the alert rules which this cluster reads."""
+    if settings.monitoring.alerts != "auto":
+        return settings
+    try:
+        await client.request("GET", f"/apis/{RULE_KIND[0]}")
+        form = "prometheusRule"
+    except NotFound:
+        form = "configMap"
+    return settings.model_copy(update={"monitoring": settings.monitoring.model_copy(update={"alerts": form})})
 
 
 def _files(settings: InstallSettings, policy: str, networks: str) -> dict[str, list[Object]]:

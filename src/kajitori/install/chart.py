@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kajitori import __version__
+from kajitori.install import watching
 from kajitori.install.objects import Identity, Object, as_yaml, identity, made
 from kajitori.install.render import certificates, in_order, render
 from kajitori.install.roles import roles
@@ -25,6 +26,7 @@ from kajitori.install.settings import (
     ImageSettings,
     InstallSettings,
     Issuer,
+    MonitoringSettings,
     PartSettings,
     SignInSettings,
     StoreSettings,
@@ -44,6 +46,11 @@ _HELPERS = """\
 {{- $digest := index $images (printf "%sDigest" (index . 1)) -}}
 {{- if $images.prefix }}{{ printf "%s/" (trimSuffix "/" $images.prefix) }}{{ end -}}
 {{- if $digest }}{{ printf "%s@%s" (regexReplaceAll ":[^:/]*$" $name "") $digest }}{{ else }}{{ $name }}{{ end -}}
+{{- end }}
+{{- define "kajitori.alerts" -}}
+{{- if ne .Values.monitoring.alerts "auto" }}{{ .Values.monitoring.alerts }}
+{{- else if .Capabilities.APIVersions.Has "monitoring.coreos.com/v1" }}prometheusRule
+{{- else }}configMap{{ end -}}
 {{- end }}
 """
 _OWN_CERTIFICATES = """\
@@ -78,6 +85,7 @@ def chart() -> dict[str, str]:
     rendered["priorityclass"] = [document for document in definition if "spec" not in document]
     rendered["agents-namespace"] = [document for document in namespaces if identity(document) in conditions]
     files = {f"templates/{name}.yaml": _MADE + _template(documents, conditions) for name, documents in rendered.items()}
+    files["templates/alerts.yaml"] = _MADE + _alerts(settings)
     files["crds/definition.yaml"] = _MADE + as_yaml([document for document in definition if "spec" in document])
     files["templates/certificates.yaml"] = _MADE + _own_certificates(settings) + _cert_manager()
     files["templates/sign-in.yaml"] = _MADE + _sign_in_key()
@@ -157,7 +165,10 @@ def _marked(tls: TlsSettings) -> InstallSettings:
             }
         ),
     }
-    update |= {**parts, "monitoring_namespace": _text("monitoringNamespace")}
+    monitoring = MonitoringSettings().model_copy(
+        update={"labels": {"kajimark": _yaml("monitoring.labels")}, "runbook_url": _text("monitoring.runbookUrl")}
+    )
+    update |= {**parts, "monitoring": monitoring, "monitoring_namespace": _text("monitoringNamespace")}
     return defaults.model_copy(update=update)
 
 
@@ -185,6 +196,7 @@ _SWITCHES: dict[str, dict[str, Any]] = {
     "agents.enabled": {"agents": AgentSettings(enabled=False)},
     "flowControl": {"flow_control": False},
     "admissionPolicies": {"admission_policies": False},
+    "monitoring.dashboards": {"monitoring": MonitoringSettings(dashboards=False)},
 }
 """Values that switch objects off, with the settings that do the same."""
 
@@ -306,6 +318,16 @@ def _default(value: str) -> str:
         return '{{ .Values.store.secret | default "kajitori-store" }}'
     service, port = ("server", 8600) if value == "server.url" else ("relay", 8601)
     return f'{{{{ .Values.{value} | default (printf "https://{service}.%s.svc:{port}" .Release.Namespace) }}}}'
+
+
+def _alerts(settings: InstallSettings) -> str:
+    """Return the alert rules in both forms, of which Helm takes the one that the cluster reads."""
+    text = ""
+    for form in ("prometheusRule", "configMap"):
+        monitoring = settings.monitoring.model_copy(update={"alerts": form})
+        objects = watching.alerts(settings.model_copy(update={"monitoring": monitoring}))
+        text += f'{{{{- if eq (include "kajitori.alerts" .) "{form}" }}}}\n{_template(objects, {})}{{{{- end }}}}\n'
+    return text
 
 
 def _own_certificates(settings: InstallSettings) -> str:

@@ -10,9 +10,13 @@ from kajitori.install.settings import (
     HistorySettings,
     InstallSettings,
     Issuer,
+    MonitoringSettings,
     SignInSettings,
     TlsSettings,
 )
+from kajitori.install.watching import alerts
+from kajitori.monitoring.alerts import GROUPS, model
+from kajitori.monitoring.alerts.model import RULES_FILE
 
 _MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; edits here are lost.\n"
 _ABOUT = {
@@ -29,6 +33,8 @@ _ABOUT = {
     "flowcontrol": "How the API server shares its capacity between Kajitori and all other clients.",
     "policy": "Policy and address registry of Web API and controller (docs/reference/policy.md and networks.md).\n"
     "Edit it before you apply it. The parts read it again when it changes; a faulty version is not used.",
+    "alerts": "Alert rules as a file; docs/operate/alerts.md explains each. alerts/ has them as a PrometheusRule, too.",
+    "dashboards": "Dashboards for Grafana, whose sidecar finds this ConfigMap by its label.",
     "networkpolicies": "Only the ports below of Kajitori's own Pods can be reached.",
     "server": "The Web API answers `kaji`, agents and members of runs. It needs the Secret kajitori-tls.",
     "controller": "The controllers plan, start and restart runs; one leads. They need the Secret kajitori-tls.",
@@ -51,6 +57,16 @@ def base() -> dict[str, str]:
     found["kustomization.yaml"] = _MADE + _BASE + as_yaml([_kustomization([f"{name}.yaml" for name in files])])
     found["cert-manager/certificates.yaml"] = _file(
         "Certificates of the parts by an authority of their own, which cert-manager keeps.", _cert_manager()
+    )
+    monitoring = MonitoringSettings(alerts="prometheusRule")
+    found["alerts/prometheus-rule.yaml"] = _file(
+        "The same rules as alerts.yaml, for Prometheus Operator.",
+        as_yaml(alerts(settings.model_copy(update={"monitoring": monitoring}))),
+    )
+    found[f"alerts/{RULES_FILE}"] = _MADE + model.as_yaml(model.rules(GROUPS))
+    found["alerts/tests.yaml"] = (
+        f"{_MADE}# Tests of {RULES_FILE}: promtool test rules deploy/alerts/tests.yaml\n"
+        + model.as_yaml(model.promtool_tests(GROUPS))
     )
     return found | _components()
 

@@ -8,7 +8,7 @@ from kajitori.core.admission.member_policy import member_policy, member_policy_b
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.pods.manifests import priority_class
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.install import surroundings, workloads
+from kajitori.install import surroundings, watching, workloads
 from kajitori.install.objects import Object, as_yaml, made
 from kajitori.install.roles import roles
 from kajitori.install.settings import TLS_SECRET, InstallSettings
@@ -34,6 +34,8 @@ def render(
         "flowcontrol": surroundings.flow_control(settings) if settings.flow_control else [],
         "certificates": certificates(settings),
         "policy": [policy_map(settings, policy, networks)],
+        "alerts": watching.alerts(settings),
+        "dashboards": watching.dashboards(settings),
         "networkpolicies": surroundings.network_policies(settings),
         "controller": workloads.controller(settings),
         "server": workloads.server(settings),

@@ -202,6 +202,20 @@ class SignInSettings(Document):
     the provider when a browser signs in."""
 
 
+class MonitoringSettings(Document):
+    """Alert rules for Prometheus, and dashboards for Grafana."""
+
+    alerts: Literal["auto", "prometheusRule", "configMap", "none"] = "auto"
+    """prometheusRule: an object that Prometheus Operator reads. configMap: a ConfigMap with the same as a rules file.
+    auto: the former if the cluster has that kind, else the latter."""
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Further labels of the PrometheusRule, by which your Prometheus selects it, for example release: prometheus."""
+    runbook_url: str = "docs/operate/alerts.md"
+    """URL of the page about alerts, if you serve this documentation; each alert leads to its section."""
+    dashboards: bool = True
+    """Whether there is a ConfigMap with the dashboards, with the label grafana_dashboard for Grafana's sidecar."""
+
+
 class InstallSettings(Document):
     """Everything that an installation can vary. Each field has a default."""
 
@@ -222,6 +236,7 @@ class InstallSettings(Document):
     sign_in: SignInSettings = SignInSettings()
     monitoring_namespace: DnsLabel = "monitoring"
     """Namespace of the Prometheus that reads the controllers' metrics."""
+    monitoring: MonitoringSettings = MonitoringSettings()
     flow_control: bool = True
     """Whether the parts get a share of the API server of their own (API Priority and Fairness)."""
     admission_policies: bool = True

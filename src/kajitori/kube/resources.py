@@ -98,6 +98,7 @@ PRIORITY_LEVELS = Resource(
     "PriorityLevelConfiguration",
     namespaced=False,
 )
+PROMETHEUS_RULES = Resource("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule")
 FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 CERTIFICATES = Resource("cert-manager.io", "v1", "certificates", "Certificate")
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)

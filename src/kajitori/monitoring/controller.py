@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.monitoring import metrics
 
 log = logging.getLogger(__name__)
@@ -108,6 +109,20 @@ class ControllerMetrics:
             ("method", "resource", "status"),
             registry=registry,
         )
+
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """Expose every series of the counters from the start: else the first event of a kind is no increase, and
+        curves of rare events are missing."""
+        for phase in Phase:
+            if phase.is_final:
+                self.runs_ended.labels(phase.value)
+        for reason in Reason:
+            if reason:
+                self.failures.labels(reason.value)
+        for cause in ("guarantee", "priority"):
+            self.preemptions.labels(cause)
 
     @classmethod
     def unread(cls) -> ControllerMetrics:

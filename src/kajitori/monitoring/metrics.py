@@ -28,6 +28,8 @@ NODE_TESTS = "kajitori_node_tests"
 GPUS = "kajitori_gpus"
 GUARANTEED = "kajitori_guaranteed"
 GUARANTEED_USED = "kajitori_guaranteed_used"
+GUARANTEED_WAITING = "kajitori_guaranteed_waiting_runs"
+RUNS_UNSTABLE = "kajitori_runs_unstable"
 
 TRAFFIC_POD = "kajitori_traffic_pod"
 TRAFFIC_RUN = "kajitori_traffic_run"
@@ -154,6 +156,20 @@ def guaranteed_used() -> GaugeMetricFamily:
     """The used part of the guaranteed amounts; usage above the guarantee is borrowed."""
     return GaugeMetricFamily(
         GUARANTEED_USED, "How much of that the team's runs use; more is borrowed.", labels=("team", "type", "resource")
+    )
+
+
+def guaranteed_waiting() -> GaugeMetricFamily:
+    """Waiting runs of teams that have a guarantee."""
+    return GaugeMetricFamily(
+        GUARANTEED_WAITING, "Runs that wait for nodes, by team, of teams with a guarantee.", labels=("team",)
+    )
+
+
+def runs_unstable() -> GaugeMetricFamily:
+    """Above zero, a run probably restarts again and again without progress."""
+    return GaugeMetricFamily(
+        RUNS_UNSTABLE, "Active runs with at least five restarts or interruptions, the last one within an hour."
     )
 
 

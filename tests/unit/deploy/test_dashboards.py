@@ -1,4 +1,7 @@
-"""deploy/dashboards: every query is valid PromQL and asks for metrics and labels that we expose."""
+"""The dashboards: every query is valid PromQL, and those about traffic ask for what agents expose.
+
+tests/cluster asks a real Prometheus for the data of the others.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ from typing import Any
 import pytest
 import yaml
 from tests.unit.agent.test_telling import counting, pod, series
+from tests.unit.test_docs import generator
 
 from kajitori.agent.exposition import Card, card_lines, exposition
 from kajitori.monitoring.metrics import new_registry
 
-FOLDER = Path(__file__).parents[3] / "deploy" / "dashboards"
+FOLDER = Path(__file__).parents[3] / "src" / "kajitori" / "monitoring" / "dashboards"
 DASHBOARDS = sorted(path.name for path in FOLDER.glob("*.json"))
 TARGET_LABELS = {"instance", "job"}
 """Labels that Prometheus adds to every series."""
@@ -33,7 +37,7 @@ def expressions(name: str) -> Iterator[tuple[str, str]]:
     for panel in dashboard(name)["panels"]:
         for target in panel.get("targets", ()):
             text = target["expr"].replace("$__rate_interval", "5m").replace("$__range", "6h")
-            yield re.sub(r"\$\w+", "x", text), target["legendFormat"]
+            yield re.sub(r"\$\w+", "x", text), target.get("legendFormat", "")
 
 
 @pytest.fixture
@@ -44,9 +48,9 @@ def exposed(tmp_path: Path) -> dict[str, set[str]]:
     return {name: {label for labels in found for label, _ in labels} for name, found in series(text).items()}
 
 
-@pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_metric_and_label_is_exposed(name: str, exposed: dict[str, set[str]]) -> None:
+def test_every_metric_and_label_of_traffic_is_exposed(exposed: dict[str, set[str]]) -> None:
     """In queries, groupings, legends and variables."""
+    name = "traffic.json"
     asked = list(expressions(name))
     for variable in dashboard(name)["templating"]["list"]:
         if variable["type"] == "query":
@@ -64,14 +68,19 @@ def test_every_metric_and_label_is_exposed(name: str, exposed: dict[str, set[str
         assert labels <= known, f"{text} knows no {labels - known}"
 
 
-@pytest.mark.parametrize("name", DASHBOARDS)
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed: apt-get install prometheus")
-def test_every_query_is_valid_promql(name: str, tmp_path: Path) -> None:
-    rules = [{"record": f"query:{number}", "expr": text} for number, (text, _) in enumerate(expressions(name))]
+def test_every_query_is_valid_promql(tmp_path: Path) -> None:
+    texts = [text for name in DASHBOARDS for text, _ in expressions(name)]
+    rules = [{"record": f"query:{number}", "expr": text} for number, text in enumerate(texts)]
     path = tmp_path / "rules.yaml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": name, "rules": rules}]}))
+    path.write_text(yaml.safe_dump({"groups": [{"name": "dashboards", "rules": rules}]}))
     done = subprocess.run(["promtool", "check", "rules", str(path)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, f"{len(rules)} rules found" in done.stdout) == (0, True), done.stderr
+
+
+def test_the_generated_dashboards_are_up_to_date() -> None:
+    for name, text in generator().dashboards.dashboards().items():
+        assert (FOLDER / name).read_text() == text, "the dashboards are out of date: make reference"
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)

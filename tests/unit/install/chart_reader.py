@@ -56,6 +56,9 @@ def _block(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _holds(condition: str, values: Any) -> bool:
+    if match := re.fullmatch(r'eq \(include "kajitori\.alerts" \.\) "(.*)"', condition):
+        chosen = values["monitoring"]["alerts"]
+        return match[1] == ("configMap" if chosen == "auto" else chosen)
     if match := re.fullmatch(r"(eq|not \(has) \.Values\.(\S+) (.*?)\)?", condition):
         text = _value(f".Values.{match[2]}", values)
         return text not in match[3] if match[1] != "eq" else match[3] == f'"{text}"'

@@ -50,8 +50,13 @@ signIn:
   url: https://kaji.example.org
   clientSecret: ours
   ca: {json.dumps(AUTHORITY)}
+monitoring:
+  alerts: prometheusRule
+  labels: {{release: prometheus}}
+  runbookUrl: https://docs.example.org/operate/alerts.html
 """,
-    "little": "{tls: {certificates: given}, agents: {enabled: false}, flowControl: false, admissionPolicies: false}",
+    "little": "{tls: {certificates: given}, agents: {enabled: false}, flowControl: false, admissionPolicies: false, "
+    "monitoring: {alerts: none, dashboards: false}}",
 }
 
 

@@ -1,0 +1,385 @@
+"""Generates the Grafana dashboards of Kajitori and of the control plane with Grafana's own SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grafana_foundation_sdk.builders.common import VizLegendOptions
+from grafana_foundation_sdk.builders.dashboard import Dashboard, DatasourceVariable, Row
+from grafana_foundation_sdk.builders.prometheus import Dataquery
+from grafana_foundation_sdk.builders.stat import Panel as Stat
+from grafana_foundation_sdk.builders.timeseries import Panel as TimeSeries
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement
+from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DataSourceRef, GridPos
+
+from kajitori.monitoring import controller, metrics
+
+_COLUMNS = 24
+_RATE = "$__rate_interval"
+_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One panel: a figure (`stat`) or curves. Each query has a legend."""
+
+    title: str
+    unit: str
+    queries: Sequence[tuple[str, str]]
+    about: str
+    is_figure: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """One dashboard: rows of panels."""
+
+    uid: str
+    title: str
+    about: str
+    rows: Sequence[tuple[str, Sequence[Panel]]]
+
+
+def _rate(metric: str, by: str, selector: str = "") -> str:
+    return (
+        f"sum by ({by}) (rate({metric}{{{selector}}}[{_RATE}]))"
+        if selector
+        else f"sum by ({by}) (rate({metric}[{_RATE}]))"
+    )
+
+
+def _p99(metric: str, by: str, selector: str = "") -> str:
+    return f"histogram_quantile(0.99, {_rate(f'{metric}_bucket', f'{by}, le' if by else 'le', selector)})"
+
+
+_REQUESTS, _DURATION = "apiserver_request_total", "apiserver_request_duration_seconds"
+_SHORT = 'verb!~"WATCH|CONNECT",subresource!~"log|exec|attach|portforward|proxy"'
+
+CONTROL_PLANE = Board(
+    uid="kajitori-control-plane",
+    title="Kajitori: the cluster's control plane",
+    about="kube-apiserver, etcd, webhooks and clients; the alerts about them are in docs/operate/alerts.md.",
+    rows=(
+        (
+            "Requests to kube-apiserver",
+            (
+                Panel(
+                    title="By verb",
+                    unit="reqps",
+                    queries=[(_rate(_REQUESTS, "verb"), "{{verb}}")],
+                    about="Requests a second.",
+                ),
+                Panel(
+                    title="By answer",
+                    unit="reqps",
+                    queries=[(_rate(_REQUESTS, "code"), "{{code}}")],
+                    about="429 means too much load, 5xx a fault.",
+                ),
+                Panel(
+                    title="Slowest hundredth, by verb",
+                    unit="s",
+                    queries=[(_p99(_DURATION, "verb", _SHORT), "{{verb}}")],
+                    about="Kubernetes' objective: 1 s, for lists of the whole cluster 30 s.",
+                ),
+                Panel(
+                    title="Requests in flight",
+                    unit="short",
+                    queries=[("sum by (request_kind) (apiserver_current_inflight_requests)", "{{request_kind}}")],
+                    about="Reads and writes that are being answered.",
+                ),
+                Panel(
+                    title="Seats by priority level",
+                    unit="short",
+                    queries=[
+                        (
+                            "sum by (priority_level) (apiserver_flowcontrol_current_executing_seats)",
+                            "{{priority_level}}",
+                        )
+                    ],
+                    about="What each priority level has in flight; Kajitori has one of its own.",
+                ),
+                Panel(
+                    title="Writes of Events and of all else",
+                    unit="reqps",
+                    queries=[
+                        (f'sum(rate({_REQUESTS}{{resource="events",verb=~"POST|PATCH|PUT"}}[{_RATE}]))', "Events"),
+                        (f'sum(rate({_REQUESTS}{{resource!="events",verb=~"POST|PATCH|PUT"}}[{_RATE}]))', "all else"),
+                    ],
+                    about="If most writes are Events, some controller repeats itself.",
+                ),
+            ),
+        ),
+        (
+            "Webhooks and clients",
+            (
+                Panel(
+                    title="Slowest hundredth of webhook calls",
+                    unit="s",
+                    queries=[(_p99("apiserver_admission_webhook_admission_duration_seconds", "name"), "{{name}}")],
+                    about="The API server waits for them in each request that they match.",
+                ),
+                Panel(
+                    title="Requests of Kubernetes' own clients",
+                    unit="reqps",
+                    queries=[(_rate("rest_client_requests_total", "job, code"), "{{job}} {{code}}")],
+                    about="What kube-apiserver, scheduler and controller manager send.",
+                ),
+            ),
+        ),
+        (
+            "etcd",
+            (
+                Panel(
+                    title="Size of the database",
+                    unit="bytes",
+                    queries=[
+                        ("etcd_mvcc_db_total_size_in_bytes", "{{instance}}"),
+                        ("etcd_mvcc_db_total_size_in_use_in_bytes", "{{instance}} in use"),
+                        ("etcd_server_quota_backend_bytes", "{{instance}} quota"),
+                    ],
+                    about="At the quota, etcd accepts no writes. Defragmenting gives back what is not in use.",
+                ),
+                Panel(
+                    title="Slowest hundredth on the disk",
+                    unit="s",
+                    queries=[
+                        (_p99("etcd_disk_wal_fsync_duration_seconds", "instance"), "{{instance}} fsync"),
+                        (_p99("etcd_disk_backend_commit_duration_seconds", "instance"), "{{instance}} commit"),
+                    ],
+                    about="A healthy disk needs less than 10 ms for fsync and 25 ms for a commit.",
+                ),
+                Panel(
+                    title="Leader changes",
+                    unit="short",
+                    queries=[("etcd_server_leader_changes_seen_total", "{{instance}}")],
+                    about="Since the member started.",
+                ),
+                Panel(
+                    title="Largest kinds",
+                    unit="short",
+                    queries=[("topk(10, max by (resource) (apiserver_storage_objects))", "{{resource}}")],
+                    about="Number of stored objects.",
+                ),
+            ),
+        ),
+    ),
+)
+
+_PLANNED = f"{controller.STEP_SECONDS}_bucket"
+
+PLATFORM = Board(
+    uid="kajitori-platform",
+    title="Kajitori",
+    about="Runs, nodes, GPUs, and the parts of Kajitori; the alerts about them are in docs/operate/alerts.md.",
+    rows=(
+        (
+            "Now",
+            (
+                Panel(
+                    title="Controllers that lead",
+                    unit="short",
+                    queries=[(f"sum({controller.LEADING})", "")],
+                    about="One is right.",
+                    is_figure=True,
+                ),
+                Panel(
+                    title="Running runs",
+                    unit="short",
+                    queries=[(f'max({metrics.RUNS}{{phase="Running"}})', "")],
+                    about="In all namespaces.",
+                    is_figure=True,
+                ),
+                Panel(
+                    title="Waiting runs",
+                    unit="short",
+                    queries=[(f"max({controller.WAITING_RUNS})", "")],
+                    about="As the leader sees it.",
+                    is_figure=True,
+                ),
+                Panel(
+                    title="GPUs in use",
+                    unit="percentunit",
+                    queries=[
+                        (
+                            f'sum(max by (type) ({metrics.GPUS}{{state="used"}}))'
+                            f" / sum(max by (type, state) ({metrics.GPUS}))",
+                            "",
+                        )
+                    ],
+                    about="Of all GPUs, broken ones too.",
+                    is_figure=True,
+                ),
+                Panel(
+                    title="Runs that restart again and again",
+                    unit="short",
+                    queries=[(f"max({metrics.RUNS_UNSTABLE})", "")],
+                    about="Five or more restarts or interruptions, the last within an hour.",
+                    is_figure=True,
+                ),
+                Panel(
+                    title="Faults in the policy file",
+                    unit="short",
+                    queries=[(f"max({metrics.POLICY_FAULTS})", "")],
+                    about="Above zero the policy before it is in force.",
+                    is_figure=True,
+                ),
+            ),
+        ),
+        (
+            "Runs and nodes",
+            (
+                Panel(
+                    title="Runs",
+                    unit="short",
+                    queries=[(f"max by (phase) ({metrics.RUNS})", "{{phase}}")],
+                    about="By phase.",
+                ),
+                Panel(
+                    title="GPUs",
+                    unit="short",
+                    queries=[(f"max by (type, state) ({metrics.GPUS})", "{{type}} {{state}}")],
+                    about="By type and state.",
+                ),
+                Panel(
+                    title="Nodes",
+                    unit="short",
+                    queries=[(f"max by (state) ({metrics.NODES})", "{{state}}")],
+                    about="By state.",
+                ),
+                Panel(
+                    title="Guarantees",
+                    unit="short",
+                    queries=[
+                        (
+                            f'max by (team, type) ({metrics.GUARANTEED}{{resource="gpus"}})',
+                            "{{team}} {{type}} guaranteed",
+                        ),
+                        (
+                            f'max by (team, type) ({metrics.GUARANTEED_USED}{{resource="gpus"}})',
+                            "{{team}} {{type}} used",
+                        ),
+                        (f"max by (team) ({metrics.GUARANTEED_WAITING})", "{{team}} waiting runs"),
+                    ],
+                    about="GPUs that policy guarantees to teams, what they use, and how many of their runs wait.",
+                ),
+                Panel(
+                    title="Runs that ended",
+                    unit="short",
+                    queries=[(f"sum by (phase) (increase({controller.RUNS_ENDED}[1h]))", "{{phase}}")],
+                    about="Within the last hour.",
+                ),
+                Panel(
+                    title="Failed attempts",
+                    unit="short",
+                    queries=[(f"sum by (reason) (increase({controller.FAILURES}[1h]))", "{{reason}}")],
+                    about="Within the last hour, by reason.",
+                ),
+                Panel(
+                    title="Wait until the first start",
+                    unit="s",
+                    queries=[
+                        (
+                            f"histogram_quantile({q}, sum by (le) (rate({controller.QUEUE_WAIT_SECONDS}_bucket[1h])))",
+                            name,
+                        )
+                        for q, name in ((0.5, "half of the runs"), (0.95, "95 of 100"))
+                    ],
+                    about="Runs that started within the last hour.",
+                ),
+                Panel(
+                    title="Preemptions",
+                    unit="short",
+                    queries=[(f"sum by (cause) (increase({controller.PREEMPTIONS}[1h]))", "{{cause}}")],
+                    about="Within the last hour, by cause.",
+                ),
+            ),
+        ),
+        (
+            "The parts",
+            (
+                Panel(
+                    title="Time of a controller's steps",
+                    unit="s",
+                    queries=[(f"histogram_quantile(0.99, sum by (step, le) (rate({_PLANNED}[{_RATE}])))", "{{step}}")],
+                    about="Slowest hundredth; `full` is a cycle over the whole queue.",
+                ),
+                Panel(
+                    title="Age of what the parts know",
+                    unit="s",
+                    queries=[
+                        (controller.MIRROR_AGE_SECONDS, "{{instance}} state of the cluster"),
+                        (metrics.CONTROLLER_LEASE_AGE_SECONDS, "{{instance}} Lease of the controllers"),
+                    ],
+                    about="Above 20 s for the Lease, no controller works.",
+                ),
+                Panel(
+                    title="Requests to the API server at a time",
+                    unit="short",
+                    queries=[(controller.REQUESTS_AT_A_TIME, "{{instance}}")],
+                    about="A controller's own limit; it falls while the API server is slow or answers 429.",
+                ),
+                Panel(
+                    title="Work that waits",
+                    unit="short",
+                    queries=[
+                        (controller.HISTORY_WAITING, "{{instance}} runs for history"),
+                        (controller.LOGS_WAITING, "{{instance}} logs"),
+                    ],
+                    about="News for history, and logs of ended members.",
+                ),
+                Panel(
+                    title="Requests to the Web API",
+                    unit="reqps",
+                    queries=[(_rate(f"{metrics.REQUEST_SECONDS}_count", "status"), "{{status}}")],
+                    about="By status.",
+                ),
+                Panel(
+                    title="Slowest hundredth of requests to the Web API",
+                    unit="s",
+                    queries=[(_p99(metrics.REQUEST_SECONDS, "route"), "{{route}}")],
+                    about="Time until the answer begins.",
+                ),
+            ),
+        ),
+    ),
+)
+
+BOARDS = {"control-plane.json": CONTROL_PLANE, "platform.json": PLATFORM}
+
+
+def dashboards() -> dict[str, str]:
+    """Return every generated dashboard as JSON, by its file name."""
+    return {name: JSONEncoder(sort_keys=True, indent=1).encode(_built(board)) + "\n" for name, board in BOARDS.items()}
+
+
+def _built(board: Board) -> object:
+    made = Dashboard(board.title).uid(board.uid).description(board.about).tags(["kajitori"]).timezone("browser")
+    made = made.refresh("1m").time("now-6h", "now").tooltip(DashboardCursorSync.CROSSHAIR)
+    made = made.with_variable(DatasourceVariable("datasource").type("prometheus").label("Prometheus"))
+    number, top = 1, 0
+    for title, panels in board.rows:
+        made = made.with_row(Row(title).id(number).grid_pos(GridPos(h=1, w=_COLUMNS, x=0, y=top)))
+        number, top = number + 1, top + 1
+        width, height = (_COLUMNS // len(panels), 4) if panels[0].is_figure else (_COLUMNS // 2, 8)
+        for at, panel in enumerate(panels):
+            across = _COLUMNS // width
+            place = GridPos(h=height, w=width, x=at % across * width, y=top + at // across * height)
+            made = made.with_panel(_panel(panel, number, place))
+            number += 1
+        top += -(-len(panels) // (_COLUMNS // width)) * height
+    return made.build()
+
+
+def _panel(panel: Panel, number: int, place: GridPos) -> Stat | TimeSeries:
+    made: Stat | TimeSeries = Stat() if panel.is_figure else TimeSeries()
+    made = made.title(panel.title).description(panel.about).id(number).grid_pos(place).unit(panel.unit)
+    made = made.datasource(_SOURCE).min(0)
+    for at, (expr, legend) in enumerate(panel.queries):
+        query = Dataquery().expr(expr).legend_format(legend).ref_id(chr(ord("A") + at)).datasource(_SOURCE)
+        made = made.with_target(query)
+    if isinstance(made, TimeSeries):
+        legend_options = VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
+        made = made.legend(legend_options.show_legend(True)).fill_opacity(10)
+    return made

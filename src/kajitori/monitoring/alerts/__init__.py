@@ -1,0 +1,7 @@
+"""Alert rules for Prometheus: one table, from which rules, their tests and the runbook page are generated."""
+
+from kajitori.monitoring.alerts.control_plane import API_SERVER, ETCD
+from kajitori.monitoring.alerts.platform import CLUSTER, PARTS
+
+GROUPS = (API_SERVER, ETCD, PARTS, CLUSTER)
+"""Every alert, by subject."""
