@@ -184,6 +184,7 @@ class Rest:
             if obj["metadata"].get("uid"):
                 raise StatusError.conflict(kind.resource, target.name, "there is no object with this UID")
             obj["metadata"].pop("resourceVersion", None)
+            self.objects.check_may_create(kind, target.namespace, target.name, call.caller.user)
             written = await self.objects.create(kind, target.namespace, obj, call.caller, options, own=own)
             return _object(call, written.value, 201)
         written = await self.objects.update(

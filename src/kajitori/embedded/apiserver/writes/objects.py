@@ -17,7 +17,7 @@ from kajitori.embedded.apiserver.admission import admission
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest
 from kajitori.embedded.apiserver.admission.policies.mutating import MutatingPolicies
 from kajitori.embedded.apiserver.admission.policies.validating import ValidatingPolicies
-from kajitori.embedded.apiserver.auth import ANONYMOUS, Authorizer, User
+from kajitori.embedded.apiserver.auth import ANONYMOUS, Attributes, Authorizer, User
 from kajitori.embedded.apiserver.causes import invalid
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.patches.own_metadata import (
@@ -171,6 +171,20 @@ class Objects:
         revision = self.follow_up(kind, None, record)
         await self.durable(revision)
         return Written(encode_stored(kind, record), created=True)
+
+    def check_may_create(self, kind: Kind, namespace: str, name: str, user: User) -> None:
+        """Check the right to create, for requests with another verb that create an object (`withAuthorization` of
+        kube-apiserver).
+
+        Raises:
+            StatusError: 403.
+        """
+        if self.role_guard is None:
+            return
+        resource = kind.resource
+        asked = Attributes("create", resource.group, resource.version, resource.plural, "", namespace, name)
+        if refusal := self.role_guard.refusal(user, asked):
+            raise StatusError.forbidden(resource, name, refusal)
 
     # --- changing ----------------------------------------------------------------------------------------------------
 

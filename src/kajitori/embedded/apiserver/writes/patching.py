@@ -222,6 +222,7 @@ async def _apply(objects: Objects, target: Target, config: Object, caller: Calle
             if target.subresource:
                 raise StatusError.not_found(kind.resource, target.name)
             config["metadata"].pop("resourceVersion", None)
+            objects.check_may_create(kind, target.namespace, target.name, caller.user)
             try:
                 return await objects.create(kind, target.namespace, result(None), caller, options, own=own)
             except StatusError as error:
