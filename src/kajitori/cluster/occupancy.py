@@ -131,7 +131,8 @@ class Occupancy:
         self._usage_change = 0
         """The last change of the mirror's usage of nodes that is part of `_used`."""
         self._changed: set[Key] = set(mirror.runs)
-        mirror.on_change(self._note)
+        self.close = mirror.on_change(self._note)
+        """Stop following the mirror."""
 
     # ------------------------------------------------------------------------------------------ questions
 

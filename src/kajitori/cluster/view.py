@@ -56,6 +56,13 @@ class ClusterView:
         self._history: RunHistory | None = None
         self._pools = PoolView(mirror, self.occupancy, self._is_test)
 
+    def close(self) -> None:
+        """Stop following the mirror. A view that lives as long as its process need not be closed."""
+        self.specs.close()
+        self.occupancy.close()
+        if self._history is not None:
+            self._history.close()
+
     @property
     def policy(self) -> Policy:
         """The policy in force now."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.policy.cluster_check import shortfall
 from kajitori.api.policy.pods import audit
 from kajitori.api.views.configuration import BrokenRule, ChangedField, MovedRun, PolicyDiff, RefusedRun
-from kajitori.cluster.mirror.mirror import Mirror
-from kajitori.cluster.queue.outlook import Outlook
+from kajitori.cluster.queue.outlook import Outlook, PendingRun, QueueOrder
 from kajitori.cluster.queue.pending import PendingRuns
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
@@ -86,45 +85,33 @@ def _text(value: object) -> str:
 async def _queue_changes(api: Api, policy: Policy) -> tuple[list[RefusedRun], list[MovedRun], int]:
     """Return the waiting runs that the new policy refuses, those whose places it changes, and how many wait."""
     now = api.now()
-    waiting = await api.queue.pending.all(now)
-    view = ClusterView(_still(api.mirror), PolicyFile(None, without_file=policy))
-    refused = []
+    with (
+        closing(ClusterView(api.mirror, PolicyFile(None, without_file=policy))) as view,
+        closing(Outlook(api.mirror, view)) as outlook,
+    ):
+        waiting = await api.queue.pending.all(now)
+        refused = sorted(_refused(waiting, view), key=lambda run: run.run)
+        still_waiting = await PendingRuns(api.mirror, view).all(now)
+        before, after = api.queue.outlook.order(waiting, now), outlook.order(still_waiting, now)
+    owners = {pending.request.key: pending.run.owner for pending in waiting}
+    return refused, list(_moved(before, after, owners)), len(waiting)
+
+
+def _refused(waiting: Iterable[PendingRun], view: ClusterView) -> Iterator[RefusedRun]:
     for run in (pending.run for pending in waiting):
         try:
             view.decide(run)
         except InvalidInput as error:
             name = f"{run.metadata.namespace}/{run.metadata.name}"
-            refused.append(RefusedRun(run=name, owner=run.owner, faults=list(error.faults)))
-    still_waiting = await PendingRuns(_still(api.mirror), view).all(now)
-    old = {run.key: place for place, run in enumerate(api.queue.outlook.order(waiting, now).queue, 1)}
-    new = {
-        run.key: place for place, run in enumerate(Outlook(_still(api.mirror), view).order(still_waiting, now).queue, 1)
-    }
-    owners = {pending.request.key: pending.run.owner for pending in waiting}
-    moved = [
-        MovedRun(run=key, owner=owners.get(key, ""), before=old[key], after=place)
-        for key, place in new.items()
-        if key in old and old[key] != place
-    ]
-    return sorted(refused, key=lambda run: run.run), sorted(moved, key=lambda run: run.after), len(waiting)
+            yield RefusedRun(run=name, owner=run.owner, faults=list(error.faults))
 
 
-class _StillMirror:
-    """A mirror whose changes are not followed, for views that live as long as one answer."""
-
-    def __init__(self, mirror: Mirror) -> None:
-        self._mirror = mirror
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._mirror, name)
-
-    def on_change(self, call: Callable[..., None]) -> Callable[[], None]:
-        """Never call."""
-        return lambda: None
-
-
-def _still(mirror: Mirror) -> Mirror:
-    return cast(Mirror, _StillMirror(mirror))
+def _moved(before: QueueOrder, after: QueueOrder, owners: Mapping[str, str]) -> Iterator[MovedRun]:
+    """Yield the runs in both queues whose places differ, in their new order."""
+    old = {run.key: place for place, run in enumerate(before.queue, 1)}
+    for place, run in enumerate(after.queue, 1):
+        if old.get(run.key, place) != place:
+            yield MovedRun(run=run.key, owner=owners.get(run.key, ""), before=old[run.key], after=place)
 
 
 # ------------------------------------------------------------------------------------------ everybody's Pods

@@ -65,6 +65,10 @@ class Outlook:
         self._known: dict[str, _KnownRun] = {}
         """The runs that waited at the last question, by key."""
 
+    def close(self) -> None:
+        """Stop following the mirror. An outlook that lives as long as its process need not be closed."""
+        self.past.close()
+
     # ------------------------------------------------------------------------------------------ waiting runs
 
     def order(self, pending: Sequence[PendingRun], now: datetime) -> QueueOrder:

@@ -64,7 +64,8 @@ class UsageHistory:
         self._default_limit_seconds: int | None = None
         self._changed: set[Key] = set(mirror.runs)
         self._begin_anew(self._cluster.policy.queue.rules.half_life_seconds)
-        mirror.on_change(self._note)
+        self.close = mirror.on_change(self._note)
+        """Stop following the mirror."""
 
     def expect(self, run: RunObject) -> Expectation:
         """Return how long a waiting run will take, from its next start to its end; an elastic gang with its fewest

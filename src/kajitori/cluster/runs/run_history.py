@@ -42,7 +42,8 @@ class RunHistory:
         self._kinds: dict[Key, Kind] = {}
         for key in sorted(mirror.runs, key=lambda key: mirror.runs[key].metadata.creation_timestamp):
             self._look_at(key)
-        mirror.on_change(self._note)
+        self.close = mirror.on_change(self._note)
+        """Stop following the mirror."""
 
     def earlier(self, kind: Kind, than: RunObject | None = None) -> tuple[EarlierRun, ...]:
         """Return what the newest runs of this kind needed, newest first; with `than`, of runs submitted before it."""

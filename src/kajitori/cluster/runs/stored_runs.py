@@ -31,7 +31,8 @@ class StoredSpecs:
         self._mirror = mirror
         self._known: dict[Key, tuple[str, int, StoredSpec]] = {}
         """UID, generation and spec of each Run that was asked for."""
-        mirror.on_change(self._note)
+        self.close = mirror.on_change(self._note)
+        """Stop following the mirror."""
 
     def of(self, run: RunObject) -> StoredSpec:
         """Return what can be read of a Run's spec; also of a Run that is not in the mirror."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
+
+from kajitori.cluster.mirror.mirror import Callback
 
 
 async def diff(world: World, policy: str, user: str = "ada") -> dict[str, Any]:
@@ -70,3 +74,25 @@ async def test_pods_that_only_the_new_policy_refuses_are_named(world: World) -> 
     world.kubernetes.put("pods", body | {"status": {}})
     found = await diff(world, "{pods: {namespaces: [team]}, images: {allow: ['python:*']}}")
     assert [(item["owner"], item["rule"]) for item in found["pods"]] == [("Pod web", "images")]
+
+
+async def test_comparing_leaves_no_follower_of_the_mirror_behind(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    followers: list[Callback] = []
+    follow = world.mirror.on_change
+
+    def counted(callback: Callback) -> Callable[[], None]:
+        followers.append(callback)
+        unfollow = follow(callback)
+
+        def end() -> None:
+            followers.remove(callback)
+            unfollow()
+
+        return end
+
+    await waiting(world)
+    policy = "{images: {deny: ['evil:*']}, nodesOnDemand: true}"
+    await diff(world, policy)  # the server's own view is complete after the first question
+    monkeypatch.setattr(world.mirror, "on_change", counted)
+    assert len((await diff(world, policy))["refused"]) == 1
+    assert followers == []
