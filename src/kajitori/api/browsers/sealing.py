@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Iterator, Mapping
 from http.cookies import SimpleCookie
@@ -23,18 +24,19 @@ class TooLong(Exception):
 
 
 class Seal:
-    """Encrypts documents into cookies."""
+    """Encrypts documents into cookies of one name."""
 
-    def __init__(self, secret: bytes) -> None:
-        """`secret`: random bytes; the key is derived from them."""
-        self._key = OctKey.import_key(hashlib.sha256(b"kajitori cookie" + secret).digest())
+    def __init__(self, secret: bytes, name: str) -> None:
+        """`secret`: random bytes. The key is derived from them and from the cookie's name, so no cookie passes for
+        another one."""
+        self._key = OctKey.import_key(hmac.digest(secret, f"kajitori cookie {name}".encode(), hashlib.sha256))
 
     def close(self, document: Mapping[str, Any]) -> str:
         """Return the document in encrypted form."""
         return jwe.encrypt_compact(_HEAD, json.dumps(document).encode(), self._key)
 
     def open(self, text: str) -> dict[str, Any] | None:
-        """Return the document; None if the text is not ours or was changed."""
+        """Return the document; None if the text was not made by this seal, or was changed."""
         try:
             found = json.loads(jwe.decrypt_compact(text, self._key, algorithms=["dir", "A256GCM"]).plaintext or b"")
         except (JoseError, ValueError):

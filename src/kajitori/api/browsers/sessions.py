@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import ssl
 import time
 from collections import OrderedDict
@@ -22,7 +23,7 @@ from starlette.requests import HTTPConnection
 from kajitori.api.browsers.same_origin import is_same_origin
 from kajitori.api.browsers.sealing import Seal, TooLong, in_parts, read_parts, set_cookie
 from kajitori.configuration.sign_in import SignIn
-from kajitori.errors import Forbidden, Unauthenticated, Unavailable
+from kajitori.errors import Forbidden, KajitoriError, Unauthenticated, Unavailable
 from kajitori.openid import flows
 from kajitori.openid.answers import AnswerTooLong, read_whole
 from kajitori.openid.flows import Client, Code
@@ -45,6 +46,8 @@ FAILED_SECONDS = 5.0
 _MAX_ANSWER_BYTES = 1 << 20
 _AGAIN = "sign in again: open /sign-in/start"
 
+log = logging.getLogger(__name__)
+
 Send = Callable[[str, str | None], Awaitable[bytes]]
 """Sends a form to an address of the provider, or asks it without a form; returns the answer's body."""
 
@@ -64,7 +67,7 @@ class BrowserSessions:
         self, place: SignIn, secret: bytes, *, send: Send | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self._place = place
-        self._seal = Seal(secret)
+        self._session_seal, self._signing_seal = Seal(secret, SESSION), Seal(secret, SIGNING)
         self._send = send or self._ask
         self._clock = clock
         self._provider: Provider | None = None
@@ -84,7 +87,7 @@ class BrowserSessions:
             "redirect": code.redirect,
         }
         document |= {"to": own_path(to), "until": self._clock() + SIGNING_SECONDS}
-        return url, set_cookie(SIGNING, self._seal.close(document), SIGNING_SECONDS)
+        return url, set_cookie(SIGNING, self._signing_seal.close(document), SIGNING_SECONDS)
 
     async def finish(self, connection: HTTPConnection) -> tuple[str, str, list[str]]:
         """Return the `Authorization` header of the sign-in that ends now, the path to go on to, and cookies.
@@ -92,8 +95,8 @@ class BrowserSessions:
         Raises:
             Unauthenticated: the provider refused, or this browser did not begin the sign-in.
         """
-        begun = self._seal.open(connection.cookies.get(SIGNING, ""))
-        if begun is None or begun.get("until", 0) < self._clock():
+        begun = self._signing_seal.open(connection.cookies.get(SIGNING, ""))
+        if begun is None or begun["until"] < self._clock():
             raise Unauthenticated("this browser did not begin a sign-in here, or took too long", hint=_AGAIN)
         client = await self._client()
         code = Code(begun["state"], begun["nonce"], begun["redirect"], begun["verifier"])
@@ -113,8 +116,8 @@ class BrowserSessions:
         if not text:
             return None
         self.check_origin(connection)
-        found = self._seal.open(text)
-        if found is None or found.get("until", 0) < self._clock():
+        found = self._session_seal.open(text)
+        if found is None or found["until"] < self._clock():
             raise Unauthenticated("your session has ended", hint=_AGAIN)
         tokens = Tokens(str(found["token"]), str(found["refresh"]))
         if tokens.expires > self._clock() + EARLY_SECONDS:
@@ -123,13 +126,14 @@ class BrowserSessions:
         return Entered(f"Bearer {renewed.id_token}", tuple(self._session(renewed, float(found["until"]))))
 
     async def leave(self, connection: HTTPConnection) -> list[str]:
-        """Revoke the session's refresh token, if the provider offers that, and return cookies that end the session."""
+        """Revoke the session's refresh token if possible, and return cookies that end the session in any case."""
         self.check_origin(connection)
-        found = self._seal.open(read_parts(connection.cookies, SESSION))
-        client = await self._client() if found is not None else None
-        if found is not None and client is not None and client.provider.revocation_endpoint and found.get("refresh"):
-            form = flows.revocation_form(client, str(found["refresh"]))
-            await self._send(client.provider.revocation_endpoint, form)
+        found = self._session_seal.open(read_parts(connection.cookies, SESSION))
+        if found is not None and found["refresh"]:
+            try:
+                await self._revoke(str(found["refresh"]))
+            except KajitoriError as error:
+                log.warning("the refresh token of a browser that signed out is not revoked: %s", error.message)
         return list(in_parts(SESSION, "", 0))
 
     def check_origin(self, connection: HTTPConnection) -> None:
@@ -146,7 +150,7 @@ class BrowserSessions:
     def _session(self, tokens: Tokens, until: float) -> Iterable[str]:
         document = {"token": tokens.id_token, "refresh": tokens.refresh_token, "until": until}
         try:
-            return list(in_parts(SESSION, self._seal.close(document), max(int(until - self._clock()), 0)))
+            return list(in_parts(SESSION, self._session_seal.close(document), max(int(until - self._clock()), 0)))
         except TooLong:
             hint = "ask your cluster's operators: the provider should put fewer groups into the ID token"
             raise Unauthenticated("your ID token is too large for a browser's cookies", hint=hint) from None
@@ -169,6 +173,11 @@ class BrowserSessions:
     def _forget_failure(self, key: str, task: asyncio.Task[Tokens]) -> None:
         if task.cancelled() or isinstance(task.exception(), Unavailable):
             self._renewals.pop(key, None)  # the provider was away: the next request tries again
+
+    async def _revoke(self, refresh_token: str) -> None:
+        client = await self._client()
+        if client.provider.revocation_endpoint:
+            await self._send(client.provider.revocation_endpoint, flows.revocation_form(client, refresh_token))
 
     async def _renew(self, tokens: Tokens) -> Tokens:
         client = await self._client()

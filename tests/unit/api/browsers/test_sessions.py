@@ -142,7 +142,7 @@ async def test_only_the_browser_that_started_a_sign_in_can_finish_it(
     with pytest.raises(Unauthenticated):
         await sessions.finish(browser.request(back.replace(state, "other")))
     assert not provider.asked
-    sealed = Seal(SECRET)
+    sealed = Seal(SECRET, SIGNING)
     begun = sealed.open(browser.cookies[SIGNING])
     assert begun is not None
     browser.cookies[SIGNING] = sealed.close(begun | {"until": NOW - 1})
@@ -206,6 +206,23 @@ async def test_signing_out_revokes_and_removes_the_cookies(sessions: BrowserSess
     assert provider.asked[-1]["token"] == provider.valid and not browser.cookies
 
 
+async def test_signing_out_works_while_the_provider_is_away(sessions: BrowserSessions, provider: Provider) -> None:
+    browser = Browser()
+    await signed_in(sessions, provider, browser)
+    provider.is_down = True
+    browser.take(await sessions.leave(browser.request("/sign-out", "POST", origin="https://kaji.test")))
+    assert provider.refusals == 1 and not browser.cookies
+
+
+async def test_a_cookie_of_a_started_sign_in_is_no_session(sessions: BrowserSessions) -> None:
+    browser = Browser()
+    _, cookie = await sessions.begin(browser.request("/sign-in/start"), "/")
+    browser.take([cookie])
+    browser.cookies = {f"{SESSION}-0": browser.cookies[SIGNING]}
+    with pytest.raises(Unauthenticated):
+        await sessions.enter(browser.request())
+
+
 @pytest.mark.parametrize(
     ("headers", "method", "allowed"),
     [
@@ -248,8 +265,8 @@ def test_long_texts_are_split_into_several_cookies() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "a.b.c.d.e", "eyJhbGciOiJkaXIiLCJlbmMiOiJBMjU2R0NNIn0..AAAA.AAAA.AAAA"])
 def test_a_foreign_or_damaged_cookie_is_ignored(text: str) -> None:
-    seal = Seal(SECRET)
-    assert seal.open(text) is None
+    seal = Seal(SECRET, "c")
+    assert seal.open(text) is None and Seal(SECRET, "other").open(seal.close({"a": 1})) is None
     whole = seal.close({"a": 1})
     assert seal.open(whole) == {"a": 1} and seal.open(whole[:-4] + "AAAA") is None
 
