@@ -26,17 +26,27 @@ class Tokens:
         return expiry_of(self.id_token)
 
 
-def claims_of(token: str) -> dict[str, Any]:
-    """Return the claims of a JWT without verifying them; empty if it is none. The API server verifies; this only tells
-    the client what it holds."""
+def unverified(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return header and claims of a JWT without verifying its signature. Raises ValueError if it is none."""
     parts = token.split(".")
     if len(parts) != 3:
-        return {}
+        raise ValueError("it does not have three parts")
     try:
-        found = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        header, claims = (json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))) for part in parts[:2])
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(header, dict) or not isinstance(claims, dict):
+        raise ValueError("header and claims have to be objects")
+    return header, claims
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    """Return the claims of a token; empty if it is no JWT. The API server verifies them: here they only tell the client
+    what it holds."""
+    try:
+        return unverified(token)[1]
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def expiry_of(token: str) -> float:

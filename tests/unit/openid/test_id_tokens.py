@@ -12,8 +12,9 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
 
 from kajitori.openid.authentication_config import Issuer, JwtAuthenticator
-from kajitori.openid.id_tokens import IdTokens, TokenRefused, user_of_claims
+from kajitori.openid.id_tokens import IdTokens, TokenRefused, claims_of, user_of_claims
 from kajitori.openid.issuer_keys import LONGEST_PAUSE_SECONDS, MAX_AGE_SECONDS, IssuerKeys, NoKeys
+from kajitori.openid.tokens import expiry_of
 
 ISSUER = "https://login.example.org"
 NOW = 1_000_000.0
@@ -149,3 +150,11 @@ async def test_keys_are_used_while_the_provider_is_unavailable() -> None:
         provider.now += LONGEST_PAUSE_SECONDS * 1.3
         assert await tokens.user_of(signed(CLAIMS)) is not None
     assert provider.fetches == 23
+
+
+@pytest.mark.parametrize("claims", [b"[]", b"{", b"\xff", b"[" * 100_000], ids=["list", "broken", "bytes", "deep"])
+async def test_a_text_with_other_contents_is_refused_as_no_jwt(claims: bytes) -> None:
+    token = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in (b"{}", claims, b""))
+    with pytest.raises(TokenRefused, match="no JWT"):
+        claims_of(token)
+    assert expiry_of(token) == 0.0
