@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Annotated, Any, Literal
 
+import msgspec
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
@@ -180,8 +181,6 @@ async def _bind(user: User, account: dict[str, Any], wanted: RobotRequest, names
 
 
 async def _token(user: User, wanted: RobotRequest, namespace: str) -> dict[str, Any]:
-    import msgspec
-
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",

@@ -8,14 +8,15 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
-from kajitori.api.context import Shared, answer, describes
+from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.views.people import NamespaceRights, SignInView, TeamList, TeamView, WhoAmI
+from kajitori.core.policy.teams import Team
 from kajitori.kube.resources import NODES, ROLE_BINDINGS
 
 router = APIRouter(tags=["people"])
 
 MAX_NAMESPACES = 64
-"""Largest number of namespaces in which a caller's rights are asked for."""
+"""Largest number of namespaces in which the API server is asked for a caller's rights."""
 
 
 @router.get("/v1/sign-in", responses=describes(SignInView), summary="Where people sign in")
@@ -37,20 +38,17 @@ async def sign_in(api: Shared) -> Response:
 
 @router.get("/v1/whoami", responses=describes(WhoAmI), summary="The caller's name, groups and roles")
 async def who_am_i(api: Shared, user: Caller) -> Response:
-    """The API server's answers, which may be some seconds old."""
-    known = {api.namespace, *(namespace for namespace, _ in api.mirror.runs)}
-    for name, team in api.policy.current().policy.teams.items():
-        known.update(team.namespaces_of(name))
-    rights = await asyncio.gather(*(_rights(user, namespace) for namespace in sorted(known)[:MAX_NAMESPACES]))
+    """The API server's answers, which may be some seconds old. In a cluster of many namespaces, some in which the
+    caller has neither a team nor a run are left out."""
+    rights = await asyncio.gather(*(_rights(user, namespace) for namespace in _namespaces(api, user)))
     operator = await user.may("patch", "", resource=NODES)
-    found = [right for right in rights if right is not None]
+    found = sorted((right for right in rights if right is not None), key=lambda right: right.namespace)
     return answer(WhoAmI(user=user.name, groups=sorted(user.groups), namespaces=found, operator=operator))
 
 
 @router.get("/v1/teams", responses=describes(TeamList), summary="The teams of the policy")
 async def teams(api: Shared, user: Caller) -> Response:
     """Groups and namespaces, for every caller: as with the rest of the policy, nothing of it is secret."""
-    mine = set(user.groups)
     items = [
         TeamView(
             name=name,
@@ -58,11 +56,26 @@ async def teams(api: Shared, user: Caller) -> Response:
             groups=team.groups,
             leads=team.leads,
             viewers=team.viewers,
-            yours=not mine.isdisjoint((*team.groups, *team.leads, *team.viewers)),
+            yours=_is_in(team, user),
         )
         for name, team in sorted(api.policy.current().policy.teams.items())
     ]
     return answer(TeamList(items=items))
+
+
+def _namespaces(api: Api, user: User) -> list[str]:
+    """Return the namespaces of teams and runs, at most MAX_NAMESPACES; those that concern the caller come first."""
+    teams = api.policy.current().policy.teams
+    own = {api.namespace}
+    own |= {namespace for (namespace, _), run in api.mirror.runs.items() if run.owner == user.name}
+    others = {namespace for namespace, _ in api.mirror.runs}
+    for name, team in teams.items():
+        (own if _is_in(team, user) else others).update(team.namespaces_of(name))
+    return [*sorted(own), *sorted(others - own)][:MAX_NAMESPACES]
+
+
+def _is_in(team: Team, user: User) -> bool:
+    return not set(user.groups).isdisjoint((*team.groups, *team.leads, *team.viewers))
 
 
 async def _rights(user: User, namespace: str) -> NamespaceRights | None:

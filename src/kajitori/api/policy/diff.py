@@ -8,8 +8,8 @@ from contextlib import closing
 from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.policy.cluster_check import shortfall
-from kajitori.api.policy.pods import audit
-from kajitori.api.views.configuration import BrokenRule, ChangedField, MovedRun, PolicyDiff, RefusedRun
+from kajitori.api.policy.pods import newly_broken
+from kajitori.api.views.configuration import ChangedField, MovedRun, PolicyDiff, RefusedRun
 from kajitori.cluster.queue.outlook import Outlook, PendingRun, QueueOrder
 from kajitori.cluster.queue.pending import PendingRuns
 from kajitori.cluster.view import ClusterView
@@ -35,7 +35,7 @@ async def diff(api: Api, user: User, policy: Policy, namespace: str) -> PolicyDi
     notes += [note for note in new.notes if note not in old.notes]
     known = {(fault.field, fault.message) for fault in old.faults}
     try:
-        pods = await _newly_broken(api, user, before, policy)
+        pods = await newly_broken(api, user, before, policy)
     except Forbidden as error:
         pods = []
         notes.append(f"other people's Pods are not compared: {error.message}")
@@ -112,17 +112,3 @@ def _moved(before: QueueOrder, after: QueueOrder, owners: Mapping[str, str]) -> 
     for place, run in enumerate(after.queue, 1):
         if old.get(run.key, place) != place:
             yield MovedRun(run=run.key, owner=owners.get(run.key, ""), before=old[run.key], after=place)
-
-
-# ------------------------------------------------------------------------------------------ everybody's Pods
-
-
-async def _newly_broken(api: Api, user: User, before: Policy, after: Policy) -> list[BrokenRule]:
-    if not after.pods.namespaces:
-        return []
-    known = {_identity(item) for item in (await audit(api, user, before, None)).items}
-    return [item for item in (await audit(api, user, after, None)).items if _identity(item) not in known]
-
-
-def _identity(item: BrokenRule) -> tuple[str, str, str]:
-    return item.namespace, item.owner, item.rule

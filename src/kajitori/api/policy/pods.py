@@ -27,24 +27,40 @@ async def audit(api: Api, user: User, policy: Policy, namespace: str | None) -> 
 
     `namespace`: only Pods there. Raises Forbidden if the caller may not list them.
     """
-    rules = rules_of(policy, Circumstances(has_cpu_nodes=api.cluster.has_cpu_nodes()))
+    rules = _rules(api, policy)
     chosen = await _namespaces(api, user, policy, namespace)
-    found: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
-    pods, broken = 0, 0
+    items, pods, broken_pods = list[BrokenRule](), 0, 0
     for name in chosen:
         listed = (await user.client.list(POD_OBJECTS, name)).items
-        for pod, faults in zip(listed, await asyncio.to_thread(_faults_of_all, listed, rules), strict=True):
-            pods += 1
-            broken += bool(faults)
-            for rule, message in faults:
-                found[name, _owner_of(pod), rule, message].append(pod["metadata"]["name"])
-    items = [
-        BrokenRule(
-            namespace=where, owner=owner, rule=rule, message=message, pods=len(names), examples=names[:_EXAMPLES]
-        )
-        for (where, owner, rule, message), names in sorted(found.items())
-    ]
-    return PodAudit(namespaces=chosen, rules=[rule.name for rule in rules], pods=pods, broken_pods=broken, items=items)
+        found, broken = await asyncio.to_thread(_broken_rules, name, listed, rules)
+        items += found
+        pods += len(listed)
+        broken_pods += broken
+    return PodAudit(
+        namespaces=chosen, rules=[rule.name for rule in rules], pods=pods, broken_pods=broken_pods, items=items
+    )
+
+
+async def newly_broken(api: Api, user: User, before: Policy, after: Policy) -> list[BrokenRule]:
+    """Return the rules that existing Pods break under the policy `after`, but do not break under `before`.
+
+    Raises Forbidden if the caller may not list the Pods.
+    """
+    old_rules, new_rules = _rules(api, before), _rules(api, after)
+    items = list[BrokenRule]()
+    for name in await _namespaces(api, user, after, None):
+        listed = (await user.client.list(POD_OBJECTS, name)).items
+        found, _ = await asyncio.to_thread(_broken_rules, name, listed, new_rules)
+        known = set[tuple[str, str]]()
+        if found and applies_in(before, name):
+            old, _ = await asyncio.to_thread(_broken_rules, name, listed, old_rules)
+            known = {(item.owner, item.rule) for item in old}
+        items += [item for item in found if (item.owner, item.rule) not in known]
+    return items
+
+
+def _rules(api: Api, policy: Policy) -> Sequence[Rule]:
+    return rules_of(policy, Circumstances(has_cpu_nodes=api.cluster.has_cpu_nodes()))
 
 
 async def _namespaces(api: Api, user: User, policy: Policy, only: str | None) -> list[str]:
@@ -57,9 +73,24 @@ async def _namespaces(api: Api, user: User, policy: Policy, only: str | None) ->
     return sorted(name for name in names if applies_in(policy, name))
 
 
-def _faults_of_all(pods: Sequence[Mapping[str, Any]], rules: Sequence[Rule]) -> list[list[tuple[str, str]]]:
-    """Return the faults of each Pod. Thousands of Pods take seconds, so this runs in a thread."""
-    return [_faults(pod, rules) for pod in pods]
+def _broken_rules(
+    namespace: str, pods: Sequence[Mapping[str, Any]], rules: Sequence[Rule]
+) -> tuple[list[BrokenRule], int]:
+    """Return the rules that Pods of a namespace break, and how many Pods break one. Thousands of Pods take seconds, so
+    this runs in a thread."""
+    found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    broken_pods = 0
+    for pod in pods:
+        faults = _faults(pod, rules)
+        broken_pods += bool(faults)
+        for rule, message in faults:
+            found[_owner_of(pod), rule, message].append(pod["metadata"]["name"])
+    return [
+        BrokenRule(
+            namespace=namespace, owner=owner, rule=rule, message=message, pods=len(names), examples=names[:_EXAMPLES]
+        )
+        for (owner, rule, message), names in sorted(found.items())
+    ], broken_pods
 
 
 def _faults(pod: Mapping[str, Any], rules: Sequence[Rule]) -> list[tuple[str, str]]:

@@ -62,7 +62,7 @@ async def check_policy(user: Caller, request: Request) -> Response:
     summary="Objects that the policy in force names and the cluster lacks",
 )
 async def check_cluster(api: Shared, user: Caller, query: Annotated[ClusterCheckParameters, Query()]) -> Response:
-    """Looks up objects with the caller's rights. Notes name what could not be read."""
+    """Looks up objects with the caller's rights. `notes` lists the fields that were not checked, and why."""
     return await _checked(api, user, api.policy.current().policy, query)
 
 

@@ -10,6 +10,8 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 
 from kajitori.cluster.mirror.mirror import Callback
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.policy.file import parse_policy
 
 
 async def diff(world: World, policy: str, user: str = "ada") -> dict[str, Any]:
@@ -69,11 +71,18 @@ async def test_objects_that_only_the_new_policy_needs_are_named_if_missing(world
 
 
 async def test_pods_that_only_the_new_policy_refuses_are_named(world: World) -> None:
+    """A rule that they break already under the policy in force is not new."""
     world.kubernetes.put("namespaces", {"metadata": {"name": "team"}})
     body = {"metadata": {"name": "web", "namespace": "team"}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}
     world.kubernetes.put("pods", body | {"status": {}})
-    found = await diff(world, "{pods: {namespaces: [team]}, images: {allow: ['python:*']}}")
-    assert [(item["owner"], item["rule"]) for item in found["pods"]] == [("Pod web", "images")]
+    new = "{pods: {namespaces: [team]}, images: {allow: ['python:*']}, memoryWithoutLimit: refuse}"
+    broken = [(item["owner"], item["rule"]) for item in (await diff(world, new))["pods"]]
+    assert broken == [("Pod web", "images"), ("Pod web", "memoryLimit")]
+    in_force = parse_policy({"pods": {"namespaces": ["team"]}, "memoryWithoutLimit": "refuse"})
+    world.change(policy=PolicyFile(None, without_file=in_force))
+    assert [item["rule"] for item in (await diff(world, new))["pods"]] == ["images"]
+    listed = [path for _, path, _ in world.kubernetes.requests if path.endswith("/namespaces/team/pods")]
+    assert len(listed) == 2
 
 
 async def test_comparing_leaves_no_follower_of_the_mirror_behind(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
