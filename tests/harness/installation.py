@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
-from tests.harness.commands import Completed, Kaji, clean_environment, kaji, kubectl, start_kaji
+from tests.harness.commands import SHORT_LEASE, Completed, Kaji, clean_environment, kaji, kubectl, start_kaji
 from tests.harness.deployed import Right, bindings
 from tests.harness.real_server import RealServer, running_real_server
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
@@ -229,6 +229,10 @@ class Installation:
         self.processes[name].send_signal(number)
         self.processes[name].wait()
 
+    def living_controllers(self) -> list[Kaji]:
+        """Return the controllers that no test has killed."""
+        return [self.processes[name] for name in CONTROLLERS if self.processes[name].poll() is None]
+
     def start_again(self, name: str) -> None:
         """Start a part that has ended with the same arguments; a server at the same port."""
         first_url = {"server": self.url, "relay": self.log("relay").partition("relay: ")[2].split()[0]}.get(name, "")
@@ -260,7 +264,8 @@ class Installation:
         return self.log("relay").split("relay: ")[1].split()[0]
 
     def environment(self, **more: str) -> dict[str, str]:
-        return clean_environment(self.folder, **more)
+        """Return the environment of all commands and parts: a controller that dies is followed within seconds."""
+        return clean_environment(self.folder, **SHORT_LEASE | more)
 
     def log_file(self, name: str) -> Path:
         return self.folder / f"{name}.log"

@@ -1,4 +1,4 @@
-"""`kaji upgrade` by one version and back while 200 members run and 50 runs wait: nothing restarts and nothing is
+"""`kaji upgrade` by one version and back while 48 members run and 20 runs wait: nothing restarts and nothing is
 lost."""
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ RECORD = "/api/v1/namespaces/kajitori/configmaps/kajitori-install"
 CONTROLLER = "/apis/apps/v1/namespaces/kajitori/deployments/kajitori-controller"
 BUDGETS = "/apis/policy/v1/namespaces/kajitori/poddisruptionbudgets"
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/kajitori-controller"
-GANGS, MEMBERS, WAITING = 5, 40, 50
+GANGS, MEMBERS, WAITING = 3, 16, 20
+NODES = GANGS * MEMBERS // 8
 ONE = {"cpu": 0.1, "memory": "64Mi", "gpu": 1, "gpuType": "a100"}
 
 pytestmark = TOGETHER
@@ -26,11 +27,21 @@ pytestmark = TOGETHER
 
 @pytest.fixture
 def busy(installed: Installation) -> Iterator[Installation]:
-    """25 more simulated nodes, five gangs of 40 members on all of their GPUs, and 50 runs that wait for a whole
-    node."""
-    many = ("--nodes", "25", "--gpus", "8", "--gpu-type", "a100", "--prefix", "new-", "--untaint", "--delete-nodes")
+    """More simulated nodes, three gangs of 16 members on all of their GPUs, and 20 runs that wait for a whole node."""
+    many = (
+        "--nodes",
+        str(NODES),
+        "--gpus",
+        "8",
+        "--gpu-type",
+        "a100",
+        "--prefix",
+        "new-",
+        "--untaint",
+        "--delete-nodes",
+    )
     installed.start("new", "sim", "nodes", *many)
-    installed.until(lambda: len(installed.get("/api/v1/nodes")["items"]) == 30, "25 more nodes are there")
+    installed.until(lambda: len(installed.get("/api/v1/nodes")["items"]) == 5 + NODES, "more nodes are there")
     for number in range(GANGS):
         installed.submit(f"gang-{number}", replicas=MEMBERS, resources=ONE, restarts=3)
     installed.until(lambda: phases(installed) == {"Running": GANGS}, "all gangs run")
@@ -82,7 +93,7 @@ def test_an_upgrade_and_a_downgrade_change_no_run(busy: Installation) -> None:
     assert_untouched(busy, before)
 
     busy.change("PATCH", f"{RUNS}/gang-1", {"spec": {"stopped": True}})
-    busy.until(lambda: phases(busy) == {"Running": GANGS - 1 + 5, "Queued": WAITING - 5, "Stopped": 1}, "five more run")
+    busy.until(lambda: phases(busy) == {"Running": GANGS - 1 + 2, "Queued": WAITING - 2, "Stopped": 1}, "two more run")
 
 
 def test_an_upgrade_that_would_break_a_stored_run_is_refused(installed: Installation) -> None:
