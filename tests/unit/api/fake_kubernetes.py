@@ -7,7 +7,7 @@ import copy
 import itertools
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -64,6 +64,8 @@ class FakeKubernetes:
         self.requests: list[tuple[str, str, str]] = []
         """Method, path and user of every request except watches."""
         self.log_requests: list[dict[str, str]] = []
+        self.before_no_log: Callable[[], Awaitable[object]] | None = None
+        """Called before a request for the log of an unknown Pod is answered."""
         self.missing_namespaces: set[str] = set()
         self.failing = False
         self.disk_is_full = False
@@ -283,6 +285,8 @@ class FakeKubernetes:
             return _status(403, "Forbidden", "may not get pods/log")
         log = self.logs.get((request.match_info["namespace"], request.match_info["name"]))
         if log is None:
+            if self.before_no_log is not None:
+                await self.before_no_log()
             return _status(404, "NotFound", "pod not found")
         if log.status != 200:
             return _status(log.status, "BadRequest" if log.status == 400 else "InternalError", "container is waiting")

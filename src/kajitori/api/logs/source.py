@@ -340,7 +340,8 @@ class MemberLog:
                 raise
             if not self._pods.is_gone(pod):  # a restarted kubelet may not know the Pod yet
                 raise Unavailable(error.message) from error
-            self._finish(attempt_of(pod))
+            self._read_attempts = max(self._read_attempts, attempt_of(pod) - 1)
+            self._newest_first = False  # so that what is stored of this attempt comes before the next one
             return None
         except InvalidError as error:
             if error.status != 400:

@@ -17,7 +17,7 @@ from kajitori.core.logs.notices import UNKNOWN_TIME, missing_beginning, only_end
 from kajitori.core.policy.model import Logs
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
-from kajitori.errors import InvalidInput, KajitoriError
+from kajitori.errors import InvalidInput, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import About, EventRecorder
 from kajitori.monitoring.controller import ControllerMetrics
@@ -37,6 +37,9 @@ REPORT_AFTER_SECONDS = 10.0
 BEFORE_END_SECONDS = 3.0
 """Time for reading the logs of running members before they are told to end; it is short because other runs wait for
 their nodes. The rest is read while they end."""
+TRY_AGAIN_SECONDS = 0.25
+"""Pause before the log of a running member is read again after a failure: a kubelet that was just restarted serves no
+logs for a moment."""
 AFTER_GRACE_SECONDS = 10.0
 """Time after its grace for which the log of an ending member is still read."""
 
@@ -257,13 +260,20 @@ class LogKeeper:
         return None
 
     async def _keep_so_far(self, member: Member, name: MemberLogName, size_bytes: int) -> None:
-        try:
-            async with self._slots_before_end:
-                end = await self._read_end(member, name.namespace, size_bytes, follow=False)
-            if end:
-                await self._kept.keep(name, end)
-        except KajitoriError as error:
-            log.warning("the log of Pod %s/%s so far is not kept: %s", name.namespace, member.pod, error)
+        """Store what a running member has written. Tried again after a failure, until the caller's time limit."""
+        while True:
+            try:
+                async with self._slots_before_end:
+                    end = await self._read_end(member, name.namespace, size_bytes, follow=False)
+                if end:
+                    await self._kept.keep(name, end)
+                return
+            except (InvalidInput, NotFound) as error:  # it never started, or its Pod is gone
+                log.info("the log of Pod %s/%s so far is not kept: %s", name.namespace, member.pod, error)
+                return
+            except KajitoriError as error:
+                log.warning("the log of Pod %s/%s so far is not kept yet: %s", name.namespace, member.pod, error)
+            await asyncio.sleep(TRY_AGAIN_SECONDS)
 
     def _report(self, run: RunReference, member: Member, reason: str, why: str) -> None:
         message = f"rank {member.rank} of attempt {member.attempt}: {why}"

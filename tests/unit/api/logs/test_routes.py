@@ -329,6 +329,34 @@ async def test_the_log_of_a_member_of_later_attempts_is_returned_once(
         ]
 
 
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [({"fromAttempt": 1, "since": "2026-11-21T10:00:01.5Z"}, ["last words", "b"]), ({}, ["a", "last words", "b"])],
+)
+async def test_the_stored_log_is_read_if_a_pod_is_deleted_meanwhile(
+    world: World, served: httpx2.AsyncClient, tmp_path: Path, params: dict[str, Any], expected: list[str]
+) -> None:
+    """The server sees the Pod until it asks for its log. A reader that resumes and a new one get all lines."""
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
+    made = put_run(world)
+    uid = made["metadata"]["uid"]
+    await kept.keep(MemberLogName("team", uid, 1, 0), f"{at(1, 'a')}\n{at(2, 'last words')}\n".encode())
+    world.kubernetes.put("pods", pod(made, phase="Running"))
+    await world.caught_up()
+
+    async def deleted() -> None:
+        world.kubernetes.remove("pods", "bert-1-0")
+        await world.caught_up()
+
+    world.kubernetes.before_no_log = deleted
+    async with served.stream("GET", PATH, params={"follow": "true"} | params) as response:
+        lines = response.aiter_lines()
+        world.kubernetes.change("runs", "bert", status=attempts(2, phase="Running"))
+        put_member(world, made, FakeLog(at(3, "b")), attempt=2)
+        assert [await anext(lines) for _ in expected] == expected
+
+
 async def test_a_resumed_reader_gets_the_end_of_an_ended_run(world: World, tmp_path: Path) -> None:
     """The run was restarted and stopped meanwhile, and all its Pods are gone."""
     kept = KeptLogs(await open_blobs(tmp_path.as_uri()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,7 +61,8 @@ class RecordedEvents:
 
 
 class FakeLogClient:
-    """A client that serves logs from memory: bytes, an error, or None for a log that never answers."""
+    """A client that serves logs from memory: bytes, an error, or None for a log that never answers. An iterator gives
+    one of these for each request."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
@@ -69,6 +70,8 @@ class FakeLogClient:
 
     async def open_log(self, namespace: str, pod: str, *, follow: bool, **more: Any) -> Stream:
         answer = self.answers[pod.replace("-", "_")]
+        if isinstance(answer, Iterator):
+            answer = next(answer)
         if isinstance(answer, Exception):
             raise answer
         if answer is None:
@@ -94,6 +97,19 @@ async def test_lines_written_while_a_member_ends_are_added(tmp_path: Path) -> No
     client.ending.set()
     await asyncio.gather(*keeper._following)
     assert await read(kept, RUNS) == b"0 hello\n1 step\n2 bye\n"
+    await keeper.close()
+
+
+async def test_a_running_member_is_read_again_if_its_kubelet_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart of `kaji up` the kubelet may answer a moment later than the controller deletes the member."""
+    monkeypatch.setattr(logs, "TRY_AGAIN_SECONDS", 0.0)
+    kept = await kept_in(tmp_path)
+    client = FakeLogClient(bert_2_0=iter([Unavailable("no kubelet"), Unavailable("no kubelet"), [b"0 hello\n"], None]))
+    keeper = LogKeeper(cast(KubeClient, client), kept)
+    await keeper.keep_ending(RUN, [RUNS], size_bytes=1000, grace_seconds=5)
+    assert await read(kept, RUNS) == b"0 hello\n"
     await keeper.close()
 
 
