@@ -190,6 +190,9 @@ class ApiServer:
         user = await self._authenticator.identify(headers.get("Authorization", ""), peer)
         if user is None:
             raise StatusError.unauthorized()
+        if "Impersonate-User" in headers:  # to ignore it would answer with the rights of another user
+            message = "this server does not let users act as others: leave out --as, and use that user's credentials"
+            raise StatusError(403, "Forbidden", message, {})
         path = request.path
         target = find_target(self._registry, path) if path.startswith("/api") else None
         if target is None:

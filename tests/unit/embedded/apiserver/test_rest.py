@@ -390,6 +390,13 @@ async def test_watches_do_not_outlive_their_clients(api: EmbeddedServer) -> None
 # --- other requests --------------------------------------------------------------------------------------------------
 
 
+async def test_requests_on_behalf_of_another_user_are_refused(api: EmbeddedServer) -> None:
+    """They would be answered with the rights of the user who sends them."""
+    answer = await api.call("GET", MAPS, headers={"Impersonate-User": "ana"})
+    assert answer.code == 403
+    assert "leave out --as" in answer.body["message"]
+
+
 async def test_unauthenticated_requests_are_refused(api: EmbeddedServer) -> None:
     """401 for a wrong token, 403 for none."""
     answer = await api.call("GET", MAPS, headers={"Authorization": "Bearer wrong"})
