@@ -80,6 +80,12 @@ TIMEOUT_SECONDS = 600
 """Time limit of a test with clusters and processes; unit tests have the one in pyproject.toml."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of single tests."""
+    what = "make this many new random calls of each operation of the Web API, also with the real API server"
+    parser.addoption("--generated-calls", type=int, default=0, metavar="NUMBER", help=what)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect no garbage while tests are collected: there is none, and looking for it takes a fifth of the time."""

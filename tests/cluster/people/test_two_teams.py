@@ -9,88 +9,23 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
-from tests.harness.cluster import Cluster, control_plane
 from tests.harness.commands import clean_environment, kaji
-from tests.harness.fixtures import real_server_of
-from tests.harness.identity_provider import PREFIX, SCOPES, IdentityProvider
-from tests.helpers.every_call import LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall, serving_a_run
+from tests.harness.identity_provider import IdentityProvider
+from tests.helpers.every_call import LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall
+from tests.helpers.two_teams import PATIENCE_SECONDS, speech_of
 
 from kajitori.api.app import openapi_document, operations
-from kajitori.cluster.platform.applying import apply
-from kajitori.configuration.sign_in import SignIn
-from kajitori.core.policy.teams import Team
 from kajitori.errors import Unauthenticated
-from kajitori.install.roles import people, teams
-from kajitori.install.teams import team_objects
 from kajitori.kube.client import KubeClient
-from kajitori.kube.resources import NAMESPACES, SELF_ACCESS_REVIEWS, SERVICE_ACCOUNTS
-from kajitori.openid.authentication_config import parse_authentication
+from kajitori.kube.resources import SERVICE_ACCOUNTS
 
-PATIENCE_SECONDS = 30.0
 LEADS_ONLY = ("/v1/tokens",)
 BROWSER = Path(__file__).parents[2] / "helpers" / "browse.py"
 """A program that signs in at the provider, like a user with a browser."""
-
-
-@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
-async def teamed(
-    request: pytest.FixtureRequest, tmp_path: Path, identity_provider: IdentityProvider
-) -> AsyncIterator[Cluster]:
-    """A cluster with the roles for users. The team vision is bound to its namespace, speech to another one."""
-    accepted = parse_authentication(identity_provider.authentication_file.read_bytes())
-    async with (
-        control_plane(real_server_of(request), tmp_path, accepted) as server,
-        Cluster(server, tmp_path).running() as cluster,
-    ):
-        await bind(cluster)
-        yield cluster
-        await cluster.client.delete(NAMESPACES, speech_of(cluster))
-
-
-def speech_of(cluster: Cluster) -> str:
-    return f"{cluster.namespace}-speech"
-
-
-async def bind(cluster: Cluster) -> None:
-    leads = {"leads": [f"{PREFIX}vision-leads"]}
-    named = {
-        "vision": {"groups": [f"{PREFIX}vision"], "namespaces": [cluster.namespace]} | leads,
-        "speech": {"groups": [f"{PREFIX}speech"], "namespaces": [speech_of(cluster)]},
-    }
-    cluster.use_policy(teams=named)
-    wanted = {name: Team.model_validate(team) for name, team in named.items()}
-    for document in (*people(), *teams(), *team_objects(wanted)):
-        await apply(cluster.client, document)
-
-
-@pytest.fixture
-async def calls(teamed: Cluster, identity_provider: IdentityProvider) -> AsyncIterator[EveryCall]:
-    """A run of alice, and bob as the outsider."""
-    alice, bob = [await asyncio.to_thread(identity_provider.id_token, user) for user in ("alice", "bob")]
-    await may_submit(teamed, alice)
-    place = SignIn(identity_provider.issuer, scopes=SCOPES, ca=identity_provider.ca.read_text())
-    async with serving_a_run(teamed, owner=alice, outsider=bob, sign_in=place) as calls:
-        yield calls
-
-
-async def may_submit(cluster: Cluster, token: str) -> None:
-    """Wait until the API server has combined the aggregated roles and the user may submit."""
-    asked = {"verb": "create", "group": "kajitori.dev", "resource": "runs", "namespace": cluster.namespace}
-    review = {
-        "apiVersion": SELF_ACCESS_REVIEWS.api_version,
-        "kind": SELF_ACCESS_REVIEWS.kind,
-        "spec": {"resourceAttributes": asked},
-    }
-    async with KubeClient(cluster.server.config.with_token(token)) as client, asyncio.timeout(PATIENCE_SECONDS):
-        for _ in range(int(PATIENCE_SECONDS * 10)):
-            if (await client.create(SELF_ACCESS_REVIEWS, review))["status"]["allowed"]:
-                return
-            await asyncio.sleep(0.1)
 
 
 async def test_no_call_crosses_from_one_team_to_another(calls: EveryCall) -> None:

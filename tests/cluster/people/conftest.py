@@ -1,0 +1,43 @@
+"""Fixtures of two teams whose users sign in at an OpenID provider."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.harness.cluster import Cluster, control_plane
+from tests.harness.fixtures import real_server_of
+from tests.harness.identity_provider import SCOPES, IdentityProvider
+from tests.helpers.every_call import EveryCall, serving_a_run
+from tests.helpers.two_teams import bind, may_submit, speech_of
+
+from kajitori.configuration.sign_in import SignIn
+from kajitori.kube.resources import NAMESPACES
+from kajitori.openid.authentication_config import parse_authentication
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+async def teamed(
+    request: pytest.FixtureRequest, tmp_path: Path, identity_provider: IdentityProvider
+) -> AsyncIterator[Cluster]:
+    """A cluster with the roles for users. The team vision is bound to its namespace, speech to another one."""
+    accepted = parse_authentication(identity_provider.authentication_file.read_bytes())
+    async with (
+        control_plane(real_server_of(request), tmp_path, accepted) as server,
+        Cluster(server, tmp_path).running() as cluster,
+    ):
+        await bind(cluster)
+        yield cluster
+        await cluster.client.delete(NAMESPACES, speech_of(cluster))
+
+
+@pytest.fixture
+async def calls(teamed: Cluster, identity_provider: IdentityProvider) -> AsyncIterator[EveryCall]:
+    """A run of alice, and bob as the outsider."""
+    alice, bob = [await asyncio.to_thread(identity_provider.id_token, user) for user in ("alice", "bob")]
+    await may_submit(teamed, alice)
+    place = SignIn(identity_provider.issuer, scopes=SCOPES, ca=identity_provider.ca.read_text())
+    async with serving_a_run(teamed, owner=alice, outsider=bob, sign_in=place) as calls:
+        yield calls
