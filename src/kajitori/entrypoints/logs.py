@@ -48,14 +48,16 @@ class JsonFormatter(logging.Formatter):
 
 
 def begin_logging(options: LogOptions) -> None:
-    """Log to stderr as the options say, the warnings of libraries included."""
+    """Log to stderr as the options say. Libraries log only warnings and errors, unless the level is debug."""
     handler = logging.StreamHandler(sys.stderr)
     if options.log_format == "json":
         handler.setFormatter(JsonFormatter())
         logging.captureWarnings(True)
     else:
         handler.setFormatter(logging.Formatter(TEXT))
-    logging.basicConfig(level=options.log_level.upper(), handlers=[handler])
+    level = logging.getLevelNamesMapping()[options.log_level.upper()]
+    logging.basicConfig(level=level if level <= logging.DEBUG else max(level, logging.WARNING), handlers=[handler])
+    log.setLevel(level)
 
 
 def say(*lines: str) -> None:

@@ -29,8 +29,8 @@ class Options:
 @pytest.fixture
 def begin() -> Iterator[Callable[[Options], None]]:
     """Begin logging as in a new process without handlers; restore the handlers afterwards."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    root, own = logging.getLogger(), logging.getLogger("kajitori")
+    handlers, levels = root.handlers[:], (root.level, own.level)
 
     def begin_afresh(options: Options) -> None:
         root.handlers[:] = []
@@ -38,7 +38,9 @@ def begin() -> Iterator[Callable[[Options], None]]:
 
     yield begin_afresh
     logging.captureWarnings(False)
-    root.handlers[:], root.level = handlers, level
+    root.handlers[:] = handlers
+    for logger, level in zip((root, own), levels, strict=True):
+        logger.setLevel(level)
 
 
 Begin = Callable[[Options], None]
@@ -70,6 +72,18 @@ def test_messages_for_users_are_json_at_any_level(begin: Begin, capsys: pytest.C
     logs.say("Kajitori's Web API: http://127.0.0.1:1")
     (record,) = lines(capsys)
     assert (record["level"], record["message"]) == ("info", "Kajitori's Web API: http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("level", "written"), [("debug", ["ours", "theirs"]), ("info", ["ours"]), ("error", []), ("warning", [])]
+)
+def test_libraries_log_information_only_at_level_debug(
+    begin: Begin, capsys: pytest.CaptureFixture[str], level: str, written: list[str]
+) -> None:
+    begin(Options(log_level=level))
+    logging.getLogger("kajitori.history").info("ours")
+    logging.getLogger("alembic.runtime.migration").info("theirs")
+    assert [line["message"] for line in lines(capsys)] == written
 
 
 def test_messages_for_users_are_plain_lines_in_text_format(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
