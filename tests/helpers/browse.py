@@ -1,6 +1,6 @@
-"""A browser for $BROWSER: opens an address, signs in at the tests' OpenID provider, and follows to where it leads.
+"""A browser for $BROWSER: opens an address, signs in at the tests' OpenID provider, and follows the redirects.
 
-$SIGN_IN_AS is the user, $SIGN_IN_CA the authority of the provider's certificate.
+$SIGN_IN_AS names the user; $SIGN_IN_CA is the authority that signed the provider's certificate.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ done
 trap 'sleep 0.4; exit 1' TERM
 sleep 600 & wait
 """
-"""A member whose processes hold a lock, and that reports members of other attempts that hold theirs at the same time.
-It takes 0.4 s to end after SIGTERM."""
+"""Program of a member. Its processes hold a lock, and it reports members of other attempts that hold a lock at the same
+time. It takes 0.4 s to end after SIGTERM."""
 
 
 class InvariantChecker:
@@ -145,7 +145,7 @@ class InvariantChecker:
 
 @dataclass
 class Promise:
-    """What the API server acknowledged about one Run."""
+    """The state of one Run that the API server acknowledged."""
 
     uid: str
     spec: dict[str, Any] | None = field(default_factory=dict)
@@ -242,7 +242,7 @@ class Chaos:
                     os.kill(int((locks / f"{attempt}.{rank}.pid").read_text()), signal.SIGKILL)
 
     async def lose(self) -> None:
-        """Delete a Pod; without grace on a simulated node, where no process can be left."""
+        """Delete a Pod. On a simulated node, which has no processes, the grace is 0."""
         if pod := self._some_pod():
             grace = 0 if pod.spec.node_name.startswith("gpu-") else 1
             await self.cluster.client.delete(PODS, pod.metadata.name, self.cluster.namespace, grace_seconds=grace)
@@ -283,7 +283,7 @@ class Chaos:
         return [name for name in self._known() if not self.cluster.status(name).phase.is_final]
 
     def _known(self) -> list[str]:
-        """Return all runs in the mirror, including those whose submission was not acknowledged."""
+        """Return all runs in the mirror, including those that were submitted without an answer."""
         return [name for namespace, name in self.cluster.mirror.runs if namespace == self.cluster.namespace]
 
     def _some_pod(self) -> Pod | None:

@@ -1,6 +1,6 @@
-"""Every call of the Web API that the OpenAPI document describes, aimed at a run that belongs to somebody else.
+"""Every call of the Web API that the OpenAPI document describes, made about another user's run.
 
-A call that is added later is tried as well, and fails until a table below says who may make it.
+A new call is tried automatically, and fails until a table below says which users may make it.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class EveryCall:
         return await self.http.send(self._request(method, path, headers, name))
 
     async def status(self, method: str, path: str, headers: dict[str, str]) -> int:
-        """Return the status of a call, whose answer may be an endless stream."""
+        """Return the status of a call. Its answer may be an endless stream."""
         answer = await self.http.send(self._request(method, path, headers, RUN), stream=True)
         await answer.aclose()
         return answer.status_code

@@ -42,7 +42,7 @@ class FaultyProxy:
         """The paths of the open watches."""
         self._transports: dict[web.StreamResponse, asyncio.Transport] = {}
         self._forgotten: set[str] = set()
-        """Paths whose history is lost: watches are answered with 410 until a client lists again."""
+        """Paths with a lost history: watches are answered with 410 until a client lists again."""
 
     @property
     def open_watches(self) -> int:
@@ -59,7 +59,7 @@ class FaultyProxy:
         return len(cut)
 
     def forget(self) -> None:
-        """End every open watch with 410, like a server whose history does not go back that far.
+        """End every open watch with 410, like a server that has dropped the old events.
 
         Clients must list again before they can watch.
         """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def texts_below(folder: Path, names: str = "*") -> dict[Path, str]:
-    """Return the texts of all files below a folder whose names match, except files that are deleted meanwhile.
+    """Return the texts of all files below a folder with matching names, except files that are deleted meanwhile.
 
     Path.glob and Path.rglob raise an error if a folder is deleted meanwhile.
     """

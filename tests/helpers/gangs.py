@@ -25,7 +25,7 @@ def run(
     restarts: int = 3,
     **status: Any,
 ) -> Run:
-    """Return a run whose first attempt was placed at noon."""
+    """Return a run with a first attempt that was placed at noon."""
     attempt = Attempt(number=1, nodes=f"n[0-{replicas - 1}]", planned_at="2026-11-21T12:00:00Z", created=created)
     fresh = RunStatus(phase=phase, attempt=attempt, attempts=1, queued_at="2026-11-21T11:59:00Z")
     return Run(type, replicas, Limits(restarts=restarts), msgspec.structs.replace(fresh, **status))

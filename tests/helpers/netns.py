@@ -24,7 +24,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Namespace:
-    """A network namespace whose loopback interface is up."""
+    """A network namespace with its loopback interface up."""
 
     def __init__(self, name: str, path: Path | None = None) -> None:
         """Create a namespace, or open the existing one at `path`."""

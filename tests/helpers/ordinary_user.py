@@ -1,8 +1,8 @@
-"""A command as an ordinary user on a machine without user namespaces: `python ordinary_user.py COMMAND…`, as root.
+"""Run a command as an ordinary user of a machine without user namespaces: `python ordinary_user.py COMMAND…`, as root.
 
-The machine stays as it is: the command runs in a user namespace in which no further one may be made, with all of its
-capabilities gone, and in a process namespace, so that nothing of it is left behind. What lies in folders that only root
-may enter (a Python in root's home, say) is shown to it where it lies.
+The machine itself is not changed. The command runs without capabilities in a user namespace that allows no further
+ones, and in a process namespace, so all of its processes end with it. Folders that only root may enter (a Python in
+root's home, for example) are mounted for it at the same paths.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 USER = 65534
-"""The user `nobody`."""
+"""User ID of `nobody`."""
 
 _NEW_NAMESPACES = 0x00020000 | 0x10000000 | 0x20000000  # mounts, user, processes: sched.h
 _PRIVATE, _RECURSIVE, _BIND = 0x40000, 0x4000, 0x1000  # sys/mount.h

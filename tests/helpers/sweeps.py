@@ -16,7 +16,7 @@ LATER = timedelta(seconds=2)
 
 
 def sweep(count: int = 4, *, at_once: int = 0, stop_at: Any = "", restarts: int = 1, **status: Any) -> Run:
-    """Return a sweep whose first attempt, with as many members as may run at once, was placed at noon."""
+    """Return a sweep in its first attempt, with `at_once` members that were placed at noon."""
     at_once = at_once or count
     attempt = Attempt(
         number=1,

@@ -25,11 +25,11 @@ _AT_ONCE = 4
 
 @dataclass
 class Findings:
-    """What came of the seeds so far."""
+    """The results of the seeds so far."""
 
     same: list[int] = field(default_factory=list)
     once: list[int] = field(default_factory=list)
-    """Different at first, the same when tried again: a real server's caches were behind."""
+    """Seeds that differed at first but not when repeated, because the real server's caches were behind."""
     different: dict[int, str] = field(default_factory=dict)
     """Seeds, and the kind of the first difference."""
 

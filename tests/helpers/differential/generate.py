@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.helpers.differential.catalogue import META, SORTS, Object, Sort
+from tests.helpers.differential.catalogue import META, SORTS, KindSample, Object
 from tests.helpers.differential.operations import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC, Operation
 
 _FIELD_VALIDATIONS = ("Strict", "Warn", "Ignore", "Odd")
@@ -125,7 +125,7 @@ class Generator:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.sorts: tuple[Sort, ...] = ()
+        self.sorts: tuple[KindSample, ...] = ()
         self.unordered: set[str] = set()
         """Collections with random names: their pages have other objects on each server."""
 
@@ -148,7 +148,7 @@ class Generator:
     def operation(self) -> Operation:
         """Return any operation."""
         sort = self.rng.choice(self.sorts)
-        ways: list[tuple[int, Callable[[Sort], Operation]]] = [
+        ways: list[tuple[int, Callable[[KindSample], Operation]]] = [
             (20, self.create),
             (14, self.update),
             (10, self.merge_patch),
@@ -171,7 +171,7 @@ class Generator:
 
     # --- bodies -----------------------------------------------------------------------------------------------------
 
-    def body(self, sort: Sort, name: str, chance: float = 0.5) -> Object:
+    def body(self, sort: KindSample, name: str, chance: float = 0.5) -> Object:
         """Return a valid object, or one with pieces changed."""
         rng = self.rng
         body = copy.deepcopy(sort.base)
@@ -180,15 +180,15 @@ class Generator:
             body = merged(body, self.piece(sort))
         return body
 
-    def piece(self, sort: Sort) -> Object:
+    def piece(self, sort: KindSample) -> Object:
         if self.rng.random() < 0.3:
             return {"metadata": self.rng.choice(META)}
         return self.rng.choice(sort.pieces)
 
-    def name(self, sort: Sort) -> str:
+    def name(self, sort: KindSample) -> str:
         return self.rng.choice(sort.names)
 
-    def path(self, sort: Sort, name: str = "") -> str:
+    def path(self, sort: KindSample, name: str = "") -> str:
         return f"{sort.collection}/{sort.name_of(name or self.name(sort))}"
 
     def params(self, *, apply: bool = False) -> tuple[tuple[str, str], ...]:
@@ -222,7 +222,7 @@ class Generator:
 
     # --- verbs ------------------------------------------------------------------------------------------------------
 
-    def create(self, sort: Sort) -> Operation:
+    def create(self, sort: KindSample) -> Operation:
         body = self.body(sort, self.name(sort))
         if self.rng.random() < 0.12 and isinstance(body.get("metadata"), dict):
             body["metadata"].pop("name", None)
@@ -230,19 +230,19 @@ class Generator:
             self.unordered.add(sort.collection)
         return Operation("POST", sort.collection, body, self.params())
 
-    def update(self, sort: Sort) -> Operation:
+    def update(self, sort: KindSample) -> Operation:
         name = self.name(sort)
         path = self.path(sort, name)
         return Operation("PUT", path, self.reference(self.body(sort, name), path), self.params())
 
-    def merge_patch(self, sort: Sort) -> Operation:
+    def merge_patch(self, sort: KindSample) -> Operation:
         path = self.path(sort)
         body = copy.deepcopy(self.piece(sort))
         if self.rng.random() < 0.2:
             body = self.reference(merged({"metadata": {}}, body), path)
         return Operation("PATCH", path, body, self.params(), MERGE)
 
-    def strategic_patch(self, sort: Sort) -> Operation:
+    def strategic_patch(self, sort: KindSample) -> Operation:
         extra: tuple[Object, ...] = (
             {"metadata": {"finalizers": ["example.com/three"]}},
             {"metadata": {"$deleteFromPrimitiveList/finalizers": ["kajitori.dev/members"]}},
@@ -274,7 +274,7 @@ class Generator:
         body = copy.deepcopy(rng.choice(extra) if rng.random() < 0.4 else self.piece(sort))
         return Operation("PATCH", self.path(sort), body, self.params(), STRATEGIC)
 
-    def json_patch(self, sort: Sort) -> Operation:
+    def json_patch(self, sort: KindSample) -> Operation:
         rng = self.rng
         steps = []
         for _ in range(rng.randint(1, 3)):
@@ -287,7 +287,7 @@ class Generator:
             steps.append(step)
         return Operation("PATCH", self.path(sort), steps, self.params(), JSON_PATCH)
 
-    def apply(self, sort: Sort) -> Operation:
+    def apply(self, sort: KindSample) -> Operation:
         rng = self.rng
         name = self.name(sort)
         body = self.body(sort, name, 0.45)
@@ -300,7 +300,7 @@ class Generator:
             body.pop(rng.choice(("apiVersion", "kind")), None)
         return Operation("PATCH", self.path(sort, name), body, self.params(apply=True), APPLY)
 
-    def delete(self, sort: Sort) -> Operation:
+    def delete(self, sort: KindSample) -> Operation:
         rng = self.rng
         path = self.path(sort)
         options: Object = {}
@@ -338,13 +338,13 @@ class Generator:
             options |= {"apiVersion": rng.choice(("v1", "meta.k8s.io/v1")), "kind": "DeleteOptions"}
         return Operation("DELETE", path, options or None)
 
-    def get(self, sort: Sort) -> Operation:
+    def get(self, sort: KindSample) -> Operation:
         rng = self.rng
         params = (("resourceVersion", rng.choice(("0", "1"))),) if rng.random() < 0.15 else ()
         accept = rng.choice(("", "", "", sort.table, METADATA, "application/yaml", "text/html"))
         return Operation("GET", self.path(sort), params=params, accept=accept)
 
-    def list_of(self, sort: Sort, *, plain: bool = False) -> Operation:
+    def list_of(self, sort: KindSample, *, plain: bool = False) -> Operation:
         rng = self.rng
         params: list[tuple[str, str]] = [("labelSelector", "sea={p}")] if sort.cluster_scoped else []
         if plain:
@@ -369,7 +369,7 @@ class Generator:
         accept = rng.choice(("", "", "", sort.table, METADATA_LIST))
         return Operation("GET", sort.collection, params=tuple(params), accept=accept)
 
-    def status(self, sort: Sort) -> Operation:
+    def status(self, sort: KindSample) -> Operation:
         rng = self.rng
         name = self.name(sort)
         path = self.path(sort, name)
@@ -388,7 +388,7 @@ class Generator:
             return Operation("PATCH", f"{path}/status", body, self.params(apply=True), APPLY)
         return Operation(rng.choice(("GET", "DELETE", "POST")), f"{path}/status")
 
-    def scale(self, sort: Sort) -> Operation:
+    def scale(self, sort: KindSample) -> Operation:
         rng = self.rng
         path = self.path(sort)
         replicas = rng.choice((1, 5, 0, -1, "many", 2.5))
@@ -414,7 +414,7 @@ class Generator:
             patch = [{"op": "replace", "path": "/spec/replicas", "value": replicas}]
         return Operation("PATCH", f"{path}/scale", patch, self.params(), kind)
 
-    def pod_extra(self, sort: Sort) -> Operation:
+    def pod_extra(self, sort: KindSample) -> Operation:
         rng = self.rng
         path = self.path(sort)
         name = path.rpartition("/")[2]
@@ -454,13 +454,13 @@ class Generator:
             body["metadata"] = {"name": "different"}
         return Operation("POST", f"{path}/eviction", body, self.params())
 
-    def finalize(self, sort: Sort) -> Operation:
+    def finalize(self, sort: KindSample) -> Operation:
         name = self.name(sort)
         path = self.path(sort, name)
         body = merged(self.body(sort, name, 0.2), {"spec": {"finalizers": self.rng.choice(([], ["kubernetes"]))}})
         return Operation("PUT", f"{path}/finalize", body)
 
-    def delete_collection(self, sort: Sort) -> Operation:
+    def delete_collection(self, sort: KindSample) -> Operation:
         rng = self.rng
         params = [
             ("labelSelector", "sea={p},tier=a" if sort.cluster_scoped else rng.choice(("tier=a", "!tier", "tier")))
@@ -471,7 +471,7 @@ class Generator:
             params.append(("gracePeriodSeconds", "0"))
         return Operation("DELETE", sort.collection, params=tuple(params))
 
-    def late_watch(self, sort: Sort) -> Operation:
+    def late_watch(self, sort: KindSample) -> Operation:
         rng = self.rng
         if not sort.watched:
             return self.list_of(sort)
@@ -491,14 +491,14 @@ class Generator:
             return Operation("GET", sort.collection, params=tuple(params))
         return Operation("GET", sort.collection, params=(*params, *chosen), watch=True)
 
-    def selecting_watch(self, sort: Sort) -> Operation:
+    def selecting_watch(self, sort: KindSample) -> Operation:
         rng = self.rng
         if rng.random() < 0.5 or sort.cluster_scoped:
             chosen = "sea={p},tier=a" if sort.cluster_scoped else rng.choice(("tier=a", "!tier", "tier in (a,b)"))
             return Operation("GET", sort.collection, params=(("labelSelector", chosen),), watch=True)
         return Operation("GET", sort.collection, params=(("fieldSelector", rng.choice(sort.selectors)),), watch=True)
 
-    def odd(self, sort: Sort) -> Operation:
+    def odd(self, sort: KindSample) -> Operation:
         """Return an invalid request."""
         rng = self.rng
         path = self.path(sort)

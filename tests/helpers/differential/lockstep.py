@@ -19,7 +19,7 @@ from tests.helpers.differential.operations import Memory, Operation
 
 USER_AGENT = "differential/1"
 _LAGGING = re.compile(r"limitranges|priorityclasses|namespaces/[^/]+(/finalize|/status)?$|/namespaces$|storageclasses")
-"""Paths whose objects admission of a real server reads from a cache."""
+"""Paths of objects that admission in a real server reads from a cache."""
 _LAG_SECONDS = 0.12
 _BOUND_SECONDS = 60.0
 _QUIET_SECONDS = 0.15

@@ -30,12 +30,12 @@ class Operation:
     content_type: str = JSON
     accept: str = ""
     watch: bool = False
-    """Whether to open a watch, whose events are compared at the end."""
+    """Whether to open a watch. Its events are compared at the end."""
 
     def __str__(self) -> str:
         query = "&".join(f"{name}={value}" for name, value in self.params)
-        said = self.body if isinstance(self.body, str) else json.dumps(self.body)
-        body = "" if self.body is None else f"  {self.content_type.removeprefix('application/')}  {said}"
+        text = self.body if isinstance(self.body, str) else json.dumps(self.body)
+        body = "" if self.body is None else f"  {self.content_type.removeprefix('application/')}  {text}"
         return f"{'WATCH' if self.watch else self.method} {self.path}{'?' if query else ''}{query}{body}"
 
 

@@ -21,7 +21,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def real_server() -> contextlib.AbstractContextManager[RealServer]:
-    """Start a real API server without the admission plugins whose effects need controllers."""
+    """Start a real API server without the admission plugins that have no effect without controllers."""
     return running_real_server("--disable-admission-plugins=TaintNodesByCondition,StorageObjectInUseProtection")
 
 

@@ -1,6 +1,6 @@
-"""The kinds that sequences are made of: where they live, a good object of each, and pieces to change it with.
+"""The kinds in the random sequences of requests: paths, one valid object of each, and pieces that change it.
 
-A piece is merged into an object (or sent alone as a patch); good ones and bad ones are mixed on purpose.
+A piece is merged into an object, or sent alone as a patch. Valid and invalid pieces are mixed on purpose.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from tests.helpers.differential.catalogue.configuration import CONFIG_MAPS, SECR
 from tests.helpers.differential.catalogue.custom import BOATS, OLD_BOATS, RUNS
 from tests.helpers.differential.catalogue.pods import PODS
 from tests.helpers.differential.catalogue.policies import BUDGETS, LIMITS, NETWORK_POLICIES, PRIORITIES, QUOTAS
-from tests.helpers.differential.catalogue.sort import META, Object, Sort
+from tests.helpers.differential.catalogue.sample import META, KindSample, Object
 from tests.helpers.differential.catalogue.storage import CLAIMS, VOLUMES
 
-__all__ = ["META", "SORTS", "Object", "Sort"]
+__all__ = ["META", "SORTS", "KindSample", "Object"]
 
 SORTS = (
     PODS,

@@ -1,10 +1,10 @@
-"""What the cluster is made of, and what happens in it."""
+"""Kinds that describe the cluster: nodes, namespaces, leases, events."""
 
 from __future__ import annotations
 
-from tests.helpers.differential.catalogue.sort import Sort
+from tests.helpers.differential.catalogue.sample import KindSample
 
-NODES = Sort(
+NODES = KindSample(
     "node",
     "/api/v1/nodes",
     {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "", "labels": {"sea": "{p}"}}},
@@ -41,7 +41,7 @@ NODES = Sort(
     weight=6,
 )
 
-NAMESPACES = Sort(
+NAMESPACES = KindSample(
     "namespace",
     "/api/v1/namespaces",
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "", "labels": {"sea": "{p}"}}},
@@ -58,7 +58,7 @@ NAMESPACES = Sort(
     weight=3,
 )
 
-LEASES = Sort(
+LEASES = KindSample(
     "lease",
     "/apis/coordination.k8s.io/v1/namespaces/{p}/leases",
     {
@@ -84,7 +84,7 @@ LEASES = Sort(
 )
 
 _REGARDING = {"kind": "Pod", "namespace": "{p}", "name": "p-a", "apiVersion": "v1"}
-EVENTS = Sort(
+EVENTS = KindSample(
     "event",
     "/api/v1/namespaces/{p}/events",
     {

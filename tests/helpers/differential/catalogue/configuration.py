@@ -1,10 +1,10 @@
-"""What Pods are given, and how they are found."""
+"""Kinds that Pods use: configuration, secrets, accounts and services."""
 
 from __future__ import annotations
 
-from tests.helpers.differential.catalogue.sort import Sort
+from tests.helpers.differential.catalogue.sample import KindSample
 
-CONFIG_MAPS = Sort(
+CONFIG_MAPS = KindSample(
     "configmap",
     "/api/v1/namespaces/{p}/configmaps",
     {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ""}, "data": {"a": "1"}},
@@ -31,7 +31,7 @@ CONFIG_MAPS = Sort(
     weight=8,
 )
 
-SECRETS = Sort(
+SECRETS = KindSample(
     "secret",
     "/api/v1/namespaces/{p}/secrets",
     {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": ""}, "data": {"k": "djE="}},
@@ -53,7 +53,7 @@ SECRETS = Sort(
     selectors=("type=Opaque", "type!=Opaque", "metadata.name=s-a"),
 )
 
-SERVICES = Sort(
+SERVICES = KindSample(
     "service",
     "/api/v1/namespaces/{p}/services",
     {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.helpers.differential.catalogue.sort import Sort
+from tests.helpers.differential.catalogue.sample import KindSample
 
-BOATS = Sort(
+BOATS = KindSample(
     "boat",
     "/apis/sea.example/v1/namespaces/{p}/boats",
     {"apiVersion": "sea.example/v1", "kind": "Boat", "metadata": {"name": ""}, "spec": {"size": 3}},
@@ -32,7 +32,7 @@ BOATS = Sort(
     weight=8,
 )
 
-OLD_BOATS = Sort(
+OLD_BOATS = KindSample(
     "boat",
     "/apis/sea.example/v1alpha1/namespaces/{p}/boats",
     {"apiVersion": "sea.example/v1alpha1", "kind": "Boat", "metadata": {"name": ""}, "spec": {"size": 3}},
@@ -41,7 +41,7 @@ OLD_BOATS = Sort(
     weight=2,
 )
 
-RUNS = Sort(
+RUNS = KindSample(
     "run",
     "/apis/kajitori.dev/v1alpha1/namespaces/{p}/runs",
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.helpers.differential.catalogue.sort import Object, Sort
+from tests.helpers.differential.catalogue.sample import KindSample, Object
 
 _CONTAINER = {"name": "main", "image": "bert:3"}
 
@@ -13,7 +13,7 @@ def _container(**changes: Any) -> Object:
     return {"spec": {"containers": [_CONTAINER | changes]}}
 
 
-PODS = Sort(
+PODS = KindSample(
     "pod",
     "/api/v1/namespaces/{p}/pods",
     {

@@ -1,10 +1,10 @@
-"""What bounds others: quotas, limits, budgets, network policies, priorities."""
+"""Kinds that limit others: quotas, limit ranges, disruption budgets, network policies, priorities."""
 
 from __future__ import annotations
 
-from tests.helpers.differential.catalogue.sort import Sort
+from tests.helpers.differential.catalogue.sample import KindSample
 
-QUOTAS = Sort(
+QUOTAS = KindSample(
     "quota",
     "/api/v1/namespaces/{p}-q/resourcequotas",
     {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": ""}, "spec": {"hard": {"pods": "5"}}},
@@ -34,7 +34,7 @@ QUOTAS = Sort(
     table="",
 )
 
-LIMITS = Sort(
+LIMITS = KindSample(
     "limit",
     "/api/v1/namespaces/{p}/limitranges",
     {
@@ -61,7 +61,7 @@ LIMITS = Sort(
     weight=2,
 )
 
-BUDGETS = Sort(
+BUDGETS = KindSample(
     "budget",
     "/apis/policy/v1/namespaces/{p}/poddisruptionbudgets",
     {
@@ -95,7 +95,7 @@ BUDGETS = Sort(
     weight=3,
 )
 
-NETWORK_POLICIES = Sort(
+NETWORK_POLICIES = KindSample(
     "netpol",
     "/apis/networking.k8s.io/v1/namespaces/{p}/networkpolicies",
     {
@@ -131,7 +131,7 @@ NETWORK_POLICIES = Sort(
     weight=2,
 )
 
-PRIORITIES = Sort(
+PRIORITIES = KindSample(
     "priority",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.helpers.differential.catalogue.sort import Sort
+from tests.helpers.differential.catalogue.sample import KindSample
 
-CLAIMS = Sort(
+CLAIMS = KindSample(
     "claim",
     "/api/v1/namespaces/{p}/persistentvolumeclaims",
     {
@@ -39,7 +39,7 @@ CLAIMS = Sort(
     ),
 )
 
-VOLUMES = Sort(
+VOLUMES = KindSample(
     "volume",
     "/api/v1/persistentvolumes",
     {

@@ -1,4 +1,4 @@
-"""What a kind is to a sequence, and the metadata that all kinds share."""
+"""One kind in a sequence of requests, and the metadata that all kinds share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c-a", "uid": "0000000
 
 
 @dataclass(frozen=True, eq=False)
-class Sort:
-    """One kind."""
+class KindSample:
+    """A kind, with objects and requests to try."""
 
     name: str
     collection: str
@@ -26,14 +26,14 @@ class Sort:
     weight: int = 4
     watched: bool = True
     table: str = TABLE
-    """How a Table is asked for; empty where one shows what is different on purpose."""
+    """The `Accept` header that asks for a Table; empty if the two servers' Tables differ on purpose."""
 
     @property
     def cluster_scoped(self) -> bool:
         return "/namespaces/" not in self.collection
 
     def name_of(self, name: str) -> str:
-        """Names of objects outside namespaces are the sequence's own."""
+        """Return the full name. Names of objects outside namespaces begin with the sequence's prefix."""
         return f"{{p}}-{name}" if self.cluster_scoped else f"{self.name[0]}-{name}"
 
 
