@@ -11,12 +11,13 @@ SPOILS = (
     'echo "$KAJI_ATTEMPT/$KAJI_RANK: $(cat given)"; echo spoiled > given; touch "$0-$KAJI_ATTEMPT-$KAJI_RANK"; '
     'until [ -e "$0-$KAJI_ATTEMPT-$((1 - KAJI_RANK))" ]; do sleep 0.1; done; test $KAJI_ATTEMPT = 2 || exit $KAJI_RANK'
 )
-"""Each member writes into its folder and waits until the other, on the same machine, has; then one fails, once."""
+"""Program of a member: it overwrites the code and waits until the other member, on the same machine, has done so too.
+In attempt 1, one member then fails."""
 
 
 def assert_all_get_the_same(kaji: Callable[..., CompletedProcess[str]], folder: Path, *options: str) -> None:
-    """Whatever the members of the first attempt did to their folders, and the user to his, those of the second have the
-    bytes that were brought."""
+    """Assert that the members of attempt 2 get the submitted bytes, although the members of attempt 1 and the user have
+    changed their folders."""
     folder.mkdir()
     (folder / "given").write_text(GIVEN)
     gang = ("--name", "brought", "-n", "2", "--restarts", "1", *options, "--code", str(folder))

@@ -30,7 +30,7 @@ MAX_RUNS = 8
 CHANGES_BETWEEN_KILLS = 8
 """Changes of runs and Pods that are seen between two kills, on average."""
 QUIET_SECONDS = 3.0
-"""If fewer are seen in this time, the next kill comes all the same."""
+"""The next kill comes after this time even if fewer changes are seen."""
 
 MEMBER = """
 cd "$LOCKS"; me="$KAJI_ATTEMPT.$KAJI_RANK"; echo $$ > "$me.pid"
@@ -81,7 +81,7 @@ class InvariantChecker:
             if run is not None and run.status is not None:
                 self._note_run(run)
         elif resource == PODS:
-            if self.cluster.mirror.trouble:  # it is being listed anew: what it shows is whole when the list was read
+            if self.cluster.mirror.trouble:  # it lists again, and is complete once the list is read
                 asyncio.get_running_loop().call_soon(self._note_pod, name)
             else:
                 self._note_pod(name)

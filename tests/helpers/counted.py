@@ -61,11 +61,14 @@ class Following:
             for attempt, rank, number in _WORD.findall(text):
                 found.setdefault((int(attempt), int(rank)), []).append(int(number))
             rest = _WORD.sub("", text)
-            assert rest in ("", "<1/", "<2/", "<1/<2/"), (rest, self.err.read_text())  # members that were ended there
+            assert rest in ("", "<1/", "<2/", "<1/<2/"), (
+                rest,
+                self.err.read_text(),
+            )  # killed while printing
         return found
 
     def end(self, patience_seconds: float) -> int:
-        """Its exit code."""
+        """Wait for the end; return the exit code."""
         try:
             return self.process.wait(patience_seconds)
         except subprocess.TimeoutExpired:
@@ -113,10 +116,10 @@ def assert_followers_lose_nothing(
 def followed(*following: Following) -> Iterator[Callable[[], bool]]:
     """End these commands with the context. Yields a function that tells whether one of them still runs."""
     try:
-        yield lambda: any(each.process.poll() is None for each in following)
+        yield lambda: any(command.process.poll() is None for command in following)
     finally:
-        for each in following:
-            each.process.kill()
+        for command in following:
+            command.process.kill()
 
 
 def assert_whole(
@@ -129,6 +132,6 @@ def assert_whole(
             assert counted == list(range(len(counted))), (attempt, rank, counted)
     if 1 in ranks:
         assert len(found[1, 1]) == rank_1_fails_at + 1
-    if 0 in ranks:  # one of the two ends by itself
+    if 0 in ranks:  # one of the two ends by itself, the other is stopped
         counts = {rank: len(found[2, rank]) for rank in ranks}
         assert max(counts.values()) == lines, counts

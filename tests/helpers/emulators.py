@@ -23,12 +23,12 @@ FOLDER = Path(__file__).parents[1] / "emulators"
 AZURITE = FOLDER / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Known to everybody: it stands in azurite's own manual."""
+"""The public key from azurite's manual."""
 
 
 @dataclass(frozen=True)
 class Emulator:
-    """Somewhere to put blobs: `new_place` makes an empty bucket or container, and answers its URL."""
+    """A server of blobs. `new_place` makes an empty bucket or container and returns its URL."""
 
     scheme: str
     options: dict[str, str]

@@ -51,7 +51,7 @@ class Place:
 
 
 class EnforcedNode:
-    """The node's Pods, and the hosts beyond it, which are all in one namespace."""
+    """The Pods of a node, and the hosts beyond it, which share one network namespace."""
 
     def __init__(self, node: Namespace, outside: Namespace, stack: contextlib.AsyncExitStack) -> None:
         self._node = node
@@ -62,7 +62,7 @@ class EnforcedNode:
         stack.callback(Server(outside, PORT).close)
 
     def pod(self, pod: Pod) -> Place:
-        """A member, with a server in its network from now on."""
+        """Start a server in a member's network; return its place."""
         digest = hashlib.sha256(pod.metadata.uid.encode()).hexdigest()[:12]
         (path,) = Path("/run/netns").glob(f"kaji-*-{digest}")
         namespace = Namespace(pod.metadata.name, path)
@@ -71,7 +71,8 @@ class EnforcedNode:
         return Place(namespace, pod.status.pod_ip)
 
     def service(self, pod: Pod) -> Place:
-        """The same behind a Service's address, as kube-proxy does it; to be called, not to call from."""
+        """Return the member behind a Service's address, as with kube-proxy. It can be called, but cannot call
+        others."""
         there = self.pod(pod)
         self._node.run(
             "nft add table ip proxy;"

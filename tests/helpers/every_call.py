@@ -137,12 +137,12 @@ class EveryCall:
         return self.http.build_request(method.upper(), where, headers=headers, params=params, **body)
 
     def shows_nothing(self, answer: httpx2.Response) -> bool:
-        """Whether an answer holds nothing of what the run contains."""
+        """Return whether an answer contains nothing of the run."""
         return not any(secret in answer.text for secret in SECRETS)
 
     async def are_refused_to_the_outsider(self) -> None:
-        """Assert that no call opens the namespace, nor says whether a run of some name is there; and that afterwards
-        all is as it was."""
+        """Assert that no call opens the namespace or tells whether a run exists, and that none of them changes the
+        run."""
         before = await self.cluster.client.get(RUNS, RUN, self.cluster.namespace)
         tried = set()
         for path, method, _ in operations(openapi_document()):

@@ -171,7 +171,7 @@ class FaultyProxy:
                     await response.write(piece)
                 await response.write_eof()
             except ConnectionError:
-                pass  # whoever asked has gone, or was cut off
+                pass  # the client has gone, or was cut off
             finally:
                 self._watches.pop(response, None)
                 self._transports.pop(response, None)
@@ -179,7 +179,7 @@ class FaultyProxy:
 
 
 def _hang_up(request: web.Request) -> NoReturn:
-    if request.transport is not None:  # else whoever asked was quicker
+    if request.transport is not None:  # else the client has gone already
         request.transport.close()
     raise asyncio.CancelledError
 

@@ -9,7 +9,7 @@ from kajitori.configuration import followed_file
 
 @pytest.fixture
 def changes_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A followed file is looked at by every question, and what it says counts whenever it was written."""
+    """Check followed files at every use, and accept a change at once, however recent it is."""
     monkeypatch.setattr(followed_file, "FRESH_SECONDS", 0.0)
     monkeypatch.setattr(followed_file, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(followed_file, "LOOK_SECONDS", 60.0)

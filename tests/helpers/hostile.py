@@ -1,4 +1,4 @@
-"""Callers that mean harm: thousands of connections that send nothing, little or nonsense, and come back when closed.
+"""Hostile callers: thousands of connections that send nothing, little or nonsense, and are opened again when closed.
 
     python -m tests.helpers.hostile HOST PORT CONNECTIONS
 
@@ -18,13 +18,15 @@ from typing import cast
 import uvloop
 
 KINDS = ("silent", "header", "body", "token")
-"""Nothing is sent; a header that never ends; a part of a body, with a bogus token; whole requests with bogus tokens."""
+"""What a connection sends: nothing, a header that never ends, part of a body with an invalid token, or whole requests
+with invalid tokens."""
 
 ADDRESSES = tuple(f"127.0.1.{number}" for number in range(1, 20))
-"""A quarter of the connections comes from one address, 127.0.0.1, the others from these."""
+"""Source addresses of three quarters of the connections; the others come from 127.0.0.1."""
 
 AGAIN_SECONDS = 10.0
-"""A connection that was closed is opened again after this; each sends a little more, or a token, as often."""
+"""Time after which a closed connection is opened again, and interval at which open ones send a little more, or a
+token."""
 
 OPENED_AT_ONCE = 200
 PART = b"x" * (64 << 10)

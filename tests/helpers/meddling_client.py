@@ -1,4 +1,4 @@
-"""A client that lets a test do something just before a Pod is created: what a race needs luck for happens each time."""
+"""A client that lets a test act just before a Pod is created, so that a race happens every time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from kajitori.kube.resources import PODS, Resource
 
 
 class MeddlingClient(KubeClient):
-    """Everything passes; before each Pod, dry runs left out, `before` is awaited with it, and may change it."""
+    """A client that awaits `before` with each Pod that it is about to create, except for dry runs. `before` may change
+    it."""
 
     def __init__(self, config: KubeConfig, before: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
         super().__init__(config)

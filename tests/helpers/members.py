@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def kill_member(variable: str, value: str, rank: int) -> int:
-    """Kills all that a member runs, as a machine does that goes down; how many processes that were.
+    """Kill all processes of a member, like a machine that fails, and return their number.
 
-    variable, value: of the run's environment, and of no other run's: other tests have members on this machine, too.
+    `variable` and `value` identify the run by its environment, since other tests have members on this machine, too.
     """
     killed = 0
     for process in Path("/proc").glob("[0-9]*"):

@@ -11,7 +11,8 @@ from kajitori.blobs.blobs import Blob, Blobs, check_key, no_such_blob
 
 
 class MemoryBlobs(Blobs):
-    """With a `chance`, others get their turn before and after each call; with a `step`, time goes by meanwhile."""
+    """Blobs in a dictionary. With `chance`, other tasks may run before and after each call; `step` is how long a call
+    takes."""
 
     def __init__(self, chance: random.Random | None = None, step: timedelta = timedelta()) -> None:
         super().__init__("memory:")

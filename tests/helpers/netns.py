@@ -1,4 +1,4 @@
-"""Network namespaces without names: held by open files of the test, they go when it lets go of them, or dies."""
+"""Network namespaces without names: held by open files of the test, they are gone when the test closes them or ends."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def inside(path: str, function: Callable[[], T]) -> T:
             check(LIBC.setns(file.fileno(), NEWNET))
         return function()
 
-    with ThreadPoolExecutor(1) as thread:  # that is not used for anything else
+    with ThreadPoolExecutor(1) as thread:  # a thread of its own, because the namespace belongs to the thread
         return thread.submit(enter).result()
 
 
 def connect(one: Namespace, its_end: str, other: Namespace, others_end: str) -> None:
-    """A cable between two namespaces; both ends are up."""
+    """Connect two namespaces with a veth pair, and bring both ends up."""
     one.run(
         f"ip link add {its_end} type veth peer name {others_end} netns {other.path} && ip link set {its_end} up &&"
         f"nsenter --net={other.path} ip link set {others_end} up"
@@ -113,7 +113,7 @@ def namespaces(*names: str) -> Iterator[dict[str, Namespace]]:
 
 
 class Server:
-    """Tells whoever connects the address that it sees him at, over IPv4 and IPv6."""
+    """A server on IPv4 and IPv6 that answers each connection with the address from which it came."""
 
     def __init__(self, where: Namespace, port: int) -> None:
         self._listener = where.inside(
@@ -139,7 +139,7 @@ class Server:
 
 
 def call(where: Namespace, address: str, port: int, *, seconds: float = 30.0) -> tuple[str, str]:
-    """(address that the server sees, address that answers) from there."""
+    """Connect from `where`; return the address that the server sees and the address that answers."""
 
     def ask() -> tuple[str, str]:
         with socket.create_connection((address, port), seconds) as connection:
@@ -163,7 +163,7 @@ def knock(where: Namespace, address: str, port: int, *, source: str | None = Non
 
 
 def answered(connection: socket.socket) -> bool:
-    """Return whether a connection got any answer, be it a refusal."""
+    """Return whether a connection was accepted or refused, rather than ignored."""
     return bool(select.select([], [connection], [], 0)[1])
 
 

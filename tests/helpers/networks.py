@@ -1,6 +1,6 @@
 """Network namespaces for one test: a node that forwards, Pods on veth pairs, and the world behind it.
 
-The test runs in a forked process with a network and a /run/netns of its own: nothing of it is left when that ends.
+The test runs in a forked process with a network and a /run/netns of its own: nothing is left when that process ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ needs_networks = pytest.mark.skipif(
 
 
 def leave_for_a_network_of_ones_own() -> None:
-    """This process has an empty network and an empty /run/netns from now on."""
+    """Move this process into an empty network namespace, with an empty /run/netns."""
     check(LIBC.unshare(NEWNET | _NEWNS))
     check(LIBC.mount(None, b"/", None, _REC_PRIVATE, None))
     Path("/run/netns").mkdir(exist_ok=True)
@@ -111,8 +111,8 @@ GATEWAYS = ("169.254.1.1", "fe80::1")
 
 @dataclass
 class Node:
-    """This process's network namespace as a node. All neighbours are known in advance, so that only packets of the test
-    are on the links."""
+    """This process's network namespace as a node. All neighbours are configured statically, so that the links carry
+    only packets of the test."""
 
     _wires: int = 0
 
@@ -122,7 +122,8 @@ class Node:
             Path("/proc/sys/net", file).write_text("1")
 
     def wire(self, network: str, interface: str, *addresses: str) -> None:
-        """A network that reaches everything through the node, by this interface of the node, with these addresses."""
+        """Create a network namespace with these addresses, behind this interface of the node, which is its default
+        gateway."""
         ip(f"netns add {network}")
         self._wires += 1
         mac = f"02:00:00:00:01:{self._wires:02x}"
@@ -144,17 +145,17 @@ class Node:
         )
 
     def unwire(self, network: str, interface: str) -> None:
-        """As when a Pod dies."""
+        """Delete the interface and the network namespace, as if the Pod had ended."""
         ip(f"link del {interface}", f"netns del {network}")
 
 
 def counted_by_interface(interface: str) -> tuple[int, int, int, int]:
-    """(bytes in, packets in, bytes out, packets out) of the node's own statistics of a Pod's interface, as the Pod sees
-    it, with the header of the wire."""
+    """Return bytes in, packets in, bytes out and packets out of a Pod, from the kernel's statistics of its interface.
+    Bytes include the Ethernet header."""
     found = json.loads(subprocess.check_output(["ip", "-s", "-j", "link", "show", interface]))[0]["stats64"]
     return found["tx"]["bytes"], found["tx"]["packets"], found["rx"]["bytes"], found["rx"]["packets"]
 
 
 def without_ipv6(interface: str) -> None:
-    """From now on the node says nothing by itself at this interface."""
+    """Disable IPv6 at the interface, so that the node sends nothing there by itself."""
     Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6").write_text("1")

@@ -41,7 +41,7 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
 
 
 def _enter_namespaces() -> None:
-    """Into namespaces of our own, in which all users are who they were."""
+    """Enter new namespaces of users, processes and mounts. All user IDs are mapped to themselves."""
     ready, mapped = os.pipe(), os.pipe()
     inside = os.getpid()
     helper = os.fork()
@@ -59,12 +59,13 @@ def _enter_namespaces() -> None:
 
 
 def _forbidden_ancestor(path: Path) -> Path | None:
-    """The outermost folder on the way to it that others may not enter."""
+    """Return the outermost folder above `path` that ordinary users may not enter; None if there is none."""
     return next((up for up in reversed(path.parents) if not up.stat().st_mode & 0o001), None)
 
 
 def _show(paths: Iterable[Path]) -> None:
-    """Makes folders reachable for everybody, in this mount namespace only; several may lie below what hides them."""
+    """Make folders reachable for all users, in this mount namespace only. Several may lie below one forbidden
+    folder."""
     hidden = {path: up for path in paths if (up := _forbidden_ancestor(path)) is not None}
     folders = {path: os.open(path, os.O_PATH) for path in hidden}
     for up in set(hidden.values()):
@@ -98,7 +99,7 @@ def main(arguments: list[str]) -> int:
     if wanted == 0:
         _become_ordinary()
         os.execvp(arguments[0], arguments)
-    while True:  # the first process of a process namespace takes over, and buries, what others leave
+    while True:  # the first process of a namespace must reap the orphans of the others
         process, status = os.wait()
         if process == wanted:
             return os.waitstatus_to_exitcode(status)

@@ -1,4 +1,4 @@
-"""The plan without reservations, as simply as it can be told: what the real one is held against."""
+"""The simplest planner without reservations. Tests compare the real planner with it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Plan:
 
 
 def plan(snapshot: Snapshot, queue: Iterable[GangRequest]) -> Plan:
-    """Places the gangs one after the other on what is free; the snapshot is not changed.
+    """Place the gangs on free nodes, one after the other. The snapshot is not changed.
 
-    A gang that does not fit takes nothing; later ones may pass it. What is missing is what is missing when all have
-    been looked at.
+    A gang that does not fit takes nothing, and later gangs may start before it. What it lacks is computed once all
+    gangs have been tried.
     """
     state = snapshot.copy()
     placements: list[Placement] = []

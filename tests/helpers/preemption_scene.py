@@ -1,4 +1,4 @@
-"""Runs that may be preempted, and runs that wait for their nodes, as statuses of Runs alone show them."""
+"""Runs that may be preempted and runs that wait for their nodes, described by statuses of Runs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ TEMPLATE: dict[str, Any] = {
 
 
 class PreemptionScene:
-    """Nodes with eight GPUs each, runs on them and runs that wait; nothing is watched, and nothing is remembered but
-    what the mirror shows."""
+    """Nodes with eight GPUs each, running and waiting runs, and a queue that knows only what the mirror shows."""
 
     def __init__(self, nodes: int, **policy: Any) -> None:
         self.mirror = mirror_of_nodes(nodes)
@@ -45,7 +44,7 @@ class PreemptionScene:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Another controller leads now."""
+        """Replace the queue, as if another controller had become the leader."""
         self.queue = Queue(self.mirror, ClusterView(self.mirror, self.policy))
         for waiting in self.waiting:
             self.queue.wait(waiting)
@@ -64,7 +63,7 @@ class PreemptionScene:
         return run
 
     def runs(self, name: str, *nodes: str, phase: Phase = Phase.RUNNING, team: str = "team", **spec: Any) -> RunStatus:
-        """A run with a member on each of these nodes, since an hour."""
+        """Add a run that has had a member on each of these nodes for an hour; return its status."""
         attempt = Attempt(
             number=1, nodes=compress(nodes), template=template_text(TEMPLATE), created=True, started_at=AN_HOUR_AGO
         )
@@ -91,7 +90,7 @@ class PreemptionScene:
         self.mirror._tell(PODS, team, pod.metadata.name)
 
     def sweep(self, name: str, *minutes: int) -> RunStatus:
-        """A sweep with a member on each node, which began so long ago."""
+        """Add a sweep with one member per node, started that many minutes ago; return its status."""
         nodes = [f"n{rank}" for rank in range(len(minutes))]
         status = msgspec.structs.replace(self.runs(name, *nodes), sweep=SweepState())
         self.put(name, status)
@@ -102,7 +101,7 @@ class PreemptionScene:
         return status
 
     def member_ends(self, name: str, rank: int) -> None:
-        """Its Pod is gone."""
+        """Remove the Pod of a member."""
         (gone,) = (pod for pod in self.pods[name] if pod.member is not None and pod.member.rank == rank)
         self.pods[name].remove(gone)
         del self.mirror.pods["team", gone.metadata.name]
@@ -110,14 +109,14 @@ class PreemptionScene:
         self.mirror._tell(PODS, "team", gone.metadata.name)
 
     def ends(self, name: str, team: str = "team") -> None:
-        """All of its Pods are gone."""
+        """Remove all Pods of a run."""
         for pod in self.pods.pop(name):
             del self.mirror.pods[team, pod.metadata.name]
             self.mirror._index(Deleted(pod))
             self.mirror._tell(PODS, team, pod.metadata.name)
 
     def told(self, name: str) -> None:
-        """All of its Pods were asked to end."""
+        """Mark all Pods of a run as being deleted."""
         nodes = [pod.spec.node_name for pod in self.pods[name]]
         self.ends(name)
         self.pods[name] = []

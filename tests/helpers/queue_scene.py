@@ -54,7 +54,7 @@ def mirror_of_nodes(count: int) -> Mirror:
 
 
 def in_queue(applicant: PendingRun) -> QueueEntry:
-    """A run that waits, as the controller's queue has it."""
+    """Return a waiting run as an entry of the controller's queue."""
     run, request = applicant.run, applicant.request
     assert run.status is not None
     life = gang.Run("batch", len(request.ranks), gang.Limits(), run.status, fewest=request.fewest)
@@ -62,12 +62,12 @@ def in_queue(applicant: PendingRun) -> QueueEntry:
 
 
 def who_starts(cycle: Cycle) -> dict[str, tuple[str, ...]]:
-    """The names of those that start, with their nodes."""
+    """Return the nodes of the runs that start, by name."""
     return {waiting.key[1]: placement.nodes for waiting, placement in cycle.starts}
 
 
 class QueueScene:
-    """A cluster of nodes n0, n1, … with eight GPUs each; every member takes a node."""
+    """A cluster of nodes n0, n1, … with eight GPUs each. A member takes a whole node."""
 
     def __init__(self, nodes: int, **policy: Any) -> None:
         self.mirror = mirror_of_nodes(nodes)
@@ -76,7 +76,7 @@ class QueueScene:
         self.cluster = ClusterView(self.mirror, self.policy)
 
     def show(self, name: str, status: RunStatus, *, owner: str = "ada", team: str = "team", **spec: Any) -> RunObject:
-        """The mirror shows a Run like this from now on."""
+        """Add a Run to the mirror, or replace it."""
         before = self.mirror.runs.get((team, name))
         version = int(before.metadata.resource_version) + 1 if before is not None else 1
         is_new = before is None or (before.status is not None and before.status.phase.is_final)
@@ -106,12 +106,12 @@ class QueueScene:
         return changed
 
     def lose(self, name: str, team: str = "team") -> None:
-        """The Run is gone."""
+        """Remove a Run."""
         del self.mirror.runs[team, name]
         self.mirror._tell(RUNS, team, name)
 
     def finished(self, name: str, *, seconds: int, until: str, members: int = 1, **more: Any) -> RunObject:
-        """A run that has succeeded."""
+        """Add a run that has succeeded."""
         attempt = Attempt(
             number=1,
             nodes=compress([f"n{number}" for number in range(members)]),
@@ -138,7 +138,7 @@ class QueueScene:
         template: dict[str, Any] = TEMPLATE,
         **more: Any,
     ) -> RunObject:
-        """A run that has had these nodes since then, with its Pods."""
+        """Add a run on these nodes, with its Pods."""
         attempt = Attempt(
             number=1,
             nodes=nodes,
@@ -164,7 +164,7 @@ class QueueScene:
         return run
 
     def pod(self, run: RunObject, rank: int, node: str, *, phase: str = "Running", deleting: str = "") -> None:
-        """A member as the mirror shows it."""
+        """Add the Pod of a member."""
         owner = {"kind": names.KIND, "name": run.metadata.name, "uid": run.metadata.uid, "controller": True}
         assert run.status is not None and run.status.attempt is not None
         template = run.status.attempt.pod_template
@@ -184,20 +184,20 @@ class QueueScene:
         self.show_pod(pod)
 
     def show_pod(self, pod: Pod) -> None:
-        """The mirror shows a Pod like this from now on."""
+        """Add a Pod to the mirror, or replace it."""
         self.mirror.pods[pod.metadata.namespace, pod.metadata.name] = pod
         self.mirror._index(Added(pod))
         self.mirror._tell(PODS, pod.metadata.namespace, pod.metadata.name)
 
     def lose_pod(self, name: str, team: str = "team") -> None:
-        """The Pod is gone, if there was one."""
+        """Remove a Pod if it exists."""
         before = self.mirror.pods.pop((team, name), None)
         if before is not None:
             self.mirror._index(Deleted(before))
             self.mirror._tell(PODS, team, name)
 
     def waits(self, name: str, members: int, *, since: str = "", priority: int = 0, **more: Any) -> PendingRun:
-        """A run that needs nodes."""
+        """Add a run that waits for nodes."""
         since = since or ago(minutes=1)
         ran = more.pop("ran", None)
         status = RunStatus(phase=Phase.QUEUED, queued_at=since, members=MemberCounts(total=members), ran=ran)

@@ -23,18 +23,18 @@ ALWAYS = 2**40
 
 
 class UsageMeter:
-    """Notes how long the program of each Pod ran, as its kubelet said, and compares that with a history."""
+    """Records how long the program of each Pod ran according to its kubelet, and compares that with a history."""
 
     def __init__(self, cluster: Cluster, file: Path) -> None:
         self._cluster = cluster
         self._history = History(f"sqlite://{file}")
         self._ran: dict[str, tuple[str, int]] = {}
-        """By the Pod's UID: the run's UID, and seconds."""
+        """The run's UID and the seconds of its program, by the Pod's UID."""
         self._runs: set[str] = set()
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[UsageMeter]:
-        """As long as the context lasts."""
+        """Record until the end of the context."""
         unsubscribe = self._cluster.mirror.on_change(self._note)
         try:
             yield self
@@ -52,11 +52,11 @@ class UsageMeter:
             self._ran[pod.metadata.uid] = run, seconds_between(member.started_at, member.ended_at)
 
     async def agrees(self) -> int:
-        """Wait until history has the usage of all runs that are there, which have ended; return its member-seconds.
+        """Wait until history has the usage of all runs, which must have ended; return its member-seconds.
 
-        The sum over history's rows is that of the run's status, which holds nothing any more, to the second; and no
-        member ran for longer than its run is charged for. The latter compares the kubelet's clock with the API
-        server's, which controllers know to a second.
+        Assert that the sum of a run's rows in history equals the sum in its status to the second, that its status shows
+        no nodes in use, and that no member ran for longer than its run is charged for. The last check compares the
+        kubelet's clock with the API server's, which controllers know to a second.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while wrong := await self._differences():
@@ -65,7 +65,7 @@ class UsageMeter:
         return sum((await self._by_run()).values())
 
     async def all_removed(self) -> None:
-        """Wait until history knows that no run is there any more."""
+        """Wait until history marks all runs as removed."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while present := await self._history.present():
             assert time.monotonic() < deadline, present

@@ -1,4 +1,4 @@
-"""A webhook of the test's own that a real API server asks before it takes a Pod of one namespace."""
+"""A webhook that a real API server asks before it accepts a Pod of one namespace."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Webhook:
         self.refuses = ""
         """Suffixes of the names of Pods that are refused; `-` refuses all."""
         self.hangs = False
-        """If true, no answer comes in time."""
+        """If true, reviews are answered too late."""
 
     async def answer(self, request: web.Request) -> web.Response:
         """Answer an AdmissionReview."""

@@ -1,4 +1,4 @@
-"""Pods: the kind with most to get wrong."""
+"""Pods, the kind with the most fields."""
 
 from __future__ import annotations
 
