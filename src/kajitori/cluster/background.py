@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from kajitori.errors import KajitoriError
+
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 30.0
@@ -31,10 +33,12 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def _keep_going(work: Work, pause_seconds: float) -> None:
+    name = getattr(work, "func", work).__qualname__  # a partial function has the name of its function
     while True:
         try:
             return await work()
+        except KajitoriError as error:
+            log.warning("%s ended and begins again in %.0f s: %s", name, pause_seconds, error)
         except Exception:
-            name = getattr(work, "func", work).__qualname__  # a partial function has the name of its function
             log.exception("%s failed and begins again in %.0f s; this is a bug", name, pause_seconds)
         await asyncio.sleep(pause_seconds)

@@ -104,11 +104,11 @@ class HistoryKeeper:
         """Tell history what the mirror shows, from now on until cancelled."""
         unsubscribe = self._mirror.on_change(self._note)
         try:
+            await self._mirror.wait_synced()
+            self._changed |= dict.fromkeys(self._mirror.runs)
+            self._wake.set()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._empty_outbox_forever())
-                await self._mirror.wait_synced()
-                self._changed |= dict.fromkeys(self._mirror.runs)
-                self._wake.set()
                 await self._tell_forever()
         finally:
             unsubscribe()
