@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from kajitori.embedded.apiserver.access.roles import RoleAuthorizer, default_objects, rule_allows, rule_is_covered
+from kajitori.embedded.apiserver.access.roles import (
+    RoleAuthorizer,
+    account_groups,
+    default_objects,
+    is_subject,
+    rule_allows,
+    rule_is_covered,
+)
 from kajitori.embedded.apiserver.auth import ADMINISTRATOR, ANONYMOUS, Attributes, User
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.kube.resources import Resource
@@ -66,6 +73,33 @@ def test_a_binding_counts_in_its_namespace_for_its_group() -> None:
 
 
 @pytest.mark.parametrize(
+    ("subject", "named"),
+    [
+        ({"kind": "ServiceAccount", "name": "robot", "namespace": "vision"}, True),
+        ({"kind": "ServiceAccount", "name": "robot"}, True),
+        ({"kind": "ServiceAccount", "name": "robot", "namespace": "speech"}, False),
+        ({"kind": "ServiceAccount", "name": "other", "namespace": "vision"}, False),
+        ({"kind": "User", "name": "system:serviceaccount:vision:robot"}, True),
+        ({"kind": "User", "name": "robot", "namespace": "vision"}, False),
+        ({"kind": "Group", "name": "system:serviceaccounts:vision"}, True),
+        ({"kind": "Group", "name": "system:serviceaccounts:speech"}, False),
+    ],
+)
+def test_a_binding_names_service_accounts_by_namespace(subject: dict[str, Any], named: bool) -> None:
+    """The binding's own namespace, if the subject has none."""
+    account = "system:serviceaccount:vision:robot"
+    assert is_subject(subject, User(account, account_groups(account)), "vision") is named
+
+
+def test_a_review_lists_the_rules_of_the_user() -> None:
+    decides = RoleAuthorizer(Stored(role("viewer", RUNS), bound("viewer", "oidc:vision")))
+    assert RUNS in decides.rules_review(ALICE, "vision")["resourceRules"]
+    assert RUNS not in decides.rules_review(BOB, "vision")["resourceRules"]
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    assert decides.rules_review(ADMINISTRATOR, "vision")["resourceRules"] == [everything]
+
+
+@pytest.mark.parametrize(
     ("rule", "allowed"),
     [
         ({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, True),
@@ -86,7 +120,8 @@ def test_a_rule_names_verb_group_resource_and_object(rule: dict[str, Any], allow
 def test_paths_are_allowed_by_prefix() -> None:
     rule = {"verbs": ["get"], "nonResourceURLs": ["/apis/*", "/version"]}
     assert rule_allows(rule, Attributes("get", path="/apis/kajitori.dev"))
-    assert not rule_allows(rule, Attributes("get", path="/metrics"))
+    for other in ("/metrics", "/version/x", "/versions"):
+        assert not rule_allows(rule, Attributes("get", path=other))
     decides = RoleAuthorizer(Stored())
     assert decides.refusal(ALICE, Attributes("get", path="/openapi/v3")) == ""
     assert decides.refusal(ANONYMOUS, Attributes("get", path="/readyz")) == ""
@@ -126,7 +161,9 @@ def test_a_user_cannot_grant_rights_that_they_lack() -> None:
     assert refused("RoleBinding", bound("admin", "x")[1])
     assert refused("RoleBinding", bound("nosuch", "x")[1])
     assert not refused("Role", role("mine", RUNS)[1])
+    assert not refused("ClusterRole", role("mine", RUNS)[1])
     assert refused("Role", role("mine", RUNS | {"verbs": ["delete"]})[1])
+    assert refused("ClusterRole", role("metrics", {"verbs": ["get"], "nonResourceURLs": ["/metrics"]})[1])
     assert refused("ClusterRole", {"metadata": {"name": "x"}, "aggregationRule": {"clusterRoleSelectors": []}})
     stored.objects += [role("binder", binds), bound("binder", "oidc:vision")]
     assert not refused("RoleBinding", bound("admin", "x")[1])
