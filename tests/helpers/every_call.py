@@ -60,7 +60,15 @@ TO_WHOEVER_IS_KNOWN = frozenset(
 """Calls for every known user: nodes, queue and policy, without the contents of runs."""
 
 LISTS = frozenset(
-    {"GET /v1/runs", "GET /v1/run-names", "GET /v1/traffic", "GET /v1/history", "GET /v1/usage", "GET /v1/audit"}
+    {
+        "GET /v1/runs",
+        "GET /v1/run-names",
+        "GET /v1/traffic",
+        "GET /v1/history",
+        "GET /v1/usage",
+        "GET /v1/audit",
+        "GET /v1/stats",
+    }
 )
 """Lists that contain only what the caller may see, and that are refused if they name a namespace."""
 
@@ -90,7 +98,7 @@ class EveryCall:
 
     def filled(self, path: str, name: str = RUN) -> str:
         node = next(iter(self.cluster.nodes_of(RUN)))
-        known = {"namespace": self.cluster.namespace, "digest": DIGEST, "number": "0", "node": node}
+        known = {"namespace": self.cluster.namespace, "digest": DIGEST, "number": "0", "rank": "0", "node": node}
         return re.sub(r"\{(\w+)\}", lambda m: known.get(m[1], node if "/nodes/" in path else name), path)
 
     def body(self, path: str) -> dict[str, Any] | None:
@@ -105,6 +113,8 @@ class EveryCall:
             "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
             "/v1/nodes/{node}/traffic": {},
+            "/v1/nodes/{node}/telemetry": {},
+            "/v1/nodes/{node}/telemetry/answers/{question}": {},
             "/v1/policy/check": {},
             "/v1/policy/cluster": {},
             "/v1/policy/diff": {},

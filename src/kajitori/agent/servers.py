@@ -41,13 +41,14 @@ class Servers:
         path: str,
         body: bytes | None = None,
         expected: http.HTTPStatus = http.HTTPStatus.OK,
+        media_type: str = "application/json",
     ) -> http.client.HTTPResponse:
         """Send a request below that URL over a connection to it, and return the response.
 
         Raises OSError if the server does not answer or the token cannot be read, and HTTPException for an
         unexpected status.
         """
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = {} if body is None else {"Content-Type": media_type}
         if self.token_file is not None and (token := self.token_file.read_text().strip()):
             headers["Authorization"] = f"Bearer {token}"
         connection.request(method, urlsplit(url).path.rstrip("/") + path, body, headers)

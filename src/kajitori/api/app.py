@@ -34,6 +34,8 @@ from kajitori.api.runs import routes as runs
 from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists
+from kajitori.api.telemetry import agents as telemetry_agents
+from kajitori.api.telemetry import routes as telemetry
 from kajitori.api.traffic import networks
 from kajitori.api.traffic import routes as traffic
 from kajitori.api.views import base, configuration, people, server, storage
@@ -41,6 +43,7 @@ from kajitori.api.views import history as history_views
 from kajitori.api.views import nodes as node_views
 from kajitori.api.views import queue as queue_views
 from kajitori.api.views import runs as run_views
+from kajitori.api.views import telemetry as telemetry_views
 from kajitori.cluster.background import Work, cancel_all, start_all
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
@@ -68,6 +71,8 @@ ROUTERS = tuple(
             secrets,
             volumes,
             traffic,
+            telemetry_agents,
+            telemetry,
             identity,
             robots,
             browser_routes,
@@ -80,7 +85,10 @@ ROUTERS = tuple(
 
 _VIEWS = dict.fromkeys(
     kind
-    for module in (base, run_views, storage, configuration, server, people, node_views, queue_views, history_views)
+    for module in (
+        *(base, run_views, storage, configuration, server, people, node_views, queue_views, history_views),
+        telemetry_views,
+    )
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, base.View)
 )
@@ -140,6 +148,7 @@ def _background(api: Api) -> tuple[Work, ...]:
     """Return the work that goes on beside requests until it is cancelled."""
     return (
         api.traffic.keeper.run,
+        api.telemetry.run,
         api.leader.follow,
         api.audit.write_forever,
         api.stores.history_lag.follow,

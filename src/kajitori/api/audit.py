@@ -54,6 +54,8 @@ NO_CHANGES = {
     ("POST", "/v1/policy/diff"),
     ("POST", "/v1/networks/check"),
     ("POST", "/v1/nodes/{node}/traffic"),
+    ("POST", "/v1/nodes/{node}/telemetry"),
+    ("POST", "/v1/nodes/{node}/telemetry/answers/{question}"),
     ("PUT", "/v1/code/{digest}/parts/{number}"),
     ("HEAD", "/v1/code/{digest}"),
 }

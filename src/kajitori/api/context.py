@@ -25,6 +25,7 @@ from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
+from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
@@ -238,6 +239,7 @@ class Api:
     queue: QueueParts
     start: StartParts
     traffic: TrafficParts
+    telemetry: TelemetryKeeper
     process: ProcessParts
 
     async def close(self) -> None:
@@ -252,6 +254,7 @@ class Api:
         """End all long answers, because the server shuts down."""
         self.streams.break_off()
         self.start.host_lists.close()
+        self.telemetry.lines.close()
 
 
 def api_of(connection: HTTPConnection) -> Api:

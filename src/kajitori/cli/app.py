@@ -43,6 +43,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "explain": "Tell why a run waits, and what would start it.",
         "what-if": "Tell whether a run would start now, and what it would wait for.",
         "events": "Show what happened to a run, or to all runs.",
+        "stats": "Show what the members of a run use now: a live table.",
+        "metrics": "Plot what a run used, and its training figures.",
         "results": "Show the results of a sweep's members.",
         "history": "List runs of all times, also removed ones.",
         "inspect": "Show everything about runs as JSON.",

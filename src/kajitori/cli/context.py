@@ -105,6 +105,11 @@ class Cli:
         return self.width or get_terminal_size().columns
 
     @property
+    def is_terminal(self) -> bool:
+        """Whether stdout is a terminal on which a page may be drawn again."""
+        return sys.stdout.isatty() and self.environment.get("TERM") != "dumb"
+
+    @property
     def is_coloured(self) -> bool:
         """Whether stdout is a terminal that shows colours, and $NO_COLOR is not set."""
         return sys.stdout.isatty() and self.colour is not False and self.environment.get("TERM") != "dumb"

@@ -112,6 +112,8 @@ _FITTING: dict[str, dict[str, Any]] = {
     "restart": {"started": True},
     "results": {"sweep": True},
     "resume": {"phase": ["Succeeded", "Failed", "Stopped"]},
+    "metrics": {"started": True},
+    "stats": {"phase": ["Running"]},
     "start": {"phase": ["Succeeded", "Failed", "Stopped"]},
     "stop": {"phase": ["Queued", "Starting", "Running", "Restarting"]},
     "top": {"phase": ["Running"]},

@@ -58,9 +58,6 @@ WORDS: dict[str, Word] = {
     "update": Word(
         DOCKER, "kaji describe RUN (its options), kaji rm -f RUN, then kaji run", "What a run asks for is fixed."
     ),
-    "stats": Word(
-        DOCKER, "kaji top RUN (processes), kaji ps -a -o wide (memory peaks), kaji exec RUN nvidia-smi (GPUs)"
-    ),
     "compose": Word(DOCKER, "kaji run -d -f FILE for each run"),
     "service": Word(DOCKER, "kaji run -d --type service -n 2 IMAGE"),
     "stack": Word(DOCKER, "kaji run -d -f FILE for each run"),

@@ -89,6 +89,11 @@ def replace_line(text: str) -> None:
     sys.stderr.flush()
 
 
+def begin_page() -> None:
+    """Clear the terminal, so that a page that is drawn again and again is always at the same place."""
+    sys.stdout.write("\x1b[H\x1b[J")
+
+
 def echo_data(text: str) -> None:
     """Print data in a form that cannot escape control characters: unchanged for programs, plain at a terminal."""
     click.echo(plain(text) if sys.stdout.isatty() else text, nl=False)

@@ -354,10 +354,22 @@ class NodeOptions(ClusterOptions):
     max_pods: int = 110
     max_processes: int | None = None
     """Maximum processes and threads of each container. 0: the machine's limit; None: a share of it."""
+    report: tuple[str, ...] = ()
+    """URLs of Web APIs to which telemetry of runs is reported. The node uses any one of them. Empty: no reports."""
+    report_token: Path | None = None
+    """File with the token for the Web API, of a user who may patch the status of this Node. It is read each time."""
+    report_ca: Path | None = None
+    """Certificate authority of the Web APIs (PEM); None: the system's authorities."""
+    insecure_http: bool = False
+    """Allow the token over plain HTTP, if something else encrypts."""
 
     def __post_init__(self) -> None:
         faults = [*port_faults(("--port", self.port))]
         faults += file_faults(("--kubeconfig", self.kubeconfig), ("--client-ca", self.client_ca))
+        faults += file_faults(("--report-token", self.report_token), ("--report-ca", self.report_ca))
+        faults += url_faults("--report", self.report, "https://server.kajitori:8600")
+        if not self.insecure_http:
+            faults += plain_url_faults(("--report", self.report))
         for label in self.labels:
             if "=" not in label:
                 faults.append(Fault("--label", f"{label!r:.80} has no value", label, "write KEY=VALUE"))

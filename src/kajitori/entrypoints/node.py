@@ -6,13 +6,16 @@ import asyncio
 import socket
 from pathlib import Path
 
+from kajitori.agent.servers import Servers
 from kajitori.configuration.settings import NodeOptions
+from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.core.words.quantities import parse_cpu_millis, parse_spec_memory_bytes
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.kubelet.uninstall import uninstall
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.parts.run_adapter import RunPods
+from kajitori.entrypoints.parts.telemetry import telemetry
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal
 
 
@@ -25,7 +28,8 @@ def node(options: NodeOptions) -> int:
             settings = _kubelet_settings(options)
             kubelet = Kubelet(client, settings, adapter=RunPods())
             say(f"This machine is node {settings.node_name}.")
-            await kubelet.run(stop)
+            async with telemetry(kubelet.running_containers, _servers(options), settings.node_name):
+                await kubelet.run(stop)
 
     return run_until_told(work(), options)
 
@@ -33,6 +37,14 @@ def node(options: NodeOptions) -> int:
 def remove(data: Path, force: bool) -> list[str]:
     """Remove what the kubelet with this data folder left on this machine, and return a list of it."""
     return asyncio.run(uninstall(data, force=force))
+
+
+def _servers(options: NodeOptions) -> Servers | None:
+    """Return the Web APIs to which telemetry is reported; None without any."""
+    if not options.report:
+        return None
+    trust = TrustedAuthorities("--report-ca", options.report_ca) if options.report_ca is not None else None
+    return Servers(options.report, options.report_token, trust)
 
 
 def _kubelet_settings(options: NodeOptions) -> KubeletSettings:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from kajitori.agent.servers import Servers
 from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
@@ -31,6 +32,7 @@ from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions
 from kajitori.configuration.sign_in import SignIn
+from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
@@ -48,6 +50,7 @@ from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD, RunPods
 from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.entrypoints.parts.serving import Serving, serving_of
 from kajitori.entrypoints.parts.stores import code_limits, history_of
+from kajitori.entrypoints.parts.telemetry import telemetry
 from kajitori.entrypoints.parts.web_api import USER_AGENT, ApiDependencies, web_app
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
 from kajitori.entrypoints.sim import pools_of
@@ -242,6 +245,11 @@ async def _serve(
         served.set()
         if node is not None:
             await _until(node.wait(), working)
+        if kubelet is not None:
+            trust = TrustedAuthorities("--host", serving.ca) if serving.ca is not None else None
+            own_server = Servers((serving.local_url(web.port),), options.data / "token", trust)
+            watched = telemetry(kubelet.running_containers, own_server, kubelet.settings.node_name)
+            await closing.enter_async_context(watched)
         described = cluster_file.ClusterFile(
             url=serving.local_url(web.port),
             token=token,

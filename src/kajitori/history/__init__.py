@@ -5,6 +5,7 @@ schema     versions of the schema, and the way from one to the next
 runs       records of runs and their attempts, lists of them
 usage      usage between two times
 sums       the sums of whole days, and the removal of old runs
+telemetry  bands of telemetry, downsampled with age
 audit      the append-only trail of changes
 store      all of it behind one object
 """

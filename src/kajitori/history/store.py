@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from kajitori.core.telemetry.levels import Interval
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState
 from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import KajitoriError
-from kajitori.history import runs, sums, usage
+from kajitori.history import runs, sums, telemetry, usage
 from kajitori.history.audit import AuditFilter, list_audit, statement_of
 from kajitori.history.database import Database, Statement, without_details
 from kajitori.history.runs import RunFilter
@@ -118,6 +119,18 @@ class History:
     ) -> list[tuple[int, AuditEntry]]:
         """Return entries of the audit trail, newest first."""
         return await list_audit(await self.open(), wanted, limit, after)
+
+    async def record_telemetry(self, intervals: Iterable[Interval]) -> None:
+        """Store bands in one transaction. Storing them again changes nothing."""
+        await self._write([telemetry.statement_of(intervals)])
+
+    async def telemetry(self, run_uid: str, since: int, until: int) -> list[Interval]:
+        """Return the bands of a run that begin in this time (seconds since 1970), newest first."""
+        return await telemetry.intervals_of(await self.open(), run_uid, since, until)
+
+    async def downsample_telemetry(self, now: int) -> bool:
+        """Merge some bands that are too old for their resolution; return whether there are more."""
+        return await telemetry.downsample(await self.open(), now)
 
     async def _write(self, statements: list[Statement]) -> None:
         try:

@@ -114,7 +114,8 @@ def test_every_route_is_described() -> None:
 
 
 async def test_answers_to_reads_match_the_document(world: World) -> None:
-    """Routes of members need a ticket (start/test_routes.py), those of code an upload (test_code.py)."""
+    """Routes of members need a ticket (start/test_routes.py), those of code an upload (test_code.py), some of telemetry
+    an agent (telemetry/test_routes.py)."""
     await furnish(world)
     api = world.app.state.kajitori
     run = api.mirror.runs["team", "bert"]
@@ -123,8 +124,10 @@ async def test_answers_to_reads_match_the_document(world: World) -> None:
     assert document["openapi"].startswith("3.1")
     checked = set()
     extra = {"/v1/runs/{namespace}/{name}/logs": {"allRanks": "true"}}
+    extra["/v1/runs/{namespace}/{name}/stats"] = {"live": "false"}
     for path, method, operation in operations(document):
-        if method != "get" or path.endswith("/watch") or path.startswith(("/v1/members/", "/v1/code/")):
+        elsewhere = path.startswith(("/v1/members/", "/v1/code/")) or "{node}" in path or "{rank}" in path
+        if method != "get" or path.endswith("/watch") or elsewhere:
             continue
         others = {"explain": ("bert", "queued"), "results": ("grid",)}
         for name in others.get(path.rpartition("/")[2], ("bert",)):
@@ -168,7 +171,7 @@ async def test_an_unknown_query_parameter_is_refused(world: World) -> None:
     reads = [path for path, calls in openapi_document()["paths"].items() if "get" in calls and path.startswith("/v1/")]
     reads = [path for path in reads if not path.startswith("/v1/members/")]  # they need a ticket
     for path in reads:
-        filled = path.format(namespace="team", name="bert", digest="sha256:" + "0" * 64)
+        filled = path.format(namespace="team", name="bert", digest="sha256:" + "0" * 64, rank=0, node="g1")
         answer = await world.http.get(filled, params={"nonsense": "1"})
         assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, "nonsense"), path
     assert {"/v1/queue", "/v1/networks", "/v1/runs"} < set(reads)

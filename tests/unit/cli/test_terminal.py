@@ -20,14 +20,22 @@ EVIL = "\x1b]0;renamed\x07\x1b[2J\x1b[1;1Hall is well\x9b31m\u202egnp.exe\x7f\r\
 """Text that renames the window, clears the screen and writes elsewhere, with a C1 control character and text from right
 to left."""
 MAY_PRINT = {
-    "terminal.py": {"click.echo", "sys.stderr.write", "click.style", "json.dumps", "sys.stdout.buffer"},
+    "terminal.py": {
+        "click.echo",
+        "sys.stderr.write",
+        "sys.stdout.write",
+        "click.style",
+        "json.dumps",
+        "sys.stdout.buffer",
+    },
     "execution.py": {"sys.stdout.buffer", "sys.stderr.buffer", "os.write"},
     "log_printing.py": {"write_as_is", "click.style"},
     "output.py": {"echo_as_is", "console.print"},
     "completion.py": {"echo_as_is"},
+    "metrics.py": {"echo_as_is"},
     "completing.py": {"echo_as_is"},
 }
-"""Modules that may print text unchanged: a program's own output, tables with plain cells, words for a shell."""
+"""Modules that may print text unchanged: a program's own output, tables with plain cells, plots, words for a shell."""
 
 
 PRINTERS = {"print", "echo_as_is", "write_as_is"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -11,11 +10,11 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller, address_of, authenticated
+from kajitori.api.agents import require_agent
+from kajitori.api.auth import Caller
 from kajitori.api.bodies import JSON, require_media_type
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
-from kajitori.api.middleware import note_caller
 from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.views.base import Time, View
@@ -25,8 +24,7 @@ from kajitori.core.traffic.totals import DIRECTIONS, Count, Totals, run_id
 from kajitori.core.words.node_lists import compress
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.core.words.times import format_time, time_at
-from kajitori.errors import InvalidInput, Unauthenticated
-from kajitori.kube.resources import NODES
+from kajitori.errors import InvalidInput
 
 router = APIRouter(tags=["network"])
 
@@ -174,32 +172,12 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
     A report holds the totals since the agent started. So a report that arrives twice, or at another server, counts
     once.
     """
-    await _require_agent(api, request, node)
-    if node not in api.mirror.nodes:
-        raise InvalidInput.one("node", "is no node of this cluster", value=node[:253], hint="see kaji nodes")
+    await require_agent(api, request, node)
     require_media_type(request, JSON)
     report = read_report(await request.body())
     now = api.now().timestamp()
     api.traffic.keeper.book.add(node_traffic(report, node, now), now)
     return Response(status_code=204)
-
-
-async def _require_agent(api: Api, request: Request, node: str) -> None:
-    header = request.headers.get("authorization", "")
-    scheme, _, token = header.partition(" ")
-    if scheme.lower() == "bearer":
-        try:
-            async with AsyncExitStack() as stack:
-                if not api.traffic.agents.is_cached(token.strip()):
-                    await stack.enter_async_context(api.callers.questions.one(address_of(request)))
-                await api.traffic.agents.require(token.strip(), node)
-        except Unauthenticated:
-            pass  # not an agent's token: a user may have the right to patch the Node's status
-        else:
-            note_caller(request, f"agent of {node}")
-            return
-    async with asynccontextmanager(authenticated)(request) as user:
-        await user.require("patch", "", node, resource=NODES, subresource="status")
 
 
 # ---------------------------------------------------------------------------------------------- views

@@ -34,6 +34,8 @@ ANNOTATION_NETWORK = f"{GROUP}/network"
 ANNOTATION_ISOLATION = f"{GROUP}/isolation"
 """On Pods of a run without any network access (`--network none`): LOOPBACK or MEMBERS. NetworkPolicies have no effect
 on a node that runs plain processes, so its kubelet isolates such Pods itself or refuses them."""
+ANNOTATION_TENSORBOARD = f"{GROUP}/tensorboard"
+"""On a member's Pod: the folder in which its program writes TensorBoard's event files."""
 ISOLATION_LOOPBACK = "loopback"
 """The member needs no other member: its program may have the loopback interface only."""
 ISOLATION_MEMBERS = "members"

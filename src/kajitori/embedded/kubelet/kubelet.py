@@ -26,6 +26,7 @@ from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.embedded.kubelet.network.pod_networks import HostNetwork, NamespaceNetwork, PodNetwork
 from kajitori.embedded.kubelet.node import NodeStatus
 from kajitori.embedded.kubelet.pods.context import Context
+from kajitori.embedded.kubelet.pods.inspection import RunningContainer, running_containers
 from kajitori.embedded.kubelet.pods.records import PodRecord, saved_records
 from kajitori.embedded.kubelet.pods.strays import end_strays
 from kajitori.embedded.kubelet.pods.worker import PodWorker
@@ -297,6 +298,10 @@ class Kubelet:
         return self._statistics.summary(
             self.settings.node_name, list(self.workers.values()), self.context.machine.memory_bytes, self._available()
         )
+
+    def running_containers(self) -> list[RunningContainer]:
+        """Return the containers whose programs run. May be called from any thread."""
+        return list(running_containers(tuple(self.workers.values())))
 
     def resources(self) -> bytes:
         """Return the `/metrics/resource` document. Blocks while the kernel counts pages."""

@@ -37,6 +37,7 @@ from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
+from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
@@ -88,7 +89,7 @@ class ApiDependencies:
     code: CodeStore | None = None
     """Uploaded code."""
     blobs: Blobs | None = None
-    """Keeps the traffic totals over restarts."""
+    """Keeps the traffic totals over restarts, and shares telemetry between servers."""
     history: History | None = None
     """Runs that are removed, usage and the audit trail; None: this server has none."""
     agent_account: str = names.AGENT_ACCOUNT
@@ -155,6 +156,7 @@ def web_api(deps: ApiDependencies) -> Api:
             keeper=TrafficKeeper(deps.blobs, now),
             agents=AgentTokens(client, mirror, deps.agent_account, clock),
         ),
+        telemetry=TelemetryKeeper(deps.blobs, deps.history, now),
         process=ProcessParts(
             registry=registry, metrics=metrics, awaited=deps.awaited, install_command=deps.install_command
         ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.process_options import FILE, kubeconfig_options, log_options
+from kajitori.cli.process_options import FILE, insecure_http_option, kubeconfig_options, log_options
 from kajitori.cli.terminal import say
 
 _EXAMPLES = "\b\nExamples:\n  kaji node --kubeconfig node.kubeconfig --data /var/lib/kaji-node --label zone=a\n"
@@ -48,6 +48,10 @@ def _folder(data: Path | None) -> Path:
 @click.option(
     "--max-processes", type=int, metavar="N", help="Of each container; 0: no limit. Else 15 % of the machine's."
 )
+@click.option("--report", multiple=True, metavar="URL", help="Report telemetry of runs to this Web API.")
+@click.option("--report-token", type=FILE, metavar="FILE", help="Token for it.")
+@click.option("--report-ca", type=FILE, metavar="FILE", help="Authority of its certificate; else the system's.")
+@insecure_http_option("Show the token over plain HTTP: something else encrypts.")
 @log_options("info")
 @click.pass_context
 def command(context: click.Context, /, data: Path | None, **options: Any) -> int | None:

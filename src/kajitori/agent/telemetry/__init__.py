@@ -1,0 +1,1 @@
+"""Samples the members on one node: processes and control groups, GPUs, training figures; reports and answers."""

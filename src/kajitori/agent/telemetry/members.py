@@ -1,0 +1,38 @@
+"""The members of runs on this node, from whatever runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class LocalMember:
+    """A member's Pod, and where its processes, output and GPUs are found on this node."""
+
+    namespace: str
+    pod: str
+    """Name of the Pod."""
+    uid: str
+    pids: Callable[[], Sequence[int]]
+    """Returns the processes of its program now, without those of the node's own."""
+    cgroups: tuple[str, ...] = ()
+    """Paths of the control groups of its program, of version 1 or 2; none if only the processes are known."""
+    log: Path | None = None
+    """The file with the output of its program; None if it is not known."""
+    gpus: tuple[str, ...] = ()
+    """Identifiers of its GPUs."""
+    memory_limit_bytes: int = 0
+    """0: none, or the one of its control group."""
+    tensorboard: str = ""
+    """Folder in which its program writes TensorBoard's event files, as the program sees it."""
+
+
+class MemberSource(Protocol):
+    """A source of this node's members."""
+
+    def members(self) -> Sequence[LocalMember]:
+        """Return the members whose programs run. Raises OSError if they cannot be listed now."""
+        ...

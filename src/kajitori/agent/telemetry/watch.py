@@ -1,0 +1,212 @@
+"""Samples of this node's members: one reading of each every 15 seconds, kept for an hour in memory of a fixed size."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+
+from kajitori.agent.telemetry.figures import Figures
+from kajitori.agent.telemetry.gpus import GpuSource, NoGpus
+from kajitori.agent.telemetry.members import LocalMember, MemberSource
+from kajitori.agent.telemetry.processes import Processes
+from kajitori.core.telemetry.quantities import GPU, MEMBER, MINUTE_SECONDS, SAMPLE_SECONDS
+from kajitori.core.telemetry.report import MAX_GPUS, MAX_MEMBERS, Answer, MemberMinute, Question, Report, Series
+from kajitori.core.telemetry.ring import Readings, Ring, summary
+
+log = logging.getLogger(__name__)
+
+KEPT_ENDED_SECONDS = 180.0
+"""Time for which the hour of a member that has ended is kept, so that its last minute is reported."""
+FRESH_SECONDS = 1.0
+"""Shortest time over which the rates of a fresh sample are averaged."""
+_LATE_SECONDS = 3.0
+"""A sample that is later than this after its time gets its real time."""
+
+
+class _Watched:
+    """Everything known of one member."""
+
+    def __init__(self, member: LocalMember) -> None:
+        self.member = member
+        self.processes = Processes()
+        self.readings = Readings(MEMBER)
+        self.ring = Ring(len(MEMBER))
+        self.gpus = member.gpus[:MAX_GPUS]
+        self.gpu_readings = [Readings(GPU) for _ in self.gpus]
+        self.gpu_ring = Ring(len(GPU) * len(self.gpus))
+        self.figures = Figures()
+        self.sampled_at = 0.0
+        self.seen_at = 0.0
+
+    def sample(self, at: float, gpus: Mapping[str, Mapping[str, float]]) -> None:
+        """Add a row to the rings."""
+        self.figures.read(self.member)
+        values = self.readings.sample(at, self.processes.read(self.member))
+        self.figures.training.sample(at)
+        self.ring.add(at, values)
+        if self.gpus:
+            row: list[float] = []
+            for identifier, readings in zip(self.gpus, self.gpu_readings, strict=True):
+                row += readings.sample(at, gpus.get(identifier, {}))
+            self.gpu_ring.add(at, row)
+        self.sampled_at = self.seen_at = at
+
+    def fresh(self, at: float, gpus: Mapping[str, Mapping[str, float]]) -> tuple[list[float], list[float]]:
+        """Return the values since the last sample, without keeping them."""
+        self.figures.read(self.member)
+        values = self.readings.peek(at, self.processes.read(self.member))
+        row: list[float] = []
+        for identifier, readings in zip(self.gpus, self.gpu_readings, strict=True):
+            row += readings.peek(at, gpus.get(identifier, {}))
+        return values, row
+
+
+class Watch:
+    """The members of one node and their last hour. Its methods may be called from several threads."""
+
+    def __init__(
+        self, source: MemberSource, gpus: GpuSource | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._source = source
+        self._gpus = gpus or NoGpus()
+        self._clock = clock
+        self._watched: dict[str, _Watched] = {}
+        self._lock = threading.Lock()
+        self._said = ""
+
+    def sample(self, at: float | None = None) -> None:
+        """Take one sample of every member. `at` is the time that it is meant for; by default the present."""
+        now = self._clock()
+        at = at if at is not None and now - at < _LATE_SECONDS else now
+        with self._lock:
+            self._look(now)
+            present = [each for each in self._watched.values() if each.seen_at == now]
+            gpus = self._gpus.read() if any(each.gpus for each in present) else {}
+            for each in present:
+                each.sample(at, gpus)
+
+    def _look(self, now: float) -> None:
+        """Learn which members run."""
+        try:
+            members = self._source.members()
+        except OSError as error:
+            if str(error) != self._said:
+                log.warning("members of this node cannot be listed now: %s", error)
+            self._said = str(error)
+            return
+        self._said = ""
+        for member in members[:MAX_MEMBERS]:
+            known = self._watched.get(member.uid)
+            if known is None or known.gpus != member.gpus[:MAX_GPUS]:
+                known = self._watched[member.uid] = _Watched(member)
+            known.member, known.seen_at = member, now
+        for uid, each in list(self._watched.items()):
+            if each.seen_at < now:
+                each.figures.close()
+                if now - max(each.seen_at, each.sampled_at) > KEPT_ENDED_SECONDS:
+                    del self._watched[uid]
+
+    def report(self, minutes: Sequence[int]) -> Report:
+        """Return these minutes (since 1970) of all members that have samples in them."""
+        found = []
+        with self._lock:
+            for minute in minutes:
+                for each in self._watched.values():
+                    made = _minute(each, minute)
+                    if made is not None:
+                        found.append(made)
+        return Report(minutes=tuple(found[: 2 * MAX_MEMBERS]))
+
+    def answer(self, question: Question) -> Answer:
+        """Return the rows that are asked for."""
+        with self._lock:
+            now = self._clock()
+            wanted = [uid for uid in question.uids if uid not in self._watched]
+            if wanted and question.fresh:
+                self._look(now)
+                for uid in wanted:
+                    new = self._watched.get(uid)
+                    if new is not None:
+                        new.sample(now, self._gpus.read() if new.gpus else {})
+            found = [self._watched[uid] for uid in question.uids if uid in self._watched]
+            gpus = self._gpus.read() if question.fresh and any(each.gpus for each in found) else {}
+            return Answer(tuple(_series(each, question, now, gpus) for each in found))
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            for each in self._watched.values():
+                each.figures.close()
+            self._watched.clear()
+
+
+def _minute(each: _Watched, minute: int) -> MemberMinute | None:
+    """Return the values of one member's minute; None if it was not sampled in it."""
+    after, until = float(minute * MINUTE_SECONDS), float((minute + 1) * MINUTE_SECONDS)
+    rows = each.ring.between(after, until)
+    if not rows:
+        return None
+    gpu_values = array("f")
+    if each.gpus:
+        gpu_rows = each.gpu_ring.between(after, until)
+        for start in range(0, len(GPU) * len(each.gpus), len(GPU)):
+            gpu_values.extend(summary(GPU, [row[start : start + len(GPU)] for row in gpu_rows]))
+    return MemberMinute(
+        each.member.namespace,
+        each.member.pod,
+        each.member.uid,
+        minute,
+        summary(MEMBER, rows).tobytes(),
+        each.gpus,
+        gpu_values.tobytes(),
+        each.figures.training.minute(after, until),
+    )
+
+
+def _series(each: _Watched, question: Question, now: float, gpus: Mapping[str, Mapping[str, float]]) -> Series:
+    times, values = each.ring.since(question.since)
+    _, gpu_values = each.gpu_ring.since(question.since) if each.gpus else (None, array("f"))
+    if question.fresh and now - each.sampled_at >= FRESH_SECONDS and each.seen_at >= each.sampled_at:
+        row, gpu_row = each.fresh(now, gpus)
+        times.append(now)
+        values.extend(row)
+        gpu_values.extend(gpu_row)
+    training = {
+        name: found for name, series in each.figures.training.series.items() if (found := series.since(question.since))
+    }
+    for name, value in each.figures.training.news.items() if question.fresh else ():
+        training.setdefault(name, []).append((now, value))
+    return Series(each.member.uid, times.tobytes(), values.tobytes(), each.gpus, gpu_values.tobytes(), training)
+
+
+class Sampling:
+    """Takes samples in a thread of its own, from `start` to `stop`, at multiples of 15 seconds of the wall clock."""
+
+    def __init__(self, watch: Watch, clock: Callable[[], float] = time.time) -> None:
+        self._watch = watch
+        self._clock = clock
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait for the thread."""
+        self._stop.set()
+        self._thread.join()
+        self._watch.close()
+
+    def _run(self) -> None:
+        due = self._clock()
+        while True:
+            try:
+                self._watch.sample(due)
+            except Exception:
+                log.exception("a sample failed, which is a bug; the next one is taken in %d s", SAMPLE_SECONDS)
+            due = (self._clock() // SAMPLE_SECONDS + 1) * SAMPLE_SECONDS
+            if self._stop.wait(max(0.0, due - self._clock())):
+                return

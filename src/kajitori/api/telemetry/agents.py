@@ -1,0 +1,102 @@
+"""Routes for agents: they report telemetry, wait for questions, and answer them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kajitori.api.agents import require_agent
+from kajitori.api.bodies import require_media_type
+from kajitori.api.context import Api, Shared, describes
+from kajitori.api.paging import Parameters
+from kajitori.core.telemetry.bands import RankMinute
+from kajitori.core.telemetry.book import Attempt
+from kajitori.core.telemetry.report import (
+    ANSWER_PATH,
+    MAX_HOLD_SECONDS,
+    MEDIA_TYPE,
+    PATH,
+    QUESTIONS_PATH,
+    MemberMinute,
+    encode,
+    read_answer,
+    read_report,
+)
+
+router = APIRouter(tags=["telemetry"])
+
+_BODY = {"requestBody": {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}}
+
+
+class QuestionParameters(Parameters):
+    hold: int = Field(default=0, ge=0, le=MAX_HOLD_SECONDS)
+    """Seconds for which the answer may be held until there is a question."""
+
+
+@router.post(
+    PATH,
+    status_code=204,
+    responses=describes(None, status=204),
+    openapi_extra=_BODY,
+    summary="Report the last minutes of a node's members",
+)
+async def take_report(api: Shared, node: str, request: Request) -> Response:
+    """For agents, each of which has a token for its own node, and for users who may patch the status of that Node. The
+    body is MessagePack (`kajitori.core.telemetry.report`).
+
+    A report that arrives twice, or at another server, counts once. Members that are not on this node are left out.
+    """
+    await require_agent(api, request, node)
+    require_media_type(request, (MEDIA_TYPE,))
+    report = read_report(await request.body())
+    book, now = api.telemetry.book, api.now().timestamp()
+    for minute in report.minutes:
+        if book.accepts(minute.minute, now) and (place := _place(api, node, minute)) is not None:
+            attempt, rank = place
+            book.add(attempt, RankMinute(rank, report.member_names, report.gpu_names, minute))
+    return Response(status_code=204)
+
+
+def _place(api: Api, node: str, minute: MemberMinute) -> tuple[Attempt, int] | None:
+    """Return attempt and rank of a member, as this server knows them; None if it is no member on this node."""
+    pod = api.mirror.pods.get((minute.namespace, minute.pod))
+    if pod is None or pod.metadata.uid != minute.uid or pod.spec.node_name != node or pod.member is None:
+        return None
+    run_uid = api.mirror.run_uid_of(pod)
+    return (Attempt(run_uid, pod.member.attempt), pod.member.rank) if run_uid else None
+
+
+@router.get(
+    QUESTIONS_PATH,
+    responses=describes(None, media_type=MEDIA_TYPE),
+    summary="Wait for questions about a node's members",
+)
+async def questions(
+    api: Shared, node: str, request: Request, query: Annotated[QuestionParameters, Query()]
+) -> Response:
+    """For agents. The answer is held until somebody asks for a member of the node in full resolution."""
+    await require_agent(api, request, node)
+    found = await api.telemetry.lines.wait(node, query.hold)
+    return Response(encode(found), media_type=MEDIA_TYPE)
+
+
+@router.post(
+    ANSWER_PATH,
+    status_code=204,
+    responses=describes(None, status=204),
+    openapi_extra=_BODY,
+    summary="Answer a question about a node's members",
+)
+async def take_answer(api: Shared, node: str, question: str, request: Request) -> Response:
+    """For agents. 404 if nobody waits for the answer any more."""
+    await require_agent(api, request, node)
+    require_media_type(request, (MEDIA_TYPE,))
+    body = await request.body()
+    answer = await asyncio.to_thread(read_answer, body)
+    api.telemetry.lines.settle(node, question, answer)
+    return Response(status_code=204)

@@ -1,0 +1,157 @@
+"""What agents and servers send each other about telemetry, in MessagePack.
+
+An agent reports each minute of each member twice, in two reports that follow each other. So a report that is lost with
+a server costs nothing, and a value that arrives twice counts once: it is stored by member and minute.
+
+A report names its quantities, since agents and servers of different versions have different tables.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+
+from kajitori.core.telemetry.quantities import GPU_NAMES, MEMBER_NAMES
+from kajitori.errors import InvalidInput
+
+PATH = "/v1/nodes/{node}/telemetry"
+ANSWER_PATH = "/v1/nodes/{node}/telemetry/answers/{question}"
+QUESTIONS_PATH = "/v1/nodes/{node}/telemetry/questions"
+HOLD = "hold"
+"""Query parameter of QUESTIONS_PATH: seconds for which the server may hold the answer until somebody asks."""
+MAX_HOLD_SECONDS = 55
+MEDIA_TYPE = "application/vnd.msgpack"
+
+MAX_MEMBERS = 512
+"""Most members per node and minute in a report."""
+MAX_GPUS = 64
+"""Most GPUs per member."""
+MAX_ASKED = 8
+"""Most members in one question, so that the answer is no larger than other bodies may be."""
+MAX_QUANTITIES = 128
+MAX_FIGURES = 32
+"""Most figures of a program's own per member."""
+FIGURE = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,63}", re.ASCII)
+"""Name of a figure that a program writes."""
+
+_Name = Annotated[str, msgspec.Meta(max_length=253)]
+_Names = Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_QUANTITIES)]
+
+
+class MemberMinute(msgspec.Struct, frozen=True, array_like=True):
+    """One minute of one member."""
+
+    namespace: _Name
+    pod: _Name
+    uid: _Name
+    """UID of the Pod. The server finds run, attempt and rank in its own mirror, and checks that the Pod is on this
+    node."""
+    minute: int
+    """Minutes since 1970."""
+    values: bytes
+    """A 32-bit float for each quantity of a member."""
+    gpus: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MAX_GPUS)] = ()
+    """Identifiers of the GPUs that the member holds."""
+    gpu_values: bytes = b""
+    """The same for each of its GPUs, one GPU after the other."""
+    training: Annotated[dict[str, float], msgspec.Meta(max_length=MAX_FIGURES)] = {}
+    """Figures that the program wrote, without `train.`."""
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True):
+    """The minutes that an agent reports."""
+
+    member_names: _Names = MEMBER_NAMES
+    gpu_names: _Names = GPU_NAMES
+    minutes: Annotated[tuple[MemberMinute, ...], msgspec.Meta(max_length=2 * MAX_MEMBERS)] = ()
+    dropped: int = 0
+    """Members that are not in the report, because there are too many."""
+
+
+class Question(msgspec.Struct, frozen=True, array_like=True):
+    """A request for the ring of members of one node."""
+
+    id: str
+    uids: tuple[str, ...]
+    """UIDs of Pods."""
+    since: float = 0.0
+    """Only rows later than this, in seconds since 1970."""
+    fresh: bool = False
+    """Take a sample now instead of waiting for the next one."""
+
+
+class Series(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of one member in full resolution."""
+
+    uid: str
+    at: bytes
+    """A 64-bit float for each row: seconds since 1970."""
+    values: bytes
+    gpus: tuple[str, ...] = ()
+    gpu_values: bytes = b""
+    """Row by row, and in a row GPU after GPU."""
+    training: dict[str, list[tuple[float, float]]] = {}
+    """Times and values by figure."""
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a Question. Members that are not on the node are missing."""
+
+    members: tuple[Series, ...] = ()
+    member_names: _Names = MEMBER_NAMES
+    gpu_names: _Names = GPU_NAMES
+
+
+encode = msgspec.msgpack.Encoder().encode
+_decode_report = msgspec.msgpack.Decoder(Report).decode
+_decode_answer = msgspec.msgpack.Decoder(Answer).decode
+decode_questions = msgspec.msgpack.Decoder(tuple[Question, ...]).decode
+
+
+def read_report(body: bytes) -> Report:
+    """Return the report in a body. Raises InvalidInput for anything that is none, or whose sizes do not agree."""
+    try:
+        report = _decode_report(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(error) from None
+    width, gpu_width = 4 * len(report.member_names), 4 * len(report.gpu_names)
+    for minute in report.minutes:
+        if len(minute.values) != width or len(minute.gpu_values) != gpu_width * len(minute.gpus):
+            raise _unreadable("a member has not one value for each quantity")
+        wrong = next((name for name in minute.training if not FIGURE.fullmatch(name)), None)
+        if wrong is not None:
+            raise _unreadable(f"{wrong[:80]!r} is no name of a figure")
+    return report
+
+
+def read_answer(body: bytes) -> Answer:
+    """Return the answer in a body. Raises InvalidInput for anything that is none, or whose sizes do not agree."""
+    try:
+        answer = _decode_answer(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(error) from None
+    width, gpu_width = 4 * len(answer.member_names), 4 * len(answer.gpu_names)
+    for series in answer.members:
+        rows = len(series.at) // 8
+        fits = len(series.at) % 8 == 0 and len(series.values) == rows * width
+        if not fits or len(series.gpu_values) != rows * gpu_width * len(series.gpus):
+            raise _unreadable("a member has not one value for each quantity and time")
+    return answer
+
+
+def _unreadable(error: object) -> InvalidInput:
+    return InvalidInput.one("body", f"is no telemetry: {error}"[:300], hint="agent and server differ: update")
+
+
+def named_values(names: Sequence[str], values: bytes) -> Iterator[tuple[str, float]]:
+    """Yield name and value of every quantity that has a value."""
+    floats = array("f")
+    floats.frombytes(values)
+    for name, value in zip(names, floats, strict=True):
+        if not math.isnan(value):
+            yield name, value

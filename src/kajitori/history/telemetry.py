@@ -1,0 +1,75 @@
+"""Bands of telemetry, downsampled with age."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from kajitori.core.telemetry.bands import pack, unpack
+from kajitori.core.telemetry.levels import LEVELS, Interval, coarser
+from kajitori.history.database import Database, Row, Statement
+
+_COLUMNS = "run_uid, attempt, seconds, began_at, ranks, document"
+_UPSERT = (
+    f"INSERT INTO telemetry ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6) "
+    "ON CONFLICT (run_uid, attempt, seconds, began_at) DO UPDATE SET ranks = excluded.ranks, "
+    "document = excluded.document WHERE excluded.ranks >= telemetry.ranks"
+)
+"""Of two servers that write the same minute, the one that knows more ranks wins."""
+_OF_RUN = (
+    f"SELECT {_COLUMNS} FROM telemetry WHERE run_uid = $1 AND began_at >= $2 AND began_at < $3 "
+    "ORDER BY began_at DESC LIMIT $4"
+)
+_OLDEST = "SELECT MIN(began_at) FROM telemetry WHERE seconds = $1 AND began_at < $2"
+_WINDOW = f"SELECT {_COLUMNS} FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
+_DELETE = "DELETE FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
+
+MAX_ROWS = 20_000
+"""Most intervals in an answer; those of 400 days of a run are fewer."""
+
+
+def statement_of(intervals: Iterable[Interval]) -> Statement:
+    """Return what stores these intervals. Storing them again changes nothing."""
+    rows = [(each.run_uid, each.attempt, each.seconds, each.start, each.ranks, pack(each.bands)) for each in intervals]
+    return Statement(_UPSERT, rows)
+
+
+async def intervals_of(database: Database, run_uid: str, since: int, until: int) -> list[Interval]:
+    """Return the intervals of a run that begin in this time (seconds since 1970), newest first."""
+    rows = await database.fetch(_OF_RUN, run_uid, since, until, MAX_ROWS)
+    return await asyncio.to_thread(_intervals, rows)
+
+
+async def downsample(database: Database, now: int) -> bool:
+    """Merge the oldest intervals of each level that are too old for it; return whether there is more to do.
+
+    Each window is merged in one transaction, so that a process that is killed loses nothing. Two servers that merge the
+    same window write the same rows.
+    """
+    more = False
+    for number, level in enumerate(LEVELS):
+        longer = LEVELS[number + 1].seconds if number + 1 < len(LEVELS) else level.seconds
+        until = now - level.kept_seconds
+        until -= until % longer
+        (oldest,) = (await database.fetch(_OLDEST, level.seconds, until))[0]
+        if oldest is None:
+            continue
+        window = level.seconds, oldest - oldest % longer, oldest - oldest % longer + longer
+        statements = [Statement(_DELETE, [window])]
+        if longer != level.seconds:
+            rows = await database.fetch(_WINDOW, *window)
+            statements.insert(0, await asyncio.to_thread(_merged, rows, longer))
+        await database.write(statements)
+        more = True
+    return more
+
+
+def _merged(rows: Sequence[Row], seconds: int) -> Statement:
+    return statement_of(coarser(_intervals(rows), seconds))
+
+
+def _intervals(rows: Sequence[Row]) -> list[Interval]:
+    return [
+        Interval(uid, attempt, seconds, start, ranks, unpack(bytes(document)))
+        for uid, attempt, seconds, start, ranks, document in rows
+    ]

@@ -1,0 +1,221 @@
+"""Telemetry over the Web API: reports of agents, bands over ranks, and single ranks asked from their nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from tests.unit.api.conftest import NOW, World
+from tests.unit.api.fake_kubernetes import Object, pod, run
+from tests.unit.api.test_openapi import assert_fits
+
+from kajitori.api.app import openapi_document
+from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
+from kajitori.core.telemetry.quantities import GPU, MEMBER
+from kajitori.core.telemetry.report import (
+    MEDIA_TYPE,
+    Answer,
+    MemberMinute,
+    Question,
+    Report,
+    Series,
+    decode_questions,
+    encode,
+)
+
+MINUTE = int(NOW.timestamp() // 60) - 2
+RUN = "/v1/runs/team/bert"
+
+
+def values(**known: float) -> bytes:
+    """A member's values: those that are named, by name with `_` for `.`."""
+    return array("f", [known.get(each.name.replace(".", "_"), float("nan")) for each in MEMBER]).tobytes()
+
+
+def gpu_values(*used: float) -> bytes:
+    rows = array("f")
+    for percent in used:
+        rows.extend(percent if each.name == "gpu.used" else float("nan") for each in GPU)
+    return rows.tobytes()
+
+
+async def gang(world: World, ranks: int = 3, node: str = "g1") -> list[Object]:
+    made = world.kubernetes.put("runs", run("bert", replicas=ranks) | {"status": {"phase": "Running", "attempts": 1}})
+    pods = [world.kubernetes.put("pods", pod(made, rank=rank, node=node)) for rank in range(ranks)]
+    await world.caught_up()
+    return pods
+
+
+def minute(member: Object, number: int = MINUTE, **known: Any) -> MemberMinute:
+    meta = member["metadata"]
+    gpus = known.pop("gpus", ())
+    training = known.pop("training", {})
+    named = tuple(f"GPU-{place}" for place in range(len(gpus)))
+    about = (meta["namespace"], meta["name"], meta["uid"], number, values(**known))
+    return MemberMinute(*about, named, gpu_values(*gpus), training)
+
+
+async def report(
+    world: World, *minutes: MemberMinute, node: str = "g1", token: str = "kubelet", status: int = 204
+) -> None:
+    answer = await world.http.post(
+        f"/v1/nodes/{node}/telemetry",
+        content=encode(Report(minutes=minutes)),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE},
+    )
+    assert answer.status_code == status, answer.text
+
+
+def described(path: str, answer: httpx2.Response) -> Any:
+    """Return the answer, which must fit the OpenAPI document."""
+    assert answer.status_code == 200, answer.text
+    document = openapi_document()
+    schema = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert_fits(document, schema, answer.json(), path)
+    return answer.json()
+
+
+async def test_reports_become_bands_with_the_ranks_of_the_extremes(world: World) -> None:
+    pods = await gang(world)
+    await report(world, *(minute(each, cpu_used=rank + 1.0) for rank, each in enumerate(pods)))
+    await world.api.telemetry.look()
+    shown = described(
+        "/v1/runs/{namespace}/{name}/metrics", await world.http.get(f"{RUN}/metrics", params={"name": "cpu.used"})
+    )
+    (series,) = shown["series"]
+    (point,) = series["points"]
+    assert (series["unit"], shown["ranks"], point["count"]) == ("cores", 3, 3)
+    assert (point["min"], point["p50"], point["max"]) == (
+        {"value": 1.0, "rank": 0},
+        2.0,
+        {"value": 3.0, "rank": 2},
+    )
+
+
+async def test_a_gpu_that_idles_is_named_by_rank_and_number(world: World) -> None:
+    pods = await gang(world, ranks=2)
+    await report(world, minute(pods[0], gpus=(99.0, 98.0)), minute(pods[1], gpus=(97.0, 3.0)))
+    await world.api.telemetry.look()
+    (series,) = (await world.http.get(f"{RUN}/metrics", params={"name": "gpu.used"})).json()["series"]
+    assert series["points"][0]["min"] == {"value": 3.0, "rank": 1, "gpu": 1}
+    listed = described("/v1/stats", await world.http.get("/v1/stats"))
+    assert listed["items"][0]["bands"]["gpu.used"]["count"] == 4
+
+
+async def test_members_of_other_nodes_and_strangers_are_left_out(world: World) -> None:
+    """An agent reports for its own node only, and the server itself knows which member a Pod is."""
+    world.kubernetes.denied.add(("mallory", "patch", "nodes/status", "*"))
+    pods = await gang(world, ranks=1, node="g2")
+    await report(world, minute(pods[0], cpu_used=1.0))
+    stranger = MemberMinute("team", pods[0]["metadata"]["name"], "another uid", MINUTE, values(cpu_used=1.0))
+    await report(world, stranger, node="g2", token="admin")
+    await report(world, minute(pods[0], cpu_used=1.0), node="g2", token="mallory", status=403)
+    await report(world, minute(pods[0], MINUTE - 100, cpu_used=1.0), node="g2", token="admin")
+    await world.api.telemetry.look()
+    assert (await world.http.get(f"{RUN}/metrics")).json()["series"] == []
+
+
+async def test_whoever_may_not_read_the_run_gets_nothing(world: World) -> None:
+    await gang(world)
+    world.kubernetes.denied |= {("mallory", verb, "runs", "*") for verb in ("get", "list")}
+    for path in ("/metrics", "/stats", "/stats/watch", "/members/0/metrics"):
+        answer = await world.http.get(f"{RUN}{path}", headers={"Authorization": "Bearer mallory"})
+        assert answer.status_code == 403, path
+    listed = await world.http.get("/v1/stats", headers={"Authorization": "Bearer mallory"})
+    assert (listed.status_code, listed.json()["items"]) == (200, [])
+
+
+async def test_two_servers_make_the_same_bands(world: World) -> None:
+    """One gets the report of rank 0, the other that of rank 1; a third starts after the first was killed."""
+    pods = await gang(world, ranks=2)
+    api, later = world.api, lambda: NOW + timedelta(seconds=30)
+    others = [TelemetryKeeper(world.blobs, None, later) for _ in range(2)]
+    await report(world, minute(pods[0], cpu_used=1.0))
+    first = api.telemetry
+    world.change(telemetry=others[0])
+    await report(world, minute(pods[1], cpu_used=5.0))
+    for keeper in (first, others[0], first, others[1]):
+        await keeper.look()
+    uid = pods[0]["metadata"]["ownerReferences"][0]["uid"]
+    found = [keeper.book.recent(uid, 0, NOW.timestamp()) for keeper in (first, *others)]
+    assert [[each.ranks for each in intervals] for intervals in found] == [[2], [2], [2]]
+    assert found[0] == found[1] == found[2]
+    kept = await api.stores.history.telemetry(uid, 0, int(NOW.timestamp()))  # type: ignore[union-attr]
+    assert [(each.ranks, each.bands["cpu.used"].most) for each in kept] == [(2, 5.0)]
+
+
+async def test_bands_outlive_the_server_that_made_them(world: World) -> None:
+    pods = await gang(world, ranks=1)
+    await report(world, minute(pods[0], memory_used=7.0))
+    await world.api.telemetry.look()
+    world.change(telemetry=TelemetryKeeper(None, world.api.stores.history, world.api.now))
+    (series,) = (await world.http.get(f"{RUN}/metrics")).json()["series"]
+    assert (series["name"], series["points"][0]["p50"]) == ("memory.used", 7.0)
+
+
+async def answer_one(world: World, answer: Answer, node: str = "g1") -> Question:
+    """Do what an agent does: wait for a question, and answer it."""
+    headers = {"Authorization": "Bearer kubelet", "Content-Type": MEDIA_TYPE}
+    waited = await world.http.get(f"/v1/nodes/{node}/telemetry/questions", params={"hold": 20}, headers=headers)
+    assert waited.status_code == 200, waited.text
+    (question,) = decode_questions(waited.content)
+    path = f"/v1/nodes/{node}/telemetry/answers/{question.id}"
+    answered = await world.http.post(path, content=encode(answer), headers=headers)
+    assert answered.status_code == 204, answered.text
+    assert (await world.http.post(path, content=encode(answer), headers=headers)).status_code == 404
+    return question
+
+
+async def test_one_rank_in_full_resolution_comes_from_its_node(world: World) -> None:
+    pods = await gang(world, ranks=1)
+    times = [NOW.timestamp() - 30, NOW.timestamp() - 15]
+    uid = pods[0]["metadata"]["uid"]
+    rows = values(cpu_used=1.0) + values(cpu_used=2.0)
+    gpus = gpu_values(10.0, 90.0) + gpu_values(11.0, 91.0)
+    told = Series(uid, array("d", times).tobytes(), rows, ("A", "B"), gpus, {"loss": [(times[0], 0.5)]})
+    agent = asyncio.create_task(answer_one(world, Answer((told,))))
+    path = "/v1/runs/{namespace}/{name}/members/{rank}/metrics"
+    shown = described(path, await world.http.get(f"{RUN}/members/0/metrics", params={"since": "10m"}))
+    assert (await agent).uids == (uid,)
+    series = {(each["name"], each.get("gpu")): [s["value"] for s in each["samples"]] for each in shown["series"]}
+    assert series == {
+        ("train.loss", None): [0.5],
+        ("cpu.used", None): [1.0, 2.0],
+        ("gpu.used", 0): [10.0, 11.0],
+        ("gpu.used", 1): [90.0, 91.0],
+    }
+
+
+async def test_stats_are_live_where_the_node_answers(world: World) -> None:
+    pods = await gang(world, ranks=2)
+    await report(world, *(minute(each, cpu_used=4.0, training={"step": 7.0}) for each in pods))
+    row = array("d", [NOW.timestamp()]).tobytes()
+    told = Series(pods[1]["metadata"]["uid"], row, values(cpu_used=9.0))
+    agent = asyncio.create_task(answer_one(world, Answer((told,))))
+    shown = described("/v1/runs/{namespace}/{name}/stats", await world.http.get(f"{RUN}/stats"))
+    await agent
+    found = {each["rank"]: (each["values"], each.get("live", False)) for each in shown["ranks"]}
+    assert found == {0: ({"train.step": 7.0, "cpu.used": 4.0}, False), 1: ({"cpu.used": 9.0}, True)}
+    assert (shown["total"], shown["silent"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [({"since": "yesterday"}, "since"), ({"name": "cpu.usd"}, "name"), ({"points": "0"}, "points")],
+)
+async def test_wrong_parameters_are_named(world: World, params: dict[str, str], field: str) -> None:
+    pods = await gang(world, ranks=1)
+    await report(world, minute(pods[0], cpu_used=4.0))
+    await world.api.telemetry.look()
+    answer = await world.http.get(f"{RUN}/metrics", params=params)
+    assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, field)
+
+
+async def test_a_body_that_is_no_report_is_refused(world: World) -> None:
+    headers = {"Authorization": "Bearer kubelet", "Content-Type": MEDIA_TYPE}
+    answer = await world.http.post("/v1/nodes/g1/telemetry", content=b"\xc1", headers=headers)
+    assert (answer.status_code, answer.json()["faults"][0]["field"]) == (422, "body")

@@ -1,0 +1,108 @@
+"""Figures that programs write: JSON lines, and TensorBoard's event files."""
+
+from __future__ import annotations
+
+import struct
+
+from kajitori.core.telemetry.report import MAX_FIGURES
+from kajitori.core.telemetry.training import (
+    MAX_EVENT_BYTES,
+    MAX_LINE_BYTES,
+    EventFile,
+    Lines,
+    Training,
+    figures_in,
+    take_lines,
+)
+
+
+def test_only_finite_numbers_with_names_are_figures() -> None:
+    line = b'{"step": 10, "loss": 2.5, "ok": true, "note": "x", "inner": {}, "bad name": 1, "huge": 1e400}'
+    assert figures_in(line) == {"step": 10.0, "loss": 2.5}
+    assert figures_in(b"not json") is None
+    assert figures_in(b"[1]") is None
+    assert figures_in(b'{"a": ' + b"9" * 400 + b"}") == {}
+
+
+def test_lines_in_pieces_are_put_together() -> None:
+    lines = Lines()
+    assert list(lines.feed(b"one\ntw")) == [b"one"]
+    assert list(lines.feed(b"o\n" + b"x" * (MAX_LINE_BYTES + 1))) == [b"two"]
+    assert list(lines.feed(b"still the long one\nthree\n")) == [b"three"]
+    assert lines.dropped == 1
+
+
+def test_rates_of_steps_and_tokens_follow_from_the_lines() -> None:
+    training = Training()
+    take_lines(training, [b'{"step": 10, "tokens": 1000}'])
+    assert training.sample(100.0) == {"step": 10.0, "tokens": 1000.0}
+    take_lines(training, [b'{"step": 11, "tokens": 1000}', b'{"step": 12, "tokens": 1000}'])
+    assert training.sample(110.0) == {"step": 12.0, "tokens": 1000.0, "step.rate": 0.2, "tokens.rate": 200.0}
+    assert training.sample(120.0) == {"step.rate": 0.0, "tokens.rate": 0.0}
+    take_lines(training, [b'{"step": 1}'])
+    assert "step.rate" not in training.sample(130.0)
+
+
+def test_a_minute_has_the_last_value_and_the_mean_rate() -> None:
+    training = Training()
+    for at in (0.0, 15.0, 30.0):
+        take_lines(training, [b'{"step": %d, "loss": %f}' % (int(at) * int(at), 9 - at / 15)])
+        training.sample(at)
+    assert training.minute(0.0, 60.0) == {"step": 900.0, "loss": 7.0, "step.rate": 30.0}
+
+
+def test_names_beyond_the_limit_are_dropped_and_counted() -> None:
+    training = Training()
+    training.take({f"name{number}": 1.0 for number in range(MAX_FIGURES + 5)})
+    assert len(training.sample(1.0)) == MAX_FIGURES
+    assert training.names_dropped == 5
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value > 0x7F:
+        out += bytes((value & 0x7F | 0x80,))
+        value >>= 7
+    return out + bytes((value,))
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def event(step: int, *values: bytes) -> bytes:
+    """An event as tensorflow.core.util.event_pb2 writes it, in a record with check sums of 0."""
+    summary = b"".join(field(1, value) for value in values)
+    content = varint(1 << 3 | 1) + struct.pack("<d", 1.7e9) + varint(2 << 3) + varint(step)
+    content += field(5, summary) if values else field(3, b"brain.Event:2")
+    return struct.pack("<QI", len(content), 0) + content + b"\0\0\0\0"
+
+
+def simple(tag: str, value: float) -> bytes:
+    return field(1, tag.encode()) + varint(2 << 3 | 5) + struct.pack("<f", value)
+
+
+def tensor(tag: str, value: float) -> bytes:
+    """As torch.utils.tensorboard does with new_style=True, and TensorFlow 2 always."""
+    return field(1, tag.encode()) + field(8, varint(1 << 3) + varint(1) + field(5, struct.pack("<f", value)))
+
+
+def test_scalars_of_event_files_are_read_in_pieces() -> None:
+    content = event(0) + event(7, simple("train/loss", 0.5)) + event(300, tensor("acc", 0.25), simple("lr x", 1.0))
+    file, found = EventFile(), []
+    for place in range(0, len(content), 5):
+        found += list(file.feed(content[place : place + 5]))
+    assert found == [{"train/loss": 0.5, "step": 7.0}, {"acc": 0.25, "lr_x": 1.0, "step": 300.0}]
+
+
+def test_large_events_are_skipped() -> None:
+    image = struct.pack("<QI", MAX_EVENT_BYTES + 1, 0) + bytes(MAX_EVENT_BYTES + 5)
+    file = EventFile()
+    assert list(file.feed(image[:100_000])) == []
+    assert list(file.feed(image[100_000:] + event(1, simple("loss", 1.0)))) == [{"loss": 1.0, "step": 1.0}]
+
+
+def test_a_file_that_is_no_event_file_is_given_up() -> None:
+    file = EventFile()
+    assert list(file.feed(b"\xff" * 100)) == []
+    assert file.broken
