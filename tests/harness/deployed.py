@@ -1,4 +1,4 @@
-"""The manifests under deploy/: what is in them, and which rights a part has by them."""
+"""Contents of the manifests under deploy/, and the rights that they give to each part."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CONTROLLER = "kajitori-controller"
 """The service account of deploy/controller.yaml."""
 _GROUP = "rbac.authorization.k8s.io"
 _KINDS = {
-    each.kind: each
-    for each in (
+    resource.kind: resource
+    for resource in (
         NAMESPACES,
         CLUSTER_ROLES,
         CLUSTER_ROLE_BINDINGS,
@@ -34,51 +34,52 @@ Right = tuple[str, str, str, str]
 
 
 def manifest(name: str) -> list[dict[str, Any]]:
-    """The documents of a file under deploy/."""
-    return [each for each in yaml.safe_load_all((DEPLOY / name).read_text()) if each]
+    """Return the documents of a file under deploy/."""
+    return [document for document in yaml.safe_load_all((DEPLOY / name).read_text()) if document]
 
 
 def bindings(name: str) -> list[dict[str, Any]]:
-    """Those of them that give a part its rights."""
-    return [each for each in manifest(name) if each["kind"] in BINDINGS]
+    """Return the role bindings in a file under deploy/."""
+    return [document for document in manifest(name) if document["kind"] in BINDINGS]
 
 
 def roles() -> dict[tuple[str, str], dict[str, Any]]:
-    """Every role, by kind and name, wherever it stands."""
+    """Return every role by kind and name."""
     return {
-        (each["kind"], each["metadata"]["name"]): each
-        for each in manifest("rbac.yaml")
-        if each["kind"] in ("ClusterRole", "Role")
+        (role["kind"], role["metadata"]["name"]): role
+        for role in manifest("rbac.yaml")
+        if role["kind"] in ("ClusterRole", "Role")
     }
 
 
 def rights(name: str) -> set[Right]:
-    """All that the account of a file under deploy/ is bound to."""
+    """Return the rights of the service account in a file under deploy/."""
     known = roles()
     return {
-        (group, resource, verb, one)
+        (group, resource, verb, object_name)
         for binding in bindings(name)
         for rule in known[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
-        for one in rule.get("resourceNames", [""])
+        for object_name in rule.get("resourceNames", [""])
     }
 
 
 async def grant_controller(client: KubeClient, user: str) -> None:
-    """Lets a user do what the controller may, and ask kubelets, which is to be granted on purpose; nothing else."""
+    """Give a user the rights of the controller, and the optional right to ask kubelets, but no others."""
     known, bound = roles(), bindings("controller.yaml")
     kubelets = f"{CONTROLLER}-kubelets"
     bound.append(bound[0] | {"metadata": {"name": kubelets}, "roleRef": bound[0]["roleRef"] | {"name": kubelets}})
     await _apply(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}})
-    for each in bound:
-        await _apply(client, known[each["roleRef"]["kind"], each["roleRef"]["name"]])
-        await _apply(client, each | {"subjects": [_user(user)]})
+    for binding in bound:
+        await _apply(client, known[binding["roleRef"]["kind"], binding["roleRef"]["name"]])
+        await _apply(client, binding | {"subjects": [_user(user)]})
 
 
 async def grant_tests(client: KubeClient, user: str, namespace: str) -> None:
-    """Lets the controller test nodes by runs in another namespace: as rbac.yaml says, by the last rule of its Role."""
+    """Give the controller the rights to test nodes in another namespace: those in the last rule of its Role in
+    rbac.yaml."""
     role = roles()["Role", "kajitori-leader"]
     meta = {"name": "kajitori-tests", "namespace": namespace}
     ref = {"apiGroup": _GROUP, "kind": "Role", "name": meta["name"]}

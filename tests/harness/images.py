@@ -30,7 +30,7 @@ BASE = "localhost/python"
 INDEX = "file:///simple"
 BUILD_SECONDS = 600
 NOTHING_TO_INSTALL = "#!/bin/sh\nexit 0\n"
-"""Stands for apt-get, which has no network."""
+"""Replaces apt-get, which would need a network."""
 
 
 class ImageBuilder:

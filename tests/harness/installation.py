@@ -82,7 +82,7 @@ class Installation:
         self.began = 0.0
         """When `kaji install` was called, by the monotonic clock."""
         self.first: Completed = Completed([], 0)
-        """The first run of all, and the time from `began` to its end."""
+        """The first run; `first_run_seconds` is the time from `began` to its end."""
         self.first_run_seconds = 0.0
 
     def use_policy(self, rules: dict[str, Any]) -> None:
@@ -147,14 +147,15 @@ class Installation:
         return self.as_administrator("install", "--settings", str(path), "--policy", str(self.policy), "--wait", "0")
 
     def as_administrator(self, *arguments: str, check: bool = True) -> Completed:
-        """A command with an administrator's kubeconfig."""
+        """Run `kaji` with the administrator's kubeconfig."""
         environment = self.environment(KUBECONFIG=str(self.server.kubeconfig))
         done = kaji(*arguments, env=environment, timeout=PATIENCE_SECONDS)
         assert not check or done.returncode == 0, (arguments, done.stdout, done.stderr)
         return done
 
     def grant(self) -> None:
-        """Give people their roles, and each controller an account of its own with the rights of the installed one."""
+        """Bind people to their roles, and give each controller its own account with the rights of the installed
+        controller."""
         documents: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}}]
         for binding in bindings("controller.yaml"):
             (subject,) = binding["subjects"]
@@ -171,7 +172,7 @@ class Installation:
         self.kubectl("apply", "--validate=false", "-f", "-", stdin=yaml.safe_dump_all(documents))
 
     def mount(self) -> None:
-        """Write what Pods of the parts mount, as kubelets do; the policy file is there already."""
+        """Write the files that Pods of the parts mount, as kubelets do. The policy file exists already."""
         for folder, secret in (("tls", TLS_SECRET), ("sign-in", SIGN_IN_SECRET)):
             (self.folder / folder).mkdir()
             for name, text in self.get(f"/api/v1/namespaces/kajitori/secrets/{secret}")["data"].items():
@@ -181,7 +182,7 @@ class Installation:
         assert policy["policy.yaml"] == self.policy.read_text()
 
     def arguments(self, part: str, **others: str) -> list[str]:
-        """The command line of a part's Deployment, with paths and addresses of this machine, and `others`."""
+        """Return the options in a part's Deployment, with paths and addresses of this machine, and `others`."""
         spec = self.get(f"/apis/apps/v1/namespaces/kajitori/deployments/kajitori-{part}")["spec"]
         (container,) = spec["template"]["spec"]["containers"]
         assert container["command"] == ["kaji", part]

@@ -17,7 +17,7 @@ from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
 
 class KajiUp:
-    """A `kaji up`, and commands that find it by the file that it leaves in the user's home."""
+    """A `kaji up`, and commands that find it through a file in the user's home."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "cluster"

@@ -25,14 +25,15 @@ class KubeServer:
     """A running API server."""
 
     config: KubeConfig
-    """The administrator's."""
+    """Configuration of the administrator."""
     kubeconfig: Path
-    """The same in a file."""
+    """The administrator's kubeconfig."""
     is_real: bool
     tokens: Mapping[str, str] = field(repr=False)
     """Tokens of users other than the administrator, by user."""
     certificates: Certificates
-    """Those of the server, and the authority that signed them. The embedded server verifies those of kubelets, too."""
+    """The server's certificates and the authority that signed them. The embedded server also verifies kubelets'
+    certificates."""
 
     def config_of(self, user: str) -> KubeConfig:
         """Return the configuration of one of USERS, or of CONTROLLER."""

@@ -97,7 +97,7 @@ class Node:
 ANY_SERVER = pytest.mark.parametrize(
     "kubelet_server", ["embedded", pytest.param("websocket", marks=REAL)], indirect=True
 )
-"""For tests of what does not depend on how streams are passed on."""
+"""For tests that do not depend on the protocol of streams."""
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ POLICY = {"start": {"pause": "1s", "longestPause": "2s", "deadline": "30s", "res
 
 @dataclass(frozen=True)
 class LocalCluster:
-    """A running one."""
+    """A running cluster with this machine as a node."""
 
     server: KubeServer
     blobs: Path

@@ -133,7 +133,7 @@ class PartProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while the part runs."""
         return self._process.exitcode
 
     def kill(self) -> None:

@@ -70,4 +70,4 @@ def spread(weights: Mapping[str, int], parts: int) -> dict[str, int]:
 
 
 SHARED_SERVERS = SharedServers()
-"""Those of this worker."""
+"""The shared servers of this worker."""
