@@ -1,4 +1,4 @@
-"""History in SQL: runs that were, the usage ledger and the audit trail. It knows nothing of Kubernetes.
+"""History in SQL: runs of all times, the usage ledger and the audit trail. It knows nothing of Kubernetes.
 
 database   what the queries need of a database: SQLite in one file, or PostgreSQL
 schema     versions of the schema, and the way from one to the next

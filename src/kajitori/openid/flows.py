@@ -24,7 +24,7 @@ _SLOWER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Us, as the provider knows us."""
+    """This client, as it is registered at the provider."""
 
     provider: Provider
     client_id: str
@@ -160,10 +160,11 @@ def device_token_form(client: Client, device: Device) -> str:
 
 
 def tokens_of_device(client: Client, answer: bytes) -> Tokens | float:
-    """Return the tokens in the answer to `device_token_form`, or by how many seconds to ask less often until then.
+    """Return the tokens in the answer to `device_token_form`. While the user has not finished, return instead the
+    number of seconds by which to lengthen the interval between questions.
 
     Raises:
-        Unauthenticated: it was refused, or took too long.
+        Unauthenticated: the user refused, or took too long.
     """
     error = _error_of(answer)
     if error == "authorization_pending":
@@ -208,7 +209,7 @@ _REFUSALS = {
     "expired_token": ("nobody entered the code in time", AGAIN),
     "invalid_grant": ("the sign-in has ended: it expired, was revoked or was used elsewhere", AGAIN),
     "invalid_client": ("the OpenID provider does not know this client", "ask your cluster's operators"),
-    "unauthorized_client": ("the OpenID provider does not let this client sign in so", "ask your cluster's operators"),
+    "unauthorized_client": ("the OpenID provider does not permit this way to sign in", "ask your cluster's operators"),
 }
 
 

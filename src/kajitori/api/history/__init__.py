@@ -1,1 +1,1 @@
-"""Runs that were, usage, and the audit trail."""
+"""Runs of all times, usage, and the audit trail."""

@@ -1,4 +1,4 @@
-"""Routes for runs that were, for usage, and for the audit trail."""
+"""Routes for runs of all times, usage, and the audit trail."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class UsageParameters(Parameters):
 
 class AuditParameters(PageParameters):
     namespace: str = Field(default="", max_length=253)
-    """Only this namespace; else all that the caller may read, and changes of the cluster for who may read all."""
+    """Only this namespace. Default: all whose runs the caller may list; callers who may list all runs also see changes
+    to the cluster."""
     actor: str = Field(default="", max_length=1024)
     """Only changes by this user; `@me` is the caller."""
     object: str = Field(default="", max_length=300)
@@ -114,8 +115,8 @@ async def get_history(api: Shared, user: Caller, namespace: str, name: str) -> R
     attempt = run.status.attempt if run.status is not None else None
     view = run_view(run, attempt.nodes if attempt is not None else "")
     attempts = [
-        RecordedAttempt(**{field: getattr(each, field) for field in RecordedAttempt.__struct_fields__})
-        for each in await history_of(api).attempts(run.metadata.uid)
+        RecordedAttempt(**{field: getattr(past, field) for field in RecordedAttempt.__struct_fields__})
+        for past in await history_of(api).attempts(run.metadata.uid)
     ]
     fields = {name: getattr(view, name) for name in view.__struct_fields__}
     return answer(RecordedRunView(**fields, removed_at=_text(record.removed_at), attempts=attempts))
@@ -123,9 +124,9 @@ async def get_history(api: Shared, user: Caller, namespace: str, name: str) -> R
 
 @router.get("/v1/usage", responses=describes(UsageAnswer), summary="Usage by team, owner, run or node")
 async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters, Query()]) -> Response:
-    """Exact to the second: from the time at which members were given their nodes until they gave them back. Runs that
-    still hold nodes count until now. Times from which history keeps only daily sums are widened to whole days; the
-    answer has the times that were used."""
+    """Counts to the second how long members had their nodes. Runs that still have nodes count until now. If history
+    keeps only daily sums of the first or last day, the whole day counts; the answer contains the times that were
+    used."""
     history, policy, now = history_of(api), api.cluster.policy.prices, int(api.now().timestamp())
     until = min(_time("until", query.until) or now, now)
     since = _time("since", query.since)
@@ -145,16 +146,15 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
     sums = add_up(held, policy.prices, sums)
     order = sorted(sums.items(), key=lambda item: (-item[1].gpu_seconds, -item[1].cpu_milli_seconds, item[0]))
     total = UsageSum()
-    for _, each in order:
-        for name in ("gpu_seconds", "cpu_milli_seconds", "byte_seconds", "member_seconds", "cost"):
-            setattr(total, name, getattr(total, name) + getattr(each, name))
+    for _, used in order:
+        total.add(used)
     return answer(
         UsageAnswer(
             by=query.by.value,
             since=_text(since),
             until=_text(until),
             currency=policy.currency if not policy.prices.is_free else "",
-            items=[_row(key, each) for key, each in order],
+            items=[_row(key, used) for key, used in order],
             total=_row("", total),
         )
     )

@@ -18,7 +18,7 @@ from kajitori.openid.tokens import Tokens
 def renewed(
     path: Path, refused: str, *, asker: Callable[[str], Asker] = Asker, clock: Callable[[], float] = time.time
 ) -> SignedIn:
-    """Return a context whose token is another than `refused`, which has expired or was not accepted. It is stored
+    """Return a context with another token than `refused`, which has expired or was not accepted. The new one is stored
     before it is used, because the provider accepts each refresh token once.
 
     Raises:
@@ -42,4 +42,4 @@ def renewed(
 
 def again(context: SignedIn, why: str) -> Unauthenticated:
     """Return the error for a user who must sign in again."""
-    return Unauthenticated(f"{why}", hint=f"sign in again: kaji login {context.server}")
+    return Unauthenticated(why, hint=f"sign in again: kaji login {context.server}")

@@ -36,10 +36,13 @@ def place_of(document: Any) -> SignInPlace:
         message = "this server offers no sign-in"
         hint = "give it a token of the cluster: kaji login URL --token-stdin; or ask its operators for --sign-in-issuer"
         raise Unavailable(message, hint=hint)
-    words = {name: str(document.get(name) or "") for name in ("issuer", "clientId", "certificateAuthority")}
-    scopes = " ".join(map(str, document.get("scopes") or ()))
-    namespace = str(document.get("namespace") or "")
-    return SignInPlace(words["issuer"], words["clientId"], scopes, words["certificateAuthority"], namespace)
+    return SignInPlace(
+        issuer=str(document["issuer"]),
+        client_id=str(document.get("clientId") or ""),
+        scopes=" ".join(map(str, document.get("scopes") or ())),
+        ca=str(document.get("certificateAuthority") or ""),
+        namespace=str(document.get("namespace") or ""),
+    )
 
 
 def server_url(text: str, *, insecure: bool) -> str:
@@ -96,18 +99,17 @@ def signed_in_at(server: str, server_ca: str, place: SignInPlace, tokens: Tokens
     return SignedIn(
         server,
         place.namespace,
-        "",
-        server_ca,
-        place.issuer,
-        place.ca,
-        place.client_id,
-        place.scopes,
-        tokens.id_token,
-        tokens.refresh_token,
-        tokens.expires,
+        ca=server_ca,
+        issuer=place.issuer,
+        issuer_ca=place.ca,
+        client_id=place.client_id,
+        scopes=place.scopes,
+        token=tokens.id_token,
+        refresh_token=tokens.refresh_token,
+        expires=tokens.expires,
     )
 
 
 def with_given_token(server: str, server_ca: str, namespace: str, token: str) -> SignedIn:
     """Return the context of a robot, which has a token that is not renewed."""
-    return SignedIn(server, namespace, "", server_ca, token=token, expires=expiry_of(token))
+    return SignedIn(server, namespace, ca=server_ca, token=token, expires=expiry_of(token))

@@ -45,6 +45,14 @@ class UsageSum:
     member_seconds: int = 0
     cost: float = 0.0
 
+    def add(self, other: UsageSum) -> None:
+        """Add another sum to this one."""
+        self.gpu_seconds += other.gpu_seconds
+        self.cpu_milli_seconds += other.cpu_milli_seconds
+        self.byte_seconds += other.byte_seconds
+        self.member_seconds += other.member_seconds
+        self.cost += other.cost
+
 
 def add_up(
     parts: Iterable[tuple[str, str, int, int, int, int]], prices: Prices, sums: dict[str, UsageSum] | None = None

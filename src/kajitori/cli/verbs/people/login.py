@@ -50,15 +50,15 @@ def command(
 ) -> None:
     """Sign in at a server.
 
-    A browser opens where you are known; without one, a code is shown that you enter in any browser. From then on
-    commands use this server (`kaji context`), and renew the sign-in by themselves. Tokens are kept in a file that only
-    you can read. Without URL: sign in again where you were last.
+    A browser opens the page of your organisation; without one, you enter a code in any browser. From then on commands
+    use this server (`kaji context`), and renew the sign-in by themselves. Tokens are kept in a file that only you can
+    read. Without URL: sign in again where you were last.
     """
     if device + no_browser + token_stdin > 1:
         raise click.UsageError("--device, --no-browser and --token-stdin are different ways: choose one")
     from kajitori.cli.connection.target import Target, choose, sign_in_file
     from kajitori.cli.terminal import say
-    from kajitori.client.sign_in.starting import context_name, server_url, with_given_token
+    from kajitori.client.sign_in.starting import context_name, server_url, signed_in_at, with_given_token
     from kajitori.configuration import signed_in
 
     known = _known(cli, name) if url is None else None
@@ -71,7 +71,8 @@ def command(
         context = with_given_token(server, authorities, where, _token())
     else:
         place = _place(cli)
-        context = _context(server, authorities, place, _tokens(cli, place, device=device, no_browser=no_browser))
+        tokens = _tokens(cli, place, device=device, no_browser=no_browser)
+        context = signed_in_at(server, authorities, place, tokens)
     context = replace(context, namespace=namespace or (known.namespace if known else "") or context.namespace)
     cli.target = Target(server, context.token, context.namespace, authorities=authorities)
     who = _who(cli)
@@ -112,12 +113,6 @@ def _place(cli: Cli) -> SignInPlace:
 
     with cli.api() as api:
         return place_of(api.get("/v1/sign-in"))
-
-
-def _context(server: str, authorities: str, place: SignInPlace, tokens: Tokens) -> SignedIn:
-    from kajitori.client.sign_in.starting import signed_in_at
-
-    return signed_in_at(server, authorities, place, tokens)
 
 
 def _tokens(cli: Cli, place: SignInPlace, *, device: bool, no_browser: bool) -> Tokens:
@@ -167,7 +162,7 @@ def _token() -> str:
 
 
 def _who(cli: Cli) -> dict[str, Any]:
-    """Return who the API server says the caller is. Raises Unauthenticated if it does not accept the token."""
+    """Return the caller as the API server knows them. Raises Unauthenticated if it does not accept the token."""
     from kajitori.errors import Unauthenticated
 
     try:
