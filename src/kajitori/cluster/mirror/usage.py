@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kajitori.cluster.objects import Container, Pod, PodSpec
 from kajitori.core.words import names
+from kajitori.core.words.pod_amounts import Amounts, pod_amounts
 from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
-
-Amounts = dict[str, int]
-"""Resource name to amount: millicores for `cpu`, else bytes or a count."""
 
 LARGEST = 2**50
 """More than any node has, and small enough that the sum over a node's Pods is a 64-bit number."""
@@ -67,12 +65,7 @@ class NodeUsage:
 
 
 def pod_usage(spec: PodSpec) -> PodUsage:
-    """Return what the scheduler reserves for a Pod.
-
-    For each resource this is the larger of what runs at the same time: all containers with all sidecars, or one init
-    container with the sidecars before it. Requests of the whole Pod replace it. The overhead is added. A limit without
-    a request is the request, since the API server wrote it so. As `PodRequests` in k8s.io/component-helpers/resource.
-    """
+    """Return what the scheduler reserves for a Pod. The API server has written a request wherever there is a limit."""
     return _effective(
         tuple(_requests(container) for container in spec.containers),
         tuple((_requests(container), container.restart_policy == "Always") for container in spec.init_containers),
@@ -115,34 +108,18 @@ def _effective(
     containers: tuple[_Pairs, ...], inits: tuple[tuple[_Pairs, bool], ...], whole: _Pairs, overhead: _Pairs
 ) -> PodUsage:
     """Compute the usage; the result is cached for Pods from the same template."""
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for requests, is_sidecar in inits:
-        if is_sidecar:
-            _add(sidecars, requests)
-            _raise_to(peak, sidecars)
-        else:
-            _raise_to(peak, _add(dict(sidecars), requests))
-    running = sidecars
-    for requests in containers:
-        _add(running, requests)
-    _raise_to(running, peak)
-    for name, text in whole:
-        running[name] = amount_of(name, text)
-    _add(running, overhead)
-    cpu, memory = running.pop("cpu", 0), running.pop("memory", 0)
-    return PodUsage(cpu, memory, tuple(sorted((name, amount) for name, amount in running.items() if amount)))
+    total = pod_amounts(
+        map(_amounts, containers),
+        ((_amounts(asked), is_sidecar) for asked, is_sidecar in inits),
+        _amounts(whole),
+        _amounts(overhead),
+    )
+    cpu, memory = total.pop("cpu", 0), total.pop("memory", 0)
+    return PodUsage(cpu, memory, tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
-def _add(total: Amounts, requests: Iterable[tuple[str, str]]) -> Amounts:
-    for name, text in requests:
-        total[name] = total.get(name, 0) + amount_of(name, text)
-    return total
-
-
-def _raise_to(total: Amounts, other: Amounts) -> None:
-    for name, amount in other.items():
-        total[name] = max(total.get(name, 0), amount)
+def _amounts(quantities: _Pairs) -> Amounts:
+    return {name: amount_of(name, text) for name, text in quantities}
 
 
 def amount_of(name: str, text: str) -> int:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kajitori.core.words.pod_amounts import Amounts, pod_amounts
 from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
 from kajitori.core.words.selectors import holds
 from kajitori.core.words.taints import Taint, Toleration
@@ -23,7 +24,6 @@ LABEL_SIMULATED = "sim.kajitori.dev/pool"
 ENOUGH_CANDIDATES = 100
 """Number of feasible nodes at which the search ends, as in kube-scheduler (`minFeasibleNodesToFind`)."""
 
-Amounts = dict[str, int]
 HostPort = tuple[str, str, int]
 """Protocol, address of the host, port."""
 Expression = tuple[str, str, tuple[str, ...]]
@@ -154,33 +154,13 @@ def allocatable_of(node: Node) -> Amounts:
 
 
 def requests(spec: PodSpec) -> Amounts:
-    """Return what the scheduler counts for a Pod.
-
-    This is the larger of what its containers ask together and what any step of its start asks (init containers run one
-    by one, beside those that always restart), or what the Pod asks as a whole, plus overhead. From KEP-753 and
-    KEP-2837. Raises QuantityError.
-    """
-    total: Amounts = {}
-    for container in spec.containers:
-        _add(total, _requests(container))
-    beside: Amounts = {}
-    peak: Amounts = {}
-    for container in spec.init_containers or ():
-        asked = _requests(container)
-        if container.restart_policy == "Always":
-            _add(beside, asked)
-            asked = {}
-        step = dict(beside)
-        _add(step, asked)
-        for resource, quantity in step.items():
-            peak[resource] = max(peak.get(resource, 0), quantity)
-    _add(total, beside)
-    for resource, quantity in peak.items():
-        total[resource] = max(total.get(resource, 0), quantity)
-    if spec.resources is not None:
-        total.update({k: amount(k, v) for k, v in (spec.resources.requests or {}).items()})
-    _add(total, {k: amount(k, v) for k, v in (spec.overhead or {}).items()})
-    return total
+    """Return what the scheduler counts for a Pod. Raises QuantityError."""
+    return pod_amounts(
+        map(_requests, spec.containers),
+        ((_requests(one), one.restart_policy == "Always") for one in spec.init_containers or ()),
+        _amounts((spec.resources.requests if spec.resources is not None else None) or {}),
+        _amounts(spec.overhead or {}),
+    )
 
 
 def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = ()) -> Demand:
@@ -334,13 +314,11 @@ def _requests(container: Container) -> Amounts:
     defaulting."""
     if container.resources is None:
         return {}
-    asked = {**(container.resources.limits or {}), **(container.resources.requests or {})}
-    return {k: amount(k, v) for k, v in asked.items()}
+    return _amounts({**(container.resources.limits or {}), **(container.resources.requests or {})})
 
 
-def _add(total: Amounts, more: Mapping[str, int]) -> None:
-    for resource, quantity in more.items():
-        total[resource] = total.get(resource, 0) + quantity
+def _amounts(quantities: Mapping[str, str | int | float]) -> Amounts:
+    return {resource: amount(resource, quantity) for resource, quantity in quantities.items()}
 
 
 def _expression(requirement: Requirement) -> Expression:

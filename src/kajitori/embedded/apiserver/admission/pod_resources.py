@@ -4,46 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from kajitori.core.words.pod_amounts import Amounts, add_amounts, pod_amounts
 from kajitori.embedded.apiserver.schemas.quantities import parse_nano
-
-Amounts = dict[str, int]
 
 
 def of_pod(spec: dict[str, Any], which: str) -> Amounts:
-    """Return the requests or limits of a Pod: the sum over containers and sidecars, or the largest init container
-    (k8s.io/component-helpers/resource `PodRequests`, `PodLimits`)."""
-    total: Amounts = {}
-    for container in spec.get("containers") or []:
-        _add(total, of_container(container, which))
-    sidecars: Amounts = {}
-    largest: Amounts = {}
-    for container in spec.get("initContainers") or []:
-        amounts = of_container(container, which)
-        if container.get("restartPolicy") == "Always":
-            _add(sidecars, amounts)
-            amounts = dict(sidecars)
-        else:
-            _add(amounts, sidecars)
-        for name, amount in amounts.items():
-            largest[name] = max(largest.get(name, 0), amount)
-    _add(total, sidecars)
-    for name, amount in largest.items():
-        total[name] = max(total.get(name, 0), amount)
-    for name, text in ((spec.get("resources") or {}).get(which) or {}).items():
-        total[name] = parse_nano(text)
+    """Return the requests or limits of a Pod (k8s.io/component-helpers/resource `PodRequests`, `PodLimits`)."""
+    total = pod_amounts(
+        (of_container(one, which) for one in spec.get("containers") or []),
+        ((of_container(one, which), one.get("restartPolicy") == "Always") for one in spec.get("initContainers") or []),
+        of_container(spec, which),
+        {},
+    )
     overhead = {name: parse_nano(text) for name, text in (spec.get("overhead") or {}).items()}
-    if which == "requests":
-        _add(total, overhead)
-    else:
-        _add(total, {name: amount for name, amount in overhead.items() if name in total})
-    return total
+    if which == "limits":  # a resource without a limit has none with the overhead either
+        overhead = {name: amount for name, amount in overhead.items() if name in total}
+    return add_amounts(total, overhead)
 
 
 def of_container(container: dict[str, Any], which: str) -> Amounts:
-    """Return the requests or limits of one container."""
+    """Return the requests or limits of one container, or those of a Pod as a whole, from its spec."""
     return {name: parse_nano(text) for name, text in ((container.get("resources") or {}).get(which) or {}).items()}
-
-
-def _add(total: Amounts, more: Amounts) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
