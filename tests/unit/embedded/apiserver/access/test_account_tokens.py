@@ -23,10 +23,12 @@ class Accounts:
 
     def __init__(self) -> None:
         self.uid: str | None = "u1"
+        self.more: dict[str, str] = {}
+        """Further metadata."""
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         known = self.uid is not None and (namespace, name) == ("vision", "ci")
-        return {"metadata": {"name": name, "namespace": namespace, "uid": self.uid}} if known else None
+        return {"metadata": {"name": name, "namespace": namespace, "uid": self.uid, **self.more}} if known else None
 
     def list(self, resource: Resource, namespace: str = "") -> Iterable[Object]:
         return ()
@@ -47,6 +49,9 @@ async def test_a_token_is_its_account_until_that_is_deleted() -> None:
     now[0] = NOW + 600
     assert await tokens.user_of(token) is None
     now[0] = NOW
+    accounts.more = {"deletionTimestamp": "2026-11-23T12:00:00Z"}
+    assert await tokens.user_of(token) is None
+    accounts.more = {}
     for uid in ("u2", None):
         accounts.uid = uid
         assert await tokens.user_of(token) is None
