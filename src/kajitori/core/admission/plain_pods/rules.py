@@ -241,8 +241,9 @@ def _ceilings(policy: Policy, _: Circumstances) -> _Made:
 
 
 def _most(pod: PodView, name: str, parse: Callable[[str], float]) -> float:
-    """Return the largest amount of a resource that a Pod uses or reserves at any time. The limit of the whole Pod
-    counts if there is one. A container without a limit counts with its request."""
+    """Return the amount of a resource that counts against a ceiling: the limit of the whole Pod, or else the largest of
+    what its containers ask for together, what one init container asks for, and the request of the whole Pod. A
+    container without a limit counts with its request."""
     whole = limit_of(pod.spec, name)
     if whole is not None:
         return parse(str(whole))
