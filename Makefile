@@ -6,7 +6,9 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # uv takes a tenth of pip's time. It does not read pip's configuration, so pip is tried if uv reaches no index.
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
-PYTEST := $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
+# A test on a cluster waits for half of its time, so six workers keep two cores busy (measured: four leave a third idle).
+WORKERS := 6
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 # The tests start hundreds of processes. With this variable set, each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -48,7 +48,7 @@ os.environ.setdefault("GOGC", "400")
 100 MiB more memory."""
 
 os.environ.setdefault("GOMAXPROCS", "1")
-"""Each of them uses one core. Four workers share few cores, and looking for work on idle ones takes another tenth."""
+"""Each of them uses one core. Many workers share few cores, and looking for work on idle ones takes another tenth."""
 
 UNIT = "tests/unit/"
 
@@ -60,7 +60,8 @@ LONGEST_FIRST = (
     *RUNS_GROUPS,
     *("e2e-tutorial", "parts-alone", "local_cluster", "e2e-ordinary-user", "e2e-up"),
     *("differential", "test_bad_apiserver", "real", "embedded/kubelet/network/test_pod_networks", "test_bad_input"),
-    *("blobs/test_blobs", "embedded/apiserver/test_kinds_properties"),
+    *("blobs/test_blobs", "embedded/apiserver/test_kinds_properties", "member/test_netbench"),
+    *("embedded/kubelet/test_kubelet", "cli/test_completion", "cli/test_signals"),
 )
 """Groups that start first, so that none of them is still running in one worker when the others are done."""
 

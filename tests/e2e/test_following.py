@@ -29,7 +29,7 @@ def test_followers_lose_no_line_when_kaji_up_is_killed(tmp_path: Path, seed: int
 
     try:
         assert_followers_lose_nothing(
-            tmp_path, it.environment, (), lines=500, chance=chance, kill_one=kill_it, explain=it.log.read_text
+            tmp_path, it.environment, (), lines=200, chance=chance, kill_one=kill_it, explain=it.log.read_text
         )
     finally:
         it.kaji("rm", "-f", "counts")

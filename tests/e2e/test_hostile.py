@@ -10,9 +10,10 @@ from pathlib import Path
 
 import psutil
 from bench.hostile import closed, memory_mib, metrics
+from tests.harness.commands import kaji
 from tests.harness.kaji_up import installed_kaji_up
 
-CONNECTIONS = 5000
+CONNECTIONS = 3000
 
 
 def test_users_are_served_beside_thousands_of_hostile_connections() -> None:
@@ -28,16 +29,10 @@ def test_users_are_served_beside_thousands_of_hostile_connections() -> None:
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as hostile:
                 try:
                     assert hostile.stdout is not None
-                    for _ in range(12):  # one line a second, or fewer on a busy machine
+                    for _ in range(6):  # one line a second, or fewer on a busy machine
                         assert hostile.stdout.readline()
                     for _ in range(5):
-                        subprocess.run(
-                            [sys.executable, "-m", "kajitori.cli", "ps"],
-                            env=environment,
-                            check=True,
-                            capture_output=True,
-                            timeout=60,
-                        )
+                        assert kaji("ps", env=environment).returncode == 0
                     figures = metrics(said["url"])
                     assert memory_mib(server) - before < 150
                     assert 500 < figures["kajitori_api_unauthenticated_connections"] <= 1024

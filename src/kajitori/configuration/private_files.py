@@ -48,16 +48,16 @@ def fsync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def exclusive_lock(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[bool]:
-    """Lock a file exclusively, waiting at most this long, and yield whether this succeeded. The file is created if it
-    is missing.
+def exclusive_lock(path: Path, seconds: float | None = None) -> Iterator[bool]:
+    """Lock a file exclusively, waiting at most this long (LOCK_SECONDS by default), and yield whether this succeeded.
+    The file is created if it is missing.
 
     Raises:
         OSError: the file cannot be created or opened.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        yield _lock(handle, seconds)
+        yield _lock(handle, LOCK_SECONDS if seconds is None else seconds)
     finally:
         os.close(handle)
 

@@ -51,7 +51,7 @@ def web_api() -> Iterator[tuple[WebApi, str]]:
         def log_message(self, format: str, *args: object) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield api, f"http://127.0.0.1:{server.server_port}"

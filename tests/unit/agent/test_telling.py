@@ -20,6 +20,7 @@ from kajitori.agent.metrics_server import serve_metrics
 from kajitori.agent.pods import PodFolder
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.state import LedgerFile, discard, exclusive_folder
+from kajitori.configuration import private_files
 from kajitori.configuration.settings import AgentOptions
 from kajitori.core.traffic.totals import (
     HOST,
@@ -204,9 +205,10 @@ def test_only_the_traffic_section_of_policy_is_read(tmp_path: Path, caplog: pyte
     [b"{", b"", pytest.param(b"\0" * 4096, id="zeros"), b'{"life": "\xff"}', b'{"seen": {"x": 1}}'],
 )
 def test_the_ledger_is_stored_and_an_unreadable_one_kept_aside(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: bytes
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, spoilt: bytes
 ) -> None:
     """Only one agent at a time may use the folder."""
+    monkeypatch.setattr(private_files, "LOCK_SECONDS", 0.0)
     folder = tmp_path / "data"
     with exclusive_folder(folder):
         with pytest.raises(Conflict, match="another agent uses"), exclusive_folder(folder):

@@ -16,6 +16,7 @@ from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, attempts, po
 from kajitori.api import auth
 from kajitori.api import limits as turns
 from kajitori.api.auth import Sessions
+from kajitori.api.runs import events
 from kajitori.api.serving.server import ApiServer
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.errors import Busy
@@ -224,9 +225,10 @@ async def test_a_stream_is_aborted_when_its_token_is_revoked(
     [("watch", "get", "runs"), ("events?follow=true", "get", "runs"), ("logs?follow=true", "get", "pods/log")],
 )
 async def test_a_stream_is_aborted_when_its_right_is_revoked(
-    world: World, served: httpx2.AsyncClient, path: str, verb: str, what: str
+    world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, path: str, verb: str, what: str
 ) -> None:
     """The stream of another caller goes on."""
+    monkeypatch.setattr(events, "LAST_EVENTS_SECONDS", 0.0)
     await put_member(world)
     other = {"Authorization": "Bearer eve"}
     async with (

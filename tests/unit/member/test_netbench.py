@@ -162,7 +162,8 @@ def test_a_server_without_clients_ends_with_a_message() -> None:
     assert done.stdout.startswith("listening on ")
 
 
-def test_without_answers_the_mtu_is_0() -> None:
+def test_without_answers_the_mtu_is_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netbench, "_TIMEOUT_SECONDS", 0.01)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         assert netbench.path_mtu("127.0.0.1", silent.getsockname()[1]) == 0

@@ -10,6 +10,8 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import Object, run
 
+from kajitori.api.runs import events
+
 PATH = "/v1/runs/team/bert/events"
 
 
@@ -47,9 +49,12 @@ async def test_events_of_a_run_and_its_pods_are_listed_oldest_first(world: World
     assert found[0]["time"] == "2026-11-21T11:00:01Z"
 
 
-async def test_following_events_ends_with_the_run(world: World, served: httpx2.AsyncClient) -> None:
+async def test_following_events_ends_with_the_run(
+    world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """New Events are sent as they come, one with a higher count is sent again, and the last ones are sent before the
     end."""
+    monkeypatch.setattr(events, "LAST_EVENTS_SECONDS", 0.5)
     world.kubernetes.put("runs", run("bert", phase="Running"))
     world.kubernetes.put("events", event("queued", "Run", "bert", 1))
     await world.caught_up()

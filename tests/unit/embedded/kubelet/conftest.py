@@ -17,6 +17,7 @@ import pytest
 from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.containers.container import MARKER_VARIABLE, Container, Launch
 from kajitori.embedded.kubelet.kubelet import Kubelet
+from kajitori.embedded.kubelet.pods import worker
 from kajitori.embedded.kubelet.settings import KubeletSettings
 
 from .fake_cluster import FakeCluster
@@ -176,7 +177,9 @@ class Machine:
 
 
 @pytest.fixture
-async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
+    """A kubelet that tries again after 100 ms what it could not do yet."""
+    monkeypatch.setattr(worker, "RETRY_SECONDS", 0.1)
     machine = Machine(tmp_path / "kubelet")
     await machine.start()
     yield machine

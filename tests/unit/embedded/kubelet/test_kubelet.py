@@ -15,6 +15,7 @@ import pytest
 from tests.helpers.folders import texts_below
 
 from kajitori.cluster.runs.evictions import memory_excess
+from kajitori.configuration import private_files
 from kajitori.core.words import names
 from kajitori.embedded.kubelet.cluster import Object
 from kajitori.embedded.kubelet.kubelet import Kubelet
@@ -481,7 +482,8 @@ async def test_the_node_object_is_written_and_its_lease_renewed(machine: Machine
     assert machine.cluster.node()["metadata"]["labels"]["foreign"] == "yes"
 
 
-async def test_one_kubelet_per_folder(machine: Machine) -> None:
+async def test_one_kubelet_per_folder(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_files, "LOCK_SECONDS", 0.0)
     second = Machine(machine.root)
     second.cluster = machine.cluster
     with pytest.raises(Unavailable, match="another kubelet"):
