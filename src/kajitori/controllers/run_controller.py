@@ -52,7 +52,7 @@ class RunController:
         self._policy_keeper = policy_keeper
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set. Calls that have begun end within the client's time limits."""
+        """Work until `stop` is set, once. Calls that have begun end within the client's time limits."""
         end_changes = self._changes.follow()
         stopping = asyncio.create_task(stop.wait())
         background = start_all(self._background())
@@ -71,6 +71,7 @@ class RunController:
         finally:
             self._cluster.metrics.waiting_runs.set(0)
             end_changes()
+            self._queue.planning.close()
             await asyncio.gather(cancel_all((stopping, *background)), self._work.close())
             await self._records.close()
 

@@ -34,6 +34,7 @@ from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions
 from kajitori.configuration.sign_in import SignIn
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.configuration.web_limits import WebLimits
+from kajitori.controllers.run_controller import RunController
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
@@ -68,6 +69,10 @@ from kajitori.openid.authentication_config import (
 
 OWN_IMAGE = "kajitori"
 """Name of the image of members' first step in `kaji up`, whose own nodes run no images."""
+
+
+MakeController = Callable[[KubeClient], RunController]
+"""Makes a run controller that writes through a client."""
 
 
 def up(options: UpOptions) -> int:
@@ -155,23 +160,11 @@ async def _up_existing(options: UpOptions) -> None:
                     return KubeClient(config, user_agent=USER_AGENT)
                 return client.as_bearer(bearer_token, user_agent=USER_AGENT)
 
-            def candidate_of(mirror: Mirror, blobs: Blobs, history: History | None) -> Part:
-                view, kept_logs, code = ClusterView(mirror, policy), KeptLogs(blobs), CodeStore(blobs)
-
+            def elected(make_controller: MakeController) -> Part:
                 async def lead(over: asyncio.Event) -> None:
-                    running = run_controller(
-                        writer,
-                        mirror,
-                        view,
-                        kept_logs=kept_logs,
-                        code=code,
-                        history=history,
-                        outbox=Outbox(blobs),
-                        metrics=metrics,
-                    )
-                    await running.run(over)
+                    await make_controller(writer).run(over)
 
-                return lambda stop: leadership.lead(lead, stop)
+                return partial(leadership.lead, lead)
 
             await _serve(
                 options,
@@ -183,7 +176,7 @@ async def _up_existing(options: UpOptions) -> None:
                 serving_of(options, None),
                 token=token,
                 kubeconfig=options.kubeconfig,
-                candidate_of=candidate_of,
+                elected=elected,
                 user_client=as_caller,
             )
 
@@ -199,13 +192,14 @@ async def _serve(
     *,
     token: str,
     kubeconfig: Path | None,
-    candidate_of: Callable[[Mirror, Blobs, History | None], Part] | None = None,
+    elected: Callable[[MakeController], Part] | None = None,
     user_client: Callable[[str], KubeClient] | None = None,
     kubelet: Kubelet | None = None,
 ) -> None:
     """Run mirror, controller and Web API together with the parts of the cluster until `stop` is set.
 
-    `candidate_of` makes a controller that leads when it is elected; without it, the only controller is started.
+    `elected` returns a part that makes a controller whenever this process is elected leader. Without it, the only
+    controller is started.
     """
     served = asyncio.Event()
     blobs = await open_blobs(options.blobs or (options.data / "blobs").as_uri(), field="--blobs")
@@ -213,23 +207,21 @@ async def _serve(
         mirror = await closing.enter_async_context(Mirror(client))
         database = options.history or f"sqlite://{quote(str(options.data / 'history.db'))}"
         history = await closing.enter_async_context(history_of(database, options.history_password_file))
-        if candidate_of is None:
-            view = ClusterView(mirror, policy)
-            kept_logs, code = KeptLogs(blobs), CodeStore(blobs)
-            running = run_controller(
-                client,
-                mirror,
-                view,
-                kept_logs=kept_logs,
-                code=code,
-                history=history,
-                outbox=Outbox(blobs),
-                metrics=metrics,
-            )
-            own = OwnController(running.run)
+        make_controller = partial(
+            run_controller,
+            mirror=mirror,
+            view=ClusterView(mirror, policy),
+            kept_logs=KeptLogs(blobs),
+            code=CodeStore(blobs),
+            history=history,
+            outbox=Outbox(blobs),
+            metrics=metrics,
+        )
+        if elected is None:
+            own = OwnController(lambda stop: make_controller(client).run(stop))
             controller: Part = own.run
         else:
-            own, controller = None, candidate_of(mirror, blobs, history)
+            own, controller = None, elected(make_controller)
         parts.append(("run controller", _after(served, controller)))
         working = asyncio.create_task(supervise(parts, stop))
         closing.push_async_callback(_ended, working)

@@ -59,7 +59,8 @@ class Preemptions:
         """Preempted runs: their status says so, or will say so once the mirror shows a write that is under way."""
         for key in mirror.runs:
             self._read(key)
-        mirror.on_change(self._note)
+        self.close = mirror.on_change(self._note)
+        """Stop following the mirror."""
 
     # ------------------------------------------------------------------------------------------ what is known
 

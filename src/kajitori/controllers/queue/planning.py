@@ -97,6 +97,10 @@ class Planning:
 
     # ------------------------------------------------------------------------------------------ waiting runs
 
+    def close(self) -> None:
+        """Stop following the mirror."""
+        self._queue.close()
+
     def add(
         self, key: Key, run: RunObject, admitted: Admitted, status: RunStatus, needs: gang.NeedsNodes, version: str
     ) -> None:

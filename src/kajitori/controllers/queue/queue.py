@@ -171,6 +171,11 @@ class Queue:
         self._returning: set[Key] = set()
         """Waiting elastic gangs that nodes are kept for."""
 
+    def close(self) -> None:
+        """Stop following the mirror."""
+        self._outlook.close()
+        self.preemptions.close()
+
     def __len__(self) -> int:
         return len(self._waiting)
 

@@ -55,7 +55,7 @@ def run_controller(
     node_patience: timedelta = NODE_PATIENCE,
     metrics: ControllerMetrics | None = None,
 ) -> RunController:
-    """Return a run controller. It begins when its `run` is called.
+    """Return a run controller for one term: it begins when its `run` is called, and works once.
 
     `namespace` holds the key that signs members and their tickets. Without `kept_logs`, logs are lost with their Pods.
     Unused code is deleted from `code`. `history` keeps runs that are removed; while its database does not answer,
