@@ -24,10 +24,11 @@ def test_a_ledger_without_its_attempt_keeps_what_it_has() -> None:
     assert nodes_of(HELD, None) == nodes_of(HELD, Attempt(number=2, nodes="gpu-[0-1]")) == ""
 
 
-def test_members_of_another_attempt_release_nothing() -> None:
+def test_another_attempt_gives_members_no_nodes_and_releases_none() -> None:
     status = RunStatus(usage=Usage(first=1, open=[HELD]), attempt=Attempt(number=2, nodes="gpu-[0-1]"))
     assert release(status, {2: {0: "2026-11-23T11:00:00Z"}}) is status
     assert release(status, {1: {}}) is status
+    assert detached(status) == status.usage
 
 
 @pytest.mark.parametrize(("nodes", "kept"), [("", CLOSED_COUNT), ("n" * (CLOSED_LENGTH // 10), 10)])
