@@ -24,7 +24,6 @@ from websockets.typing import Subprotocol
 from kajitori.api.app import openapi_document, operations
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.cluster.run_object import RUNS
-from kajitori.configuration.sign_in import SignIn
 from kajitori.core.spec.reasons import Phase
 from kajitori.entrypoints.parts.stores import history_of
 from kajitori.kube.streams import EXEC_PROTOCOL
@@ -189,16 +188,16 @@ class EveryCall:
 
 @contextlib.asynccontextmanager
 async def serving_a_run(
-    cluster: Cluster, *, owner: str, outsider: str, sign_in: SignIn | None = None
+    cluster: Cluster, *, owner: str, outsider: str, **dependencies: Any
 ) -> AsyncIterator[EveryCall]:
-    """Run a controller and a Web API, and a run of the bearer of the token `owner`."""
+    """Run a controller, a Web API with further `dependencies`, and a run of the bearer of the token `owner`."""
     cluster.start_controller()
     blobs = MemoryBlobs()
     code = CodeStore(blobs, lambda: CodeLimits(size_bytes=1 << 20))
     theirs, others = {"Authorization": f"Bearer {owner}"}, {"Authorization": f"Bearer {outsider}"}
     async with (
         history_of(f"sqlite://{cluster.folder}/history.db", None) as history,
-        web_api(cluster, code=code, blobs=blobs, sign_in=sign_in, history=history) as web,
+        web_api(cluster, code=code, blobs=blobs, history=history, **dependencies) as web,
         httpx2.AsyncClient(base_url=web.url, timeout=PATIENCE_SECONDS) as http,
     ):
         made = await http.post("/v1/runs", headers=theirs, json={"name": RUN, "spec": SPEC})

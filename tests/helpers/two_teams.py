@@ -24,11 +24,12 @@ def speech_of(cluster: Cluster) -> str:
     return f"{cluster.namespace}-speech"
 
 
-async def bind(cluster: Cluster) -> None:
-    leads = {"leads": [f"{PREFIX}vision-leads"]}
+async def bind(cluster: Cluster, prefix: str = PREFIX) -> None:
+    """Make the roles, and bind the groups of both teams, with the prefix of their names."""
+    leads = {"leads": [f"{prefix}vision-leads"]}
     named = {
-        "vision": {"groups": [f"{PREFIX}vision"], "namespaces": [cluster.namespace]} | leads,
-        "speech": {"groups": [f"{PREFIX}speech"], "namespaces": [speech_of(cluster)]},
+        "vision": {"groups": [f"{prefix}vision"], "namespaces": [cluster.namespace]} | leads,
+        "speech": {"groups": [f"{prefix}speech"], "namespaces": [speech_of(cluster)]},
     }
     cluster.use_policy(teams=named)
     wanted = {name: Team.model_validate(team) for name, team in named.items()}

@@ -1,4 +1,5 @@
-"""Authentication and authorisation of callers. The API server decides both, by the caller's own token.
+"""Authentication and authorisation of callers. The API server decides both, by the caller's own token; with a gateway
+(`kajitori.cluster.platform.gateway`) it authorises, and the gateway authenticates those whom it admits.
 
 Its answers are cached for seconds under a hash of the token; only the client that sends the token holds the token
 itself. While a caller has open streams, both are checked again, once per credential and right.
@@ -12,7 +13,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from starlette.requests import HTTPConnection
 
 from kajitori.api.limits import Questions
 from kajitori.api.middleware import note_caller
+from kajitori.cluster.platform.gateway import Admission
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.protection.connections import network_of
@@ -177,6 +179,8 @@ class Session:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     uses: int = 0
     retired: bool = False
+    confirm: Callable[[], Awaitable[float]] | None = None
+    """See Admission; None: the API server knows the token itself."""
     streams: set[_OpenStream] = field(default_factory=set)
 
     def user(self) -> User:
@@ -196,9 +200,11 @@ class Sessions:
         make_client: Callable[[str], KubeClient],
         clock: Callable[[], float] = time.monotonic,
         questions: Questions | None = None,
+        admit: Callable[[str], Awaitable[Admission | None]] | None = None,
     ) -> None:
         """`make_client` returns the client for a token. It should reuse open connections, since most unknown tokens are
-        invalid."""
+        invalid. `admit` is that of a gateway, which is asked first."""
+        self._admit = admit
         self._make_client = make_client
         self._questions = questions or Questions(WebLimits(), clock)
         self._clock = clock
@@ -321,7 +327,8 @@ class Sessions:
 
     async def _introduce(self, key: bytes, token: str, address: str) -> Session:
         async with self._questions.one(address):
-            client = self._make_client(token)
+            admission = await self._admit(token) if self._admit is not None else None
+            client = admission.client if admission is not None else self._make_client(token)
             try:
                 identity = await self._identify(client)
             except BaseException as error:
@@ -330,6 +337,9 @@ class Sessions:
                 await client.close()
                 raise
         session = Session(client, identity, Rights(client, self._clock), self._clock() + IDENTITY_SECONDS)
+        if admission is not None:
+            session.confirm = admission.confirm
+            session.valid_until = self._clock() + min(await admission.confirm(), IDENTITY_SECONDS)
         self._sessions[key] = session
         while len(self._sessions) > MAX_SESSIONS:
             _, forgotten = self._sessions.popitem(last=False)
@@ -340,6 +350,7 @@ class Sessions:
         """Authenticate the session again. Raises Unauthenticated if its token is no longer valid or now belongs to
         another user."""
         try:
+            seconds = await session.confirm() if session.confirm is not None else IDENTITY_SECONDS
             identity = await self._identify(session.client)
             if identity[0] != session.identity[0]:
                 raise _refused()
@@ -351,7 +362,7 @@ class Sessions:
             session.retired = True
             raise
         session.identity = identity  # the user's groups may have changed
-        session.valid_until = self._clock() + IDENTITY_SECONDS
+        session.valid_until = self._clock() + min(seconds, IDENTITY_SECONDS)
 
     async def _identify(self, client: KubeClient) -> Identity:
         answer = await client.create(SELF_REVIEWS, _review(SELF_REVIEWS, None))

@@ -44,11 +44,11 @@ def file_faults(*files: tuple[str, Path | None]) -> list[Fault]:
     ]
 
 
-def account_faults(account: str | None) -> list[Fault]:
+def account_faults(account: str | None, option: str = "--agent-account") -> list[Fault]:
     if account is None or (account.count("/") == 1 and not any(map(texts.dns_subdomain, account.split("/")))):
         return []
     hint = f"write NAMESPACE/NAME, for example {names.AGENT_ACCOUNT}"
-    return [Fault("--agent-account", f"{account!r:.80} is not a service account", account, hint)]
+    return [Fault(option, f"{account!r:.80} is not a service account", account, hint)]
 
 
 def url_faults(option: str, urls: Iterable[str], example: str) -> list[Fault]:

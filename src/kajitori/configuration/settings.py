@@ -199,6 +199,10 @@ class ServerOptions(ClusterOptions, MembersStart, SignInOptions, HistoryChoice):
     """Namespace of the Secret with the key of members' tickets."""
     agent_account: str = names.AGENT_ACCOUNT
     """Service account of node agents, `namespace/name`. Each agent may report the traffic of its own node only."""
+    gateway_account: str | None = None
+    """Service account that may impersonate, `namespace/name`; None: callers' tokens are the API server's own."""
+    gateway_authentication: Path | None = None
+    """File with the OpenID providers whose ID tokens the gateway accepts, in the form of kube-apiserver."""
     certificate: Path | None = None
     key: Path | None = None
     """PEM files for TLS; without them the server uses plain HTTP."""
@@ -220,6 +224,11 @@ class ServerOptions(ClusterOptions, MembersStart, SignInOptions, HistoryChoice):
         faults += self.start_faults()
         faults += self.sign_in_faults()
         faults += self.history_faults()
+        faults += account_faults(self.gateway_account, "--gateway-account")
+        faults += file_faults(("--gateway-authentication", self.gateway_authentication))
+        if (self.gateway_account is None) != (self.gateway_authentication is None):
+            message = "--gateway-account and --gateway-authentication must be used together"
+            faults.append(Fault("--gateway-account", message, self.gateway_account or "", "use both, or neither"))
         raise_all(faults)
 
 
@@ -294,6 +303,8 @@ class InstallOptions(ClusterOptions):
     """Namespace of the parts; empty: that of the settings."""
     image_prefix: str | None = None
     """Registry and path before the names of both images; None: that of the settings."""
+    gateway: bool | None = None
+    """Whether there is a gateway that impersonates; None: as the settings say."""
     wait_seconds: int = 300
     """How long to wait until all parts are ready; 0: not at all."""
 

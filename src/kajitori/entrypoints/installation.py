@@ -15,6 +15,7 @@ from kajitori import __version__
 from kajitori.cluster.platform.applying import Change, apply, find, remove, wait_established, wait_gone
 from kajitori.cluster.platform.survey import survey
 from kajitori.cluster.run_object import RUNS
+from kajitori.configuration.option_faults import raise_all
 from kajitori.configuration.settings import InstallOptions
 from kajitori.configuration.sign_in import SHORTEST_KEY_BYTES
 from kajitori.core.network.registry import parse_networks
@@ -25,6 +26,7 @@ from kajitori.entrypoints.process import existing
 from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Unavailable, WrongState
 from kajitori.install.certificates import ends, issue, issued_in, names_in, secret, secrets
 from kajitori.install.checks import Finding, findings
+from kajitori.install.gateway import with_groups_of
 from kajitori.install.objects import Identity, Object, identity
 from kajitori.install.record import Record, record_map, record_of
 from kajitori.install.render import in_order, render
@@ -36,6 +38,7 @@ from kajitori.install.settings import (
     SIGN_IN_SECRET,
     TLS_SECRET,
     InstallSettings,
+    faults_of,
     parse_settings,
 )
 from kajitori.install.teams import team_objects
@@ -256,9 +259,15 @@ async def _with_alerts(client: KubeClient, settings: InstallSettings) -> Install
 
 def _files(settings: InstallSettings, policy: str, networks: str) -> dict[str, list[Object]]:
     """Return all objects by subject, with those of the policy's teams. Raises InvalidInput if the policy is faulty."""
+    teams = parse_policy(policy).teams
+    if settings.gateway.enabled:
+        settings = with_groups_of(settings, (group for team in teams.values() for group in team.all_groups))
+        if not settings.gateway.groups:
+            hint = "name the groups of teams in the policy, or gateway.groups in the settings"
+            raise InvalidInput.one("gateway.groups", "the gateway could act for people without groups only", hint=hint)
     files = render(settings, policy, networks)
-    if teams := team_objects(parse_policy(policy).teams):
-        files["teams"] = teams
+    if objects := team_objects(teams):
+        files["teams"] = objects
     return files
 
 
@@ -270,6 +279,10 @@ def _settings(options: InstallOptions, record: Record | None) -> InstallSettings
         settings = record.settings if record is not None else InstallSettings()
     if options.namespace:
         settings = settings.model_copy(update={"namespace": options.namespace})
+    if options.gateway is not None:
+        gateway = settings.gateway.model_copy(update={"enabled": options.gateway})
+        settings = settings.model_copy(update={"gateway": gateway})
+        raise_all(faults_of(settings))
     if options.image_prefix is not None:
         images = settings.images.model_copy(update={"prefix": options.image_prefix})
         settings = settings.model_copy(update={"images": images})

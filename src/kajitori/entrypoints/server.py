@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from kajitori.api.serving.server import ApiServer as WebApi
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.platform.gateway import Gateway, gateway_faults
 from kajitori.cluster.platform.install import install
 from kajitori.configuration.networks_file import NetworksFile
+from kajitori.configuration.option_faults import raise_all
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import ServerOptions
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.parts.members_start import members_start
 from kajitori.entrypoints.parts.stores import blobs_of, code_limits, history_of
-from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
+from kajitori.entrypoints.parts.web_api import USER_AGENT, ApiDependencies, web_app
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal
+from kajitori.kube.client import KubeClient
+from kajitori.openid.authentication_config import parse_authentication
+from kajitori.openid.id_tokens import IdTokens
+
+
+@asynccontextmanager
+async def _gateway_of(options: ServerOptions, client: KubeClient) -> AsyncIterator[Gateway | None]:
+    """Yield the gateway of these options; None if they name none. Raises InvalidInput if its file cannot be used."""
+    file, account = options.gateway_authentication, options.gateway_account
+    if file is None or account is None:
+        yield None
+        return
+    accepted = parse_authentication(await asyncio.to_thread(file.read_bytes))
+    raise_all(gateway_faults(accepted, str(file)))
+    gateway = Gateway(client, account, IdTokens(accepted.jwt), user_agent=USER_AGENT)
+    try:
+        yield gateway
+    finally:
+        await gateway.close()
 
 
 def server(options: ServerOptions) -> int:
@@ -32,6 +57,7 @@ def server(options: ServerOptions) -> int:
                 Mirror(client) as mirror,
                 members_start(policy, options),
                 history_of(options.history, options.history_password_file) as history,
+                _gateway_of(options, client) as gateway,
             ):
                 await mirror.wait_synced()
                 app = web_app(
@@ -48,6 +74,7 @@ def server(options: ServerOptions) -> int:
                         history=history,
                         agent_account=options.agent_account,
                         sign_in=options.sign_in(),
+                        admit=gateway.admit if gateway is not None else None,
                         limits=WebLimits.parse(options.limit),
                     )
                 )

@@ -22,6 +22,7 @@ from kajitori.install.settings import (
     SIGN_IN_SECRET,
     TLS_SECRET,
     AgentSettings,
+    GatewaySettings,
     HistorySettings,
     ImageSettings,
     InstallSettings,
@@ -32,7 +33,7 @@ from kajitori.install.settings import (
     StoreSettings,
     TlsSettings,
 )
-from kajitori.install.workloads import HISTORY_FOLDER, SIGN_IN_AUTHORITY
+from kajitori.install.workloads import GATEWAY_AUTHENTICATION, HISTORY_FOLDER, SIGN_IN_AUTHORITY
 
 _MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; edits here are lost.\n"
 _MARK = re.compile(r"kajimark-([a-z]+)-([A-Za-z.]+)-end")
@@ -73,6 +74,17 @@ _SIGN_IN = """\
 %(document)s{{- end }}
 """
 """The Secret with the key of browsers' sessions: what exists is kept."""
+_GATEWAY = """\
+{{- if .Values.gateway.enabled }}
+{{- if not .Values.gateway.groups }}
+{{- fail "gateway.groups must name the groups that the gateway may impersonate" }}
+{{- end }}
+{{- if not .Values.signIn.issuer }}
+{{- fail "the gateway needs signIn.issuer" }}
+{{- end }}
+{{- end }}
+"""
+"""Without groups, the role would have no names in its rule, and that means all groups."""
 _BLOCK = "kajimark-block-{}-end\n"
 
 
@@ -85,6 +97,7 @@ def chart() -> dict[str, str]:
     rendered["priorityclass"] = [document for document in definition if "spec" not in document]
     rendered["agents-namespace"] = [document for document in namespaces if identity(document) in conditions]
     files = {f"templates/{name}.yaml": _MADE + _template(documents, conditions) for name, documents in rendered.items()}
+    files["templates/gateway.yaml"] = files["templates/gateway.yaml"].replace(_MADE, _MADE + _GATEWAY)
     files["templates/alerts.yaml"] = _MADE + _alerts(settings)
     files["crds/definition.yaml"] = _MADE + as_yaml([document for document in definition if "spec" in document])
     files["templates/certificates.yaml"] = _MADE + _own_certificates(settings) + _cert_manager()
@@ -168,6 +181,16 @@ def _marked(tls: TlsSettings) -> InstallSettings:
     monitoring = MonitoringSettings().model_copy(
         update={"labels": {"kajimark": _yaml("monitoring.labels")}, "runbook_url": _text("monitoring.runbookUrl")}
     )
+    gateway = GatewaySettings(enabled=True).model_copy(
+        update={
+            "prefix": "kajimark-quoted-gateway.prefix-end",
+            "username_claim": _text("gateway.usernameClaim"),
+            "groups_claim": _text("gateway.groupsClaim"),
+            "groups": ["kajimark-each-gateway.groups-end"],
+            "users": ["kajimark-each-gateway.users-end"],
+        }
+    )
+    update |= {"gateway": gateway}
     update |= {**parts, "monitoring": monitoring, "monitoring_namespace": _text("monitoringNamespace")}
     return defaults.model_copy(update=update)
 
@@ -194,6 +217,7 @@ def _marked_part(name: str, part: PartSettings, number: int) -> PartSettings:
 
 _SWITCHES: dict[str, dict[str, Any]] = {
     "agents.enabled": {"agents": AgentSettings(enabled=False)},
+    "gateway.enabled": {"gateway": GatewaySettings()},
     "flowControl": {"flow_control": False},
     "admissionPolicies": {"admission_policies": False},
     "monitoring.dashboards": {"monitoring": MonitoringSettings(dashboards=False)},
@@ -227,14 +251,22 @@ def _template(objects: Iterable[Object], conditions: Mapping[Identity, str]) -> 
 
 def _filled(text: str) -> str:
     """Replace the marks in rendered YAML by the chart's expressions, line by line."""
-    lines: list[str] = []
-    for value, entry in _entries(_escaped(text).splitlines()):
-        filled = [new for line in entry for new in _line(line)]
-        indent = " " * (len(entry[0]) - len(entry[0].lstrip(" ")))
-        lines += [f"{indent}{{{{- if .Values.{value} }}}}", *filled, f"{indent}{{{{- end }}}}"] if value else filled
+    lines = list(_with_conditions(_escaped(text).splitlines()))
     # Without store.secret the chart has no way to leave out a list entry, so the Secret is optional.
     text = "\n".join(lines) + "\n"
+    text = _USERS.sub(r"\1{{- if .Values.gateway.users }}\n\g<0>\1{{- end }}\n", text)
     return re.sub(r"( +)(name: {{ .Values.store.secret .*)\n", r"\1\2\n\1optional: true\n", text)
+
+
+def _with_conditions(lines: Iterable[str]) -> Iterator[str]:
+    for value, (first, *more) in _entries(lines):
+        indent = " " * (len(first) - len(first.lstrip(" ")))
+        if value:
+            yield f"{indent}{{{{- if .Values.{value} }}}}"
+        yield from _line(first)
+        yield from _with_conditions(more)
+        if value:
+            yield f"{indent}{{{{- end }}}}"
 
 
 _ENTRIES = {
@@ -246,6 +278,9 @@ _ENTRIES = {
     "- name: sign-in": "signIn.issuer",
     "- name: history": "history.secret",
     f"{SIGN_IN_AUTHORITY}: |": "signIn.ca",
+    f"{GATEWAY_AUTHENTICATION}: |": "gateway.enabled",
+    "certificateAuthority: |": "signIn.ca",
+    "- --gateway-": "gateway.enabled",
 }
 """Beginnings of entries that exist only if a value is set. The mark of that value may be missing in them."""
 
@@ -299,6 +334,8 @@ def _line(line: str) -> Iterable[str]:
         yield _MARK.sub(_expression, line)
 
 
+_USERS = re.compile(r"( *)resourceNames:\n *{{- range .Values.gateway.users }}\n.*\n *{{- end }}\n")
+"""The only users that the gateway may impersonate. Without any, the rule must not have the field."""
 _OPTIONAL = ("images.pullPolicy", "store.url", "history.url", "signIn.issuer", "signIn.url")
 
 
@@ -306,6 +343,7 @@ def _expression(match: re.Match[str]) -> str:
     kind, value = match[1], match[2]
     forms: dict[str, Callable[[], str]] = {
         "text": lambda: f"{{{{ .Values.{value} }}}}",
+        "quoted": lambda: f"{{{{ .Values.{value} | squote }}}}",
         "image": lambda: f'{{{{ include "kajitori.image" (list $ "{value}") }}}}',
         "namespace": lambda: "{{ .Release.Namespace }}",
         "or": lambda: _default(value),

@@ -9,6 +9,7 @@ from kajitori.core.admission.owner_policy import owner_policy, owner_policy_bind
 from kajitori.core.pods.manifests import priority_class
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.install import surroundings, watching, workloads
+from kajitori.install.gateway import authentication, gateway
 from kajitori.install.objects import Object, as_yaml, made
 from kajitori.install.roles import roles
 from kajitori.install.settings import TLS_SECRET, InstallSettings
@@ -40,6 +41,8 @@ def render(
         "controller": workloads.controller(settings),
         "server": workloads.server(settings),
     }
+    if settings.gateway.enabled:
+        files["gateway"] = gateway(settings)
     if settings.agents.enabled:
         files["relay"] = workloads.relay(settings)
         files["agent"] = [agent_policy(settings), *workloads.agent(settings)]
@@ -80,6 +83,8 @@ def policy_map(settings: InstallSettings, policy: str, networks: str) -> Object:
     data = {"policy.yaml": policy, "networks.yaml": networks}
     if settings.sign_in.ca:
         data[workloads.SIGN_IN_AUTHORITY] = settings.sign_in.ca
+    if settings.gateway.enabled:
+        data[workloads.GATEWAY_AUTHENTICATION] = authentication(settings)
     return made("v1", "ConfigMap", workloads.POLICY, settings.namespace, data=data)
 
 

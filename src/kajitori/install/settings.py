@@ -30,6 +30,7 @@ RECORD = "kajitori-install"
 """ConfigMap in which an installation keeps its version, its settings, and the list of what it applied."""
 SERVER_PORT, RELAY_PORT, CONTROLLER_PORT, AGENT_PORT = 8600, 8601, 8602, 9465
 
+_GATEWAY_PREFIX = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*[:/#]")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|[kMGTP]i?)?", re.ASCII)
 
 
@@ -216,6 +217,27 @@ class MonitoringSettings(Document):
     """Whether there is a ConfigMap with the dashboards, with the label grafana_dashboard for Grafana's sidecar."""
 
 
+class GatewaySettings(Document):
+    """The gateway, for clusters whose API server cannot be given the provider of `signIn`.
+
+    The Web API then verifies ID tokens itself and impersonates. Read SECURITY.md first.
+    """
+
+    enabled: bool = False
+    """Whether there is one."""
+    prefix: str = "oidc:"
+    """Stands before the names of users and groups from ID tokens, so that these cannot equal other names."""
+    username_claim: str = "sub"
+    """Claim that names the user."""
+    groups_claim: str = "groups"
+    """Claim with the user's groups."""
+    groups: list[str] = Field(default_factory=list)
+    """Groups, with the prefix, that the gateway may impersonate besides those of the policy's teams, for example the
+    operators'. Other groups of an ID token count for nothing."""
+    users: list[str] = Field(default_factory=list)
+    """The only users, with the prefix, that the gateway may impersonate. Empty: every user name."""
+
+
 class InstallSettings(Document):
     """Everything that an installation can vary. Each field has a default."""
 
@@ -234,6 +256,7 @@ class InstallSettings(Document):
     store: StoreSettings = StoreSettings()
     history: HistorySettings = HistorySettings()
     sign_in: SignInSettings = SignInSettings()
+    gateway: GatewaySettings = GatewaySettings()
     monitoring_namespace: DnsLabel = "monitoring"
     """Namespace of the Prometheus that reads the controllers' metrics."""
     monitoring: MonitoringSettings = MonitoringSettings()
@@ -292,11 +315,12 @@ class InstallSettings(Document):
 
 def parse_settings(text: str | bytes) -> InstallSettings:
     """Read settings from YAML. An empty text gives the defaults. Raises InvalidInput with all faults at once."""
-    return parse_document(InstallSettings, text, "settings", "images, tls and server", _faults)
+    return parse_document(InstallSettings, text, "settings", "images, tls and server", faults_of)
 
 
-def _faults(settings: InstallSettings) -> Iterator[Fault]:
+def faults_of(settings: InstallSettings) -> Iterator[Fault]:
     """Yield contradictions. No fault repeats a password."""
+    yield from _gateway_faults(settings)
     history, sign_in = settings.history, settings.sign_in
     for fault in history_faults(history.url or None, None):
         hint = "put it into the key `password` of a Secret, and name that as history.secret"
@@ -321,6 +345,20 @@ def _faults(settings: InstallSettings) -> Iterator[Fault]:
         yield Fault("signIn.scopes", "without openid there is no ID token", sign_in.scopes, f"for example '{SCOPES}'")
     if sign_in.ca:
         yield from _authority_faults(sign_in.ca)
+
+
+def _gateway_faults(settings: InstallSettings) -> Iterator[Fault]:
+    chosen = settings.gateway
+    if chosen.enabled and not settings.sign_in.issuer:
+        yield Fault("gateway.enabled", "there is no provider whose ID tokens it could verify", "", "set signIn.issuer")
+    if not _GATEWAY_PREFIX.fullmatch(chosen.prefix) or chosen.prefix.startswith("system:"):
+        hint = "write a word and a colon, for example oidc:"
+        yield Fault("gateway.prefix", f"{chosen.prefix!r:.40} cannot keep names apart", chosen.prefix, hint)
+    for field, listed in (("groups", chosen.groups), ("users", chosen.users)):
+        for index, name in enumerate(listed):
+            if not name.startswith(chosen.prefix) or name == chosen.prefix or not name.isprintable():
+                hint = f"write {chosen.prefix}NAME, as the provider names it behind the prefix"
+                yield Fault(f"gateway.{field}[{index}]", f"no ID token can name {name!r:.80}", name, hint)
 
 
 def _authority_faults(pem: str) -> Iterator[Fault]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kajitori.install.gateway import ACCOUNT as GATEWAY_ACCOUNT
 from kajitori.install.objects import Object, account, bound, made
 from kajitori.install.settings import (
     AGENT_PORT,
@@ -28,6 +29,8 @@ POLICY = "kajitori"
 """ConfigMap with the policy file, the address registry, and the authorities of the OpenID provider."""
 SIGN_IN_AUTHORITY = "sign-in-ca.crt"
 """Its key with these authorities."""
+GATEWAY_AUTHENTICATION = "gateway.yaml"
+"""Its key with the providers whose ID tokens the gateway accepts."""
 _TOKEN_FOLDER = "/var/run/secrets/kajitori.dev"
 _USER = 65532
 _RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
@@ -57,6 +60,7 @@ def server(settings: InstallSettings) -> list[Object]:
         f"--controller-namespace={namespace}",
         f"--agent-account={settings.agent_account}",
         *_sign_in_arguments(settings),
+        *_gateway_arguments(settings),
         *([] if settings.encrypts else ["--insecure-http"]),
         "--log-format=json",
     ]
@@ -356,6 +360,13 @@ def _sign_in_arguments(settings: InstallSettings) -> list[str]:
     if sign_in.client_secret:
         found.append(f"--sign-in-secret={CLIENT_FOLDER}/{CLIENT_SECRET_KEY}")
     return found
+
+
+def _gateway_arguments(settings: InstallSettings) -> list[str]:
+    if not settings.gateway.enabled:
+        return []
+    account = f"--gateway-account={settings.namespace}/{GATEWAY_ACCOUNT}"
+    return [account, f"--gateway-authentication={POLICY_FOLDER}/{GATEWAY_AUTHENTICATION}"]
 
 
 def _sign_in_files(settings: InstallSettings) -> list[SecretFiles]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from kajitori.kube.concurrency import ConcurrencyLimiter
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.config import Credentials, Headers, KubeConfig
 from kajitori.kube.decoding import Page, decode, decode_page
 from kajitori.kube.errors import GoneError
 from kajitori.kube.requests import PatchKind, delete_options, encode, segment, selectors
@@ -86,6 +86,11 @@ class KubeClient:
         It uses this client's connections, costs microseconds to create, and ends with this client at the latest.
         """
         config = self.config.with_token(token)
+        return KubeClient(config, user_agent=user_agent, environment=self.environment, lender=self)
+
+    def with_headers(self, source: Callable[[], Awaitable[Headers]], *, user_agent: str) -> KubeClient:
+        """Return a client of the same server that is identified by the headers of `source`, like `as_bearer`."""
+        config = replace(self.config, credentials=Credentials(header_source=source), context="")
         return KubeClient(config, user_agent=user_agent, environment=self.environment, lender=self)
 
     async def __aenter__(self) -> KubeClient:

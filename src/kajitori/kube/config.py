@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,17 @@ class ExecPlugin:
     interactive_mode: str = "IfAvailable"
 
 
+Headers = tuple[tuple[str, str], ...]
+"""Headers of a request, of which one name may occur several times."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The identity of a client. Of token file, token, plugin and password the first one is used; a certificate is used
-    as well."""
+    """The identity of a client. Of header source, token file, token, plugin and password the first one is used; a
+    certificate is used as well."""
+
+    header_source: Callable[[], Awaitable[Headers]] | None = field(default=None, repr=False)
+    """Returns the headers that identify the client; asked again every minute and after a refusal."""
 
     token: str = field(default="", repr=False)
     token_file: Path | None = None

@@ -24,7 +24,8 @@ from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.config import ExecPlugin, KubeConfig
 
 TOKEN_FILE_SECONDS = 60
-"""Interval at which a token file is read again, as in client-go; the kubelet renews it long before it expires."""
+"""Interval at which a token file is read again, as in client-go; the kubelet renews it long before it expires. A source
+of headers is asked again after the same time."""
 
 EXPIRY_MARGIN = timedelta(seconds=10)
 """Credentials that expire within this time are renewed before use."""
@@ -54,7 +55,7 @@ class CredentialSource:
     def renewable(self) -> bool:
         """Whether the source can obtain other credentials."""
         credentials = self._config.credentials
-        return credentials.plugin is not None or credentials.token_file is not None
+        return bool(credentials.header_source or credentials.plugin or credentials.token_file)
 
     async def get(self, *, refused: Credential | None = None) -> Credential:
         """Return credentials to use now.
@@ -79,7 +80,10 @@ class CredentialSource:
         headers: list[tuple[str, str]] = []
         certificate, key = who.certificate_pem, who.key_pem
         expires_at: datetime | None = None
-        if who.token_file is not None:
+        if who.header_source is not None:
+            headers += await who.header_source()
+            expires_at = datetime.now(UTC) + timedelta(seconds=TOKEN_FILE_SECONDS) + EXPIRY_MARGIN
+        elif who.token_file is not None:
             headers.append(("Authorization", f"Bearer {_read_token(who.token_file)}"))
             expires_at = datetime.now(UTC) + timedelta(seconds=TOKEN_FILE_SECONDS) + EXPIRY_MARGIN
         elif who.token:

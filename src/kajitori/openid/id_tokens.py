@@ -28,6 +28,8 @@ class Person(NamedTuple):
 
     name: str
     groups: tuple[str, ...]
+    expires: float = 0.0
+    """When the token expires, in seconds since the epoch."""
 
 
 class TokenRefused(Exception):
@@ -65,7 +67,7 @@ def user_of_claims(wanted: JwtAuthenticator, claims: Mapping[str, Any], now: flo
     for rule in wanted.claim_validation_rules:
         if claims.get(rule.claim) != rule.required_value:
             raise TokenRefused(f"its claim {rule.claim} is not {rule.required_value!r}")
-    return Person(_name(wanted, claims), _groups(wanted, claims))
+    return Person(_name(wanted, claims), _groups(wanted, claims), float(expires))
 
 
 def _name(wanted: JwtAuthenticator, claims: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.unit.api.conftest import World
+from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, attempts, pod, run
 
 from kajitori.api import auth
@@ -18,8 +18,9 @@ from kajitori.api import limits as turns
 from kajitori.api.auth import Sessions
 from kajitori.api.runs import events
 from kajitori.api.serving.server import ApiServer
+from kajitori.cluster.platform.gateway import Admission
 from kajitori.configuration.web_limits import WebLimits
-from kajitori.errors import Busy
+from kajitori.errors import Busy, Unauthenticated
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 
@@ -135,6 +136,32 @@ async def test_forgotten_callers_are_closed_when_their_last_request_ends(
     assert closed == ["second", "first"]
     await sessions.close()
     assert sorted(closed) == ["first", "fourth", "second", "third"]
+
+
+async def test_a_caller_admitted_by_a_gateway_leaves_when_the_token_expires(kubernetes: FakeKubernetes) -> None:
+    """The API server does not see the token, so it is verified here again. Other tokens are the API server's own."""
+    config, clock, left = KubeConfig(server=kubernetes.url), Clock(), [20.0]
+
+    async def confirm() -> float:
+        if left[0] <= 0:
+            raise Unauthenticated("expired")
+        return left[0]
+
+    async def admit(token: str) -> Admission | None:
+        return Admission(KubeClient(config.with_token("ada")), confirm) if token == "id-token" else None
+
+    sessions = Sessions(lambda token: KubeClient(config.with_token(token)), clock, admit=admit)
+    for _ in range(2):
+        session = await sessions.enter("Bearer id-token")
+        assert session.identity[0] == "ada"
+        await sessions.leave(session)
+    clock.now, left[0] = clock.now + 21.0, 0.0
+    with pytest.raises(Unauthenticated):
+        await sessions.enter("Bearer id-token")
+    grace = await sessions.enter("Bearer grace")
+    assert grace.identity[0] == "grace"
+    await sessions.leave(grace)
+    await sessions.close()
 
 
 async def test_invalid_tokens_do_not_displace_remembered_callers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

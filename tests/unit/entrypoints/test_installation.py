@@ -28,6 +28,20 @@ def test_a_dry_run_goes_by_all_files_and_options(tmp_path: Path) -> None:
     assert not any(kind == "Secret" for kind, _, _ in found)
 
 
+def test_the_gateway_may_impersonate_the_groups_of_the_policys_teams(tmp_path: Path) -> None:
+    """With none, `kaji install` refuses it."""
+    settings, policy = tmp_path / "settings.yaml", tmp_path / "policy.yaml"
+    settings.write_text("signIn: {issuer: 'https://login.example.org'}")
+    policy.write_text("teams: {vision: {groups: ['oidc:vision', 'other:x'], leads: ['oidc:heads']}}")
+    found = rendered(InstallOptions(settings=settings, policy=policy, gateway=True))
+    (role,) = [one for one in found if identity(one)[1:] == ("ClusterRole", "", "kajitori-gateway")]
+    assert role["rules"][1]["resourceNames"] == ["oidc:heads", "oidc:vision"]
+    with pytest.raises(InvalidInput, match=r"gateway\.groups"):
+        rendered(InstallOptions(settings=settings, gateway=True))
+    with pytest.raises(InvalidInput, match=r"signIn\.issuer"):
+        rendered(InstallOptions(gateway=True))
+
+
 def test_a_faulty_policy_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("defaults: {memry: 1Gi}")

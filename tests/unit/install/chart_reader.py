@@ -62,6 +62,8 @@ def _holds(condition: str, values: Any) -> bool:
     if match := re.fullmatch(r"(eq|not \(has) \.Values\.(\S+) (.*?)\)?", condition):
         text = _value(f".Values.{match[2]}", values)
         return text not in match[3] if match[1] != "eq" else match[3] == f'"{text}"'
+    if condition.startswith("not "):
+        return not _value(condition.removeprefix("not "), values)
     return bool(_value(condition, values))
 
 
@@ -72,6 +74,8 @@ def _evaluated(expression: str, values: Any, namespace: str, one: Any) -> str:
         word, _, rest = step.partition(" ")
         if word == "quote":
             result = yaml.safe_dump(result, default_style='"').strip()
+        elif word == "squote":
+            result = f"'{result}'"
         elif word == "nindent":
             result = "\n" + "\n".join(" " * int(rest) + line for line in str(result).rstrip("\n").split("\n"))
         elif word == "default":

@@ -50,10 +50,16 @@ signIn:
   url: https://kaji.example.org
   clientSecret: ours
   ca: {json.dumps(AUTHORITY)}
+gateway: {{enabled: true, groups: ['oidc:a', 'oidc:b'], users: ['oidc:ada']}}
 monitoring:
   alerts: prometheusRule
   labels: {{release: prometheus}}
   runbookUrl: https://docs.example.org/operate/alerts.html
+""",
+    "gateway": """
+tls: {certificates: given}
+signIn: {issuer: 'https://login.example.org'}
+gateway: {enabled: true, groups: ['oidc:operators'], prefix: 'oidc:'}
 """,
     "little": "{tls: {certificates: given}, agents: {enabled: false}, flowControl: false, admissionPolicies: false, "
     "monitoring: {alerts: none, dashboards: false}}",

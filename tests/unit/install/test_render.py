@@ -12,10 +12,12 @@ import pytest
 
 from kajitori.configuration import x509
 from kajitori.errors import InvalidInput
+from kajitori.install.gateway import gateway
 from kajitori.install.objects import Object, identity
 from kajitori.install.record import record_map, record_of
 from kajitori.install.render import in_order, render
 from kajitori.install.settings import InstallSettings, parse_settings
+from kajitori.openid.authentication_config import parse_authentication
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "install" / "settings.yaml"
 DIGEST = f"sha256:{'0' * 64}"
@@ -182,6 +184,37 @@ def test_sign_in_and_history_read_secrets_from_files() -> None:
     assert objects["ConfigMap", "kajitori", "kajitori"]["data"]["sign-in-ca.crt"] == AUTHORITY
 
 
+GATEWAY = """
+signIn: {issuer: 'https://login.example.org'}
+gateway: {enabled: true, groups: ['oidc:operators'], users: ['oidc:ada']}
+"""
+
+
+def test_the_gateway_is_an_account_that_may_impersonate_named_groups() -> None:
+    """Nothing else: the Web API makes its tokens, and itself may impersonate nobody."""
+    settings = parse_settings(GATEWAY)
+    added = in_order(render(settings))
+    without = {identity(one) for one in in_order(render(parse_settings(GATEWAY.replace("true", "false"))))}
+    new = {identity(one).kind: one for one in added if identity(one) not in without}
+    assert new["ClusterRole"]["rules"] == [
+        {"apiGroups": [""], "resources": ["users"], "resourceNames": ["oidc:ada"], "verbs": ["impersonate"]},
+        {"apiGroups": [""], "resources": ["groups"], "resourceNames": ["oidc:operators"], "verbs": ["impersonate"]},
+    ]
+    assert [one["name"] for one in new["ClusterRoleBinding"]["subjects"]] == ["kajitori-gateway"]
+    (tokens,) = new["Role"]["rules"]
+    assert (tokens["resources"], tokens["resourceNames"]) == (["serviceaccounts/token"], ["kajitori-gateway"])
+    assert [one["name"] for one in new["RoleBinding"]["subjects"]] == ["kajitori-server"]
+    maps = {identity(one).name: one for one in added if one["kind"] == "ConfigMap"}
+    (jwt,) = parse_authentication(maps["kajitori"]["data"]["gateway.yaml"]).jwt
+    assert (jwt.issuer.url, jwt.issuer.audiences) == ("https://login.example.org", ["kaji"])
+    assert jwt.claim_mappings.username.prefix == "oidc:"
+
+
+def test_without_groups_the_gateway_has_no_rule_for_all_of_them() -> None:
+    (role,) = [one for one in gateway(InstallSettings()) if one["kind"] == "ClusterRole"]
+    assert [one["resources"] for one in role["rules"]] == [["users"]]
+
+
 def test_a_password_in_the_url_of_history_is_refused_unsaid() -> None:
     for text in ("postgresql://kaji:geheim@db/kaji", "postgresql://kaji@db/kaji?password=geheim"):
         with pytest.raises(InvalidInput, match=r"history\.secret") as refused:
@@ -199,6 +232,11 @@ def test_a_password_in_the_url_of_history_is_refused_unsaid() -> None:
         ("signIn: {issuer: 'https://login.example.org', url: 'http://kaji.example.org'}", "signIn.url"),
         ("signIn: {issuer: 'https://login.example.org', scopes: profile}", "signIn.scopes"),
         ("signIn: {issuer: 'https://login.example.org', ca: nonsense}", "signIn.ca"),
+        ("gateway: {enabled: true}", "gateway.enabled"),
+        ("gateway: {prefix: ''}", "gateway.prefix"),
+        ("gateway: {prefix: 'system:'}", "gateway.prefix"),
+        ("gateway: {groups: ['system:masters']}", "gateway.groups[0]"),
+        ("gateway: {users: ['oidc:']}", "gateway.users[0]"),
     ],
 )
 def test_sign_in_and_history_that_cannot_work_are_refused(text: str, field: str) -> None:

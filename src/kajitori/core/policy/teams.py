@@ -24,6 +24,11 @@ class Team(Document):
     namespaces: list[DnsLabel] = Field(default_factory=list, max_length=100)
     """Namespaces of the team. Left out: the one with the team's name."""
 
+    @property
+    def all_groups(self) -> tuple[str, ...]:
+        """The groups of all its members."""
+        return (*self.groups, *self.leads, *self.viewers)
+
     def namespaces_of(self, name: str) -> tuple[str, ...]:
         """Return the namespaces of the team with this name."""
         return tuple(self.namespaces) or (name,)

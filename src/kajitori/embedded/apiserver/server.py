@@ -15,6 +15,7 @@ from aiohttp import web
 
 from kajitori.embedded.apiserver.access import roles as access_roles
 from kajitori.embedded.apiserver.access.account_tokens import AccountTokens, ensure_key
+from kajitori.embedded.apiserver.access.impersonation import impersonated
 from kajitori.embedded.apiserver.auth import AllowKnown, Attributes, Authenticator, Authorizer, User
 from kajitori.embedded.apiserver.certificates import Certificates
 from kajitori.embedded.apiserver.discovery import groups as discovery
@@ -190,9 +191,7 @@ class ApiServer:
         user = await self._authenticator.identify(headers.get("Authorization", ""), peer)
         if user is None:
             raise StatusError.unauthorized()
-        if "Impersonate-User" in headers:  # to ignore it would answer with the rights of another user
-            message = "this server does not let users act as others: leave out --as, and use that user's credentials"
-            raise StatusError(403, "Forbidden", message, {})
+        user = impersonated(headers, user, self._authorizer)
         path = request.path
         target = find_target(self._registry, path) if path.startswith("/api") else None
         if target is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -46,6 +46,7 @@ from kajitori.blobs.traffic import TrafficKeeper
 from kajitori.cluster.health import HealthView
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.agents import AgentTokens
+from kajitori.cluster.platform.gateway import Admission
 from kajitori.cluster.platform.leader_watch import LeaderWatch
 from kajitori.cluster.platform.ticket_key import TicketReader
 from kajitori.cluster.queue.outlook import Outlook
@@ -100,6 +101,8 @@ class ApiDependencies:
     """Metrics of this process."""
     sign_in: SignIn | None = None
     """How people sign in; None: with a token of the cluster."""
+    admit: Callable[[str], Awaitable[Admission | None]] | None = None
+    """Admits callers by ID tokens that the API server does not know; None: there is no gateway."""
     limits: WebLimits = field(default_factory=WebLimits)
     """Limits on what callers use."""
     now: Callable[[], datetime] | None = None
@@ -168,7 +171,7 @@ def _callers(deps: ApiDependencies) -> CallerParts:
     questions = Questions(limits, deps.clock)
     user_client = deps.user_client or (lambda token: client.as_bearer(token, user_agent=USER_AGENT))
     return CallerParts(
-        sessions=Sessions(user_client, deps.clock, questions),
+        sessions=Sessions(user_client, deps.clock, questions, deps.admit),
         questions=questions,
         limits=limits,
         bodies=Budget(limits.body_bytes, limits.body_bytes // 4),

@@ -390,11 +390,11 @@ async def test_watches_do_not_outlive_their_clients(api: EmbeddedServer) -> None
 # --- other requests --------------------------------------------------------------------------------------------------
 
 
-async def test_requests_on_behalf_of_another_user_are_refused(api: EmbeddedServer) -> None:
-    """They would be answered with the rights of the user who sends them."""
-    answer = await api.call("GET", MAPS, headers={"Impersonate-User": "ana"})
-    assert answer.code == 403
-    assert "leave out --as" in answer.body["message"]
+async def test_requests_on_behalf_of_another_user_are_judged_as_that_user(api: EmbeddedServer) -> None:
+    """`kubectl --as ana --as-group crew`."""
+    headers = {"Impersonate-User": "ana", "Impersonate-Group": "crew"}
+    answer = await api.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, headers=headers)
+    assert answer.body["status"]["userInfo"] == {"username": "ana", "groups": ["crew", "system:authenticated"]}
 
 
 async def test_unauthenticated_requests_are_refused(api: EmbeddedServer) -> None:

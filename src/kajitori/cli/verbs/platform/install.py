@@ -27,10 +27,15 @@ def installation_options(function: F) -> F:
     policy = click.option("--policy", type=FILE, metavar="FILE", help="Policy file; else the one in the cluster stays.")
     networks = click.option("--networks", type=FILE, metavar="FILE", help="Address registry; else it stays.")
     prefix = click.option("--image-prefix", metavar="PREFIX", help="Registry and path of both images.")
+    gateway = click.option(
+        "--gateway/--no-gateway",
+        default=None,
+        help="Verify ID tokens in the Web API and impersonate, if the API server cannot have your provider.",
+    )
     wait = click.option(
         "--wait", "wait_seconds", type=int, default=300, show_default=True, metavar="SECONDS", help="0: do not wait."
     )
-    return kubeconfig_options(settings(policy(networks(prefix(wait(namespace_of_parts(function)))))))
+    return kubeconfig_options(settings(policy(networks(prefix(gateway(wait(namespace_of_parts(function))))))))
 
 
 def namespace_of_parts(function: F) -> F:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kajitori.cli.process_options import (
+    FILE,
     blobs_option,
     history_options,
     insecure_http_option,
@@ -46,6 +47,17 @@ from kajitori.core.words.names import AGENT_ACCOUNT
     show_default=True,
     metavar="NS/NAME",
     help="Service account of agents that tell traffic.",
+)
+@click.option(
+    "--gateway-account",
+    metavar="NS/NAME",
+    help="Act for people by impersonation, as this service account; for API servers that cannot have their provider.",
+)
+@click.option(
+    "--gateway-authentication",
+    type=FILE,
+    metavar="FILE",
+    help="AuthenticationConfiguration with the providers whose ID tokens it accepts.",
 )
 @tls_options
 @insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")

@@ -54,6 +54,11 @@ def bound(name: str, to: str, namespace: str = "vision") -> tuple[str, Object]:
     return "RoleBinding", {"metadata": metadata, "roleRef": reference, "subjects": subjects}
 
 
+def bound_everywhere(name: str, to: str) -> tuple[str, Object]:
+    _, binding = bound(name, to, "")
+    return "ClusterRoleBinding", binding
+
+
 def runs(verb: str, namespace: str, name: str = "") -> Attributes:
     return Attributes(verb, "kajitori.dev", "v1alpha1", "runs", "", namespace, name)
 
