@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from kajitori.core.words import texts
+from kajitori.core.words.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.auth import Attributes, Authorizer, User
 from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, invalid, required
-from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.schemas.schema import Object, is_same
 from kajitori.embedded.apiserver.strategies.strategy import Strategy
 

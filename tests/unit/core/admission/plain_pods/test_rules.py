@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kajitori.embedded.apiserver.schemas.cel import Expression, Scope
 from tests.helpers.deciding import decided
 
 from kajitori.core.admission.plain_pods.expressions import IMAGE_IN_FULL, is_plain_image, regex_of
@@ -18,7 +19,6 @@ from kajitori.core.admission.plain_pods.rules import Circumstances, applies_in, 
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
 from kajitori.core.words.image_names import full_image_name
-from kajitori.embedded.apiserver.schemas.cel import Expression, Scope
 
 GPU = "nvidia.com/gpu"
 ALL_RULES = (

@@ -12,7 +12,7 @@ from tests.helpers.custom_resource import definition
 
 from kajitori.core.admission.owner_policy import owner_policy
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.embedded.apiserver.schemas.cel import Scope
+from kajitori.core.words.cel import Scope
 from kajitori.embedded.apiserver.strategies import rules
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from kajitori.core.words.cel import AUTHORIZER, Expression, ExpressionError, Scope, missing_variable
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.admission.policies.matching import matched
 from kajitori.embedded.apiserver.auth import AllowKnown, Authorizer
 from kajitori.embedded.apiserver.registry import KindRegistry
-from kajitori.embedded.apiserver.schemas.cel import AUTHORIZER, Expression, ExpressionError, Scope, missing_variable
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.strategies.admission_policies import policy_scope
 from kajitori.kube import resources

@@ -8,6 +8,7 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
+from kajitori.core.words.cel import Expression, ExpressionError, Scope, operations_of
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.admission.policies.evaluation import (
     CompiledPolicy,
@@ -20,7 +21,6 @@ from kajitori.embedded.apiserver.admission.policies.evaluation import (
 from kajitori.embedded.apiserver.auth import Authorizer
 from kajitori.embedded.apiserver.patches.json_patching import apply_operations
 from kajitori.embedded.apiserver.registry import KindRegistry
-from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope, operations_of
 from kajitori.embedded.apiserver.schemas.nesting import TooDeep
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError

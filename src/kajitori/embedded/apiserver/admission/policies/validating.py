@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kajitori.core.words.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.admission.admission import AdmissionRequest, StoreView
 from kajitori.embedded.apiserver.admission.policies.evaluation import (
     CompiledPolicy,
@@ -16,7 +17,6 @@ from kajitori.embedded.apiserver.admission.policies.evaluation import (
 )
 from kajitori.embedded.apiserver.auth import Authorizer
 from kajitori.embedded.apiserver.registry import KindRegistry
-from kajitori.embedded.apiserver.schemas.cel import Expression, ExpressionError, Scope
 from kajitori.embedded.apiserver.schemas.schema import Object
 from kajitori.embedded.apiserver.status import StatusError
 from kajitori.kube.resources import VALIDATING_BINDINGS, VALIDATING_POLICIES

@@ -183,6 +183,7 @@ def _quantities() -> Any:
             function("add", number, [number, number], operator.add),
             function("sub", number, [number, number], operator.sub),
             function("sum", number, [numbers], lambda items: float(sum(items))),
+            function("compareTo", cel.Type.INT, [number, number], lambda one, other: (one > other) - (one < other)),
         ],
     )
 
