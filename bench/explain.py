@@ -98,7 +98,7 @@ def _situation(table: NodeTable, queue: Sequence[WaitingRun], lot: random.Random
         at += len(mine)
         occupy_rows(state, HOLDER, mine)
         ending = Ending(HOLDER, mine, lot.expovariate(1 / (4 * HOUR)))
-        amounts = np.repeat(HOLDER.amounts[None, :], len(mine), axis=0)
+        amounts = np.repeat(HOLDER.amounts(table)[None, :], len(mine), axis=0)
         occupants.append(Occupant(f"team/{at}", mine, amounts, np.ones(len(mine), dtype=bool), endings=(ending,)))
     return Simulation(state, queue, occupants)
 

@@ -158,7 +158,7 @@ class Replay:
     def _begin(self, job: Job, placement: Placement, expected: Expectation, now: float) -> None:
         index = self._table.index
         rows = np.array([index[name] for name in placement.nodes], dtype=np.int64)
-        self._state.used[rows] = _MEMBER.amounts
+        self._state.used[rows] = _MEMBER.amounts(self._state.table)
         self._state.members[rows] = 1
         self._state.alone[rows] = True
         self._free -= job.nodes

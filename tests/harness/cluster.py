@@ -314,9 +314,9 @@ class Cluster:
             await self._write_ready(node, "True", "KubeletReady")
 
     @contextlib.asynccontextmanager
-    async def nodes(self, prefix: str, count: int) -> AsyncIterator[None]:
+    async def nodes(self, prefix: str, count: int, **settings: Any) -> AsyncIterator[None]:
         """Run further simulated nodes."""
-        async with simulated_nodes(self.server, self.client, count, prefix=prefix):
+        async with simulated_nodes(self.server, self.client, count, prefix=prefix, **settings):
             yield
 
     # ---------------------------------------------------------------------------------------------- other ways in

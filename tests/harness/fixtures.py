@@ -35,6 +35,7 @@ KUBE_CONTROLLERS = (
     "namespace-controller",
     "node-lifecycle-controller",
     "pod-garbage-collector-controller",
+    "resourceclaim-controller",
     "resourcequota-controller",
     "taint-eviction-controller",
 )

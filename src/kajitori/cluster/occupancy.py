@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kajitori.cluster.devices import Devices
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.mirror.usage import is_alone
 from kajitori.cluster.objects import Pod
@@ -110,11 +111,17 @@ class Occupancy:
     """The index. It follows the mirror by itself."""
 
     def __init__(
-        self, mirror: Mirror, specs: StoredSpecs, table: Callable[[], NodeTable], gpu_resource: Callable[[], str]
+        self,
+        mirror: Mirror,
+        specs: StoredSpecs,
+        table: Callable[[], NodeTable],
+        devices: Devices,
+        gpu_resource: Callable[[], str],
     ) -> None:
         self._mirror = mirror
         self._specs = specs
         self._current_table = table
+        self._devices = devices
         self._gpu_resource = gpu_resource
         self._table: NodeTable | None = None
         self._runs: dict[Key, RunOccupancy] = {}
@@ -204,9 +211,39 @@ class Occupancy:
         for pod in self._mirror.nominated():
             row = table.index.get(_nominated(pod))
             if row is not None:
-                wanted = self._mirror.usage_of_pod(pod)
-                snapshot.used[row] += (wanted.cpu_millis, wanted.memory_bytes, wanted.other(self._gpu_resource()), 1)
+                snapshot.used[row] += self.request_of(pod).amounts(table)
         return snapshot
+
+    def request_of(self, pod: Pod) -> MemberRequest:
+        """Return what one Pod takes, as the request of a member."""
+        usage = self._mirror.usage_of_pod(pod)
+        gpu_type, gpus = next(iter(self.gpus_of(pod).items()), ("", 0))
+        return MemberRequest(usage.cpu_millis, usage.memory_bytes, gpus, gpu_type, whole_node=is_alone(pod))
+
+    def gpus_by_devices(self) -> dict[str, dict[str, int]]:
+        """Return the GPUs of all Pods on nodes whose GPUs are devices of dynamic resource allocation, by the Pod's
+        UID."""
+        nodes = (node for node in self._current_table().nodes if node.is_by_devices)
+        return {
+            pod.metadata.uid: self._devices.gpus_of(pod)
+            for node in nodes
+            for pod in self._mirror.pods_on_node(node.name)
+            if not pod.is_finished
+        }
+
+    def gpus_of(self, pod: Pod) -> dict[str, int]:
+        """Return the number of GPUs of each type that a Pod has; if nothing is known of a type, it is empty."""
+        table = self._current_table()
+        row = table.index.get(pod.spec.node_name or _nominated(pod))
+        node = table.nodes[row] if row is not None else None
+        if node is not None and node.is_by_devices:
+            return self._devices.gpus_of(pod)
+        usage, resource = self._mirror.usage_of_pod(pod), self._gpu_resource()
+        offers = node.offers if node is not None else ()
+        found = {o.type: n for o in offers for way in o.ways if (n := usage.other(way or resource))}
+        if found:
+            return found
+        return {"": count} if (count := usage.other(resource)) else {}
 
     # ------------------------------------------------------------------------------------------ changes
 
@@ -351,12 +388,15 @@ class Occupancy:
     def _used_by_bound_pods(self) -> Snapshot:
         table, resource = self._current_table(), self._gpu_resource()
         used = self._used
-        if used is None or used.table.index != table.index or resource != self._used_resource:
+        moved = self._devices.take_used_changed()
+        if used is None or not _is_alike(used.table, table) or resource != self._used_resource:
             used, self._used_resource = Snapshot.empty(table), resource
             self._usage_change, _ = self._mirror.usage_changes(self._usage_change)
             nodes: Sequence[str] = [node.name for node in table.nodes]
         else:
-            self._usage_change, nodes = self._mirror.usage_changes(self._usage_change)
+            self._usage_change, changed = self._mirror.usage_changes(self._usage_change)
+            nodes = [*changed, *moved.difference(changed)] if moved else changed
+        used.table = table
         for node in nodes:
             row = table.index.get(node)
             if row is not None:
@@ -366,21 +406,35 @@ class Occupancy:
 
     def _read_usage(self, used: Snapshot, row: int, node: str) -> None:
         usage = self._mirror.usage_of(node)
+        table, facts = self._current_table(), self._current_table().nodes[row]
+        used.used[row], used.members[row], used.alone[row] = 0, 0, False
+        if facts.is_by_devices:  # devices can be in use while no Pod is bound yet
+            counts = self._devices.used(node)
+            for offer in facts.gpu_offers:
+                used.used[row, GPU if offer.is_whole else table.gpu_column(offer.type)] = counts.get(offer.type, 0)
         if usage is None:
-            used.used[row], used.members[row], used.alone[row] = 0, 0, False
             return
         used.used[row, CPU] = usage.cpu_millis
         used.used[row, MEMORY] = usage.memory_bytes
-        used.used[row, GPU] = usage.other(self._used_resource)
         used.used[row, PODS] = usage.pods
+        if not facts.is_by_devices:
+            used.used[row, GPU] = usage.other(self._used_resource)
+            for offer in facts.gpu_offers:
+                if not offer.is_whole:
+                    used.used[row, table.gpu_column(offer.type)] = sum(usage.other(way) for way in offer.ways)
         used.members[row] = usage.members
         used.alone[row] = usage.lone_members > 0
 
 
-def request_of_pod(pod: Pod, mirror: Mirror, gpu_resource: str) -> MemberRequest:
-    """Return what one Pod takes, as the request of a member."""
-    usage = mirror.usage_of_pod(pod)
-    return MemberRequest(usage.cpu_millis, usage.memory_bytes, usage.other(gpu_resource), whole_node=is_alone(pod))
+def _is_alike(one: NodeTable, other: NodeTable) -> bool:
+    """Whether usage of one table has the rows and columns of the other."""
+    if one is other:
+        return True
+    return (
+        one.index == other.index
+        and one.gpu_columns == other.gpu_columns
+        and all(a.gpu_offers == b.gpu_offers for a, b in zip(one.nodes, other.nodes, strict=True))
+    )
 
 
 def _nominated(pod: Pod) -> str:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
+from kajitori.cluster.devices import Devices
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.node_facts import node_facts
 from kajitori.cluster.nodes.pools import Barred, PoolView
@@ -45,6 +46,7 @@ class ClusterView:
         self._mirror = mirror
         self._policy = policy
         self._policy_version = 0
+        self.devices = Devices(mirror, lambda: self.policy)
         self._facts: dict[str, NodeFacts] = {}
         self._table: NodeTable | None = None
         self._version = 0
@@ -52,7 +54,7 @@ class ClusterView:
         """Policy's decisions about Runs that differ in their names alone, as of version `_decisions_of`."""
         self._decisions_of = 0
         self.specs = StoredSpecs(mirror)
-        self.occupancy = Occupancy(mirror, self.specs, self.table, lambda: self.policy.gpu.resource)
+        self.occupancy = Occupancy(mirror, self.specs, self.table, self.devices, lambda: self.policy.gpu.resource)
         self._history: RunHistory | None = None
         self._pools = PoolView(mirror, self.occupancy, self._is_test)
 
@@ -82,7 +84,7 @@ class ClusterView:
     def note_node(self, name: str) -> bool:
         """Read one Node anew; return whether anything changed that matters to planning. Heartbeats do not."""
         node = self._mirror.nodes.get(name)
-        facts = node_facts(node, self.policy) if node is not None else None
+        facts = node_facts(node, self.policy, self.devices.offers(name)) if node is not None else None
         if facts == self._facts.get(name):
             return False
         if facts is None:
@@ -97,8 +99,15 @@ class ClusterView:
         in_force = self._policy.current()
         if in_force.version != self._policy_version:
             self._policy_version = in_force.version
-            self._facts = {name: node_facts(node, in_force.policy) for name, node in self._mirror.nodes.items()}
+            self.devices.read_all_again()
+            self.devices.take_changed()
+            self._facts = {
+                name: node_facts(node, in_force.policy, self.devices.offers(name))
+                for name, node in self._mirror.nodes.items()
+            }
             self._table = None
+        for name in self.devices.take_changed():
+            self.note_node(name)
         if self._table is None:
             self._table = NodeTable(self._facts.values())
             self._version += 1
@@ -132,11 +141,11 @@ class ClusterView:
 
     def uses(self, node: str) -> Iterator[Use]:
         """Yield what each Pod on a node takes. Pods of DaemonSets count, too: what they take is not free."""
-        resource = self.policy.gpu.resource
         for pod in self._mirror.pods_on_node(node):
             if pod.is_finished:
                 continue
             usage = self._mirror.usage_of_pod(pod)
+            gpus = self.occupancy.gpus_of(pod)
             run = self._mirror.run_of(pod)
             meta = pod.metadata
             yield Use(
@@ -146,7 +155,8 @@ class ClusterView:
                 is_run=run is not None,
                 cpu_millis=usage.cpu_millis,
                 memory_bytes=usage.memory_bytes,
-                gpus=usage.other(resource),
+                gpus=sum(gpus.values()),
+                gpu_type=next(iter(gpus), ""),
                 since=pod.status.start_time or meta.creation_timestamp,
             )
 
@@ -168,6 +178,7 @@ class ClusterView:
                     cpu_millis=promise.member.cpu_millis,
                     memory_bytes=promise.member.memory_bytes,
                     gpus=promise.member.gpus,
+                    gpu_type=promise.member.gpu_type,
                     since=since,
                 )
                 found.setdefault(node, []).append(use)

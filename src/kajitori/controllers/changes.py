@@ -14,7 +14,7 @@ from kajitori.controllers.queue.trigger import CycleTrigger
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.workqueue import Key, WorkQueue
-from kajitori.kube.resources import NODES, PODS, Resource
+from kajitori.kube.resources import DEVICE_KINDS, NODES, PODS, Resource
 
 
 class Changes:
@@ -95,6 +95,8 @@ class Changes:
             self._note_pod(namespace, name)
         elif resource == NODES:
             self._note_node(name)
+        elif resource in DEVICE_KINDS:
+            self._trigger.note_change()
         self._work.nudge()
 
     def _note_run(self, namespace: str, name: str) -> None:

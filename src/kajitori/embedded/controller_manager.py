@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kajitori.embedded.controllers.cache import Cache
 from kajitori.embedded.controllers.controller import Controller
+from kajitori.embedded.controllers.device_claims import DeviceClaims
 from kajitori.embedded.controllers.disruption import Disruption, Workload
 from kajitori.embedded.controllers.endpoints import Endpoints
 from kajitori.embedded.controllers.lifecycle import QUARANTINE_SECONDS, NodeLifecycle
@@ -20,7 +21,8 @@ from kajitori.kube.client import KubeClient
 
 
 class ControllerManager:
-    """Runs the binder and the controllers of nodes, claims, EndpointSlices, disruption budgets and Pod address ranges.
+    """Runs the binder and the controllers of nodes, claims of storage and of devices, EndpointSlices, disruption
+    budgets and Pod address ranges.
 
     They share one watch per kind.
 
@@ -45,6 +47,7 @@ class ControllerManager:
             Binder(client, self.cache),
             NodeLifecycle(client, self.cache, grace_seconds=grace_seconds, quarantine_seconds=quarantine_seconds),
             Provisioner(client, volumes, self.cache),
+            DeviceClaims(client, self.cache),
             Endpoints(client, self.cache),
             Disruption(client, self.cache, workload=workload),
         ]

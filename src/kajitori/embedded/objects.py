@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from kajitori.core.words.selectors import holds
-from kajitori.kube.metadata import ObjectMeta
+from kajitori.kube.device_objects import DeviceClaim
+from kajitori.kube.metadata import ObjectMeta, Wire
 
 Text = dict[str, str]
 
@@ -156,6 +157,8 @@ class PodStatus(msgspec.Struct, rename="camel"):
     start_time: str | None = None
     container_statuses: list[dict[str, Any]] | None = None
     reason: str = ""
+    resource_claim_statuses: list[dict[str, Any]] | None = None
+    extended_resource_claim_status: dict[str, Any] | None = None
 
 
 class Pod(msgspec.Struct, rename="camel"):
@@ -205,6 +208,19 @@ class Node(msgspec.Struct, rename="camel"):
     metadata: ObjectMeta = msgspec.field(default_factory=no_metadata)
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class WrittenClaim(DeviceClaim, frozen=True):
+    """A ResourceClaim with what it asks for."""
+
+    spec: dict[str, Any] = {}
+
+
+class WrittenTemplate(Wire, frozen=True):
+    """A ResourceClaimTemplate."""
+
+    metadata: ObjectMeta
+    spec: dict[str, Any] = {}
 
 
 # --- Leases, claims, volumes -----------------------------------------------------------------------------------------

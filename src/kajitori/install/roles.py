@@ -13,6 +13,7 @@ OPERATORS = "kajitori-operators"
 """The roles that people have: the first three by RoleBindings in a team's namespaces, the last by a
 ClusterRoleBinding."""
 
+_DEVICES = "resourceslices deviceclasses resourceclaims devicetaintrules"
 _ADMISSION = "validatingadmissionpolicies validatingadmissionpolicybindings"
 
 
@@ -111,6 +112,8 @@ def server() -> Object:
         [
             rule(GROUP, "runs", "list watch"),
             rule("", "nodes pods events", "list watch"),
+            # GPUs that are devices of dynamic resource allocation, and which of them are in use.
+            rule("resource.k8s.io", _DEVICES, "list watch"),
             # Identifies agents that report traffic: each of their tokens is reviewed now and then.
             rule("authentication.k8s.io", "tokenreviews", "create"),
         ],
@@ -150,6 +153,11 @@ def controller() -> Object:
             rule("", "podtemplates", "get create delete deletecollection"),
             # Each run has a disruption budget (policy's `disruptionBudgets`); without these rights it has none.
             rule("policy", "poddisruptionbudgets", "get list create patch delete"),
+            # GPUs that are devices of dynamic resource allocation, and which of them are in use.
+            rule("resource.k8s.io", _DEVICES, "list watch"),
+            # If no extended resource stands for such GPUs, each run that needs some has a template of claims. The one
+            # of an earlier run of the same name is replaced.
+            rule("resource.k8s.io", "resourceclaimtemplates", "get create delete"),
             # Network policies of restricted runs: without these rights such runs do not start.
             rule("networking.k8s.io", "networkpolicies", "get list watch create update delete"),
         ],

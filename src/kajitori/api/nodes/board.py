@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,9 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.nodes.pools import pool_views
 from kajitori.api.views.nodes import Amount, GpuBoard, GpuHolding, GpuTeam, GpuType, GpuUser, GuaranteeView
+from kajitori.cluster.objects import Node
+from kajitori.core.gpus.offers import GpuOffer
+from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.queue.explain import Use
 from kajitori.core.queue.guarantees import Holding
 from kajitori.core.words.node_lists import compress
@@ -67,26 +70,23 @@ def board(api: Api) -> GpuBoard:
     """Return the current GPU board."""
     types: dict[str, GpuType] = {}
     holdings: dict[tuple[str, str], _Holding] = {}  # by holder and type
-    resource, promised = api.cluster.policy.gpu.resource, api.cluster.promised_uses()
+    promised = api.cluster.promised_uses()
     for facts in api.cluster.table().nodes:
         node = api.mirror.nodes.get(facts.name)
         if node is None:
             continue
         uses = [use for use in (*api.cluster.uses(facts.name), *promised.get(facts.name, ())) if use.gpus]
-        used = sum(use.gpus for use in uses)
-        installed = max(facts.gpus, _count(node.status.capacity.get(resource, "")))
-        gpu_type = facts.gpu_type or api.cluster.policy.gpu.type_of(node.metadata.labels)
-        if not installed and not used:
-            continue
-        free = max(0, facts.gpus - used) if facts.in_order else 0
-        total = max(installed, used)
-        row = types.setdefault(gpu_type, GpuType(type=gpu_type, total=0, used=0, free=0, broken=0))
-        row.total += total
-        row.used += used
-        row.free += free
-        row.broken += total - used - free
+        whole_type = facts.gpu_type or api.cluster.policy.gpu.type_of(node.metadata.labels)
+        for gpu_type, installed, offered, used in _by_type(api, facts, node, uses, whole_type):
+            free = max(0, offered - used) if facts.in_order else 0
+            total = max(installed, used)
+            row = types.setdefault(gpu_type, GpuType(type=gpu_type, total=0, used=0, free=0, broken=0))
+            row.total += total
+            row.used += used
+            row.free += free
+            row.broken += total - used - free
         for use in uses:
-            _holding_of(use, gpu_type, holdings).add(use)
+            _holding_of(use, use.gpu_type or whole_type, holdings).add(use)
     in_order = sorted(types.values(), key=lambda row: (-row.total, row.type))
     return GpuBoard(
         types=in_order,
@@ -95,6 +95,37 @@ def board(api: Api) -> GpuBoard:
         guarantees=[guarantee_view(holding) for holding in api.queue.preemptions.guarantees(api.now())],
         pools=pool_views(api),
     )
+
+
+def _by_type(
+    api: Api, facts: NodeFacts, node: Node, uses: Sequence[Use], whole_type: str
+) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the GPU types of a node, each with the number of installed, offered and used GPUs."""
+    amounts = dict(gpu_amounts(api, facts, uses))
+    if not any(offer.is_whole for offer in amounts) and not facts.is_by_devices:  # broken ones are not offered
+        installed = _count(node.status.capacity.get(api.cluster.policy.gpu.resource, ""))
+        used = sum(use.gpus for use in uses if use.gpu_type in ("", whole_type))
+        if installed or used:
+            yield whole_type, installed, 0, used
+    for offer, amount in amounts.items():
+        installed = offer.count
+        if offer.is_whole and not facts.is_by_devices:
+            installed = max(installed, _count(node.status.capacity.get(api.cluster.policy.gpu.resource, "")))
+        yield offer.type, installed, offer.count, amount.used
+
+
+def gpu_amounts(api: Api, facts: NodeFacts, uses: Sequence[Use]) -> list[tuple[GpuOffer, Amount]]:
+    """Return what a node has of each GPU type, and how much of that is in use.
+
+    `uses` are those of all Pods on it and of starting members. Devices are in use as well if they are allocated to a
+    claim of another Pod, or share their hardware with one that is.
+    """
+    by_devices = api.cluster.devices.used(facts.name) if facts.is_by_devices else {}
+    found = []
+    for offer in facts.offers:
+        used = sum(use.gpus for use in uses if use.gpu_type == offer.type or (offer.is_whole and not use.gpu_type))
+        found.append((offer, Amount(total=offer.count, used=max(used, by_devices.get(offer.type, 0)))))
+    return found
 
 
 def guarantee_view(holding: Holding) -> GuaranteeView:

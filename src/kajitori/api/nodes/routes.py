@@ -13,6 +13,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.nodes.board import gpu_amounts
 from kajitori.api.nodes.health import (
     TestRequest,
     can_be_tested,
@@ -168,7 +169,6 @@ def unavailable_reason(facts: NodeFacts, node: Node, policy: Policy) -> str:
 
 def members_on(api: Api, name: str) -> list[MemberOnNode]:
     """Return the resources that each unfinished Pod takes on a node, the Pods with most GPUs first."""
-    resource = api.cluster.policy.gpu.resource
     found = []
     for pod in api.mirror.pods_on_node(name):
         if pod.is_finished:
@@ -182,7 +182,7 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
                 is_run=run is not None,
                 pod=meta.name,
                 rank=pod.member.rank if run is not None and pod.member is not None else None,
-                gpus=usage.other(resource),
+                gpus=sum(api.cluster.occupancy.gpus_of(pod).values()),
                 cpu_millis=usage.cpu_millis,
                 memory_bytes=usage.memory_bytes,
                 since=pod.status.start_time or meta.creation_timestamp,
@@ -204,7 +204,7 @@ def _view(
     """Return the view of a node. `promised` are the resources of starting members that are not bound to it yet."""
     policy = api.cluster.policy
     usage = api.mirror.usage_of(facts.name) or NodeUsage()
-    gpus = usage.other(policy.gpu.resource) + sum(use.gpus for use in promised)
+    types = gpu_amounts(api, facts, (*api.cluster.uses(facts.name), *promised))
     cpu = usage.cpu_millis + sum(use.cpu_millis for use in promised)
     memory = usage.memory_bytes + sum(use.memory_bytes for use in promised)
     labels = node.metadata.labels
@@ -220,7 +220,8 @@ def _view(
             for taint in node.spec.taints
         ],
         gpu_type=facts.gpu_type,
-        gpus=Amount(total=facts.gpus, used=gpus),
+        gpus=next((amount for offer, amount in types if offer.is_whole), Amount(total=0, used=0)),
+        partial_gpus={offer.type: amount for offer, amount in types if not offer.is_whole},
         cpu_millis=Amount(total=facts.cpu_millis, used=cpu),
         memory_bytes=Amount(total=facts.memory_bytes, used=memory),
         pods=Amount(total=facts.pods, used=usage.pods + len(promised)),

@@ -29,7 +29,7 @@ from kajitori.core.admission.decide import Decision
 from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.gang.progress import describe_preemptions
 from kajitori.core.placement.planner import Placement
-from kajitori.core.placement.snapshot import CPU, GPU, MEMORY
+from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS
 from kajitori.core.queue.cycle import preempt_for_waiting, with_placements
 from kajitori.core.queue.elastic import grown
 from kajitori.core.queue.explain import Explanation, explain
@@ -170,11 +170,11 @@ async def start_of_new(
         quotas = (await user.client.list(RESOURCE_QUOTAS, run.metadata.namespace)).items
     except Forbidden:
         return view, found.placement
-    pod, placement = decision.template.get("spec", {}), found.placement
-    if lacks := quota_shortage(quotas, pod, pending.request.least):
+    template, placement = decision.template, found.placement
+    if lacks := quota_shortage(quotas, template, pending.request.least):
         return ExplanationView(phase=view.phase, reason=Reason.QUOTA.value, message=lacks), None
     if placement is not None:
-        view.fit_now = members_within(quotas, pod, len(placement.ranks))
+        view.fit_now = members_within(quotas, template, len(placement.ranks))
         placement = replace(placement, ranks=placement.ranks[: view.fit_now], nodes=placement.nodes[: view.fit_now])
     return view, placement
 
@@ -255,7 +255,7 @@ def _run_of(step: Step) -> str:
 def _step_view(api: Api, asked: Simulation, step: Step, is_known: Callable[[str], bool]) -> StepView:
     occupant, table = step.occupant, asked.snapshot.table
     rows = sorted(set(occupant.rows.tolist())) if occupant is not None else []
-    amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * 4
+    amounts = occupant.amounts.sum(axis=0).tolist() if occupant is not None else [0] * asked.snapshot.table.width
     is_run = step.kind in (StepKind.RUN, StepKind.MEMBER, StepKind.AHEAD)
     namespace, _, name = _run_of(step).partition("/")
     run = api.mirror.runs.get((namespace, name)) if is_run else None
@@ -266,7 +266,7 @@ def _step_view(api: Api, asked: Simulation, step: Step, is_known: Callable[[str]
         owner=run.owner if run is not None else "",
         why=step.why,
         nodes=node_lists.compress([table.nodes[row].name for row in rows]),
-        gpus=amounts[GPU],
+        gpus=amounts[GPU] + sum(amounts[PODS + 1 :]),
         cpu_millis=amounts[CPU],
         memory_bytes=amounts[MEMORY],
         until="" if not is_known(_run_of(step)) else _time(step.ends_at),

@@ -82,6 +82,9 @@ class NodeView(View):
     taints: list[str]
     gpu_type: str
     gpus: Amount
+    """Whole GPUs."""
+    partial_gpus: dict[str, Amount]
+    """MIG slices, other partitions and shared GPUs by type."""
     cpu_millis: Amount
     memory_bytes: Amount
     pods: Amount

@@ -19,14 +19,27 @@ from typing import Any
 
 from kajitori.cluster.mirror.pod_index import Key as Key
 from kajitori.cluster.mirror.pod_index import PodIndex, coverage_of
-from kajitori.cluster.mirror.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run
+from kajitori.cluster.mirror.shrink import shrink_meta, shrink_node, shrink_pod, shrink_run, shrink_slice
 from kajitori.cluster.mirror.usage import NodeUsage, PodUsage, pod_usage
 from kajitori.cluster.objects import Claim, Event, Namespace, Node, Pod
 from kajitori.cluster.run_object import RUNS, RunObject
-from kajitori.errors import KajitoriError
+from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
+from kajitori.kube.device_objects import DeviceClaim, DeviceTaintRule, PublishedClass, ResourceSlice
 from kajitori.kube.errors import NotServedError
-from kajitori.kube.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS, Resource
+from kajitori.kube.resources import (
+    CLAIMS,
+    DEVICE_CLAIMS,
+    DEVICE_CLASSES,
+    DEVICE_KINDS,
+    DEVICE_TAINT_RULES,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_SLICES,
+    Resource,
+)
 from kajitori.kube.watch import Added, Deleted, Modified, Synced, Watcher, WatchSettings, follow
 
 log = logging.getLogger(__name__)
@@ -36,6 +49,9 @@ Callback = Callable[[Resource, str, str], None]
 
 FREEZE_OBJECTS = 2_000
 """From this number of objects on, the garbage collector no longer scans what was mirrored first."""
+
+ASK_AGAIN_SECONDS = 300.0
+"""Interval at which a kind is tried again that the API server did not serve."""
 
 CATCH_UP_SECONDS = 0.5
 """Time in which a watch that is accepted again delivers what happened while it was broken."""
@@ -50,7 +66,7 @@ class Mirror:
     def __init__(
         self,
         client: KubeClient,
-        resources: Sequence[Resource] = (NODES, PODS, RUNS),
+        resources: Sequence[Resource] = (NODES, PODS, RUNS, *DEVICE_KINDS),
         *,
         page_size: int = 1000,
         settings: WatchSettings | None = None,
@@ -61,6 +77,10 @@ class Mirror:
         self.claims: dict[Key, Claim] = {}
         self.namespaces: dict[str, Namespace] = {}
         self.events: dict[Key, Event] = {}
+        self.slices: dict[str, ResourceSlice] = {}
+        self.device_classes: dict[str, PublishedClass] = {}
+        self.device_claims: dict[Key, DeviceClaim] = {}
+        self.device_taint_rules: dict[str, DeviceTaintRule] = {}
         self._pods = PodIndex(self.runs)
         self._callbacks: tuple[Callback, ...] = ()
         self._on_health: tuple[Callable[[], None], ...] = ()
@@ -77,6 +97,10 @@ class Mirror:
             CLAIMS: (Claim, self.claims, shrink_meta),
             NAMESPACES: (Namespace, self.namespaces, shrink_meta),
             EVENTS: (Event, self.events, shrink_meta),
+            RESOURCE_SLICES: (ResourceSlice, self.slices, shrink_slice),
+            DEVICE_CLASSES: (PublishedClass, self.device_classes, shrink_meta),
+            DEVICE_CLAIMS: (DeviceClaim, self.device_claims, shrink_meta),
+            DEVICE_TAINT_RULES: (DeviceTaintRule, self.device_taint_rules, shrink_meta),
         }
         unknown = [resource.plural for resource in resources if resource not in kinds]
         if unknown:
@@ -90,7 +114,10 @@ class Mirror:
         if self._tasks:
             raise RuntimeError("this mirror was started already")
         self._tasks = [
-            asyncio.create_task(self._mirror(resource, state), name=f"mirror-{resource.plural}")
+            asyncio.create_task(
+                (self._mirror_if_served if resource in DEVICE_KINDS else self._mirror)(resource, state),
+                name=f"mirror-{resource.plural}",
+            )
             for resource, state in self._states.items()
         ]
 
@@ -294,6 +321,51 @@ class Mirror:
         except KajitoriError as error:
             state.trouble = state.fatal = error
             state.first_sync.set()
+
+    async def _mirror_if_served(self, resource: Resource, state: _State) -> None:
+        """Mirror a kind that the API server may lack, or forbid to read: then there are no such objects. It is tried
+        again from time to time, since API servers are upgraded and roles are completed."""
+        type, store, shrink = self._kinds[resource]
+        was_forbidden = False
+        while True:
+
+            def note(error: Exception | None) -> None:
+                if isinstance(error, NotFound | Forbidden):
+                    raise error
+                if state.note(error, self._clock()):
+                    for callback in self._on_health:
+                        callback()
+
+            watcher: Watcher[Any] = Watcher(
+                self._client,
+                resource,
+                type,
+                page_size=self._page_size,
+                shrink=shrink,
+                store=store,
+                settings=self._settings,
+                on_trouble=note,
+            )
+            try:
+                async with aclosing(follow(watcher)) as changes:
+                    async for change in changes:
+                        if isinstance(change, Synced):
+                            state.first_sync.set()
+                            continue
+                        meta = change.object.metadata
+                        self._tell(resource, meta.namespace, meta.name)
+            except KajitoriError as error:
+                if isinstance(error, Forbidden) and not was_forbidden:
+                    was_forbidden = True
+                    log.warning("%s are not counted: %s", resource.plural, error)
+                if state.note(None, self._clock()):
+                    for callback in self._on_health:
+                        callback()
+                state.first_sync.set()
+                for key in list(store):
+                    meta = store.pop(key).metadata
+                    self._tell(resource, meta.namespace, meta.name)
+            await self._client.environment.sleep(ASK_AGAIN_SECONDS)
 
     def _index(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
         self._pods.note_pod(change)

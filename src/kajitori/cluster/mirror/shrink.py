@@ -15,6 +15,7 @@ from msgspec.structs import force_setattr
 from kajitori.cluster.objects import Condition, Container, ContainerStatus, Node, Pod, PodSpec, ResourceRequirements
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.words import names
+from kajitori.kube.device_objects import Attribute, Capacity, ResourceSlice
 from kajitori.kube.metadata import ObjectMeta, OwnerReference
 
 
@@ -28,6 +29,8 @@ class HasMeta(Protocol):
 _POD_CONDITIONS = frozenset({"PodScheduled", "Ready", "DisruptionTarget", names.CONDITION_MEMORY_PEAK})
 _OURS = f"{names.GROUP}/"
 _EMPTY: dict[str, str] = {}
+_OWN_ATTRIBUTES = frozenset({"uuid", "parentUUID", "pciBusID", "pciAddr", "index", "minor", "cardIndex", "renderIndex"})
+"""Attributes that tell a device from others of its type. A DeviceClass that selects by them matches nothing here."""
 
 
 def shrink_pod(pod: Pod, old: Pod | None) -> None:
@@ -75,6 +78,19 @@ def shrink_node(node: Node, old: Node | None) -> None:
 def shrink_run(run: RunObject, old: RunObject | None) -> None:
     """Copy a Run's spec, so that it does not keep the whole answer in memory."""
     force_setattr(run, "spec", run.spec.copy())
+
+
+def shrink_slice(published: ResourceSlice, old: ResourceSlice | None) -> None:
+    """Drop the attributes in which all devices differ, and share the others with all devices that have the same."""
+    _shrink_meta(published.metadata, old.metadata if old is not None else None)
+    for device in published.spec.devices:
+        kept = (
+            (intern(name), value)
+            for name, value in device.attributes.items()
+            if name not in _OWN_ATTRIBUTES and "/" not in name
+        )
+        force_setattr(device, "attributes", _attributes(tuple(kept)))
+        force_setattr(device, "capacity", _capacity(tuple(device.capacity.items())))
 
 
 def shrink_meta(obj: HasMeta, old: HasMeta | None) -> None:
@@ -136,6 +152,16 @@ def _shrink_status(status: ContainerStatus) -> None:
 
 
 _Pairs = tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=4096)
+def _attributes(pairs: tuple[tuple[str, Attribute], ...]) -> dict[str, Attribute]:
+    return dict(pairs)
+
+
+@lru_cache(maxsize=4096)
+def _capacity(pairs: tuple[tuple[str, Capacity], ...]) -> dict[str, Capacity]:
+    return dict(pairs)
 
 
 @lru_cache(maxsize=16384)

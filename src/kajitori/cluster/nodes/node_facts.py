@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kajitori.cluster.mirror.usage import amount_of
 from kajitori.cluster.objects import Node
+from kajitori.core.gpus.offers import GpuOffer, plugin_offers
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.policy.file import Policy
 from kajitori.core.words import names
@@ -17,11 +18,23 @@ _NOT_READY_TAINTS = (
 """Taints that only repeat a node's conditions and its spec."""
 
 
-def node_facts(node: Node, policy: Policy) -> NodeFacts:
-    """Return the facts about a Node that planning needs."""
+def node_facts(node: Node, policy: Policy, devices: tuple[GpuOffer, ...] = ()) -> NodeFacts:
+    """Return the facts about a Node that planning needs.
+
+    `devices` are its GPUs as devices of dynamic resource allocation. They do not count if the node has GPUs of a device
+    plugin: those would be the same ones.
+    """
     amounts = node.status.allocatable or node.status.capacity
     labels = node.metadata.labels
     gpus = amount_of(policy.gpu.resource, amounts.get(policy.gpu.resource, "0"))
+    gpu_type = policy.gpu.type_of(labels) if gpus else ""
+    domain = policy.gpu.resource.partition("/")[0]
+    plugin = {name: amount_of(name, text) for name, text in amounts.items() if name.startswith(f"{domain}/")}
+    offers = plugin_offers(policy.gpu.type_of(labels), plugin, policy.gpu.resource)
+    if devices and not gpus and not offers:
+        offers = devices
+        whole = next((offer for offer in offers if offer.is_whole), None)
+        gpus, gpu_type = (whole.count, whole.type) if whole is not None else (0, "")
     out = (names.TAINT_UNHEALTHY, policy.preflight.taint)
     taints = [Taint(t.key, t.value, t.effect) for t in node.spec.taints if t.key not in _NOT_READY_TAINTS]
     blocking = next((t.key for t in node.spec.taints if t.key in _NOT_READY_TAINTS[:2]), "")
@@ -31,7 +44,8 @@ def node_facts(node: Node, policy: Policy) -> NodeFacts:
         memory_bytes=amount_of("memory", amounts.get("memory", "0")),
         gpus=gpus,
         pods=amount_of("pods", amounts.get("pods", "110")),
-        gpu_type=policy.gpu.type_of(labels) if gpus else "",
+        gpu_type=gpu_type,
+        gpu_offers=offers,
         labels=dict(labels),
         taints=tuple(taint for taint in taints if taint.key not in out),
         out=tuple(taint for taint in taints if taint.key in out),

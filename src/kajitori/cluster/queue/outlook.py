@@ -15,7 +15,7 @@ from operator import attrgetter
 import numpy as np
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
-from kajitori.cluster.occupancy import RunOccupancy, request_of_pod
+from kajitori.cluster.occupancy import RunOccupancy
 from kajitori.cluster.queue.usage_history import UsageHistory, totals_of
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
@@ -108,9 +108,9 @@ class Outlook:
         occupancy = self._cluster.occupancy
         for held in occupancy.gangs():
             yield held.key, Ending(held.member, held.rows, self.ends_at(held, now))
-        index, resource = self._cluster.table().index, self._cluster.policy.gpu.resource
+        index = self._cluster.table().index
         for held, pod in occupancy.leaving():
-            member = request_of_pod(pod, self._mirror, resource)
+            member = occupancy.request_of(pod)
             ends_at = max(now.timestamp(), _seconds(pod.metadata.deletion_timestamp))
             yield held.key, Ending(member, np.array([index[pod.spec.node_name]]), ends_at)
 

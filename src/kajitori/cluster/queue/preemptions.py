@@ -16,7 +16,7 @@ import numpy as np
 
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.objects import Pod
-from kajitori.cluster.occupancy import ENDING, RunOccupancy, request_of_pod
+from kajitori.cluster.occupancy import ENDING, RunOccupancy
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes
@@ -283,11 +283,11 @@ class RunningAt:
 
     def _leaving_members(self, pods: Iterable[Pod]) -> Iterator[RunningGang]:
         """Yield members of runs that are over or between two attempts, and members that were asked to end alone."""
-        index, resource = self._cluster.table().index, self._cluster.policy.gpu.resource
+        index = self._cluster.table().index
         for pod in pods:
             row = index.get(pod.spec.node_name)
             if row is not None and not pod.is_finished:
-                member = request_of_pod(pod, self._mirror, resource)
+                member = self._cluster.occupancy.request_of(pod)
                 key = f"{pod.metadata.namespace}/{pod.metadata.name}"
                 yield RunningGang(key, pod.metadata.namespace, 0, False, member, np.array([row]), leaving=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,7 @@ from kajitori.cluster.occupancy import Promise, RunOccupancy
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import MemberRequest, occupy
 from kajitori.core.placement.releases import Ending
-from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.placement.snapshot import GPU, NodeTable, Snapshot
 from kajitori.core.queue.freeing import Occupant, Simulation, StepKind
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words import names
@@ -30,7 +30,7 @@ class _Parts:
     kind: StepKind
     sweep: str = ""
     rows: list[int] = field(default_factory=list)
-    amounts: list[tuple[int, int, int, int]] = field(default_factory=list)
+    amounts: list[list[int]] = field(default_factory=list)
     alone: list[bool] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
 
@@ -48,6 +48,8 @@ class Moment:
     endings: Sequence[tuple[str, Ending]]
     """Expected ends, by `namespace/name` of the run."""
     gpu_resource: str
+    gpus_by_devices: Mapping[str, Mapping[str, int]]
+    """GPUs by type of each Pod whose GPUs are devices of dynamic resource allocation, by the Pod's UID."""
     reserve: bool
     likely: float
     now: float
@@ -77,6 +79,7 @@ def this_moment(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now
         promises,
         list(endings),
         policy.gpu.resource,
+        occupancy.gpus_by_devices(),
         policy.queue.reservations,
         policy.queue.likely,
         now,
@@ -85,7 +88,8 @@ def this_moment(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now
 
 def _occupants(there: Moment, asked: str) -> list[Occupant]:
     """Return every run, sweep member and foreign Pod with resources that its end would free."""
-    index = there.snapshot.table.index
+    table = there.snapshot.table
+    index = table.index
     sweeps = {held.key for held in there.runs if held.is_sweep and held.is_begun}
     found: dict[str, _Parts] = {}
     apart: dict[tuple[str, int], list[str]] = {}
@@ -94,7 +98,7 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
         controller, meta = pod.metadata.controller, pod.metadata
         if controller is None or controller.kind not in _MADE_AGAIN:
             name = f"{meta.namespace}/{meta.name}"
-            _add_pod(found.setdefault(name, _Parts(StepKind.POD)), pod, index[node], there.gpu_resource, alone=False)
+            _add_pod(found.setdefault(name, _Parts(StepKind.POD)), pod, index[node], there, alone=False)
     for held in there.runs:
         for pod in held.bound:
             row = index.get(pod.spec.node_name)
@@ -108,17 +112,17 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
                 continue
             else:
                 parts = found.setdefault(held.key, _Parts(StepKind.RUN))
-            _add_pod(parts, pod, row, there.gpu_resource, alone=is_alone(pod))
+            _add_pod(parts, pod, row, there, alone=is_alone(pod))
     for promise in there.promises:
         rows = [index[node] for node in promise.nodes]
         if promise.run not in sweeps:
             if promise.run != asked:
-                _add_promise(found.setdefault(promise.run, _Parts(StepKind.RUN)), promise.member, rows)
+                _add_promise(found.setdefault(promise.run, _Parts(StepKind.RUN)), promise.member, rows, table)
             continue
         namespace, _, run = promise.run.partition("/")
         for rank, row in zip(promise.ranks, rows, strict=True):
             name = f"{namespace}/{names.pod_name(run, promise.attempt, rank)}"
-            _add_promise(found.setdefault(name, _Parts(StepKind.MEMBER, promise.run)), promise.member, [row])
+            _add_promise(found.setdefault(name, _Parts(StepKind.MEMBER, promise.run)), promise.member, [row], table)
             apart.setdefault((promise.run, row), []).append(name)
     for key, ending in there.endings:
         if key in sweeps:
@@ -129,7 +133,7 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
         Occupant(
             key,
             np.array(parts.rows, dtype=np.int64),
-            np.array(parts.amounts, dtype=np.int64).reshape(-1, 4),
+            np.array(parts.amounts, dtype=np.int64).reshape(-1, there.snapshot.table.width),
             np.array(parts.alone, dtype=bool),
             parts.kind,
             tuple(parts.endings),
@@ -139,10 +143,20 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
     ]
 
 
-def _add_pod(parts: _Parts, pod: Pod, row: int, gpu_resource: str, *, alone: bool) -> None:
-    usage = pod_usage(pod.spec)
+def _add_pod(parts: _Parts, pod: Pod, row: int, there: Moment, *, alone: bool) -> None:
+    usage, table = pod_usage(pod.spec), there.snapshot.table
+    amounts = [usage.cpu_millis, usage.memory_bytes, 0, 1, *([0] * len(table.gpu_columns))]
+    by_devices = there.gpus_by_devices.get(pod.metadata.uid)
+    if by_devices is None:
+        amounts[GPU] = usage.other(there.gpu_resource)
+        for offer in table.nodes[row].gpu_offers:
+            if not offer.is_whole:
+                amounts[table.gpu_column(offer.type)] = sum(usage.other(way) for way in offer.ways)
+    else:
+        for gpu_type, count in by_devices.items():
+            amounts[table.gpu_column(gpu_type)] = count
     parts.rows.append(row)
-    parts.amounts.append((usage.cpu_millis, usage.memory_bytes, usage.other(gpu_resource), 1))
+    parts.amounts.append(amounts)
     parts.alone.append(alone)
 
 
@@ -153,7 +167,7 @@ def _divide(sweep: str, ending: Ending, apart: dict[tuple[str, int], list[str]],
             found[there.pop()].endings.append(Ending(ending.member, np.array([row], dtype=np.int64), ending.ends_at))
 
 
-def _add_promise(parts: _Parts, member: MemberRequest, rows: Sequence[int]) -> None:
+def _add_promise(parts: _Parts, member: MemberRequest, rows: Sequence[int], table: NodeTable) -> None:
     parts.rows += rows
-    parts.amounts += [(member.cpu_millis, member.memory_bytes, member.gpus, 1)] * len(rows)
+    parts.amounts += [member.amounts(table).tolist()] * len(rows)
     parts.alone += [member.alone] * len(rows)

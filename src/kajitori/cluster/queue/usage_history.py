@@ -310,7 +310,10 @@ def _progress_of(run: RunObject, traits: _Traits) -> float:
 
 
 def totals_of(cluster: ClusterView) -> tuple[float, ...]:
-    """Return the totals of the cluster, whatever the state of its nodes, as `core.queue.ordering.AMOUNTS`."""
+    """Return the totals of the cluster, whatever the state of its nodes, as `core.queue.ordering.AMOUNTS`.
+
+    GPUs of all types count, parts of GPUs included, since a run's share counts the GPUs that it asks for.
+    """
     table = cluster.table()
-    cpu, memory, gpus, _ = table.total.sum(axis=0).tolist() if len(table) else (0, 0, 0, 0)
-    return float(cpu), float(memory), float(gpus), float(len(table))
+    cpu, memory, gpus, _, *parts = table.total.sum(axis=0).tolist()
+    return float(cpu), float(memory), float(gpus + sum(parts)), float(len(table))

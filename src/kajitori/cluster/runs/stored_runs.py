@@ -62,10 +62,14 @@ def _member_of(template: str, gpu_resource: str) -> MemberRequest:
     spec = msgspec.convert(document.get("spec", {}), PodSpec)
     labels = document.get("metadata", {}).get("labels", {})
     usage = pod_usage(spec)
+    annotations = document.get("metadata", {}).get("annotations") or {}
+    written = annotations.get(names.ANNOTATION_GPUS, "")
+    gpus, gpu_type = names.read_gpus(written) if written else (usage.other(gpu_resource), "")
     return MemberRequest(
         cpu_millis=usage.cpu_millis,
         memory_bytes=usage.memory_bytes,
-        gpus=usage.other(gpu_resource),
+        gpus=gpus,
+        gpu_type=gpu_type,
         whole_node=labels.get(names.LABEL_WHOLE_NODE) == "true",
         unlimited=not memory_limit(spec),
     )

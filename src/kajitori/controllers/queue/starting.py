@@ -24,6 +24,7 @@ from kajitori.controllers.runs.attempts import (
     delete_members,
     key_for,
     prepare,
+    prepare_devices,
     quota_room,
     reference_to,
     restrict,
@@ -153,6 +154,7 @@ class Starter:
                 decision.priority if decision else 0
             ):  # its nodes are reserved and idle until the Pods exist
                 await prepare(self._client, run, spec, decision.claim if decision else None)
+                await prepare_devices(self._client, run, attempt)
                 await restrict(self._networks, run, attempt, decision.network if decision else None)
                 if status.failed_starts:
                     await check_claims(self._client, run, attempt, self._now())

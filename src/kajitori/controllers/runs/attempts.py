@@ -34,7 +34,16 @@ from kajitori.core.words import first_step, names
 from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.resources import CLAIMS, EVENTS, LIMIT_RANGES, NETWORK_POLICIES, PODS, RESOURCE_QUOTAS, SERVICES
+from kajitori.kube.resources import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    EVENTS,
+    LIMIT_RANGES,
+    NETWORK_POLICIES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+)
 
 DELETED_TOGETHER = 250
 """Number of members of a large run that one request deletes, which takes about a second."""
@@ -84,6 +93,36 @@ async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapp
     if claim is not None:
         with _refusals_of(claim), suppress(AlreadyExists):
             await client.create(CLAIMS, claim, namespace)
+
+
+async def prepare_devices(client: KubeClient, run: RunObject, attempt: Attempt) -> None:
+    """Create the ResourceClaimTemplate by which the members of an attempt get their GPUs, if they need one.
+
+    It follows from the stored attempt, so whoever creates the Pods finds or creates the same one.
+    """
+    meta = run.metadata
+    body = manifests.gpu_claim_template(
+        attempt.pod_template, run_name=meta.name, namespace=meta.namespace, run_uid=meta.uid
+    )
+    if body is None:
+        return
+    with _refusals_of(body):
+        try:
+            found = await ensure_of_run(client, CLAIM_TEMPLATES, body, run)
+        except AlreadyExists as error:
+            raise StartRefused(Reason.ADMISSION, error.message) from error
+    if not _covers(found["spec"], body["spec"]):
+        message = f"ResourceClaimTemplate {body['metadata']['name']} was created by somebody else with another content"
+        raise StartRefused(Reason.ADMISSION, f"{message}; delete it")
+
+
+def _covers(found: Any, wanted: Any) -> bool:
+    """Whether an object has all wanted fields; the API server may have added defaults."""
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(key in found and _covers(found[key], wanted[key]) for key in wanted)
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(_covers, found, wanted))
+    return bool(found == wanted)
 
 
 async def restrict(networks: NetworkKeeper, run: RunObject, attempt: Attempt, rules: Mapping[str, Any] | None) -> None:
@@ -213,7 +252,7 @@ async def create_members(
 async def quota_room(client: KubeClient, namespace: str, template: Mapping[str, Any], members: int) -> int:
     """Return how many additional members the namespace's quotas allow now, at most `members`."""
     quotas = await _quotas(client, namespace)
-    return members_within(quotas, template.get("spec", {}), members) if quotas else members
+    return members_within(quotas, template, members) if quotas else members
 
 
 async def _quotas(client: KubeClient, namespace: str) -> Sequence[Mapping[str, Any]]:
@@ -237,7 +276,7 @@ async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ra
     selector = f"{names.LABEL_RUN_UID}={run.metadata.uid},{names.LABEL_ATTEMPT}={attempt.number}"
     existing = {pod["metadata"]["name"] for pod in (await client.list(PODS, namespace, label_selector=selector)).items}
     missing = [rank for rank in ranks if names.pod_name(run.metadata.name, attempt.number, rank) not in existing]
-    template = attempt.pod_template.get("spec", {})
+    template = attempt.pod_template
     shortage = quota_shortage(quotas, template, len(missing))
     if not shortage:
         return ranks

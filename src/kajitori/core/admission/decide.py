@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kajitori.core.admission.refusals import FOLLOWS_FROM, refusals
 from kajitori.core.admission.resolve import Facts, member_request, resolve
 from kajitori.core.gang.types import Limits
-from kajitori.core.placement.planner import MemberRequest
+from kajitori.core.placement.planner import MemberRequest, eligible_nodes
 from kajitori.core.pods import manifests
 from kajitori.core.pods.reach import network_rules
 from kajitori.core.pods.resolved import Findings, Resolved, RunIdentity
@@ -65,10 +67,18 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
         limits=_limits(spec, policy, resolved),
         findings=tuple(findings.found),
         priority=policy.priorities[resolved.priority].value,
-        bind_direct=policy.binding.binds_directly(resolved.node_selector),
+        bind_direct=policy.binding.binds_directly(resolved.node_selector) and not _needs_scheduler(member, facts),
         network=network_rules(resolved.reach, policy, first_step=begins_with_step(spec, policy)),
         claim=_claim(spec, policy, resolved, run),
     )
+
+
+def _needs_scheduler(member: MemberRequest, facts: Facts) -> bool:
+    """Whether only the scheduler can give members their GPUs: they are devices, or may be on some of the nodes."""
+    if not member.gpus or facts.table is None:
+        return False
+    eligible = eligible_nodes(facts.table, member)
+    return any(facts.table.nodes[row].is_by_devices for row in np.flatnonzero(eligible).tolist())
 
 
 def limits_of(spec: RunSpec, policy: Policy, facts: Facts) -> Limits:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from kajitori.core.pods.manifests import GPU_CLAIM
 from kajitori.core.words.quantities import (
     QuantityError,
     format_cpu,
@@ -23,7 +24,7 @@ from kajitori.core.words.quantities import (
 def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> str:
     """Return why quotas do not allow this number of additional members, in words; empty if they do.
 
-    quotas: ResourceQuota objects of the namespace; template: `spec` of the members' Pods.
+    quotas: ResourceQuota objects of the namespace; template: the stored template of the attempt.
     """
     needed = {name: amount * members for name, amount in _amounts_of_member(template).items()}
     shortages = []
@@ -49,10 +50,17 @@ def members_within(quotas: Sequence[Mapping[str, Any]], template: Mapping[str, A
     return bisect_left(range(members), True, key=lambda count: bool(quota_shortage(quotas, template, count + 1)))
 
 
-def _amounts_of_member(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return what one Pod with this spec adds to a quota, by the names that quotas use."""
+def _amounts_of_member(template: Mapping[str, Any]) -> dict[str, int]:
+    """Return what one Pod of this template, and its ResourceClaim if it has one, add to a quota, by the names that
+    quotas use."""
     needed = {"pods": 1, "count/pods": 1}
-    for container in spec.get("containers", ()):
+    requests = ((template.get(GPU_CLAIM) or {}).get("devices") or {}).get("requests") or ()
+    if requests:
+        needed["count/resourceclaims.resource.k8s.io"] = 1
+    for request in requests:
+        devices = f"{request['exactly']['deviceClassName']}.deviceclass.resource.k8s.io/devices"
+        needed[devices] = needed.get(devices, 0) + request["exactly"]["count"]
+    for container in (template.get("spec") or {}).get("containers", ()):
         resources = container.get("resources") or {}
         for kind in ("requests", "limits"):
             for name, text in (resources.get(kind) or {}).items():

@@ -298,7 +298,7 @@ def _cluster(
     anywhere = replace(member, tolerations=member.tolerations + PASSING_TAINTS)
     written = spec.resources.gpu_type
     if written is not None and not bool((table.type_mask(resolved.gpu_type) & table.has_gpu).any()):
-        known = sorted({node.gpu_type for node in table.nodes if node.gpus and node.gpu_type})
+        known = sorted(table.gpu_types)
         message = f"no node has GPUs of type {written!r}"
         hint = did_you_mean(written, known) or "this cluster has no GPUs"
         if known and "known" not in hint:
@@ -314,7 +314,7 @@ def _cluster(
     largest = totals.max(axis=0)
     is_too_large = False
     amounts = (
-        ("gpu", "GPUs", member.gpus, int(largest[GPU]), str),
+        ("gpu", "GPUs", member.gpus, int(largest[table.gpu_column(member.gpu_type)]), str),
         ("cpu", "cores", member.cpu_millis, int(largest[CPU]), format_cpu),
         ("memory", "of memory", member.memory_bytes, int(largest[MEMORY]), memory_there),
     )
@@ -347,6 +347,10 @@ def _smaller(room: int, member: MemberRequest, field: str) -> str:
 
 def _no_node(table: NodeTable, member: MemberRequest, kind: str) -> Fault:
     """Return the reason why no node is eligible for a member."""
+    if member.gpus and not member.gpu_type and table.gpu_types and not bool((table.total[:, GPU] > 0).any()):
+        message = "this cluster has no whole GPUs"
+        hint = f"name the type: {' or '.join(f'--gpu-type {name}' for name in sorted(table.gpu_types))}"
+        return Fault("spec.resources.gpu", message, str(member.gpus), hint, "NoWholeGpus")
     if member.gpus and not bool(table.has_gpu.any()):
         return Fault("spec.resources.gpu", "this cluster has no GPUs", str(member.gpus), _ASK, "NoGpus")
     if member.node_selector:

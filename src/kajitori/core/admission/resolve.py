@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from kajitori.core.gang.memory import EarlierRun, add_earlier_peaks
+from kajitori.core.gpus.offers import BY_CLAIM, GpuWay
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes
-from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable
+from kajitori.core.placement.snapshot import CPU, MEMORY, NodeTable
 from kajitori.core.pods.reach import Reach, reach_of
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved
 from kajitori.core.policy.model import Policy
@@ -86,8 +89,8 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
     )
     smallest = _smallest_node(facts.table, like) if spec.resources.whole_node else None
     gpus = spec.resources.gpus
-    if not gpus and gpu_type and smallest is not None:
-        gpus = int(smallest[GPU])
+    if not gpus and gpu_type and smallest is not None and facts.table is not None:
+        gpus = int(smallest[facts.table.gpu_column(gpu_type)])
         findings.add("WholeNodeGpus", f"a whole {gpu_type} node has {gpus} GPUs", "spec.resources.gpu")
     elif not gpus and gpu_type and facts.table is not None and not policy.nodes_on_demand:
         gpus = 1  # the run waits for a node of that type, and is resolved again when one joins
@@ -118,6 +121,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         **amounts,
         gpus=gpus,
         gpu_type=gpu_type,
+        gpu_way=_gpu_way(replace(like, gpus=gpus), facts.table) if gpus else GpuWay(),
         restarts=_restarts_of(spec, policy, facts, findings),
         grace_seconds=_or_default(spec.grace_seconds, defaults.grace_seconds, "grace", _grace, findings),
         time_limit_seconds=time_limit,
@@ -193,6 +197,7 @@ def member_request(spec: RunSpec, policy: Policy, resolved: Resolved) -> MemberR
         memory_bytes=resolved.memory_request_bytes,
         gpus=resolved.gpus,
         gpu_type=resolved.gpu_type if resolved.gpus else "",
+        gpu_way=resolved.gpu_way.way if resolved.gpus else None,
         whole_node=spec.resources.whole_node,
         unlimited=resolved.memory_limit_bytes is None,
         node_selector=tuple(sorted(resolved.node_selector.items())),
@@ -313,7 +318,34 @@ def _known_type(written: str, policy: Policy, table: NodeTable | None) -> str:
         known = {node.labels.get(label, "").lower() for label in policy.gpu.type_labels} | {node.gpu_type.lower()}
         if node.gpu_type and written.lower() in known:
             return node.gpu_type
-    return written
+    return next((name for name in sorted(table.gpu_types) if name.lower() == written.lower()), written)
+
+
+def _gpu_way(like: MemberRequest, table: NodeTable | None) -> GpuWay:
+    """Return how such members ask for their GPUs: in the way in which most of them would fit if nothing else ran.
+
+    All members of a run use one way. Among equals an extended resource is better than a claim, since everybody
+    understands it.
+    """
+    if table is None:
+        return GpuWay()
+    return table.once((_gpu_way, like), lambda: _best_way(like, table))
+
+
+def _best_way(like: MemberRequest, table: NodeTable) -> GpuWay:
+    members: dict[str, int] = {}
+    selectors: dict[str, set[str]] = {}
+    for row in np.flatnonzero(eligible_nodes(table, like)).tolist():
+        offer = table.nodes[row].offer_of(like.gpu_type)
+        if offer is None:
+            continue
+        for way in offer.ways:
+            members[way] = members.get(way, 0) + offer.count // like.gpus
+            selectors.setdefault(way, set()).add(offer.selector)
+    if not members:
+        return GpuWay()
+    best = min(members, key=lambda way: (-members[way], way.startswith(BY_CLAIM), way))
+    return GpuWay(best, tuple(sorted(selectors[best])) if best.startswith(BY_CLAIM) else ())
 
 
 def _smallest_node(table: NodeTable | None, like: MemberRequest) -> Any:

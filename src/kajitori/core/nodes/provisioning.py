@@ -156,7 +156,7 @@ def shape_of(gang: GangRequest, rules: NodePool) -> str:
     """Return a digest of what a request asks for: equal for the same members, number and class."""
     member = gang.member
     parts = (
-        member.amounts.tolist(),
+        [member.cpu_millis, member.memory_bytes, member.gpus, 1],
         [member.gpu_type, member.alone],
         sorted(member.node_selector),
         sorted([t.key, t.operator, t.value, t.effect] for t in member.tolerations),

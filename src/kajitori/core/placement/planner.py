@@ -29,7 +29,9 @@ class MemberRequest:
     memory_bytes: int
     gpus: int = 0
     gpu_type: str = ""
-    """Empty: any type."""
+    """Empty: whole GPUs of any type."""
+    gpu_way: str | None = None
+    """The way in which its Pod asks for GPUs (`core.gpus.offers`); None if that is not decided."""
     whole_node: bool = False
     """Whether each member gets a node of its own, without other runs."""
     unlimited: bool = False
@@ -42,10 +44,11 @@ class MemberRequest:
     barred: frozenset[str] = frozenset()
     """Nodes that an autoscaler made for other runs and that are kept for them."""
 
-    @property
-    def amounts(self) -> Counts:
-        """(4,) CPU, memory, GPUs and one Pod."""
-        return np.array([self.cpu_millis, self.memory_bytes, self.gpus, 1], dtype=np.int64)
+    def amounts(self, table: NodeTable) -> Counts:
+        """Return (table.width,) CPU, memory, whole GPUs, one Pod, and GPUs of each partial type."""
+        amounts = [self.cpu_millis, self.memory_bytes, 0, 1, *([0] * len(table.gpu_columns))]
+        amounts[table.gpu_column(self.gpu_type)] = self.gpus
+        return np.array(amounts, dtype=np.int64)
 
     @property
     def alone(self) -> bool:
@@ -117,7 +120,7 @@ def occupy(state: Snapshot, member: MemberRequest, nodes: Sequence[str]) -> None
 
 def occupy_rows(state: Snapshot, member: MemberRequest, rows: Rows) -> None:
     """Mark rows of the table as used by one member each, in place; a row that occurs twice takes two members."""
-    np.add.at(state.used, rows, member.amounts)
+    np.add.at(state.used, rows, member.amounts(state.table))
     np.add.at(state.members, rows, 1)
     if member.alone:
         state.alone[rows] = True
@@ -185,15 +188,13 @@ def _eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
     for key, value in member.node_selector:
         mask &= table.label_mask(key, value)
     if member.gpus:
-        mask &= table.has_gpu
-        if member.gpu_type:
-            mask &= table.type_mask(member.gpu_type)
+        mask &= table.offer_mask(member.gpu_type, member.gpu_way, member.gpus)
     elif member.cpu_runs_on_gpu_nodes != "always":
         without_gpu = mask & ~table.has_gpu
         if member.cpu_runs_on_gpu_nodes == "never" or without_gpu.any():
             mask = without_gpu
     mask[[table.index[name] for name in member.barred if name in table.index]] = False
-    mask &= (member.amounts <= table.total).all(axis=1)
+    mask &= (member.amounts(table) <= table.total).all(axis=1)
     mask.setflags(write=False)
     return mask
 
@@ -203,7 +204,7 @@ def room_of(state: Snapshot, member: MemberRequest, candidates: Mask, rows: Rows
     result."""
     free = state.table.total[rows] - state.used[rows]
     room = np.full(len(free), _UNBOUNDED, dtype=np.int64)
-    for column, amount in enumerate(member.amounts.tolist()):
+    for column, amount in enumerate(member.amounts(state.table).tolist()):
         if amount == 1:
             np.minimum(room, free[:, column], out=room)
         elif amount:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import MemberRequest, room_of
 from kajitori.core.placement.rooms import Shape
-from kajitori.core.placement.snapshot import Counts, Snapshot
+from kajitori.core.placement.snapshot import Counts, NodeTable, Snapshot
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,7 +30,8 @@ class Ending:
 class Releases:
     """The expected ends of running gangs on the nodes that a shape could use, in order."""
 
-    def __init__(self, endings: Iterable[Ending], shape: Shape) -> None:
+    def __init__(self, endings: Iterable[Ending], shape: Shape, table: NodeTable) -> None:
+        self._table = table
         self._shape = shape
         order = sorted(endings, key=attrgetter("ends_at"))
         numbers: dict[int, int] = {}
@@ -48,7 +49,8 @@ class Releases:
         times = np.repeat(np.array(ends, dtype=np.float64), sizes)
         ours = shape.candidates[rows]
         self._rows, which, self._times = rows[ours], which[ours], times[ours]
-        self._amounts = np.array([member.amounts for member in members], dtype=np.float64).reshape(-1, 4)[which]
+        amounts = np.array([member.amounts(table) for member in members], dtype=np.float64)
+        self._amounts = amounts.reshape(-1, table.width)[which]
         self._alone = np.array([member.alone for member in members], dtype=bool)[which]
 
     def earliest(
@@ -83,7 +85,7 @@ class Releases:
 
     def _guess(self, times: Floats, missing: int) -> int:
         """Return the index of the first end after which `missing` more members probably fit."""
-        wanted = self._shape.member.amounts
+        wanted = self._shape.member.amounts(self._table)
         asked = wanted > 0
         parts = (self._amounts[:, asked] / wanted[asked]).min(axis=1, initial=np.inf)
         count = int(np.searchsorted(np.cumsum(parts), missing - 1e-6))

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kajitori.core.gpus.offers import BY_CLAIM, GpuOffer
 from kajitori.core.words.names import TAINT_UNHEALTHY
 from kajitori.core.words.taints import Taint, Toleration
 
@@ -21,7 +22,8 @@ Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
 
 CPU, MEMORY, GPU, PODS = range(4)
-"""Columns of every amounts array: CPU in millicores, memory in bytes, GPUs, Pods."""
+"""First columns of every amounts array: CPU in millicores, memory in bytes, whole GPUs, Pods. A column for each type of
+partial GPUs that the cluster has follows (`NodeTable.gpu_columns`)."""
 
 ANSWERS = 1024
 """Number of answers that a table keeps: a mask of 7,500 nodes takes 7.5 kB."""
@@ -37,8 +39,10 @@ class NodeFacts:
     cpu_millis: int
     memory_bytes: int
     gpus: int
+    """Number of whole GPUs."""
     pods: int
     gpu_type: str = ""
+    """Type of the whole GPUs."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     ready: bool = True
@@ -56,6 +60,32 @@ class NodeFacts:
     """Its topology domains, from the widest (zone) to the narrowest (rack); policy names the labels."""
     created_at: str = ""
     """When it joined the cluster, RFC 3339."""
+    gpu_offers: tuple[GpuOffer, ...] = ()
+    """All GPUs by type, whole ones included. Empty if the node has none but whole ones of a device plugin."""
+
+    @property
+    def offers(self) -> tuple[GpuOffer, ...]:
+        """Its GPUs by type, the whole ones first."""
+        if self.gpu_offers or not self.gpus:
+            return self.gpu_offers
+        return (GpuOffer(self.gpu_type, self.gpus),)
+
+    @property
+    def is_by_devices(self) -> bool:
+        """Whether its GPUs are devices of dynamic resource allocation, not those of a device plugin."""
+        return any(way.startswith(BY_CLAIM) for offer in self.gpu_offers for way in offer.ways)
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether it has any GPU, or part of one."""
+        return self.gpus > 0 or any(offer.count for offer in self.gpu_offers)
+
+    def offer_of(self, gpu_type: str) -> GpuOffer | None:
+        """Return its GPUs of a type, or its whole GPUs if the type is empty; None if it has none."""
+        for offer in self.offers:
+            if offer.type == gpu_type if gpu_type else offer.is_whole:
+                return offer
+        return None
 
     @property
     def in_order(self) -> bool:
@@ -110,19 +140,40 @@ class NodeTable:
     def __init__(self, nodes: Iterable[NodeFacts]) -> None:
         self.nodes: tuple[NodeFacts, ...] = tuple(sorted(nodes, key=lambda n: (n.domains, natural_key(n.name))))
         self.index: dict[str, int] = {node.name: i for i, node in enumerate(self.nodes)}
-        self.total: Counts = np.array(
-            [(n.cpu_millis, n.memory_bytes, n.gpus, n.pods) for n in self.nodes], dtype=np.int64
-        ).reshape(len(self.nodes), 4)
+        partial = {o.type for n in self.nodes for o in n.gpu_offers if not o.is_whole}
+        self.gpu_columns: dict[str, int] = {name: PODS + 1 + i for i, name in enumerate(sorted(partial))}
+        """The column of each type of partial GPUs, such as MIG slices."""
+        self.total: Counts = np.zeros((len(self.nodes), self.width), dtype=np.int64)
+        if self.nodes:
+            self.total[:, : PODS + 1] = [(n.cpu_millis, n.memory_bytes, n.gpus, n.pods) for n in self.nodes]
+        for row, node in enumerate(self.nodes):
+            for offer in node.gpu_offers:
+                if not offer.is_whole:
+                    self.total[row, self.gpu_columns[offer.type]] = offer.count
         self.usable: Mask = np.array([n.in_order for n in self.nodes], dtype=bool)
-        self.has_gpu: Mask = self.total[:, GPU] > 0
+        self.has_gpu: Mask = np.array([n.has_gpus for n in self.nodes], dtype=bool)
         self._label_masks: dict[tuple[str, str], Mask] = {}
         self._taint_masks: dict[tuple[Toleration, ...], Mask] = {}
-        self._type_masks: dict[str, Mask] = {}
+        self._offer_masks: dict[tuple[str, str | None, int], Mask] = {}
         self._out_masks: dict[tuple[Toleration, ...], Mask] = {}
         self._answers: dict[Hashable, Any] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @cached_property
+    def gpu_types(self) -> frozenset[str]:
+        """All GPU types that the cluster has."""
+        return frozenset(offer.type for node in self.nodes for offer in node.offers if offer.type)
+
+    @property
+    def width(self) -> int:
+        """Number of columns of amounts arrays."""
+        return PODS + 1 + len(self.gpu_columns)
+
+    def gpu_column(self, gpu_type: str) -> int:
+        """Return the column that counts GPUs of a type."""
+        return self.gpu_columns.get(gpu_type, GPU)
 
     def with_usable(self, usable: Mask) -> NodeTable:
         """Return the same nodes with another mask of usable nodes, for a what-if."""
@@ -150,10 +201,21 @@ class NodeTable:
 
     def type_mask(self, gpu_type: str) -> Mask:
         """Return the nodes with GPUs of this type."""
-        mask = self._type_masks.get(gpu_type)
+        return self.offer_mask(gpu_type)
+
+    def offer_mask(self, gpu_type: str, way: str | None = None, gpus: int = 1) -> Mask:
+        """Return the nodes that can give one Pod this number of GPUs of a type, or of whole GPUs if the type is empty.
+
+        way: how the Pod asks for them; None: in any way.
+        """
+        key = gpu_type, way, gpus
+        mask = self._offer_masks.get(key)
         if mask is None:
-            mask = np.array([n.gpu_type == gpu_type for n in self.nodes], dtype=bool)
-            self._type_masks[gpu_type] = mask
+            found = (node.offer_of(gpu_type) for node in self.nodes)
+            mask = np.array(
+                [o is not None and (way is None or way in o.ways) and o.gives_one_pod(gpus) for o in found], dtype=bool
+            )
+            self._offer_masks[key] = mask
         return mask
 
     def usable_by(self, tolerations: Sequence[Toleration]) -> Mask:
@@ -206,7 +268,7 @@ def _is_let_onto(node: NodeFacts, tolerations: Sequence[Toleration]) -> bool:
 class Snapshot:
     """A table of nodes and the usage of each node at one moment.
 
-    used: (nodes, 4) amounts of all unfinished Pods, whether or not they belong to runs.
+    used: (nodes, table.width) amounts of all unfinished Pods, whether or not they belong to runs.
     members: (nodes,) number of Pods of runs on each node. alone: (nodes,) nodes that one run shares with no other.
     """
 
@@ -219,7 +281,7 @@ class Snapshot:
     def empty(cls, table: NodeTable) -> Snapshot:
         """Return a snapshot on which nothing runs."""
         size = len(table)
-        return cls(table, np.zeros((size, 4), np.int64), np.zeros(size, np.int64), np.zeros(size, bool))
+        return cls(table, np.zeros((size, table.width), np.int64), np.zeros(size, np.int64), np.zeros(size, bool))
 
     def copy(self) -> Snapshot:
         """Return an independent snapshot, for a what-if."""
@@ -239,6 +301,6 @@ class Snapshot:
 
     @property
     def free(self) -> Counts:
-        """(nodes, 4) amounts that are left; never negative."""
+        """(nodes, table.width) amounts that are left; never negative."""
         free: Counts = np.maximum(self.table.total - self.used, 0)
         return free

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +15,11 @@ from kajitori.core.words.quantities import format_memory
 Manifest = dict[str, Any]
 
 CHECKPOINT_ENV = "KAJI_CHECKPOINT_DIR"
+GPU_CLAIM = "gpuClaim"
+"""Key of a stored template: the spec of each member's ResourceClaim. Absent if members ask for GPUs by an extended
+resource."""
+CLAIM_OF_POD = "gpus"
+"""Name of that claim in Pods."""
 SWEEP = "array"
 """Value in place of a launcher for sweeps, whose members are independent of each other."""
 
@@ -45,6 +52,9 @@ class MemberPods:
         self._attempt = attempt
         self._bind_direct = bind_direct
         self._spec: Mapping[str, Any] = template["spec"]
+        if GPU_CLAIM in template:
+            source = names.claim_template(run_name, _digest(template[GPU_CLAIM]))
+            self._spec = {**self._spec, "resourceClaims": [{"name": CLAIM_OF_POD, "resourceClaimTemplateName": source}]}
         self._container: Mapping[str, Any] = self._spec["containers"][0]
         self._labels = {
             **template["metadata"].get("labels", {}),
@@ -206,6 +216,25 @@ def network_policy(*, run_name: str, namespace: str, run_uid: str, rules: Mappin
         "metadata": _of_run(run_name, namespace, run_uid),
         "spec": spec,
     }
+
+
+def gpu_claim_template(template: Mapping[str, Any], *, run_name: str, namespace: str, run_uid: str) -> Manifest | None:
+    """Return the ResourceClaimTemplate by which members get their GPUs; None if they need none. It is deleted with the
+    run."""
+    if GPU_CLAIM not in template:
+        return None
+    metadata = _of_run(run_name, namespace, run_uid)
+    labels = {key: metadata["labels"][key] for key in (names.LABEL_MANAGED_BY, names.LABEL_RUN, names.LABEL_RUN_UID)}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {**metadata, "name": names.claim_template(run_name, _digest(template[GPU_CLAIM]))},
+        "spec": {"metadata": {"labels": labels}, "spec": template[GPU_CLAIM]},
+    }
+
+
+def _digest(spec: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def checkpoint_claim(

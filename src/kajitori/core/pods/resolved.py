@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kajitori.core.gpus.offers import GpuWay
 from kajitori.core.pods.reach import Reach
 from kajitori.core.policy.runs.limits import PriorityWord
 from kajitori.core.spec.status import Finding
@@ -33,6 +34,8 @@ class Resolved:
     memory_limit_bytes: int | None
     gpus: int
     gpu_type: str
+    gpu_way: GpuWay
+    """How the members' Pods ask for their GPUs."""
     shm_bytes: int | None
     restarts: int
     grace_seconds: int

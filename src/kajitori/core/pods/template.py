@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kajitori.core.gpus.offers import GpuWay, claim_spec
 from kajitori.core.pods import mpi
-from kajitori.core.pods.manifests import CHECKPOINT_ENV, Manifest, put
+from kajitori.core.pods.manifests import CHECKPOINT_ENV, CLAIM_OF_POD, GPU_CLAIM, Manifest, put
 from kajitori.core.pods.mounts import Mounts, mount_everything, mount_first_step_files
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.pods.step_container import slots, step_container
@@ -97,8 +98,13 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     if resolved.reach.is_closed and policy.network.enforced:
         is_alone = spec.sweep is not None or spec.replicas == 1
         ours[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if is_alone else names.ISOLATION_MEMBERS
+    if resolved.gpus and resolved.gpu_way != GpuWay():
+        ours[names.ANNOTATION_GPUS] = f"{resolved.gpus} {resolved.gpu_type}".strip()
     put(metadata, "annotations", inject.annotations | ours)
-    return {"metadata": metadata, "spec": pod}
+    template: Manifest = {"metadata": metadata, "spec": pod}
+    if resolved.gpus and (device_class := resolved.gpu_way.device_class):
+        template[GPU_CLAIM] = claim_spec(device_class, resolved.gpus, resolved.gpu_way.selectors)
+    return template
 
 
 def begins_with_step(spec: RunSpec, policy: Policy) -> bool:
@@ -180,9 +186,12 @@ def _resources(policy: Policy, resolved: Resolved, findings: Findings) -> Manife
     if further:
         listed = ", ".join(f"{name}: {amount}" for name, amount in sorted(further.items()))
         findings.add("ResourcesAdded", f"policy adds {listed}", "spec.resources")
-    if resolved.gpus:
-        further[policy.gpu.resource] = str(resolved.gpus)
-    return {"requests": requests | further, "limits": limits | further}
+    resources: Manifest = {}
+    if resolved.gpus and (resource := resolved.gpu_way.resource(policy.gpu.resource)):
+        further[resource] = str(resolved.gpus)
+    elif resolved.gpus:
+        resources["claims"] = [{"name": CLAIM_OF_POD}]
+    return {"requests": requests | further, "limits": limits | further, **resources}
 
 
 def _security_context(spec: RunSpec, policy: Policy, resolved: Resolved, findings: Findings) -> Manifest:

@@ -190,7 +190,7 @@ class _Backfill:
             for run, shape in behind:
                 if run.gang.least < shape.hopeless:
                     if shape not in releases:
-                        releases[shape] = Releases([*self.endings, *self._started], shape)
+                        releases[shape] = Releases([*self.endings, *self._started], shape, self.snapshot.table)
                     self._claim(run, shape, releases[shape])
 
     def shape_of(self, gang: GangRequest) -> _Shape:
@@ -301,7 +301,7 @@ class _Backfill:
         if min(shape.pass_by, shape.likely_by) < math.inf:
             self._behind.append((run, shape))
         elif run.gang.least < shape.hopeless:
-            self._claim(run, shape, Releases([*self.endings, *self._started], shape))
+            self._claim(run, shape, Releases([*self.endings, *self._started], shape, self.snapshot.table))
 
     def _claim(self, run: WaitingRun, shape: _Shape, releases: Releases) -> None:
         gang = run.gang.fitting(run.gang.least)

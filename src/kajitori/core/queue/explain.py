@@ -31,6 +31,8 @@ class Use:
     cpu_millis: int = 0
     memory_bytes: int = 0
     gpus: int = 0
+    gpu_type: str = ""
+    """Empty if only the node tells."""
     since: str = ""
 
 
@@ -195,7 +197,7 @@ def _lacks(snapshot: Snapshot, member: MemberRequest, rows: Counts) -> Reason:
     if member.alone or not rows.size:
         return Reason.WAITING_FOR_NODES
     free = snapshot.free[rows[~snapshot.alone[rows]]]
-    lacks = (free < member.amounts).sum(axis=0)
+    lacks = (free < member.amounts(snapshot.table)).sum(axis=0)
     if not lacks.any():
         return Reason.WAITING_FOR_NODES  # room is left only beside runs that share their nodes with no other
     column = int(np.argmax([lacks[CPU], lacks[MEMORY], lacks[PODS]]))

@@ -72,7 +72,7 @@ def rows_of(state: Snapshot, placement: Placement) -> Counts:
 def _leave(state: Snapshot, ended: Sequence[Ending], still_there: Sequence[Ending]) -> None:
     """Free the nodes of what has ended, in place."""
     for ending in ended:
-        np.subtract.at(state.used, ending.rows, ending.member.amounts)
+        np.subtract.at(state.used, ending.rows, ending.member.amounts(state.table))
         np.subtract.at(state.members, ending.rows, 1)
         if ending.member.alone:
             state.alone[ending.rows] = False

@@ -77,7 +77,7 @@ class Occupant:
     rows: Rows
     """(Pods,) the row of each Pod in the node table."""
     amounts: Counts
-    """(Pods, 4) amounts that each Pod takes."""
+    """(Pods, table.width) amounts that each Pod takes."""
     alone: Mask
     """(Pods,) Pods that share their node with no other run."""
     kind: StepKind = StepKind.RUN

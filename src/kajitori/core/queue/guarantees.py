@@ -17,7 +17,7 @@ from operator import add
 import numpy as np
 
 from kajitori.core.placement.planner import CpuRunsOnGpuNodes, GangRequest, MemberRequest, eligible_nodes
-from kajitori.core.placement.snapshot import GPU, Mask, NodeTable
+from kajitori.core.placement.snapshot import PODS, Mask, NodeTable
 from kajitori.core.policy.queue.preemption import Guarantee
 from kajitori.core.queue.victims import RunningGang
 from kajitori.core.words.quantities import round_memory
@@ -108,7 +108,7 @@ class Guaranteed:
             return
         gpu_type: str | None = None
         for held in team.guarantees:
-            if not _is_about(held.of, gang.member):
+            if not self._is_about(held.of, gang.member):
                 continue
             if held.of.gpu_type is not None and gpu_type is None:
                 gpu_type = self._type_of(gang)
@@ -123,12 +123,18 @@ class Guaranteed:
         types = {self._table.nodes[row].gpu_type for row in rows.tolist()}
         return types.pop() if len(types) == 1 else ""
 
+    def _is_about(self, guarantee: Guarantee, member: MemberRequest) -> bool:
+        """Whether a guarantee applies to such members. One that names no type is about whole GPUs."""
+        if member.gpus and member.gpu_type in self._table.gpu_columns and guarantee.gpu_type != member.gpu_type:
+            return False
+        return guarantee.covers(gpus=member.gpus, alone=member.alone)
+
     def _held_by(self, gang: RunningGang, guarantee: Guarantee) -> Amounts:
         """Return what a gang holds of the resources of a guarantee; if it names a GPU type, on nodes of that type."""
-        if not _is_about(guarantee, gang.member):
+        if not self._is_about(guarantee, gang.member):
             return _NOTHING
         rows = gang.rows
-        if guarantee.gpu_type is not None:
+        if guarantee.gpu_type is not None and guarantee.gpu_type not in self._table.gpu_columns:
             rows = rows[self._table.type_mask(guarantee.gpu_type)[rows]]
         nodes = len(set(rows.tolist())) if gang.member.alone else 0
         return _amounts(gang.member, int(rows.size), nodes)
@@ -140,7 +146,7 @@ def beyond(guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_no
     found = []
     for gpu_type in sorted({guarantee.gpu_type for guarantee in guarantees if guarantee.gpu_type is not None}):
         gpus = sum(guarantee.gpus or 0 for guarantee in guarantees if guarantee.gpu_type == gpu_type)
-        of_type = int(table.total[table.type_mask(gpu_type), GPU].sum())
+        of_type = int(table.total[table.type_mask(gpu_type), table.gpu_column(gpu_type)].sum())
         if gpus > of_type:
             found.append(f"{gpus} {gpu_type} are guaranteed, and the cluster has {of_type}")
     too_much = _too_much(guarantees, table, np.ones(len(table), dtype=bool))
@@ -156,10 +162,12 @@ def beyond(guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_no
 
 def _too_much(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) -> dict[str, tuple[str, str]]:
     """Return, by resource, texts of the guaranteed sum and of what these nodes have, if they have less."""
-    cpu, memory, gpus, _ = (int(total) for total in table.total[nodes].sum(axis=0))
+    cpu, memory, gpus = (int(total) for total in table.total[nodes].sum(axis=0)[:PODS])
     there = (cpu, memory, gpus, int(nodes.sum()))
     promised = _NOTHING
     for guarantee in guarantees:
+        if guarantee.gpu_type in table.gpu_columns:  # parts of GPUs are no whole ones
+            continue
         promised = _sum(promised, tuple(amount or 0 for amount in guarantee.amounts))
     words: dict[str, Callable[[int], str]] = {
         "cores": _cores,
@@ -176,10 +184,6 @@ def _too_much(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) ->
 
 def _cores(cpu_millis: int) -> str:
     return f"{cpu_millis / 1000:.1f}".removesuffix(".0")
-
-
-def _is_about(guarantee: Guarantee, member: MemberRequest) -> bool:
-    return guarantee.covers(gpus=member.gpus, alone=member.alone)
 
 
 def _is_within(amounts: Amounts, guarantee: Guarantee) -> bool:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import GangRequest, MemberRequest, nodes_for, room_of
-from kajitori.core.placement.snapshot import Counts, Mask, Snapshot
+from kajitori.core.placement.snapshot import Counts, Mask, NodeTable, Snapshot
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,12 +57,12 @@ class _Holdings:
     members: Counts
     """Number of the gang's members on that node."""
     amounts: Counts
-    """(entries, 4) amounts that these members take together."""
+    """(entries, table.width) amounts that these members take together."""
     alone: Mask
     """Entries of gangs that share no node with other runs."""
 
     @classmethod
-    def of(cls, gangs: Sequence[RunningGang], matters: Mask) -> _Holdings:
+    def of(cls, gangs: Sequence[RunningGang], matters: Mask, table: NodeTable) -> _Holdings:
         nodes = len(matters)
         sizes = np.array([gang.rows.size for gang in gangs], dtype=np.int64)
         rows = np.concatenate([gang.rows for gang in gangs]) if gangs else np.empty(0, dtype=np.int64)
@@ -72,7 +72,8 @@ class _Holdings:
         kinds: dict[int, int] = {}
         kind_of = np.array([kinds.setdefault(id(gang.member), len(kinds)) for gang in gangs], dtype=np.int64)[which]
         members = list({id(gang.member): gang.member for gang in gangs}.values())
-        amounts = np.array([member.amounts for member in members], dtype=np.int64).reshape(-1, 4)[kind_of]
+        amounts = np.array([member.amounts(table) for member in members], dtype=np.int64)
+        amounts = amounts.reshape(-1, table.width)[kind_of]
         alone = np.array([member.alone for member in members], dtype=bool)[kind_of]
         return cls(which, rows, counts.astype(np.int64), amounts * counts[:, None], alone)
 
@@ -84,7 +85,7 @@ class _Holdings:
 
 def without(state: Snapshot, gangs: Sequence[RunningGang]) -> Snapshot:
     """Return the snapshot once these gangs are gone."""
-    return _without(state, _Holdings.of(gangs, np.ones(len(state.table), dtype=bool)))
+    return _without(state, _Holdings.of(gangs, np.ones(len(state.table), dtype=bool), state.table))
 
 
 def _without(state: Snapshot, holdings: _Holdings) -> Snapshot:
@@ -136,7 +137,7 @@ class _Choice:
         self._eligible = nodes_for(state.table, waiting) & state.table.usable_by(waiting.member.tolerations)
         self._room = room_of(state, self._member, self._eligible)
         self._candidates = candidates
-        self._holdings = _Holdings.of(candidates, self._eligible)
+        self._holdings = _Holdings.of(candidates, self._eligible, state.table)
         self.missing = self._need - int(self._room.sum())
         self.unsaved: Floats = np.array([gang.unsaved_seconds for gang in candidates], dtype=np.float64)
         self._sizes = np.array([gang.rows.size for gang in candidates], dtype=np.float64)

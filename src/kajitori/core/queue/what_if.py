@@ -150,8 +150,8 @@ def _sooner(simulation: Simulation, key: str, watch: Watch) -> Iterator[str]:
         return start(replace(run, gang=replace(gang, member=replace(member, **changed))))
 
     if member.gpu_type:
-        types = sorted({node.gpu_type for node in simulation.snapshot.table.nodes if node.gpu_type} - {member.gpu_type})
-        yield from (f"--gpu-type {gpu_type}" for gpu_type in types if starts(gpu_type=gpu_type))
+        types = sorted(simulation.snapshot.table.gpu_types - {member.gpu_type})
+        yield from (f"--gpu-type {gpu_type}" for gpu_type in types if starts(gpu_type=gpu_type, gpu_way=None))
     if members := _fewer_members(run, start):
         yield f"--replicas {members}" if gang.fewest is None else f"--replicas {members}-{len(gang.ranks)}"
     times = (seconds for seconds in _TIMES if seconds < run.expected_seconds)

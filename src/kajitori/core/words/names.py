@@ -42,6 +42,9 @@ ISOLATION_MEMBERS = "members"
 """The member has to reach the run's other members, and nothing else."""
 ANNOTATION_SIGNATURE = f"{GROUP}/signature"
 """On a member's Pod: the signed UID of its run (`core.pods.tickets.sign_member`)."""
+ANNOTATION_GPUS = f"{GROUP}/gpus"
+"""On Pods of a run that do not ask for GPUs by the policy's resource alone: number and type of each member's GPUs, such
+as `2 h100-mig-1g.10gb`. Whole GPUs of any type have a number only."""
 ANNOTATION_DRAIN = f"{GROUP}/drain"
 """On a cordoned Node that is drained of runs: the user who asked for it."""
 ANNOTATION_HEALTH = f"{GROUP}/health"
@@ -126,6 +129,18 @@ def member_labels(run: str, run_uid: str, attempt: int, rank: int) -> dict[str, 
         LABEL_ATTEMPT: str(attempt),
         LABEL_RANK: str(rank),
     }
+
+
+def read_gpus(written: str) -> tuple[int, str]:
+    """Read ANNOTATION_GPUS: number and type of GPUs; zero if it is unreadable."""
+    count, _, gpu_type = written.partition(" ")
+    return (int(count) if count.isascii() and count.isdigit() and len(count) < 6 else 0), gpu_type
+
+
+def claim_template(run: str, digest: str) -> str:
+    """Return the name of the ResourceClaimTemplate for GPUs of a run. It contains a digest of the template's spec, so
+    attempts that need other GPUs have another one."""
+    return f"{run}-gpu-{digest}"
 
 
 def checkpoint_claim(run: str) -> str:

@@ -9,6 +9,7 @@ from kajitori.embedded.apiserver.schemas.models import model_schema
 from kajitori.embedded.apiserver.strategies import (
     admission_policies,
     configuration,
+    devices,
     events,
     networking,
     nodes,
@@ -21,6 +22,7 @@ from kajitori.embedded.apiserver.strategies.definitions import DefinitionStrateg
 from kajitori.embedded.apiserver.strategies.strategy import Strategy
 from kajitori.kube.resources import Resource
 
+_TEMPLATE = ("resource.k8s.io/v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 _STREAMS = frozenset({"binding", "eviction", "log", "exec", "attach", "portforward"})
 _NO_COLLECTION_DELETE = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 _EXTENSIONS = ("api-extensions",)
@@ -91,6 +93,10 @@ def built_in_kinds() -> list[Kind]:
         _review("authorization.k8s.io/v1", "subjectaccessreviews", "SubjectAccessReview"),
         _kind("networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", "netpol", networking.NetworkPolicyStrategy),
         _kind("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", policies.DisruptionBudgetStrategy),
+        cluster("resource.k8s.io/v1", "deviceclasses", "DeviceClass", "", devices.GenerationStrategy),
+        _kind("resource.k8s.io/v1", "resourceclaims", "ResourceClaim", "", devices.ClaimStrategy),
+        _kind(*_TEMPLATE, "", devices.ClaimTemplateStrategy),
+        cluster("resource.k8s.io/v1", "resourceslices", "ResourceSlice", "", devices.GenerationStrategy),
         cluster("storage.k8s.io/v1", "storageclasses", "StorageClass", "sc", storage.StorageClassStrategy),
         admission("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", policy),
         admission("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", "", binding),

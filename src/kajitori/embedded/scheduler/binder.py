@@ -9,22 +9,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from kajitori import errors
+from kajitori.core.gpus.devices import Device
 from kajitori.core.words.times import format_time
 from kajitori.embedded.controllers import claims
 from kajitori.embedded.controllers.cache import Cache
 from kajitori.embedded.controllers.informer import Key
-from kajitori.embedded.objects import Claim, Node, PersistentVolume, Pod, StorageClass, condition
-from kajitori.embedded.scheduler.fit import Term, term
+from kajitori.embedded.objects import Claim, Node, PersistentVolume, Pod, StorageClass, WrittenClaim, condition
+from kajitori.embedded.scheduler.devices import (
+    CANNOT,
+    NOTHING,
+    DeviceState,
+    Needs,
+    allocation,
+    asked_resources,
+    claim_of_extended,
+)
+from kajitori.embedded.scheduler.fit import Choice, Term, demand_of, term
 from kajitori.embedded.scheduler.ledger import NO_STORAGE, SCHEDULER_NAME, Decision, Ledger, Storage
 from kajitori.embedded.tasks import Background, run_until
 from kajitori.kube.client import KubeClient
+from kajitori.kube.device_objects import PublishedClass, ResourceSlice
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.requests import PatchKind
-from kajitori.kube.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+from kajitori.kube.resources import (
+    CLAIMS,
+    DEVICE_CLAIMS,
+    DEVICE_CLASSES,
+    NODES,
+    PERSISTENT_VOLUMES,
+    PODS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+)
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +81,18 @@ class Binder:
         self._claims = self._cache.informer(CLAIMS, Claim)
         self._volumes = self._cache.informer(PERSISTENT_VOLUMES, PersistentVolume)
         self._classes = self._cache.informer(STORAGE_CLASSES, StorageClass)
+        self._devices = DeviceState(
+            self._cache.informer(RESOURCE_SLICES, ResourceSlice).items,
+            self._cache.informer(DEVICE_CLASSES, PublishedClass).items,
+            self._cache.informer(DEVICE_CLAIMS, WrittenClaim).items,
+        )
+        for resource, type_ in (
+            (RESOURCE_SLICES, ResourceSlice),
+            (DEVICE_CLASSES, PublishedClass),
+            (DEVICE_CLAIMS, WrittenClaim),
+        ):
+            self._cache.informer(resource, type_).listen(self._see_storage)
+        self._cache.informer(DEVICE_CLAIMS, WrittenClaim).listen(self._see_claim)
         self._cache.informer(NODES, Node).listen(self._see_node)
         self._cache.informer(PODS, Pod).listen(self._see_pod)
         for informer in (self._claims, self._volumes, self._classes):
@@ -85,12 +119,73 @@ class Binder:
             await self._wake.wait()
 
     def _execute(self, decision: Decision) -> None:
+        if decision.choice == Choice():
+            return
         if not decision.choice.node:
             self._background.start(self._refuse(decision))
         elif decision.to_select:
             self._background.start(self._select(decision))
+        elif needs := self._needs_of(decision.pod):
+            self._give_devices(decision, needs)
         else:
             self._background.start(self._bind(decision))
+
+    def _give_devices(self, decision: Decision, needs: Needs) -> None:
+        """Choose devices of the node at once, since other Pods are decided on next; then write them and bind."""
+        found = self._devices.allocate(needs, decision.choice.node)
+        if found is None:
+            self._background.start(self._decide_again(decision.pod))
+            return
+        uid = decision.pod.metadata.uid
+        self._devices.assumed[uid] = {device.id: 1 for devices in found.values() for device in devices}
+        self._background.start(self._bind_with_devices(decision, needs, found))
+
+    async def _bind_with_devices(self, decision: Decision, needs: Needs, found: Mapping[str, list[Device]]) -> None:
+        pod, node = decision.pod, decision.choice.node
+        namespace, name = pod.key
+        reserved = [{"resource": "pods", "name": name, "uid": pod.metadata.uid}]
+        try:
+            for (_, claim), asked in needs.claims:
+                await self._allocate(claim, namespace, allocation(found, asked, node), reserved)
+            for _, claim in needs.allocated:
+                held = self._devices.claims[namespace, claim].status.reserved_for
+                others = [{"resource": one.resource, "name": one.name, "uid": one.uid} for one in held]
+                if reserved[0] not in others:
+                    await self._allocate(claim, namespace, None, [*others, *reserved])
+            if needs.extended:
+                made = await self.client.create(DEVICE_CLAIMS, claim_of_extended(pod, needs.extended), namespace)
+                claim = made["metadata"]["name"]
+                await self._allocate(claim, namespace, allocation(found, needs.extended, node), reserved)
+                mappings = [
+                    {"containerName": one.container, "resourceName": one.resource, "requestName": one.name}
+                    for one in needs.extended
+                ]
+                written = {"resourceClaimName": claim, "requestMappings": mappings}
+                patch = {"status": {"extendedResourceClaimStatus": written}}
+                await self.client.patch(PODS, name, patch, namespace, subresource="status")
+        except errors.KajitoriError as cause:
+            log.warning("allocating devices to %s/%s failed, trying again: %s", namespace, name, cause)
+            self._devices.assumed.pop(pod.metadata.uid, None)
+            await self._decide_again(pod)
+            return
+        await self._bind(decision)
+
+    async def _allocate(
+        self, claim: str, namespace: str, allocated: dict[str, Any] | None, reserved: list[dict[str, str]]
+    ) -> None:
+        status = {"reservedFor": reserved} | ({"allocation": allocated} if allocated is not None else {})
+        await self.client.patch(DEVICE_CLAIMS, claim, {"status": status}, namespace, subresource="status")
+
+    def _needs_of(self, pod: Pod) -> Needs | None:
+        """Return what a Pod needs of devices; None if it needs none."""
+        if not pod.spec.resource_claims and not (self._devices.slices and asked_resources(pod)):
+            return None
+        demand = demand_of(pod)
+        names = demand.pinned_to or self._ledger.nodes.keys()
+        nodes = [self._ledger.nodes[name] for name in names if name in self._ledger.nodes]
+        has = {r: any(node.allocatable.get(r) for node in nodes) for r in asked_resources(pod)}
+        needs = self._devices.needs_of(pod, has)
+        return None if needs == NOTHING else needs
 
     async def _bind(self, decision: Decision) -> None:
         pod, node = decision.pod, decision.choice.node
@@ -162,6 +257,18 @@ class Binder:
         self.events.pod(pod, "Warning", "FailedScheduling", message)
 
     def _storage_of(self, pod: Pod) -> Storage:
+        needs = self._needs_of(pod)
+        if needs is None:
+            return self._volumes_of(pod)
+        if needs.is_early or needs.waits_for:
+            return Storage(waits_for=needs.waits_for, is_early=needs.is_early)
+        nodes = self._devices.nodes_for(needs)
+        if not nodes:
+            return Storage(waits_for=f"{len(self._ledger.nodes)} {CANNOT}")
+        storage, there = self._volumes_of(pod), Term((), (("metadata.name", "In", tuple(nodes)),))
+        return replace(storage, volumes=(*storage.volumes, (there,)), by_devices=needs.resources)
+
+    def _volumes_of(self, pod: Pod) -> Storage:
         names = [v.persistent_volume_claim.claim_name for v in pod.spec.volumes or () if v.persistent_volume_claim]
         if not names:
             return NO_STORAGE
@@ -194,9 +301,17 @@ class Binder:
 
     def _see_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         self._ledger.see_pod(key, new)
+        if new is not None and new.status.resource_claim_statuses and not new.spec.node_name:
+            self._ledger.helped()  # it has its claims now
         if new is None and old is not None:
             self._refused_at.pop(old.metadata.uid, None)
+            self._devices.assumed.pop(old.metadata.uid, None)
         self._wake.set()
+
+    def _see_claim(self, _key: Key, _old: object, new: WrittenClaim | None) -> None:
+        if new is not None and new.status.allocation is not None:
+            for consumer in new.status.reserved_for:
+                self._devices.assumed.pop(consumer.uid, None)
 
     def _see_storage(self, _key: Key, old: object, new: object) -> None:
         self._ledger.helped()

@@ -1,12 +1,12 @@
 """Decides which node a Pod fits on: kube-scheduler's filters and scores, as functions of the state.
 
-Not supported, and refused by name: required affinity between Pods, mandatory topology spread, dynamic resource claims.
+Not supported, and refused by name: required affinity between Pods, mandatory topology spread.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kajitori.core.words.pod_amounts import Amounts, pod_amounts
@@ -163,8 +163,11 @@ def requests(spec: PodSpec) -> Amounts:
     )
 
 
-def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = ()) -> Demand:
-    """Return what the Pod asks; `volumes` holds the node affinity of each of its volumes."""
+def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = (), by_devices: Collection[str] = ()) -> Demand:
+    """Return what the Pod asks; `volumes` holds the node affinity of each of its volumes, `by_devices` the extended
+    resources that devices stand for."""
+    given = (pod.status.extended_resource_claim_status or {}).get("requestMappings") or ()
+    by_devices = {*by_devices, *(mapping["resourceName"] for mapping in given)}
     spec = pod.spec
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required if affinity else None
@@ -174,7 +177,7 @@ def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = ()) -> Demand:
     except QuantityError as fault:
         amounts, unsupported = {}, f"a request can't be read: {fault.message}"
     return Demand(
-        amounts=tuple((k, v) for k, v in sorted(amounts.items()) if v > 0),
+        amounts=tuple((k, v) for k, v in sorted(amounts.items()) if v > 0 and k not in by_devices),
         ports=_host_ports(spec),
         selector=tuple(sorted((spec.node_selector or {}).items())),
         required=None if required is None else tuple(term(t) for t in required.node_selector_terms),
@@ -304,8 +307,6 @@ def _unsupported(spec: PodSpec) -> str:
         asked.append("required pod anti-affinity (spec.affinity.podAntiAffinity)")
     if any(c.when_unsatisfiable != "ScheduleAnyway" for c in spec.topology_spread_constraints or ()):
         asked.append("mandatory topology spread (spec.topologySpreadConstraints)")
-    if spec.resource_claims:
-        asked.append("dynamic resource claims (spec.resourceClaims)")
     return f"the embedded cluster's binder does not support {', '.join(asked)}" if asked else ""
 
 

@@ -28,6 +28,11 @@ class Storage:
     waits_for: str = ""
     to_select: tuple[str, ...] = ()
     volumes: tuple[tuple[Term, ...], ...] = ()
+    """Also the nodes that have the devices which the Pod needs."""
+    is_early: bool = False
+    """Whether there is nothing to decide yet, and nothing to say."""
+    by_devices: frozenset[str] = frozenset()
+    """Extended resources that devices stand for: no node has to have them."""
 
 
 NO_STORAGE = Storage()
@@ -144,9 +149,11 @@ class Ledger:
 
     def _decide(self, key: Key, pod: Pod, storage: Storage) -> Decision:
         self._decided_at[key] = self.generation
+        if storage.is_early:
+            return Decision(pod, Choice())
         if storage.waits_for:
             return Decision(pod, Choice(message=f"0/{len(self.nodes)} nodes are available: {storage.waits_for}."))
-        demand = demand_of(pod, storage.volumes)
+        demand = demand_of(pod, storage.volumes, storage.by_devices)
         refused = self._refused.get(demand)
         if refused is not None:
             return Decision(pod, refused)

@@ -25,7 +25,7 @@ class Rooms:
         """Count the Pod on its node, even if there is no room."""
         uid = pod.metadata.uid
         if uid not in self._taken:
-            demand = demand_of(Pod(spec=pod.spec))
+            demand = demand_of(pod)
             self._taken[uid] = (pod.spec.node_name, demand)
             self._node(pod.spec.node_name).take(demand)
 
@@ -39,7 +39,7 @@ class Rooms:
         """Return reason and message, in the kubelet's words, why the Pod can't run here; None if it can."""
         if pod.metadata.uid in self._taken:
             return None
-        demand = demand_of(Pod(spec=pod.spec))
+        demand = demand_of(pod)
         node = self._node(pod.spec.node_name)
         if not matches_node(demand, node.name, labels):
             return (

@@ -9,7 +9,7 @@ import pytest
 from kajitori.core.admission.quota import quota_shortage
 
 AMOUNTS = {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "8"}
-TEMPLATE = {"containers": [{"name": "main", "resources": {"requests": AMOUNTS, "limits": AMOUNTS}}]}
+TEMPLATE = {"spec": {"containers": [{"name": "main", "resources": {"requests": AMOUNTS, "limits": AMOUNTS}}]}}
 
 
 def quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:

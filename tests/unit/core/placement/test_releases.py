@@ -64,7 +64,7 @@ def test_the_earliest_release_with_enough_room_is_found(
             expected = moment
             break
     missing = need - int(room_of(state, member, shape.candidates).sum())
-    found = Releases(endings, shape).earliest(state, reserved, need, missing)
+    found = Releases(endings, shape, state.table).earliest(state, reserved, need, missing)
     assert (found[0] if found is not None else None) == expected
     if found is not None:
         assert np.array_equal(found[2], room_of(found[1], member, shape.candidates))
@@ -75,9 +75,9 @@ def test_a_member_that_ended_already_frees_no_room_again() -> None:
     whole, ended = MEMBERS[0], Ending(MEMBERS[0], np.array([0]), 10.0)
     state = Snapshot.empty(TABLE)
     occupy_rows(state, whole, np.array([1]))
-    found = Releases([ended], shape_of(whole)).earliest(state, None, 3, 1)
+    found = Releases([ended], shape_of(whole), state.table).earliest(state, None, 3, 1)
     assert found is None
-    assert Releases([], shape_of(whole)).earliest(state, None, 1, 1) is None
+    assert Releases([], shape_of(whole), state.table).earliest(state, None, 1, 1) is None
 
 
 def test_with_equal_gangs_the_first_guess_is_right() -> None:
@@ -87,7 +87,7 @@ def test_with_equal_gangs_the_first_guess_is_right() -> None:
     state, everywhere = Snapshot.empty(table), np.ones(64, dtype=bool)
     occupy_rows(state, whole, np.arange(64))
     endings = [Ending(whole, np.array([i]), float(i)) for i in range(64)]
-    releases = Releases(endings, Shape(whole, everywhere, everywhere))
+    releases = Releases(endings, Shape(whole, everywhere, everywhere), state.table)
     for need in (1, 2, 33, 64):
         found = releases.earliest(state, None, need, need)
         assert found is not None and found[0] == need - 1

@@ -319,11 +319,11 @@ def test_nothing_is_given_twice_and_no_reservation_is_delayed(
         then.used += state.used
         for ends_at, member, rows in ends:
             if ends_at <= reservation.starts_at:
-                np.subtract.at(then.used, rows, member.amounts)
+                np.subtract.at(then.used, rows, member.amounts(then.table))
         for other in answer.reservations:
             if other.starts_at <= reservation.starts_at:
                 rows = np.array([index[name] for name in other.placement.nodes])
-                np.add.at(then.used, rows, by_key[other.key].gang.member.amounts)
+                np.add.at(then.used, rows, by_key[other.key].gang.member.amounts(then.table))
         assert (then.used <= then.table.total).all()
 
 
@@ -348,7 +348,7 @@ def _waits_of_a_gang_of_all_nodes(likely: float, *, reserve: bool) -> float | No
         now = 240.0 * step
         while ends and ends[0][0] <= now:
             ending = heapq.heappop(ends)[2]
-            np.subtract.at(cluster.state.used, ending.rows, ending.member.amounts)
+            np.subtract.at(cluster.state.used, ending.rows, ending.member.amounts(cluster.state.table))
             np.subtract.at(cluster.state.members, ending.rows, 1)
         waiting[f"s{step}"] = (now, queued(1, 1800 + step % 100, key=f"s{step}"))
         here = [key for key, (since, _) in waiting.items() if since <= now]

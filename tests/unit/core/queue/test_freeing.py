@@ -80,7 +80,7 @@ class Case:
             if holder.is_run:
                 occupy_rows(snapshot, holder.member, rows)
             else:
-                np.add.at(snapshot.used, rows, holder.member.amounts)
+                np.add.at(snapshot.used, rows, holder.member.amounts(snapshot.table))
         return snapshot
 
     def rows(self, table: NodeTable, held: Held) -> Any:
@@ -99,7 +99,7 @@ class Case:
             Occupant(
                 holder.key,
                 self.rows(snapshot.table, holder),
-                np.repeat(holder.member.amounts[None, :], len(holder.nodes), axis=0),
+                np.repeat(holder.member.amounts(snapshot.table)[None, :], len(holder.nodes), axis=0),
                 np.full(len(holder.nodes), holder.is_run and holder.member.alone),
                 StepKind.RUN if holder.is_run else StepKind.POD,
                 tuple(self.endings(snapshot.table, holder)),

@@ -9,6 +9,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
+from kajitori.cli.pages.gpus import gpu_types_of
 from kajitori.cli.terminal import echo
 
 
@@ -35,7 +36,7 @@ def command(cli: Cli, nodes: bool, by: str, output: str | None) -> None:
 
     with cli.api() as api:
         if nodes:
-            found = [node for node in api.get("/v1/nodes")["items"] if (node.get("gpus") or {}).get("total")]
+            found = [node for node in api.get("/v1/nodes")["items"] if gpu_types_of(node)]
             if output in ("json", "yaml"):
                 print_document({"items": found}, output)
             else:
@@ -153,8 +154,10 @@ def _print_nodes(cli: Cli, nodes: list[dict[str, Any]]) -> None:
     columns.append(Column("TAKES NO WORK", flexible=True))
     rows = []
     for node in nodes:
-        used, total, why = node["gpus"]["used"], node["gpus"]["total"], node.get("why") or ""
-        broken = total - used if why else 0
-        free = max(0, total - used - broken)
-        rows.append([node["name"], node.get("gpuType") or "", str(free), str(total), bar(used, broken, total, 8), why])
+        why = node.get("why") or ""
+        for gpu_type, amount in gpu_types_of(node):
+            used, total = amount["used"], amount["total"]
+            broken = total - used if why else 0
+            free = max(0, total - used - broken)
+            rows.append([node["name"], gpu_type, str(free), str(total), bar(used, broken, total, 8), why])
     print_table(cli, columns, rows)

@@ -9,6 +9,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option, server_options
+from kajitori.cli.pages.gpus import gpu_types_of
 from kajitori.cli.terminal import echo, heading
 
 
@@ -63,7 +64,9 @@ def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
     columns.append(Column("TAKES NO WORK", flexible=True))
     rows = []
     for node in nodes:
-        row = [node["name"], _status(node), _share(node, "gpus"), node.get("gpuType") or ""]
+        gpus = gpu_types_of(node)
+        shares = ", ".join(f"{amount['used']}/{amount['total']}" for _, amount in gpus)
+        row = [node["name"], _status(node), shares, ", ".join(gpu_type for gpu_type, _ in gpus)]
         row += [_share(node, "cpuMillis"), _share(node, "memoryBytes"), _share(node, "pods")]
         if wide:
             row.append(age(node.get("createdAt"), cli.now()))
@@ -85,7 +88,10 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
             ("Status", _status(node)),
             ("Takes no work", node.get("why") or ""),
             ("Created", f"{created} ago" if created else ""),
-            ("GPUs", f"{_share(node, 'gpus')} {node.get('gpuType') or ''}".strip()),
+            (
+                "GPUs",
+                ", ".join(f"{amount['used']}/{amount['total']} {word}".strip() for word, amount in gpu_types_of(node)),
+            ),
             ("CPU", _share(node, "cpuMillis")),
             ("Memory", _share(node, "memoryBytes")),
             ("Pods", _share(node, "pods")),

@@ -48,14 +48,46 @@ class PodView:
 
 
 def wants_gpus(policy: Policy) -> str:
-    """Return the expression for whether a Pod asks for GPUs, with `variables` as in `VARIABLES`."""
+    """Return the expression for whether a Pod asks for GPUs or for parts of some, with `variables` as in `VARIABLES`.
+
+    A Pod with ResourceClaims counts as one that does: what a claim is for stands in another object.
+    """
+    slices = cel(_slices_of(policy))
+    named = f"n == {cel(policy.gpu.resource)} || n == {cel(_shared_of(policy))} || n.startsWith({slices})"
+    limits = "c.?resources.?limits"
+    asked = f"{limits}.orValue({{}}).exists(n, ({named}) && string({limits}[?n].orValue('0')) != '0')"
+    return f"(size(variables.spec.?resourceClaims.orValue([])) > 0 || variables.containers.exists(c, {asked}))"
+
+
+def wants_whole_gpus(policy: Policy) -> str:
+    """Return the expression for whether a Pod asks for the policy's GPU resource, which says nothing of a type."""
     resource = cel(policy.gpu.resource)
     return f"variables.containers.exists(c, string(c.?resources.?limits[?{resource}].orValue('0')) != '0')"
 
 
 def asks_for_gpus(pod: PodView, policy: Policy) -> bool:
-    """Return whether a Pod asks for GPUs."""
+    """Return whether a Pod asks for GPUs or for parts of some, as `wants_gpus`."""
+    whole, shared, slices = policy.gpu.resource, _shared_of(policy), _slices_of(policy)
+    return bool(pod.spec.get("resourceClaims")) or any(
+        (name in (whole, shared) or name.startswith(slices)) and str(amount) != "0"
+        for c in pod.containers
+        for name, amount in ((c.get("resources") or {}).get("limits") or {}).items()
+    )
+
+
+def asks_for_whole_gpus(pod: PodView, policy: Policy) -> bool:
+    """Return whether a Pod asks for the policy's GPU resource."""
     return any(str(limit_of(c, policy.gpu.resource) or "0") != "0" for c in pod.containers)
+
+
+def _shared_of(policy: Policy) -> str:
+    """Return the extended resource of shared GPUs, as NVIDIA's device plugin names it."""
+    return f"{policy.gpu.resource}.shared"
+
+
+def _slices_of(policy: Policy) -> str:
+    """Return how extended resources of MIG slices begin, as NVIDIA's device plugin names them."""
+    return f"{policy.gpu.resource.partition('/')[0]}/mig-"
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

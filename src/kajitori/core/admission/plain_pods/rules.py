@@ -27,12 +27,14 @@ from kajitori.core.admission.plain_pods.pod_view import (
     Object,
     PodView,
     asks_for_gpus,
+    asks_for_whole_gpus,
     avoids,
     is_pinned,
     limit_of,
     request_of,
     security_of,
     wants_gpus,
+    wants_whole_gpus,
 )
 from kajitori.core.policy.model import Policy
 from kajitori.core.policy.pods import PodRule
@@ -172,12 +174,12 @@ def _gpu_type(policy: Policy, _: Circumstances) -> _Made:
     selected = f"{cel(labels)}.exists(l, variables.spec.?nodeSelector[?l].hasValue()) || {IS_PINNED}"
 
     def check(pod: PodView) -> Iterator[str]:
-        if not asks_for_gpus(pod, policy) or is_pinned(pod):
+        if not asks_for_whole_gpus(pod, policy) or is_pinned(pod):
             return
         if not any(label in (pod.spec.get("nodeSelector") or {}) for label in labels):
             yield message
 
-    return f"!{wants_gpus(policy)} || {selected} ? [] : [{cel(message)}]", check
+    return f"!{wants_whole_gpus(policy)} || {selected} ? [] : [{cel(message)}]", check
 
 
 def _images(policy: Policy, _: Circumstances) -> _Made:

@@ -110,6 +110,10 @@ class Gpu(Document):
     )
     """GPU types, each with patterns for the values of these labels. The first match is used. A product without a match
     is named by its label's value in lower case, without the vendor's name."""
+    drivers: list[str] = Field(default_factory=lambda: ["gpu.*"])
+    """Name patterns of the drivers of dynamic resource allocation whose devices are GPUs, such as gpu.nvidia.com and
+    gpu.amd.com. The types of their GPUs come from the devices' attributes; `types` applies to the product's name, with
+    dashes for spaces."""
     cpu_runs_on_gpu_nodes: Literal["never", "whenNoOthers", "always"] = "whenNoOthers"
     """Whether runs without GPUs may be placed on nodes with GPUs. whenNoOthers: only if the cluster has no other
     nodes."""
@@ -127,7 +131,14 @@ class Gpu(Document):
 
     def type_of(self, labels: Mapping[str, str]) -> str:
         """Return the GPU type of a node with these labels, as users write it; empty if no label contains it."""
-        product = next((labels[key] for key in self.type_labels if labels.get(key)), "")
+        return self.name_of(next((labels[key] for key in self.type_labels if labels.get(key)), ""))
+
+    def is_driver(self, name: str) -> bool:
+        """Return whether the devices of this driver are GPUs."""
+        return any(fnmatchcase(name, pattern) for pattern in self.drivers)
+
+    def name_of(self, product: str) -> str:
+        """Return the GPU type of a product, such as NVIDIA-H100-80GB-HBM3, as users write it."""
         folded = product.casefold()
         for name, patterns in self.types.items():
             if folded == name.casefold() or any(fnmatchcase(folded, pattern.casefold()) for pattern in patterns):

@@ -33,6 +33,20 @@ def modes(obj: Object, *, path: str) -> str:
     return ",".join(short for long, short in _MODES.items() if long in (at_path(obj, path) or []))
 
 
+def device_claim_state(obj: Object) -> str:
+    """Return whether devices are allocated to a ResourceClaim, and whether a Pod has it."""
+    states = [
+        word
+        for word, path in (
+            ("deleted", "metadata.deletionTimestamp"),
+            ("allocated", "status.allocation"),
+            ("reserved", "status.reservedFor"),
+        )
+        if at_path(obj, path)
+    ]
+    return ",".join(states) if "allocated" in states else ",".join([*states, "pending"])
+
+
 def volume_claim(obj: Object) -> str:
     """Return the claim that a volume is bound to."""
     owner = at_path(obj, "spec.claimRef") or {}

@@ -124,6 +124,13 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("networking.k8s.io", "networkpolicies"): (
         *(_NAME, Column("Pod-Selector", partial(rows.labels, path="spec.podSelector.matchLabels")), _AGE),
     ),
+    ("resource.k8s.io", "deviceclasses"): (_NAME, _AGE),
+    ("resource.k8s.io", "resourceclaims"): (_NAME, Column("State", rows.device_claim_state), _AGE),
+    ("resource.k8s.io", "resourceclaimtemplates"): (_NAME, _AGE),
+    ("resource.k8s.io", "resourceslices"): (
+        *(_NAME, Column("Node", ".spec.nodeName", blank=_UNSET), Column("Driver", ".spec.driver")),
+        *(Column("Pool", ".spec.pool.name"), _AGE),
+    ),
     ("policy", "poddisruptionbudgets"): (
         *(_NAME, Column("Min Available", ".spec.minAvailable", blank="N/A")),
         Column("Max Unavailable", ".spec.maxUnavailable", blank="N/A"),

@@ -27,6 +27,7 @@ PACKAGES = {
     "networking_v1": "io.k8s.api.networking.v1",
     "policy_v1": "io.k8s.api.policy.v1",
     "rbac_v1": "io.k8s.api.rbac.v1",
+    "resource_v1": "io.k8s.api.resource.v1",
     "scheduling_v1": "io.k8s.api.scheduling.v1",
     "storage_v1": "io.k8s.api.storage.v1",
     "authentication_v1": "io.k8s.api.authentication.v1",
@@ -153,8 +154,14 @@ _MICRO_TIMES = frozenset(
     {"LeaseSpec.acquireTime", "LeaseSpec.renewTime", "Event.eventTime", "EventSeries.lastObservedTime"}
 )
 _BYTE_MAPS = frozenset({"ConfigMap.binaryData", "Secret.data"})
-_FREE_TYPES = frozenset({"JSONSchemaProps"})
-"""Recursive types. Their contents are kept, and the kind's strategy validates them."""
+_FREE_TYPES = frozenset(
+    {
+        "JSONSchemaProps",
+        *("ResourceSliceSpec", "DeviceClassSpec", "ResourceClaimSpec", "ResourceClaimStatus"),
+    }
+)
+"""Types whose contents are kept as they are: recursive ones, which the kind's strategy validates, and those of dynamic
+resource allocation, which is served for tests of the scheduling of devices."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     # Pods
     "PodSpec": {
@@ -247,6 +254,11 @@ _NEWER = frozenset(
 """Fields that were added after the version of Kubernetes that is served (`discovery.KUBERNETES_MINOR`). They are
 unknown here, since nothing would act on them."""
 
+_REQUIRED = frozenset(
+    f"{name}.spec" for name in ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceClaimTemplateSpec")
+)
+"""Fields that the library takes for optional, but kube-apiserver requires."""
+
 _ENTRY = re.compile(r"\* \*\*(?P<name>\S+?)\*\* ``.*?`` - ")
 
 
@@ -276,7 +288,7 @@ def _of_class(model: type[msgspec.Struct]) -> Schema:
             for one in fields
             if f"{name}.{one.encode_name}" not in _NEWER
         },
-        required=tuple(one.encode_name for one in fields if one.required),
+        required=tuple(one.encode_name for one in fields if one.required or f"{name}.{one.encode_name}" in _REQUIRED),
         map_type="atomic" if name in _ATOMIC_TYPES else "granular",
         description=text,
         reference=reference,

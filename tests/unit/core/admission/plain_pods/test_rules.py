@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from kajitori.embedded.apiserver.schemas.cel import Expression, Scope
 from tests.helpers.deciding import decided
 
 from kajitori.core.admission.plain_pods.expressions import IMAGE_IN_FULL, is_plain_image, regex_of
@@ -18,6 +17,7 @@ from kajitori.core.admission.plain_pods.pod_view import VARIABLES, PodView
 from kajitori.core.admission.plain_pods.rules import Circumstances, applies_in, faults_of, rules_of
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
+from kajitori.core.words.cel import Expression, Scope
 from kajitori.core.words.image_names import full_image_name
 
 GPU = "nvidia.com/gpu"
@@ -233,8 +233,9 @@ SECURITY = optional(
     allowPrivilegeEscalation=st.booleans(),
     capabilities=optional(add=st.lists(st.sampled_from(["IPC_LOCK", "SYS_ADMIN"]), max_size=2)),
 )
+MIG = "nvidia.com/mig-1g.10gb"
 RESOURCES = optional(
-    limits=st.dictionaries(st.sampled_from(["memory", "cpu", GPU]), AMOUNTS, max_size=3),
+    limits=st.dictionaries(st.sampled_from(["memory", "cpu", GPU, f"{GPU}.shared", MIG]), AMOUNTS, max_size=3),
     requests=st.dictionaries(st.sampled_from(["memory", "cpu"]), AMOUNTS, max_size=2),
 )
 CONTAINER = st.fixed_dictionaries(
@@ -270,6 +271,7 @@ SPEC = st.fixed_dictionaries(
         "nodeSelector": st.dictionaries(st.sampled_from(LABELS), st.sampled_from(["ml", "h100"]), max_size=2),
         "affinity": AFFINITY,
         "hostPID": st.booleans(),
+        "resourceClaims": st.lists(st.just({"name": "gpus"}), max_size=1),
         "hostNetwork": st.booleans(),
         "securityContext": SECURITY.filter(lambda context: "capabilities" not in context),
         "resources": RESOURCES,
