@@ -10,7 +10,7 @@ import pytest
 from kajitori.cluster.platform.policy_keeper import RENEW_SECONDS, PolicyKeeper
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
-from kajitori.errors import Forbidden, NotFound
+from kajitori.errors import Forbidden, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import MUTATING_POLICIES, VALIDATING_POLICIES, Resource
 
@@ -21,9 +21,9 @@ NO_RULES = parse_policy({})
 class Cluster:
     """A fake client that stores objects by kind and name."""
 
-    def __init__(self, *, can_mutate: bool = True, refused: bool = False) -> None:
+    def __init__(self, *, can_mutate: bool = True, error: KajitoriError | None = None) -> None:
         self.can_mutate = can_mutate
-        self.refused = refused
+        self.error = error
         self.stored: dict[tuple[str, str], dict[str, Any]] = {}
         self.writes = 0
 
@@ -32,14 +32,14 @@ class Cluster:
             raise NotFound("no such kind")
 
     async def patch(self, resource: Resource, name: str, body: dict[str, Any], namespace: None, **how: Any) -> None:
-        if self.refused:
-            raise Forbidden("no right to do that")
+        if self.error is not None:
+            raise self.error
         self.writes += 1
         self.stored[resource.kind, name] = body
 
     async def get(self, resource: Resource, name: str) -> dict[str, Any]:
-        if self.refused:
-            raise Forbidden("no right to do that")
+        if self.error is not None:
+            raise self.error
         if (resource.kind, name) not in self.stored:
             raise NotFound("not there")
         return self.stored[resource.kind, name]
@@ -85,6 +85,24 @@ async def test_they_are_applied_again_only_after_a_change_or_a_long_time() -> No
     assert cluster.writes == 3 * once
 
 
+@pytest.mark.parametrize(
+    ("error", "pause"), [(Unavailable("it does not answer"), 0.0), (Forbidden("no right to do that"), RENEW_SECONDS)]
+)
+async def test_a_failure_is_repeated_at_the_next_look_and_a_missing_right_later(
+    error: KajitoriError, pause: float
+) -> None:
+    cluster = Cluster(error=error)
+    keeper = Keeper(cluster, RULES)
+    await keeper.keep()
+    cluster.error = None
+    keeper.now += pause / 2
+    await keeper.keep()
+    assert bool(cluster.writes) == (not pause)
+    keeper.now += pause / 2
+    await keeper.keep()
+    assert cluster.writes
+
+
 async def test_an_older_api_server_gets_no_defaults() -> None:
     """Rules that would count on them are left out."""
     cluster = Cluster(can_mutate=False)
@@ -98,7 +116,7 @@ async def test_an_older_api_server_gets_no_defaults() -> None:
 async def test_a_missing_right_is_reported_once(policy: Policy, level: int, caplog: pytest.LogCaptureFixture) -> None:
     """As a warning only if there are rules."""
     caplog.set_level(logging.DEBUG)
-    keeper = Keeper(Cluster(refused=True), policy)
+    keeper = Keeper(Cluster(error=Forbidden("no right to do that")), policy)
     for _ in range(3):
         await keeper.keep()
         keeper.now += RENEW_SECONDS

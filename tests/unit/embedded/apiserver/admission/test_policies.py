@@ -95,6 +95,23 @@ async def test_a_rule_matches_the_same_objects_in_another_version(api: EmbeddedS
     assert (await api.call("POST", path, boat("v1alpha1", size=1))).code == code
 
 
+async def test_an_object_is_selected_by_its_labels_before_or_after_the_change(api: EmbeddedServer) -> None:
+    """Otherwise a change that takes the label off would escape the policy."""
+    assert (await api.call("POST", MAPS, config("labelled", labels={"guarded": "yes"}))).code == 201
+    assert (await api.call("POST", MAPS, config("plain"))).code == 201
+    await enforce(api, "false", constraints={"objectSelector": {"matchLabels": {"guarded": "yes"}}})
+
+    async def patch(name: str, labels: dict[str, str | None]) -> int:
+        body = {"metadata": {"labels": labels}}
+        return (await api.call("PATCH", f"{MAPS}/{name}", body, content_type=MERGE)).code
+
+    assert await patch("plain", {"x": "y"}) == 200
+    assert await patch("labelled", {"guarded": None}) == 422
+    assert await patch("plain", {"guarded": "yes"}) == 422
+    assert (await api.call("DELETE", f"{MAPS}/plain")).code == 200
+    assert (await api.call("DELETE", f"{MAPS}/labelled")).code == 422
+
+
 async def test_namespaces_are_selected_by_their_labels(api: EmbeddedServer) -> None:
     """Objects in the namespace as well; objects that are not namespaced are always selected."""
     selector = {"namespaceSelector": {"matchLabels": {"strict": "yes"}}}
