@@ -20,7 +20,7 @@ from kajitori.history.store import History
 log = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
-"""Entries that wait for the database. The oldest of more go to this process' log instead."""
+"""Largest number of entries that wait for the database. Beyond it, the oldest go to this process' log instead."""
 FLUSH_SECONDS = 0.2
 PAUSE_SECONDS = 5.0
 MESSAGE_LENGTH = 1000
@@ -145,7 +145,8 @@ class AuditTrail:
         except KajitoriError as error:
             log.warning("%d entries of the audit trail wait: %s", len(entries), error)
             return False
-        for _ in entries:
+        written = {entry.key for entry in entries}
+        while self._waiting and self._waiting[0].key in written:  # others may have been dropped for want of room
             self._waiting.popleft()
         return True
 

@@ -51,16 +51,16 @@ class PostgresDatabase:
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""
         async with self._connection() as connection:
-            return [tuple(row) for row in await connection.fetch(sql, *parameters)]
+            return [tuple(row) for row in await connection.fetch(sql, *_storable(parameters))]
 
     async def write(self, statements: Sequence[Statement]) -> None:
         """Execute all statements in one transaction."""
         async with self._connection() as connection, connection.transaction():
             for statement in statements:
                 if len(statement.rows) == 1:
-                    await connection.execute(statement.sql, *statement.rows[0])
+                    await connection.execute(statement.sql, *_storable(statement.rows[0]))
                 else:
-                    await connection.executemany(statement.sql, statement.rows)
+                    await connection.executemany(statement.sql, map(_storable, statement.rows))
 
     async def close(self) -> None:
         """Close the connections; those that do not end by themselves are cut."""
@@ -93,6 +93,12 @@ class PostgresDatabase:
                 raise Unsupported(newer_than_known(self._shown, str(error))) from error
             finally:
                 await connection.execute("SELECT pg_advisory_unlock($1)", _SCHEMA_LOCK)
+
+
+def _storable(row: Row) -> Row:
+    """Return the values with U+FFFD instead of the null character, which PostgreSQL refuses in texts. Callers and
+    programs decide on some texts, and one that is refused would hold up all later ones."""
+    return tuple(value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in row)
 
 
 def _text(error: BaseException) -> str:

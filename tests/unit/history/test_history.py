@@ -375,6 +375,20 @@ async def test_the_audit_trail_is_append_only(history: History) -> None:
             await database.write([Statement(change)])
 
 
+async def test_a_text_with_a_null_character_is_stored(history: History) -> None:
+    """PostgreSQL has none in texts. One such entry must not hold up all later ones."""
+    entry = AuditEntry(
+        key="1", at=5000, actor="ana", action="delete run", namespace="vision", object="run \0", outcome="refused"
+    )
+    await history.note([entry])
+    await history.record(
+        [RunState(run=run(1, reason="ended\0"), attempts=(AttemptRecord(number=1, nodes="", message="\0"),))]
+    )
+    assert len(await history.audit(AuditFilter(object="run \0"), 10)) == 1
+    assert await names(history, RunFilter(name="bert\0")) == []
+    assert await names(history, RunFilter()) == ["bert-1"]
+
+
 async def test_a_transaction_is_stored_as_a_whole_or_not_at_all(history: History) -> None:
     """A fault in one statement undoes the earlier ones."""
     database = await history.open()
