@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -263,3 +264,14 @@ def runs_or_all_argument(text: str) -> Callable[[F], F]:
         return argument(option(function))
 
     return decorate
+
+
+def read_file(file: str, field: str = "FILE") -> bytes:
+    """Return the contents of the file that an argument names; of stdin for `-`. Raises InvalidInput."""
+    from kajitori.errors import InvalidInput
+
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        message = f"{file} can't be read: {error.strerror}"
+        raise InvalidInput.one(field, message, value=file, hint="check the path") from error

@@ -83,7 +83,7 @@ def test_diff_shows_each_part_that_changes(tmp_path: Path) -> None:
     nothing["waiting"] = 3
     answers: dict[str, Any] = {"POST /v1/policy/diff": nothing}
     result = invoke(FakeWebApi(answers=answers), "policy", "diff", str(file))
-    assert result.stdout == "Nothing changes for the 3 waiting runs and the cluster.\n"
+    assert result.stdout == "Nothing changes for the cluster and 3 waiting runs.\n"
     fault = {"field": "spec.image", "message": "evil:1 may not run"}
     answers["POST /v1/policy/diff"] = nothing | {
         "fields": [{"field": "queue.order", "before": "length", "after": "fifo"}],

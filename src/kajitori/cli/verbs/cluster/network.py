@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_file, namespace_option, output_option, server_options
+from kajitori.cli.options import complete_file, namespace_option, output_option, read_file, server_options
 from kajitori.cli.terminal import echo, echo_data, say
 
 if TYPE_CHECKING:
@@ -296,13 +295,6 @@ def _print_found(cli: Cli, here: str, found: list[Found], wrong: int) -> None:
 
 def read_networks(file: str) -> Networks:
     """Return the registry in a file; `-` is stdin. Raises InvalidInput."""
-    import sys
-
     from kajitori.core.network.registry import parse_networks
-    from kajitori.errors import InvalidInput
 
-    try:
-        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InvalidInput.one("FILE", f"{file} can't be read: {error.strerror}", hint="check the path") from error
-    return parse_networks(text)
+    return parse_networks(read_file(file))

@@ -10,11 +10,12 @@ from kajitori.cli.options import (
     connection_options,
     namespace_option,
     output_option,
+    read_file,
     server_options,
 )
 from kajitori.cli.terminal import echo, say
 from kajitori.cli.verbs.cluster.policy_diff import diff
-from kajitori.cli.verbs.cluster.policy_pods import audit, check_manifests, read_bytes, render
+from kajitori.cli.verbs.cluster.policy_pods import audit, check_manifests, render
 
 
 @click.group(epilog="\b\nExample:\n  kaji policy check policy.yaml")
@@ -100,7 +101,7 @@ def check(
             raise click.UsageError("name a policy file, or say --cluster to check the policy in force")
         if namespace is not None or output is not None:
             raise click.UsageError("-N and -o need --cluster")
-    text = read_bytes(file) if file is not None else None
+    text = read_file(file) if file is not None else None
     if text is not None:
         parse_policy(text)
     name = file or "The policy in force"

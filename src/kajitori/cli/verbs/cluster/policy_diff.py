@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_file, namespace_option, output_option, server_options
+from kajitori.cli.options import complete_file, namespace_option, output_option, read_file, server_options
 from kajitori.cli.terminal import echo, heading, say
-from kajitori.cli.verbs.cluster.policy_pods import read_bytes
 
 _SHOWN = 20
 """Number of lines of each part that are shown to people."""
@@ -29,9 +28,10 @@ def diff(cli: Cli, file: str, namespace: str | None, output: str | None) -> None
     lacks, and which existing Pods break its rules. Nothing is changed; `-` reads stdin.
     """
     from kajitori.cli.output import print_document
+    from kajitori.cli.words.runs import plural
     from kajitori.core.policy.file import parse_policy
 
-    text = read_bytes(file)
+    text = read_file(file)
     parse_policy(text)
     with cli.api() as api:
         answer = api.post("/v1/policy/diff", text, {"namespace": namespace} if namespace else {})
@@ -41,7 +41,7 @@ def diff(cli: Cli, file: str, namespace: str | None, output: str | None) -> None
     for note in answer["notes"]:
         say(f"note: {note}")
     if not _print_parts(cli, answer):
-        echo(f"Nothing changes for the {answer['waiting']} waiting runs and the cluster.")
+        echo(f"Nothing changes for the cluster and {plural(answer['waiting'], 'waiting run')}.")
 
 
 def _print_parts(cli: Cli, answer: Mapping[str, Any]) -> bool:

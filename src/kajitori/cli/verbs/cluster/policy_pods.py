@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_file, connection_options, namespace_option, output_option, server_options
+from kajitori.cli.options import (
+    complete_file,
+    connection_options,
+    namespace_option,
+    output_option,
+    read_file,
+    server_options,
+)
 from kajitori.cli.terminal import echo, say
 
 if TYPE_CHECKING:
@@ -109,19 +114,9 @@ def policy_of(cli: Cli, file: str | None) -> Policy:
     from kajitori.core.policy.file import parse_policy
 
     if file is not None:
-        return parse_policy(read_bytes(file))
+        return parse_policy(read_file(file))
     with cli.api() as api:
         return parse_policy(api.get("/v1/policy")["policy"])
-
-
-def read_bytes(file: str) -> bytes:
-    """Return the contents of a file; of stdin for "-". Raises InvalidInput if it can't be read."""
-    from kajitori.errors import InvalidInput
-
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InvalidInput.one("FILE", f"{file} can't be read: {error.strerror}", hint="check the path") from error
 
 
 def _pods_in(files: Iterable[str]) -> Iterator[tuple[str, Any]]:
@@ -134,7 +129,7 @@ def _pods_in(files: Iterable[str]) -> Iterator[tuple[str, Any]]:
 
     for file in files:
         try:
-            documents = list(yaml.safe_load_all(read_bytes(file)))
+            documents = list(yaml.safe_load_all(read_file(file)))
             for document in documents:
                 if isinstance(document, dict) and document.get("kind") == KIND:
                     say(f"note: {file}: a Run is checked by: kaji run --dry-run -f {file}")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_file, output_option, server_options
+from kajitori.cli.options import complete_file, output_option, read_file, server_options
 
 
 @click.group(epilog="\b\nExamples:\n  kaji team ls\n  kaji team render policy.yaml | kubectl apply -f -")
@@ -58,21 +56,16 @@ def list_teams(cli: Cli, output: str | None) -> None:
 
 
 @command.command("render", epilog="\b\nExample:\n  kaji team render policy.yaml | kubectl apply -f -")
-@click.argument("policy", type=click.Path(path_type=Path), shell_complete=complete_file)
-def render(policy: Path) -> None:
+@click.argument("policy", shell_complete=complete_file)
+def render(policy: str) -> None:
     """Write namespaces and bindings for the teams of a policy file.
 
-    Prints manifests for kubectl; asks no server. A team that left the policy keeps its bindings until you delete them:
-    `kubectl get rolebindings -A -l app.kubernetes.io/managed-by=kajitori`.
+    Prints manifests for kubectl; asks no server. `-` reads stdin. A team that left the policy keeps its bindings until
+    you delete them: `kubectl get rolebindings -A -l app.kubernetes.io/managed-by=kajitori`.
     """
     from kajitori.cli.terminal import echo_data
     from kajitori.core.policy.file import parse_policy
-    from kajitori.errors import InvalidInput
     from kajitori.install.objects import as_yaml
     from kajitori.install.teams import team_objects
 
-    try:
-        text = policy.read_bytes()
-    except OSError as error:
-        raise InvalidInput.one("POLICY", f"{policy} can't be read: {error.strerror}", value=str(policy)) from error
-    echo_data(as_yaml(team_objects(parse_policy(text).teams)))
+    echo_data(as_yaml(team_objects(parse_policy(read_file(policy, "POLICY")).teams)))
