@@ -326,8 +326,9 @@ PLATFORM = Board(
                     queries=[
                         (controller.HISTORY_WAITING, "{{instance}} runs for history"),
                         (controller.LOGS_WAITING, "{{instance}} logs"),
+                        (controller.MESSAGES_WAITING, "{{instance}} messages"),
                     ],
-                    about="News for history, and logs of ended members.",
+                    about="News for history, logs of ended members, messages to people and teams.",
                 ),
                 Panel(
                     title="Requests to the Web API",

@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.types import Lifespan
 
 from kajitori import __version__
-from kajitori.api import code, health, problems, secrets, volumes
+from kajitori.api import channels, code, health, problems, secrets, volumes
 from kajitori.api.context import Api
 from kajitori.api.history import routes as history
 from kajitori.api.identity import browser_routes, robots
@@ -69,6 +69,7 @@ ROUTERS = tuple(
             policy,
             networks,
             secrets,
+            channels,
             volumes,
             traffic,
             telemetry_agents,
@@ -107,6 +108,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     submission.RunRequest,
     changes.StopRequest,
     secrets.SecretRequest,
+    channels.ChannelRequest,
     robots.RobotRequest,
     node_health.TestRequest,
     code.CompleteRequest,

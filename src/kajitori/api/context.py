@@ -226,6 +226,8 @@ class Api:
     policy: PolicyFile
     namespace: str
     """Namespace of runs that name none."""
+    messages_namespace: str
+    """Namespace of channels and outboxes."""
     now: Callable[[], datetime]
     health: HealthView
     leader: Leader

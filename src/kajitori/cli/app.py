@@ -92,6 +92,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "logout": "Sign out of a server.",
         "whoami": "Show who you are, and where you may do what.",
         "token": "Make, list and delete tokens for robots.",
+        "notify": "Choose where messages about your runs arrive.",
     },
     "Else": {
         "context": "Choose the cluster that commands use.",

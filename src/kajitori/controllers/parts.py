@@ -10,6 +10,7 @@ from kajitori.blobs.code import CodeStore
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
+from kajitori.controllers.messages.post_office import PostOffice
 from kajitori.controllers.nodes.health import HealthKeeper
 from kajitori.controllers.nodes.silence import Silence
 from kajitori.controllers.queue.planning import Planning
@@ -82,6 +83,8 @@ class RecordParts:
     peaks: MemoryKeeper
     code: CodeStore | None
     """Uploaded code, of which the unused is deleted."""
+    messages: PostOffice | None = None
+    """None if nobody is told anything."""
     history: HistoryKeeper | None = None
     """None if ended runs are forgotten with their objects."""
 

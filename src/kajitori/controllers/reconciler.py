@@ -29,11 +29,13 @@ from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
 from kajitori.core.logs.kept import without
+from kajitori.core.messages.notices import warning_at, with_notices
 from kajitori.core.pods.budgets import budget_spec
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
+from kajitori.core.words.times import parse_time
 from kajitori.errors import Forbidden, InvalidInput
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,9 @@ LOGS_OF_DELETED_SECONDS = 15
 
 EXPIRY_WAITS = timedelta(minutes=1)
 """Time until a removal that waits for history is tried again. It need not be fast: the run is old."""
+
+NOTICES_OF_DELETED = timedelta(minutes=1)
+"""Longest time for which the object of a deleted run stays because no outbox can be written."""
 
 REMOVAL_REFUSED = timedelta(minutes=10)
 """Time until a removal that the API server refused is tried again. An older role may lack the permission."""
@@ -201,6 +206,7 @@ class Reconciler:
         """Write the intent to the run's status, then act on it."""
         over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
         step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
+        step = self._with_notices(run, step, admitted.life.limits.time_limit_seconds)
         version = run.metadata.resource_version
         waits = any(isinstance(action, gang.NeedsNodes) for action in step.actions)
         if step.status != run.status and not (waits and run.status is None):  # planning writes a new run's first status
@@ -242,6 +248,24 @@ class Reconciler:
             await self._runs.budgets.keep(run, self._budget_of(run, admitted, step.status, members))
             await self._keep_network(run, admitted, step.status)
 
+    def _with_notices(self, run: RunObject, step: gang.Step, time_limit_seconds: int | None) -> gang.Step:
+        """Add to the status what the owner or the team is to be told, and remove what was taken over."""
+        office = self._records.messages
+        if office is None:
+            return step
+        rules, now, wanted = self._cluster.policy.notifications, self._now(), office.is_wanted(run)
+        status = with_notices(
+            step.status,
+            wanted=wanted,
+            taken=office.taken(run),
+            rules=rules,
+            now=now,
+            time_limit_seconds=time_limit_seconds,
+        )
+        warning = warning_at(status, rules, time_limit_seconds) if wanted else None
+        wake_at = min(warning, step.wake_at or warning) if warning is not None and warning > now else step.wake_at
+        return replace(step, status=status, wake_at=wake_at)
+
     async def _keep_network(self, run: RunObject, admitted: Admitted, status: RunStatus) -> None:
         """Update the run's NetworkPolicy to the present policy, which needs no restart of members. It is left unchanged
         if policy no longer admits the run."""
@@ -279,8 +303,15 @@ class Reconciler:
         self._runs.statuses.note_attempts(run, kept)
 
     async def _release(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
-        """Remove the finalizer of a run that is being deleted, once history has its record."""
+        """Remove the finalizer of a run that is being deleted, once history has its record, and outboxes its
+        notices."""
         meta, history = run.metadata, self._records.history
+        office, deleted_at = self._records.messages, parse_time(meta.deletion_timestamp or "")
+        if office is not None and not office.has_all(run, status) and deleted_at is not None:
+            if self._now() - deleted_at < NOTICES_OF_DELETED:
+                self._work.wake(key, STATUS_INTERVAL)
+                return
+            log.warning("run %s/%s is deleted, and its last messages are lost", *key)
         if history is not None and not await history.keep_end(run, status, removed=True, rule="deleted"):
             self._work.wake(key, ASK_AGAIN)
             waits = history.describe_wait()

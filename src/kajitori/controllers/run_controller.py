@@ -88,6 +88,7 @@ class RunController:
             partial(records.peaks.ask_forever, lambda: view.policy),
             partial(tidy_forever, mirror, view, records.logs, records.code, outlives=records.history is not None),
             *self._for_history(),
+            *((records.messages.follow,) if records.messages is not None else ()),
             partial(expire_forever, mirror, view, self._cluster.now, self._work.add),
         )
 

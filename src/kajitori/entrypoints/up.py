@@ -36,6 +36,7 @@ from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.controllers.run_controller import RunController
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
+from kajitori.core.words import names
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
 from kajitori.embedded.kubelet.kubelet import Kubelet
@@ -105,7 +106,7 @@ async def _up_embedded(options: UpOptions) -> None:
         config = cluster.client_config()
         client = await closing.enter_async_context(KubeClient(config, on_write_error=metrics.note_write_error))
         await install(client)
-        for namespace in (options.namespace, LEASE_NAMESPACE):
+        for namespace in (options.namespace, LEASE_NAMESPACE, names.messages_namespace(LEASE_NAMESPACE)):
             await ensure_namespace(client, namespace)
         if settings.authentication is not None:
             for document in (*people(), *teams(), *team_objects(policy.current().policy.teams)):

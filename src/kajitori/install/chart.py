@@ -95,6 +95,9 @@ def chart() -> dict[str, str]:
     rendered = render(settings, _BLOCK.format("policy"), _BLOCK.format("networks"))
     definition, namespaces = rendered.pop("definition"), rendered.pop("namespace")
     rendered["priorityclass"] = [document for document in definition if "spec" not in document]
+    rendered["messages-namespace"] = [
+        document for document in namespaces if document["metadata"]["name"] == settings.messages_namespace
+    ]
     rendered["agents-namespace"] = [document for document in namespaces if identity(document) in conditions]
     files = {f"templates/{name}.yaml": _MADE + _template(documents, conditions) for name, documents in rendered.items()}
     files["templates/gateway.yaml"] = files["templates/gateway.yaml"].replace(_MADE, _MADE + _GATEWAY)

@@ -20,7 +20,8 @@ from kajitori.monitoring.alerts.model import RULES_FILE
 
 _MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; edits here are lost.\n"
 _ABOUT = {
-    "namespace": "The namespace of the parts, with Kubernetes' strictest Pod security standard, and that of agents.",
+    "namespace": "The namespace of the parts, with Kubernetes' strictest Pod security standard, that of channels\n"
+    "of messages, and that of agents.",
     "definition": "The resource `runs.kajitori.dev`, and the PriorityClass of runs' Pods. Apply it with each new\n"
     "version before the parts, together with owner-policy.yaml and member-policy.yaml (kubectl apply --server-side).",
     "owner-policy": "A user cannot submit a run in the name of another user: the API server requires that the\n"

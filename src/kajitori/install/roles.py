@@ -20,7 +20,7 @@ _ADMISSION = "validatingadmissionpolicies validatingadmissionpolicybindings"
 def roles(settings: InstallSettings) -> list[Object]:
     """Return all roles. `kajitori-user` and its additions are bound to people in their namespaces, by operators."""
     found = [*people(), *teams(), server(), controller(), policy_keeper(), kubelets()]
-    found += [leader(settings), tickets(settings), installer()]
+    found += [leader(settings), tickets(settings), *messages(settings), installer()]
     if settings.agents.enabled:
         found.append(relay())
     if settings.tls.certificates == "own":
@@ -215,6 +215,16 @@ def tickets(settings: InstallSettings) -> Object:
             rule("coordination.k8s.io", "leases", "get", only=[LEASE_NAME]),
         ],
     )
+
+
+def messages(settings: InstallSettings) -> list[Object]:
+    """In the namespace of messages, in which nobody else has rights: the Web API stores the channels of whom the API
+    server authenticated, and the leading controller reads them and keeps what is not delivered yet."""
+    space = settings.messages_namespace
+    return [
+        role("kajitori-channels", space, [rule("", "secrets", "get create update")]),
+        role("kajitori-messenger", space, [rule("", "secrets", "list watch create update")]),
+    ]
 
 
 def relay() -> Object:

@@ -267,6 +267,11 @@ class InstallSettings(Document):
     1.30."""
 
     @property
+    def messages_namespace(self) -> str:
+        """Namespace of people's channels of messages, and of outboxes."""
+        return names.messages_namespace(self.namespace)
+
+    @property
     def agents_namespace(self) -> str:
         """Namespace of agents."""
         return f"{self.namespace}-agents"

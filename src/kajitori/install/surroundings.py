@@ -13,8 +13,12 @@ _LEVELS = ("enforce", "warn", "audit")
 
 def namespaces(settings: InstallSettings) -> list[Object]:
     """Return the namespace of the parts, with Kubernetes' strictest Pod security standard unless settings say
-    otherwise, and that of agents, which need the node's own network."""
-    found = [_namespace(settings.namespace, settings.pod_security)]
+    otherwise, that of channels of messages, which has no Pods, and that of agents, which need the node's own
+    network."""
+    found = [
+        _namespace(settings.namespace, settings.pod_security),
+        _namespace(settings.messages_namespace, "restricted"),
+    ]
     if settings.agents.enabled:
         found.append(_namespace(settings.agents_namespace, "privileged"))
     return found

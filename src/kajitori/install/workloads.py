@@ -76,6 +76,7 @@ def server(settings: InstallSettings) -> list[Object]:
         account(name, namespace, **_pull_secrets(settings)),
         bound(name, "ClusterRole", name, name, namespace),
         bound("kajitori-server-tickets", "Role", "kajitori-tickets", name, namespace, namespace),
+        bound("kajitori-server-channels", "Role", "kajitori-channels", name, namespace, settings.messages_namespace),
         _service(settings, "server", {"web": SERVER_PORT}, part.service),
         _budget(settings, "server"),
         _deployment(settings, part, "server", container, priority="system-cluster-critical", files=files),
@@ -111,6 +112,7 @@ def controller(settings: InstallSettings) -> list[Object]:
         account(name, namespace, **_pull_secrets(settings)),
         bound(name, "ClusterRole", name, name, namespace),
         bound("kajitori-controller-leader", "Role", "kajitori-leader", name, namespace, namespace),
+        bound("kajitori-messenger", "Role", "kajitori-messenger", name, namespace, settings.messages_namespace),
         _budget(settings, "controller"),
         _deployment(settings, part, "controller", container, priority="system-cluster-critical", files=files),
     ]

@@ -25,6 +25,8 @@ RUNS_ENDED = "kajitori_controller_runs_ended_total"
 PREEMPTIONS = "kajitori_controller_preemptions_total"
 LOGS_WAITING = "kajitori_controller_logs_waiting"
 LOGS_LOST = "kajitori_controller_logs_lost_total"
+MESSAGES_WAITING = "kajitori_controller_messages_waiting"
+MESSAGES = "kajitori_controller_messages_total"
 WRITE_ERRORS = "kajitori_controller_write_errors_total"
 HISTORY_WAITING = "kajitori_controller_history_waiting"
 HISTORY_FAILURES = "kajitori_controller_history_failures_total"
@@ -39,6 +41,8 @@ _GAUGES = {
     metrics.MIRROR_TROUBLED: "Whether a watch on the API server is broken now.",
     metrics.POLICY_FAULTS: "Faults in the policy file; the policy before it is then in force.",
 }
+
+MESSAGE_OUTCOMES = ("delivered", "failed", "given-up")
 
 STEPS = ("full", "partial", "order", "promised", "schedule", "preempt", "provision", "explain", "reconcile")
 """Steps of the controller's work.
@@ -103,6 +107,15 @@ class ControllerMetrics:
             "Times that history could not be told something; it is told again.",
             registry=registry,
         )
+        self.messages_waiting = Gauge(
+            MESSAGES_WAITING, "Messages to people and teams that are not delivered yet.", registry=registry
+        )
+        self.messages = Counter(
+            MESSAGES,
+            "Requests to services and webhooks that deliver messages, by outcome.",
+            ("outcome",),
+            registry=registry,
+        )
         self.write_errors = Counter(
             WRITE_ERRORS,
             "Writes to the API server that failed for good, by HTTP method, resource and status (0: no answer).",
@@ -121,6 +134,8 @@ class ControllerMetrics:
         for reason in Reason:
             if reason:
                 self.failures.labels(reason.value)
+        for outcome in MESSAGE_OUTCOMES:
+            self.messages.labels(outcome)
         for cause in ("guarantee", "priority"):
             self.preemptions.labels(cause)
 

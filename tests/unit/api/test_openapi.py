@@ -113,9 +113,12 @@ def test_every_route_is_described() -> None:
     assert calls - described == {("/metrics", "GET"), *browsers}
 
 
+ELSEWHERE = ("/v1/members/", "/v1/code/", "/v1/channels/")
+
+
 async def test_answers_to_reads_match_the_document(world: World) -> None:
-    """Routes of members need a ticket (start/test_routes.py), those of code an upload (test_code.py), some of telemetry
-    an agent (telemetry/test_routes.py)."""
+    """Routes of members need a ticket (start/test_routes.py), those of code an upload (test_code.py), those of one
+    channel a channel (test_channels.py), some of telemetry an agent (telemetry/test_routes.py)."""
     await furnish(world)
     api = world.app.state.kajitori
     run = api.mirror.runs["team", "bert"]
@@ -126,7 +129,7 @@ async def test_answers_to_reads_match_the_document(world: World) -> None:
     extra = {"/v1/runs/{namespace}/{name}/logs": {"allRanks": "true"}}
     extra["/v1/runs/{namespace}/{name}/stats"] = {"live": "false"}
     for path, method, operation in operations(document):
-        elsewhere = path.startswith(("/v1/members/", "/v1/code/")) or "{node}" in path or "{rank}" in path
+        elsewhere = path.startswith(ELSEWHERE) or "{node}" in path or "{rank}" in path
         if method != "get" or path.endswith("/watch") or elsewhere:
             continue
         others = {"explain": ("bert", "queued"), "results": ("grid",)}

@@ -10,7 +10,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.errors import Unavailable
-from kajitori.monitoring.controller import LEADING, REQUESTS_AT_A_TIME, STEPS, ControllerMetrics, resource_of
+from kajitori.monitoring.controller import (
+    LEADING,
+    MESSAGE_OUTCOMES,
+    REQUESTS_AT_A_TIME,
+    STEPS,
+    ControllerMetrics,
+    resource_of,
+)
 from kajitori.monitoring.metrics import POLICY_FAULTS
 from kajitori.monitoring.probes import ProbeServer
 
@@ -19,6 +26,7 @@ CLOSED = {
     "reason": {reason.value for reason in Reason} | {"unknown"},
     "phase": {phase.value for phase in Phase},
     "cause": {"priority", "guarantee"},
+    "outcome": set(MESSAGE_OUTCOMES),
     "method": {"POST", "PUT", "PATCH", "DELETE"},
     "resource": {"runs/status"},
     "status": {"409"},

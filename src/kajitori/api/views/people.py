@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from kajitori.api.views.base import View
 
 
@@ -86,3 +88,45 @@ class WhoAmI(View):
     server's own."""
     operator: bool
     """Whether the caller may change nodes: drain them and take them back."""
+
+
+class ChannelView(View):
+    """A channel in which messages about runs arrive, without its URL."""
+
+    name: str
+    scheme: str
+    """The service, as in the URL; `webhook` for a signed webhook."""
+    kinds: list[str]
+    """Kinds of messages that it gets, unless a run names others."""
+    sent_at: str
+    """Time of the last delivery; empty if there was none."""
+    waiting: int
+    """Messages that are not delivered yet."""
+    error: str
+    """Why the last request failed; empty after a delivery."""
+
+
+class ChannelList(View):
+    """The channels of a person or a team."""
+
+    recipient: str
+    is_team: bool
+    items: list[ChannelView]
+
+
+class MadeChannel(View):
+    """A new channel."""
+
+    name: str
+    scheme: str
+    kinds: list[str]
+    key: str
+    """Key that signs the requests of a webhook; empty for other channels. It is never shown again."""
+
+
+class ChannelTest(View):
+    """A test of a channel."""
+
+    id: str
+    state: Literal["waiting", "delivered", "failed"]
+    error: str

@@ -21,6 +21,7 @@ from kajitori.cli.submit.filling import SpecFilling
 from kajitori.cli.submit.manifest import Manifest, read_manifest
 from kajitori.cli.submit.run_options import RunWords
 from kajitori.core.spec.draft import read_draft
+from kajitori.core.spec.notify import KINDS
 from kajitori.core.spec.run import container_words, name_fault
 from kajitori.core.words.names import TAINT_EFFECTS
 from kajitori.errors import Fault, InvalidInput
@@ -252,6 +253,8 @@ class _Builder:
         self._restarts()
         self.spec.put("priority", words.priority, "--priority")
         self.spec.put("timeLimit", words.time_limit, "--time-limit")
+        if words.notify is not None:
+            self.spec.put("notify", notify_of(words.notify), "--notify")
         self.spec.put("grace", words.grace, "--grace")
         self._stop_timeout()
         if words.remove:
@@ -346,3 +349,13 @@ def _renamed(fault: Fault, sources: Mapping[str, str], file: str | None) -> Faul
     if file is not None and fault.field.startswith("spec"):
         return replace(fault, field=f"{file}: {fault.field}")
     return fault
+
+
+def notify_of(text: str) -> dict[str, Any]:
+    """Return the spec's `notify` for words that are kinds of messages or names of channels, or `none`."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if words == ["none"]:
+        return {"kinds": []}
+    kinds = [word for word in words if word in KINDS]
+    channels = [word for word in words if word not in KINDS]
+    return {**({"channels": channels} if channels else {}), **({"kinds": kinds} if kinds else {})}

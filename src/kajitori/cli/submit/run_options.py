@@ -44,6 +44,7 @@ class RunWords:
     restarts: str | None = None
     priority: str | None = None
     time_limit: str | None = None
+    notify: str | None = None
     grace: str | None = None
     stop_timeout: str | None = None
     platform: str | None = None

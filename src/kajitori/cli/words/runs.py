@@ -409,6 +409,9 @@ def command_line(run: View) -> str:
     for flag, value in one:
         if value is not None:
             words += [flag, str(value)]
+    if (notify := spec.get("notify")) is not None:
+        kinds = notify.get("kinds")
+        words += ["--notify", ",".join([*(notify.get("channels") or ()), *(kinds or ())]) or "none"]
     for flag, given in (
         ("--whole-node", resources.get("wholeNode")),
         ("--privileged", spec.get("privileged")),

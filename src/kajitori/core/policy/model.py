@@ -15,6 +15,7 @@ from kajitori.core.policy.network.access import Networking
 from kajitori.core.policy.network.traffic import TrafficPolicy
 from kajitori.core.policy.nodes.health import NodeHealth, Preflight
 from kajitori.core.policy.nodes.pools import NodePools
+from kajitori.core.policy.notifications import Notifications
 from kajitori.core.policy.pods import PodRules
 from kajitori.core.policy.prices import UsagePrices
 from kajitori.core.policy.queue.order import QueuePolicy
@@ -164,6 +165,7 @@ class Policy(Document):
     preflight: Preflight = Preflight()
     node_pools: NodePools = Field(default_factory=dict)
     prices: UsagePrices = UsagePrices()
+    notifications: Notifications = Notifications()
     nodes_on_demand: bool = False
     """Set this if the cluster grows automatically. A run that is larger than the current cluster is then queued instead
     of refused."""

@@ -28,6 +28,7 @@ from kajitori.core.documents.fields import (
 from kajitori.core.spec.array import MAX_TEXT as MAX_ARRAY_TEXT
 from kajitori.core.spec.array import Array, parse_array
 from kajitori.core.spec.network_access import NetworkAccess
+from kajitori.core.spec.notify import Notify
 from kajitori.core.spec.parts import Checkpoint, CodeUse, Resources, SecretUse, Toleration, VolumeUse
 from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
 from kajitori.errors import Fault, InvalidInput
@@ -160,6 +161,7 @@ class RunSpec(Document):
     tolerations: list[Toleration] = Field(default_factory=list, max_length=64)
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
     """Labels of the members' Pods."""
+    notify: Notify | None = None
     stopped: bool = False
     """Set to true to stop the run. Its checkpoint is kept."""
     resumes: int = Field(default=0, ge=0)

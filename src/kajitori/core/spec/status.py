@@ -264,6 +264,24 @@ class Usage(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_
     totals: list[UsageTotal] = []
 
 
+class Notice(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """An event of the run that its owner or team wants to be told."""
+
+    id: str
+    """Its name within the run: kind and mark."""
+    kind: str
+    at: str
+    text: str = ""
+
+
+class Notices(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """Events to tell. They wait here until the recipients' outboxes have them."""
+
+    noted: dict[str, str] = {}
+    """Mark of the last noted event of each kind, so that none is noted twice."""
+    waiting: tuple[Notice, ...] = ()
+
+
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """The status that the controller writes. It contains everything that another controller needs to continue."""
 
@@ -306,6 +324,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     If the run then starts on other nodes, this is evidence against the node."""
     usage: Usage | None = None
     """Nodes that the run holds and held; None before the first attempt."""
+    notices: Notices | None = None
+    """Events to tell to the owner or the team; None if nobody wants to be told."""
     node_request: NodeRequest | None = None
     """Latest request to an autoscaler, while the run waits."""
     removal_waits: str = ""

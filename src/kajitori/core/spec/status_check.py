@@ -111,6 +111,8 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _sweep_faults(status.sweep)
     if status.node_request is not None:
         yield from _request_faults(status.node_request)
+    for notice in status.notices.waiting if status.notices is not None else ():
+        yield from _time_faults("notices.at", notice.at)
     if status.usage is not None:
         yield from _usage_faults(status.usage)
     if status.attempt is not None:

@@ -77,6 +77,22 @@ PRIORITY_CLASS = "kajitori"
 """PriorityClass of members' Pods, unless the policy names another one. An API server accepts a Pod with
 `preemptionPolicy: Never` only with a PriorityClass that has the same value (rule 5)."""
 
+LABEL_MESSAGES = f"{GROUP}/messages"
+"""On a Secret in the namespace of messages: MESSAGE_CHANNELS or MESSAGE_OUTBOX."""
+MESSAGE_CHANNELS = "channels"
+MESSAGE_OUTBOX = "outbox"
+ANNOTATION_RECIPIENT = f"{GROUP}/recipient"
+"""On such a Secret: `person/NAME` or `team/NAMESPACE`."""
+ANNOTATION_MESSAGE_TESTS = f"{GROUP}/tests"
+"""On a Secret with channels: tests that were asked for, as JSON: a token by channel."""
+
+
+def messages_namespace(namespace: str = NAMESPACE) -> str:
+    """Return the namespace of channels and outboxes, for that of the controllers' Lease. Nobody but the Web API and the
+    controllers has rights there."""
+    return f"{namespace}-messages"
+
+
 TICKETS_SECRET = "kajitori-tickets"
 """Secret with the key of tickets, in the namespace of the controllers' Lease."""
 

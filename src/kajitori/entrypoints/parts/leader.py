@@ -8,6 +8,7 @@ import socket
 
 from kajitori.cluster.platform.install import install
 from kajitori.controllers.leadership import Leadership
+from kajitori.core.words import names
 from kajitori.entrypoints.process import ensure_namespace
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
@@ -20,6 +21,7 @@ async def candidate(config: KubeConfig, namespace: str, identity: str) -> Leader
         await install(client)
         with contextlib.suppress(Forbidden):  # the namespace may exist; if not, writing the Lease fails
             await ensure_namespace(client, namespace)
+            await ensure_namespace(client, names.messages_namespace(namespace))
     return Leadership(config, namespace, identity or _identity())
 
 

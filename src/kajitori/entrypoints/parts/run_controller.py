@@ -14,6 +14,8 @@ from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.controllers.changes import Changes
+from kajitori.controllers.messages.courier import Courier, delivery_rules
+from kajitori.controllers.messages.post_office import PostOffice
 from kajitori.controllers.nodes.health import HealthKeeper
 from kajitori.controllers.nodes.silence import NODE_PATIENCE, Silence
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
@@ -91,7 +93,17 @@ def run_controller(
     if history is not None:
         keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
     peaks = MemoryKeeper(client, mirror, work.add, now)
-    records = RecordParts(logs=logs, results=results, peaks=peaks, code=code, history=keeper)
+    office = PostOffice(
+        client,
+        mirror,
+        view,
+        names.messages_namespace(namespace),
+        Courier(lambda: delivery_rules(view.policy.notifications, mirror.nodes.values(), client.config.server)),
+        kept_logs=kept_logs,
+        wake=work.add,
+        metrics=metrics,
+    )
+    records = RecordParts(messages=office, logs=logs, results=results, peaks=peaks, code=code, history=keeper)
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
     policy_keeper = PolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds)
     return RunController(

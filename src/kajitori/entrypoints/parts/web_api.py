@@ -132,6 +132,7 @@ def web_api(deps: ApiDependencies) -> Api:
         cluster=cluster,
         policy=deps.policy,
         namespace=deps.namespace or client.config.namespace,
+        messages_namespace=names.messages_namespace(deps.controller_namespace),
         now=now,
         health=HealthView(mirror, cluster),
         leader=deps.leader or LeaderWatch(client, deps.controller_namespace, clock=clock),

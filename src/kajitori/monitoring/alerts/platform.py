@@ -162,6 +162,39 @@ PARTS = Group(
             ),
         ),
         Alert(
+            name="KajitoriMessagesStuck",
+            expr=f"""sum(increase({of_controller.MESSAGES}{{outcome!="delivered"}}[30m])) > 10
+            and sum(increase({of_controller.MESSAGES}{{outcome="delivered"}}[30m])) == 0
+            and max({of_controller.MESSAGES_WAITING}) > 0""",
+            hold="10m",
+            severity=Severity.WARNING,
+            summary="No message to people or teams is delivered",
+            description="{{ $value | humanize }} requests to services failed within half an hour, and none succeeded.",
+            means="""Users are not told that their runs failed. Messages wait for a day; nothing is lost until then.""",
+            do=(
+                "The leader's log names the reason: `kubectl -n kajitori logs -l app.kubernetes.io/name="
+                "kajitori-controller | grep 'did not reach'`.",
+                "If it is the policy's section `notifications`, widen it or tell the channels' owners.",
+                "If nothing can be reached, look at the egress rules and the DNS of the controllers' Pods.",
+            ),
+            fires=Example(
+                series={
+                    f'{of_controller.MESSAGES}{{outcome="failed"}}': "0+1x60",
+                    f'{of_controller.MESSAGES}{{outcome="delivered"}}': "5x60",
+                    of_controller.MESSAGES_WAITING: "3x60",
+                },
+                at="50m",
+            ),
+            quiet=Example(
+                series={
+                    f'{of_controller.MESSAGES}{{outcome="failed"}}': "0+1x60",
+                    f'{of_controller.MESSAGES}{{outcome="delivered"}}': "0+1x60",
+                    of_controller.MESSAGES_WAITING: "3x60",
+                },
+                at="50m",
+            ),
+        ),
+        Alert(
             name="KajitoriLogsLost",
             expr=f"sum(increase({of_controller.LOGS_LOST}[30m])) > 0",
             hold="0m",

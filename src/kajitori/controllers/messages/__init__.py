@@ -1,0 +1,1 @@
+"""Messages: channels of people and teams, their outboxes, and the process that sends."""

@@ -1,0 +1,127 @@
+"""The channels of people and teams, from the Secrets in the namespace of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+
+import msgspec
+
+from kajitori.core.messages.channels import Channel, Recipient, recipients_of
+from kajitori.core.words import names
+from kajitori.errors import Forbidden, KajitoriError, NotFound
+from kajitori.kube.client import KubeClient
+from kajitori.kube.metadata import ObjectMeta, Wire
+from kajitori.kube.resources import SECRETS
+from kajitori.kube.watch import Deleted, Synced, watch
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_SECONDS = 30.0
+NO_CHANNELS: Mapping[str, Channel] = {}
+
+
+class ChannelSecret(Wire, frozen=True):
+    """A Secret with the channels of a recipient."""
+
+    metadata: ObjectMeta
+    data: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def recipient(self) -> Recipient:
+        """The person or team, as an annotation names them."""
+        kind, _, name = self.metadata.annotations.get(names.ANNOTATION_RECIPIENT, "").partition("/")
+        return Recipient(kind, name)
+
+    @property
+    def tests(self) -> dict[str, str]:
+        """Tests that were asked for: a token by channel."""
+        text = self.metadata.annotations.get(names.ANNOTATION_MESSAGE_TESTS, "")
+        try:
+            return msgspec.json.decode(text, type=dict[str, str]) if text else {}
+        except msgspec.DecodeError:
+            return {}
+
+    def channels(self) -> dict[str, Channel]:
+        """Return the channels by name. One that can't be read is left out."""
+        found = {}
+        for name, value in self.data.items():
+            try:
+                found[name] = msgspec.json.decode(base64.b64decode(value), type=Channel)
+            except (msgspec.DecodeError, binascii.Error):
+                log.warning("channel %s of Secret %s can't be read", name, self.metadata.name)
+        return found
+
+
+class ChannelBook:
+    """Follows the channels. Without the right to read them, nobody has any."""
+
+    def __init__(self, client: KubeClient, namespace: str, on_change: Callable[[Recipient], None]) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._on_change = on_change
+        self._secrets: dict[tuple[str, str], ChannelSecret] = {}
+        self._channels: dict[Recipient, dict[str, Channel]] = {}
+        self.tests: dict[Recipient, dict[str, str]] = {}
+        """Tests that were asked for: a token by recipient and channel."""
+        self.synced = asyncio.Event()
+        """Set once the channels are known, or known to be unreadable."""
+
+    def channels(self, recipient: Recipient) -> Mapping[str, Channel]:
+        """Return a recipient's channels by name."""
+        return self._channels.get(recipient, NO_CHANNELS)
+
+    def wanted_by_anyone(self, owner: str, namespace: str) -> bool:
+        """Whether somebody has channels who may be told about a run."""
+        return bool(self._channels) and any(one in self._channels for one in recipients_of(owner, namespace))
+
+    async def follow(self) -> None:
+        """Follow the Secrets until cancelled."""
+        trouble = ""
+        while True:
+            try:
+                await self._watch()
+            except KajitoriError as error:
+                if error.message != trouble:
+                    log.warning("channels of messages can't be read, so nobody is told anything: %s", error.message)
+                trouble = error.message
+            self.synced.set()
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def _watch(self) -> None:
+        self._secrets.clear()
+        selector = f"{names.LABEL_MESSAGES}={names.MESSAGE_CHANNELS}"
+        watched = watch(
+            self._client,
+            SECRETS,
+            ChannelSecret,
+            namespace=self._namespace,
+            label_selector=selector,
+            store=self._secrets,
+            on_trouble=_stop_if_refused,
+        )
+        async with aclosing(watched) as changes:
+            async for change in changes:
+                if isinstance(change, Synced):
+                    self.synced.set()
+                    continue
+                recipient = change.object.recipient
+                channels = {} if isinstance(change, Deleted) else change.object.channels()
+                tests = {} if isinstance(change, Deleted) else change.object.tests
+                if change.object.metadata.name != recipient.secret:
+                    log.warning("Secret %s names %s, whose it is not", change.object.metadata.name, recipient.name)
+                    continue
+                self._channels.pop(recipient, None)
+                if channels:
+                    self._channels[recipient] = channels
+                self.tests[recipient] = {name: token for name, token in tests.items() if name in channels}
+                self._on_change(recipient)
+
+
+def _stop_if_refused(error: Exception | None) -> None:
+    if isinstance(error, NotFound | Forbidden):
+        raise error

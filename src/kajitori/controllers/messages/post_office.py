@@ -1,0 +1,404 @@
+"""Takes notices from the status of runs into outboxes, and has them delivered.
+
+A notice leaves the run's status once the outboxes of all recipients hold its message. A request to a channel is stored
+before it is sent and removed after it was taken, so a controller that is killed loses nothing, and whoever continues
+sends at most what was under way once more, with the same id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RUNS, RunObject
+from kajitori.cluster.view import ClusterView
+from kajitori.controllers.messages.boxes import Box
+from kajitori.controllers.messages.channel_book import ChannelBook
+from kajitori.controllers.messages.courier import Courier
+from kajitori.controllers.workqueue import Key
+from kajitori.core.messages import outbox as post
+from kajitori.core.messages.channels import Channel, Recipient, chosen, recipients_of
+from kajitori.core.messages.composing import composed, test_message
+from kajitori.core.messages.outbox import Message, Request
+from kajitori.core.spec.notify import Kind, Notify
+from kajitori.core.spec.status import Notice, RunStatus
+from kajitori.core.words import names
+from kajitori.core.words.times import format_time
+from kajitori.errors import KajitoriError
+from kajitori.kube.client import KubeClient
+from kajitori.kube.resources import SECRETS, Resource
+from kajitori.messages.sender import Letter
+from kajitori.monitoring.controller import ControllerMetrics
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.3
+"""Pause in which notices gather, so that those of many runs are one write."""
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+"""Longest pause before an outbox that could not be written is tried again."""
+LOG_SECONDS = 5.0
+_LOG_BYTES = 64 * 1024
+
+
+class _Told(msgspec.Struct):
+    """The part of a spec that says who is told."""
+
+    notify: dict[str, list[str] | None] | None = None
+
+
+class PostOffice:
+    """Everything between a notice in a status and its delivery."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        mirror: Mirror,
+        view: ClusterView,
+        namespace: str,
+        courier: Courier,
+        *,
+        kept_logs: KeptLogs | None,
+        wake: Callable[[Key], None],
+        metrics: ControllerMetrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`namespace` holds channels and outboxes; `wake` has a run reconciled."""
+        self._client, self._mirror, self._view, self._namespace = client, mirror, view, namespace
+        self._courier, self._kept_logs, self._wake_run = courier, kept_logs, wake
+        self._metrics, self._clock = metrics, clock
+        self.book = ChannelBook(client, namespace, self._note_channels)
+        self._boxes: dict[Recipient, Box] = {}
+        self._loaded = False
+        self._changed: dict[Key, None] = {}
+        self._taken: dict[str, set[str]] = {}
+        """By UID of the run: ids of notices that outboxes hold and the status still shows."""
+        self._wake = asyncio.Event()
+        self._delivering: dict[Recipient, asyncio.Task[None]] = {}
+        self._tested: set[str] = set()
+
+    # ------------------------------------------------------------------------------------------ for the reconciler
+
+    def is_wanted(self, run: RunObject) -> bool:
+        """Whether anybody has channels who may be told about the run."""
+        enabled = self._view.policy.notifications.enabled
+        return enabled and self.book.wanted_by_anyone(run.owner, run.metadata.namespace)
+
+    def taken(self, run: RunObject) -> set[str]:
+        """Return the ids of the run's notices that outboxes hold."""
+        return self._taken.get(run.metadata.uid, set())
+
+    def has_all(self, run: RunObject, status: RunStatus) -> bool:
+        """Whether outboxes hold every notice of a run that is about to go away."""
+        waiting = status.notices.waiting if status.notices is not None else ()
+        return all(notice.id in self.taken(run) for notice in waiting)
+
+    # ------------------------------------------------------------------------------------------ life
+
+    async def follow(self) -> None:
+        """Work until cancelled."""
+        unsubscribe = self._mirror.on_change(self._note)
+        following = asyncio.create_task(self.book.follow())
+        try:
+            await self._mirror.wait_synced()
+            await self.book.synced.wait()
+            self._changed |= {key: None for key, run in self._mirror.runs.items() if _waiting(run)}
+            for key, run in self._mirror.runs.items():  # reconciled before it was known who wants to be told
+                if self.is_wanted(run):
+                    self._wake_run(key)
+            self._wake.set()
+            await self._work()
+        finally:
+            unsubscribe()
+            tasks = [following, *self._delivering.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._courier.close()
+
+    async def _work(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._wake.clear()
+            try:
+                await self._load()
+                await self._take_notices()
+                await self._take_tests()
+                pause = FIRST_PAUSE_SECONDS
+            except KajitoriError as error:
+                log.warning("messages wait in the status of their runs: %s", error.message)
+                self._wake.set()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _load(self) -> None:
+        """Read all outboxes once, as the last leader left them."""
+        if self._loaded:
+            return
+        selector = f"{names.LABEL_MESSAGES}={names.MESSAGE_OUTBOX}"
+        for secret in (await self._client.list(SECRETS, self._namespace, label_selector=selector)).items:
+            kind, _, name = (
+                (secret["metadata"].get("annotations") or {}).get(names.ANNOTATION_RECIPIENT, "").partition("/")
+            )
+            recipient = Recipient(kind, name)
+            if secret["metadata"]["name"] == recipient.outbox:
+                box = self._box(recipient)
+                box.load(secret)
+                self._deliver(box)
+        self._loaded = True
+
+    def _note(self, resource: Resource, namespace: str, name: str) -> None:
+        if resource != RUNS:
+            return
+        run = self._mirror.runs.get((namespace, name))
+        if run is not None and _waiting(run):
+            self._changed[namespace, name] = None
+            self._wake.set()
+        elif run is not None:
+            self._taken.pop(run.metadata.uid, None)
+
+    def _note_channels(self, recipient: Recipient) -> None:
+        self._wake.set()
+        if recipient in self._boxes:
+            self._boxes[recipient].wake.set()
+
+    # ------------------------------------------------------------------------------------------ taking over
+
+    async def _take_notices(self) -> None:
+        """Move the notices of all runs that changed into outboxes: one write per recipient, however many there are."""
+        keys, self._changed = list(self._changed), {}
+        by_recipient: defaultdict[Recipient, list[Message]] = defaultdict(list)
+        moved: list[tuple[Key, RunObject, list[Notice]]] = []
+        try:
+            for key in keys:
+                run = self._mirror.runs.get(key)
+                notices = [notice for notice in _waiting(run) if notice.id not in self.taken(run)] if run else []
+                if run is None or not notices:
+                    continue
+                moved.append((key, run, notices))
+                for notice in notices:
+                    for recipient, message in await self._messages(run, notice):
+                        by_recipient[recipient].append(message)
+            for recipient, messages in by_recipient.items():
+                box = self._box(recipient)
+                async with box.lock:
+                    await box.store(post.added(box.outbox, messages))
+                self._deliver(box)
+        except BaseException:
+            self._changed = dict.fromkeys(keys) | self._changed
+            raise
+        for key, run, notices in moved:
+            self._taken.setdefault(run.metadata.uid, set()).update(notice.id for notice in notices)
+            self._wake_run(key)
+        self._count()
+
+    async def _messages(self, run: RunObject, notice: Notice) -> list[tuple[Recipient, Message]]:
+        """Return the message about a notice for each recipient that gets it."""
+        meta, status = run.metadata, run.current_status
+        notify = _notify_of(run)
+        told = [
+            (recipient, channels)
+            for recipient in recipients_of(run.owner, meta.namespace)
+            if (channels := chosen(recipient, self.book.channels(recipient), notice.kind, notify))
+        ]
+        if not told:
+            return []
+        last_lines = await self._last_lines(run) if notice.kind == Kind.FAILED else ""
+        return [
+            (
+                recipient,
+                composed(
+                    notice,
+                    namespace=meta.namespace,
+                    run=meta.name,
+                    uid=meta.uid,
+                    status=status,
+                    channels=channels,
+                    last_lines=last_lines,
+                ),
+            )
+            for recipient, channels in told
+        ]
+
+    async def _last_lines(self, run: RunObject) -> str:
+        """Return the end of the output of the member that failed first; empty if it can't be had at once."""
+        lines, status, meta = self._view.policy.notifications.log_lines, run.current_status, run.metadata
+        if not lines or not status.attempts:
+            return ""
+        worst = min((one for one in status.notable if one.exit_code), key=lambda one: one.since, default=None)
+        rank, attempt = (worst.rank, worst.attempt or status.attempts) if worst is not None else (0, status.attempts)
+        for read in (
+            self._of_pod(meta.namespace, names.pod_name(meta.name, attempt, rank), lines),
+            self._kept(run, attempt, rank),
+        ):
+            try:
+                async with asyncio.timeout(LOG_SECONDS):
+                    content = await read
+            except (KajitoriError, TimeoutError):
+                continue
+            if content:
+                text = content[-_LOG_BYTES:].decode(errors="replace")
+                return "\n".join(_without_time(line) for line in text.splitlines()[-lines:])
+        return ""
+
+    async def _of_pod(self, namespace: str, pod: str, lines: int) -> bytes:
+        stream = await self._client.open_log(
+            namespace, pod, container=names.MEMBER_CONTAINER, follow=False, tail_lines=lines, timestamps=True
+        )
+        async with stream, aclosing(aiter(stream)) as chunks:
+            return b"".join([chunk async for chunk in chunks])
+
+    async def _kept(self, run: RunObject, attempt: int, rank: int) -> bytes:
+        if self._kept_logs is None:
+            return b""
+        name = MemberLogName(run.metadata.namespace, run.metadata.uid, attempt, rank)
+        async with aclosing(self._kept_logs.read(name)) as pieces:
+            return b"".join([piece async for piece in pieces])
+
+    async def _take_tests(self) -> None:
+        """Put tests that users asked for into their outboxes, once each."""
+        for recipient, tests in self.book.tests.items():
+            new = {channel: token for channel, token in tests.items() if token not in self._tested}
+            if not new:
+                continue
+            at = format_time(self._mirror.now())
+            box = self._box(recipient)
+            async with box.lock:
+                messages = [test_message(recipient, channel, token, at) for channel, token in new.items()]
+                await box.store(post.added(box.outbox, messages))
+            self._tested.update(new.values())
+            self._deliver(box)
+
+    # ------------------------------------------------------------------------------------------ delivering
+
+    def _box(self, recipient: Recipient) -> Box:
+        if recipient not in self._boxes:
+            self._boxes[recipient] = Box(self._client, self._namespace, recipient)
+        return self._boxes[recipient]
+
+    def _deliver(self, box: Box) -> None:
+        """Have the outbox delivered; a task does so as long as anything waits in it."""
+        box.wake.set()
+        task = self._delivering.get(box.recipient)
+        if (task is None or task.done()) and not box.outbox.is_empty:
+            self._delivering[box.recipient] = asyncio.create_task(self._deliver_all(box))
+
+    async def _deliver_all(self, box: Box) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while not box.outbox.is_empty:
+            box.wake.clear()
+            try:
+                channels = self.book.channels(box.recipient)
+                requests = await self._begin(box, channels)
+                if requests:
+                    await self._send(box, requests, channels)
+                pause = FIRST_PAUSE_SECONDS
+            except KajitoriError as error:
+                log.warning("the outbox of %s can't be written: %s", box.recipient.name, error.message)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            await self._rest(box)
+        self._count()
+
+    async def _begin(self, box: Box, channels: Mapping[str, Channel]) -> Sequence[tuple[str, Request]]:
+        """Store what is due to each channel, and return it."""
+        if not self._view.policy.notifications.enabled:
+            return ()
+        async with box.lock:
+            outbox, found = post.without_channels(box.outbox, channels), []
+            for name in channels:
+                outbox, request = post.begun(outbox, name, self._clock())
+                if request is not None:
+                    found.append((name, request))
+            await box.store(outbox)
+        return found
+
+    async def _send(self, box: Box, requests: Sequence[tuple[str, Request]], channels: Mapping[str, Channel]) -> None:
+        """Send the requests at the same time, and store what became of them."""
+        letters = []
+        for name, request in requests:
+            kind, title, body = post.described(box.outbox, request, box.outbox.state(name).dropped)
+            first = next((one for one in box.outbox.messages if one.id == request.messages[0]), None)
+            alone = first if first is not None and len(request.messages) == 1 else None
+            letters.append(
+                Letter(
+                    number=0,
+                    id=request.id,
+                    url=channels[name].url,
+                    key=channels[name].key,
+                    kind=kind,
+                    title=title,
+                    body=body,
+                    namespace=alone.namespace if alone else "",
+                    run=alone.run if alone else "",
+                )
+            )
+        receipts = await asyncio.gather(*(self._courier.send(letter) for letter in letters))
+        async with box.lock:
+            outbox = box.outbox
+            for (name, request), receipt in zip(requests, receipts, strict=True):
+                if not receipt.error:
+                    outbox, outcome = post.delivered(outbox, name, self._clock()), "delivered"
+                else:
+                    outbox = post.refused(outbox, name, receipt.error, self._clock(), for_good=receipt.for_good)
+                    outcome = "failed" if outbox.state(name).request is not None else "given-up"
+                    where = f"channel {name} of {box.recipient.kind} {box.recipient.name}"
+                    log.info("message %s did not reach %s: %s", request.id, where, receipt.error)
+                self._metrics.messages.labels(outcome).inc()
+            await self._store_receipts(box, outbox)
+
+    async def _store_receipts(self, box: Box, outbox: post.Outbox) -> None:
+        """Store what was delivered. Until that succeeds nothing else is sent, or it would be sent twice."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await box.store(outbox)
+                return
+            except KajitoriError as error:
+                log.warning("deliveries to %s are not recorded yet: %s", box.recipient.name, error.message)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    async def _rest(self, box: Box) -> None:
+        """Wait until something is due, or something new came."""
+        channels = self.book.channels(box.recipient)
+        due = [at for name in channels if (at := post.due_at(box.outbox, name)) is not None]
+        seconds = max(0.05, min(due) - self._clock()) if due else LONGEST_PAUSE_SECONDS
+        try:
+            async with asyncio.timeout(min(seconds, LONGEST_PAUSE_SECONDS)):
+                await box.wake.wait()
+        except TimeoutError:
+            return
+
+    def _count(self) -> None:
+        self._metrics.messages_waiting.set(sum(len(box.outbox.messages) for box in self._boxes.values()))
+
+
+def _waiting(run: RunObject) -> tuple[Notice, ...]:
+    """Return the notices in a run's status."""
+    return run.status.notices.waiting if run.status is not None and run.status.notices is not None else ()
+
+
+def _notify_of(run: RunObject) -> Notify | None:
+    try:
+        told = msgspec.json.decode(run.spec, type=_Told).notify
+    except msgspec.DecodeError:
+        return None
+    if told is None:
+        return None
+    return Notify.model_construct(channels=told.get("channels") or [], kinds=told.get("kinds"))
+
+
+def _without_time(line: str) -> str:
+    """Return a line of a log without the time that a kubelet writes before it."""
+    return line.partition(" ")[2]

@@ -1,0 +1,94 @@
+"""The words of messages."""
+
+from __future__ import annotations
+
+import math
+
+from kajitori.core.messages.channels import Recipient
+from kajitori.core.messages.outbox import Message
+from kajitori.core.spec.notify import Kind
+from kajitori.core.spec.status import Notice, RunStatus
+from kajitori.core.words.quantities import format_duration
+
+_BODY_LIMIT = 3000
+_TITLE_LIMIT = 180
+
+
+def composed(
+    notice: Notice,
+    *,
+    namespace: str,
+    run: str,
+    uid: str,
+    status: RunStatus,
+    channels: tuple[str, ...],
+    last_lines: str = "",
+) -> Message:
+    """Return the message about a notice. `last_lines` is the end of a failed member's output."""
+    title, lines = _words(notice, f"{namespace}/{run}", status)
+    if notice.kind == Kind.FAILED and last_lines:
+        lines += ["", "Last lines of output:", last_lines[-(_BODY_LIMIT // 2) :]]
+    lines += ["", f"kaji describe {run} -N {namespace}"]
+    return Message(
+        id=f"{uid}.{notice.id}",
+        kind=notice.kind,
+        at=notice.at,
+        namespace=namespace,
+        run=run,
+        title=title[:_TITLE_LIMIT],
+        body="\n".join(lines).strip()[:_BODY_LIMIT],
+        channels=channels,
+    )
+
+
+def test_message(recipient: Recipient, channel: str, token: str, at: str) -> Message:
+    """Return the message that `kaji notify test` asks for."""
+    return Message(
+        id=f"test.{token}",
+        kind="test",
+        at=at,
+        namespace="",
+        run="",
+        title=f"A test of channel {channel} of {recipient.kind} {recipient.name}",
+        body="If you can read this, messages about runs arrive here.",
+        channels=(channel,),
+    )
+
+
+def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]:
+    """Return the title, and the lines below it."""
+    match notice.kind:
+        case Kind.STARTED:
+            waited = format_duration(60 * (int(notice.text or 0) // 60))
+            return f"{run} has started after {waited} in the queue", []
+        case Kind.FAILED:
+            reason = f" ({status.reason.value})" if status.reason else ""
+            return f"{run} has failed{reason}", [notice.text, *_counted(status)]
+        case Kind.ENDED:
+            how = "was stopped" if status.phase == "Stopped" else "has succeeded"
+            return f"{run} {how}{_after(status)}", [notice.text, *_counted(status)]
+        case Kind.PREEMPTED:
+            return f"{run} was preempted {notice.text}", ["It goes on from its checkpoint when it gets nodes again."]
+        case Kind.DRAINED:
+            return f"{run} leaves a node that an operator drains", [notice.text]
+        case Kind.TIME_LIMIT:
+            left = f" in {format_duration(60 * math.ceil(int(notice.text) / 60))}" if notice.text else ""
+            return f"{run} reaches its time limit{left}", ["It is ended then. What is not in a checkpoint is lost."]
+    return f"{run}: {notice.kind}", [notice.text]
+
+
+def _after(status: RunStatus) -> str:
+    if status.ran is None or not status.ran.seconds:
+        return ""
+    return f" after {format_duration(status.ran.seconds)}"
+
+
+def _counted(status: RunStatus) -> list[str]:
+    """Return the counts of a sweep's members, and of restarts."""
+    found = []
+    if status.sweep is not None:
+        members = status.members
+        found.append(f"{members.total} members: {members.succeeded} succeeded, {members.failed} failed")
+    if status.restarts or status.interruptions:
+        found.append(f"{status.restarts} restarts, {status.interruptions} interruptions")
+    return found

@@ -1,0 +1,103 @@
+"""Notices: a run's events that somebody wants to be told, in the run's status until an outbox has them.
+
+They follow from the status alone, not from a change of it, and each is noted once: the status keeps the mark of the
+last notice of each kind. So a notice is stored together with the decision that it is about, and a controller that is
+killed between two writes neither loses nor doubles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from kajitori.core.policy.notifications import Notifications
+from kajitori.core.spec.notify import Kind
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Notice, Notices, RunStatus
+from kajitori.core.words.times import format_time, parse_time
+
+FRESH = timedelta(minutes=15)
+"""Older events are not noted: a channel that is added today does not hear about yesterday."""
+MOST_WAITING = 16
+"""Most notices in a status. They stay for a second; only if none can be taken over for long, the oldest are dropped."""
+_TEXT_LIMIT = 500
+
+
+def with_notices(
+    status: RunStatus,
+    *,
+    wanted: bool,
+    taken: Collection[str],
+    rules: Notifications,
+    now: datetime,
+    time_limit_seconds: int | None = None,
+) -> RunStatus:
+    """Return the status with notices of what happened, and without those that are `taken` (by their ids).
+
+    `wanted` is whether anybody would be told.
+    """
+    before = status.notices or Notices()
+    noted, waiting = dict(before.noted), [notice for notice in before.waiting if notice.id not in taken]
+    for kind, mark, at, text in _events(status, rules, now, time_limit_seconds) if wanted else ():
+        if noted.get(kind) != mark and now - at < FRESH:
+            noted[kind] = mark
+            waiting.append(Notice(id=f"{kind}.{mark}", kind=kind.value, at=format_time(at), text=text[:_TEXT_LIMIT]))
+    after = Notices(noted=noted, waiting=tuple(waiting[-MOST_WAITING:]))
+    if after == before:
+        return status
+    return msgspec.structs.replace(status, notices=after if after != Notices() else None)
+
+
+def warning_at(status: RunStatus, rules: Notifications, time_limit_seconds: int | None) -> datetime | None:
+    """Return when the owner is to be warned that the run reaches its time limit; None if never."""
+    started = parse_time(status.started_at)
+    if time_limit_seconds is None or started is None or status.phase.is_final or status.sweep is not None:
+        return None
+    return started + timedelta(seconds=time_limit_seconds - _ahead_seconds(rules, time_limit_seconds))
+
+
+def _ahead_seconds(rules: Notifications, time_limit_seconds: int) -> float:
+    return min(rules.before_time_limit_seconds, time_limit_seconds / 10)
+
+
+def _events(
+    status: RunStatus, rules: Notifications, now: datetime, time_limit_seconds: int | None
+) -> Iterator[tuple[Kind, str, datetime, str]]:
+    """Yield kind, mark, time and text of everything in the status that can be told, the earliest first."""
+    found = [*_setbacks(status), *_start(status, rules)]
+    warning = warning_at(status, rules, time_limit_seconds)
+    if warning is not None and warning <= now and status.phase is Phase.RUNNING:
+        ends = warning + timedelta(seconds=_ahead_seconds(rules, time_limit_seconds or 0))
+        found.append((Kind.TIME_LIMIT, status.started_at, now, str(max(0, round((ends - now).total_seconds())))))
+    found += _end(status)
+    yield from found
+
+
+def _setbacks(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
+    asked = status.preemption
+    if asked is not None and (since := parse_time(asked.since)) is not None:
+        yield Kind.PREEMPTED, f"{asked.since}.{asked.uid[:8]}", since, f"for {asked.who or asked.by}"
+    setback = status.setback
+    if setback is not None and setback.reason == Reason.DRAINED and (at := parse_time(setback.at)) is not None:
+        yield Kind.DRAINED, setback.at, at, setback.message
+
+
+def _start(status: RunStatus, rules: Notifications) -> Iterator[tuple[Kind, str, datetime, str]]:
+    attempt = status.attempt
+    started = parse_time(attempt.started_at) if attempt is not None else None
+    if attempt is None or started is None:
+        return
+    queued = parse_time(status.queued_at)
+    if status.setback is not None and (again := parse_time(status.setback.at)) is not None and queued is not None:
+        queued = max(queued, again)
+    if queued is not None and started - queued >= timedelta(seconds=rules.long_wait_seconds):
+        yield Kind.STARTED, f"{status.resumes}.{attempt.number}", started, f"{int((started - queued).total_seconds())}"
+
+
+def _end(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
+    finished = parse_time(status.finished_at)
+    if status.phase.is_final and finished is not None:
+        kind = Kind.FAILED if status.phase is Phase.FAILED else Kind.ENDED
+        yield kind, status.finished_at, finished, status.message

@@ -1,0 +1,52 @@
+"""Kinds of messages about runs, and what a run's spec says about them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from kajitori.core.documents.faults import Document
+from kajitori.core.documents.fields import DnsLabel
+from kajitori.errors import FieldError
+
+
+class Kind(StrEnum):
+    """What a message is about. A kind exists only if something sends it."""
+
+    STARTED = "started"
+    """The run started after a long wait."""
+    ENDED = "ended"
+    """The run succeeded or was stopped."""
+    FAILED = "failed"
+    """The run failed and is not restarted."""
+    PREEMPTED = "preempted"
+    """The run gave its nodes to another, and waits for its next start."""
+    DRAINED = "drained"
+    """An operator drains a node of the run, which moves elsewhere."""
+    TIME_LIMIT = "time-limit"
+    """The run soon reaches its time limit."""
+
+
+KINDS = tuple(kind.value for kind in Kind)
+
+
+def check_kind(word: str) -> str:
+    """Return the word if it is a kind of message; raise FieldError otherwise."""
+    if word not in KINDS:
+        raise FieldError(f"{word!r:.40} is no kind of message", f"use some of: {', '.join(KINDS)}")
+    return word
+
+
+KindWord = Annotated[str, Field(max_length=63), AfterValidator(check_kind)]
+
+
+class Notify(Document):
+    """Who is told about the run, and of what. Left out: the owner and the team, by their own settings."""
+
+    channels: list[DnsLabel] = Field(default_factory=list, max_length=16)
+    """Names of the owner's or the team's channels (`kaji notify ls`). Empty: all channels of the owner, and
+    those of the team."""
+    kinds: list[KindWord] | None = Field(default=None, max_length=32)
+    """Kinds of messages, instead of those that the channels are set to. Empty: the owner gets none."""

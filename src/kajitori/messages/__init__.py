@@ -1,0 +1,1 @@
+"""Sends messages: a process of its own, because it runs the code of many services with users' URLs."""

@@ -1,0 +1,149 @@
+"""What the sending process may do, whatever a service's code or a user's URL makes of it.
+
+An audit hook of the interpreter sees every connection before it is made, with the address that was resolved, so a host
+name that changes its address between two look-ups gains nothing. It also sees files and programs. It can't be removed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import ipaddress
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+"""Variables that name the authorities of a site's own certificates. The process has no others of its parent."""
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn")
+_LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
+_READABLE: tuple[str, ...] = (
+    "/usr/",
+    "/lib",
+    "/etc/ssl/",
+    "/etc/pki/",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+)
+_READABLE += (
+    "/etc/mime.types",
+    "/etc/localtime",
+    "/dev/null",
+    "/dev/urandom",
+    "/opt/",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+)
+
+
+class Rules(msgspec.Struct, kw_only=True):
+    """Where messages may go; the policy's section `notifications`, with the addresses of the cluster."""
+
+    schemes: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    """Networks to which nothing goes unless `networks` contains the address."""
+
+
+class Refusal(PermissionError):
+    """The policy does not allow it."""
+
+
+class Guard:
+    """The hook's rules, and what it refused in each thread."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._hosts = rules.hosts
+        self._allowed = [ipaddress.ip_network(text) for text in rules.networks]
+        self._denied = [ipaddress.ip_network(text) for text in rules.denied]
+        self._readable = (*_READABLE, *(os.path.realpath(path) + "/" for path in {sys.prefix, sys.base_prefix}))
+        self._readable += tuple(os.path.realpath(path) for path in sys.path if path)
+        self._readable += tuple(os.environ[name] for name in CERTIFICATE_VARIABLES if name in os.environ)
+        self._refused = threading.local()
+
+    def install(self) -> None:
+        """Begin to guard this process, for good."""
+        sys.addaudithook(self.watch)
+
+    def take_refusal(self) -> str:
+        """Return what was refused in this thread since the last call; empty if nothing was."""
+        found: str = getattr(self._refused, "text", "")
+        self._refused.text = ""
+        return found
+
+    def watch(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Raise Refusal if the interpreter is about to do something that is not allowed."""
+        if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+            self._check_peer(*arguments[:2])
+        elif event in _LOOKUPS:
+            self._check_host(arguments[0])
+        elif event == "open":
+            self._check_file(*arguments[:3])
+        elif event in _PROGRAMS or event.startswith("syslog."):
+            self._refuse(f"{event} is not allowed")
+
+    def _check_peer(self, sock: Any, address: Any) -> None:
+        if address is None:  # of a connected socket
+            return
+        family = getattr(sock, "family", None)
+        if family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(address, tuple):
+            self._refuse("only connections over IP are allowed")
+            return
+        try:
+            found = ipaddress.ip_address(str(address[0]).partition("%")[0])
+        except ValueError:
+            self._refuse(f"the host {str(address[0])[:60]} was not looked up")
+            return
+        if not is_allowed(found, self._allowed, self._denied):
+            self._refuse(f"the policy's notifications.networks does not allow the address {found}")
+
+    def _check_host(self, host: Any) -> None:
+        name = (host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")).lower().rstrip(".")
+        if self._hosts and not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._hosts):
+            self._refuse(f"the policy's notifications.hosts does not allow the host {name[:80]}")
+
+    def _check_file(self, path: Any, mode: Any, flags: Any) -> None:
+        if isinstance(path, int):
+            return
+        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        text = os.path.realpath(os.fsdecode(path))
+        if text != os.devnull and (writes or not text.startswith(self._readable)):
+            self._refuse("messages may not use files")
+
+    def _refuse(self, text: str) -> None:
+        if not self.take_refusal():
+            self._refused.text = text
+        raise Refusal(text)
+
+
+def is_allowed(address: Address, allowed: Iterable[Network], denied: Iterable[Network]) -> bool:
+    """Return whether a message may go to this address: to a public one that is not denied, or to an allowed one.
+
+    Addresses that carry another one inside (mapped, NAT64, 6to4, Teredo) count as that one.
+    """
+    inner = _inner(address)
+    if any(address in network for network in allowed) or any(inner in network for network in allowed):
+        return True
+    if any(one in network for one in (address, inner) for network in denied):
+        return False
+    return inner.is_global and not inner.is_multicast and not inner.is_reserved
+
+
+def _inner(address: Address) -> Address:
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    if address.teredo is not None:
+        return address.teredo[1]
+    return address.ipv4_mapped or address.sixtofour or address
