@@ -9,7 +9,6 @@ import pytest
 from tests.harness.cluster import NODES_COUNT, Cluster
 
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.errors import Conflict
 from kajitori.kube.client import KubeClient, Object
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import Resource
@@ -43,7 +42,7 @@ async def test_a_short_run_passes_a_reservation_and_a_long_one_does_not(cluster:
 
 
 class ConflictsOnFirstStatus(KubeClient):
-    """Its first write of one Run's status fails with a conflict; all other requests pass."""
+    """Another client changes one Run just before its first write of that Run's status, which meets a conflict."""
 
     def __init__(self, config: KubeConfig, refuses: str) -> None:
         super().__init__(config)
@@ -52,9 +51,10 @@ class ConflictsOnFirstStatus(KubeClient):
     async def replace(
         self, resource: Resource, body: Mapping[str, Any], *, subresource: str = "", metadata_only: bool = False
     ) -> Object:
-        if subresource == "status" and body["metadata"]["name"] == self.refuses:
+        meta = body["metadata"]
+        if subresource == "status" and meta["name"] == self.refuses:
             self.refuses = ""
-            raise Conflict("it was written meanwhile")
+            await self.patch(resource, meta["name"], {"metadata": {"annotations": {"a": "b"}}}, meta["namespace"])
         return await super().replace(resource, body, subresource=subresource, metadata_only=metadata_only)
 
 
