@@ -90,9 +90,11 @@ def mirror_with(run: RunObject, *pods: Pod, key: bytes | None = KEY) -> Mirror:
 
 
 def show(mirror: Mirror, seen: Pod) -> None:
-    """Put a Pod into the mirror, or its newest state."""
+    """Put a Pod into the mirror, or its newest state. As in a watch, it shares all unchanged parts with its last
+    state."""
     key = (seen.metadata.namespace, seen.metadata.name)
     before = mirror.pods.get(key)
+    shrink_pod(seen, before)
     mirror.pods[key] = seen
     mirror._index(Modified(seen, before) if before is not None else Added(seen))
 
@@ -172,6 +174,28 @@ def test_a_member_keeps_counting_while_one_proof_exists() -> None:
     assert mirror.labelled_strangers(HOME, "bert", UID) == {(HOME, "bert-2-0")}
     mirror._index(Deleted(mirror.pods.pop((HOME, "bert-2-0"))))
     assert not mirror.labelled_strangers(HOME, "bert", UID) and mirror.usage_of("n0") is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"owner": UID}, {}),
+        ({"signature": signed("bert-2-0")}, {"signature": signed("bert-2-0", key=b"x" * 32)}),
+    ],
+    ids=["owner", "signature"],
+)
+def test_a_pod_whose_only_proof_changes_is_no_member_any_more(before: dict[str, str], after: dict[str, str]) -> None:
+    mirror = mirror_with(gang_of(1), pod(**before))
+    assert shown(mirror) == ["bert-2-0"]
+    show(mirror, pod(**after))
+    assert shown(mirror) == []
+
+
+def test_a_pod_that_only_gets_a_label_of_the_run_is_a_stranger() -> None:
+    mirror = mirror_with(gang_of(1), pod())
+    assert not mirror.labelled_strangers(HOME, "bert", UID)
+    show(mirror, pod(label=UID))
+    assert mirror.labelled_strangers(HOME, "bert", UID) == {(HOME, "bert-2-0")}
 
 
 def test_pods_of_a_missing_run_are_no_members() -> None:
