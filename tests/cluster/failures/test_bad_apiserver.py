@@ -28,7 +28,6 @@ from kajitori.controllers.nodes.silence import NODE_PATIENCE
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import PODS, Resource
-from kajitori.kube.retry import RetryPolicy
 from kajitori.kube.watch import WatchSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,9 +41,6 @@ SPEC: dict[str, Any] = {
 
 IMPATIENT = WatchSettings(base_seconds=0.1, cap_seconds=0.5)
 """For a mirror whose watches break again and again."""
-
-SHORT_PAUSES = RetryPolicy(attempts=3, base_seconds=0.02, cap_seconds=0.1)
-"""For requests that fail again and again: the default pauses add up to many seconds."""
 
 PROXIES: WeakKeyDictionary[Cluster, FaultyProxy] = WeakKeyDictionary()
 
@@ -62,7 +58,7 @@ async def web(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         control_plane(real_server_of(request), folder) as server,
         Cluster(server, folder).running() as cluster,
         FaultyProxy(server.config).running() as proxy,
-        KubeClient(proxy.config, retry=SHORT_PAUSES) as client,
+        KubeClient(proxy.config) as client,
         Mirror(client, settings=IMPATIENT) as mirror,
     ):
         await mirror.wait_synced()
