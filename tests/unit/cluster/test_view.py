@@ -56,8 +56,8 @@ def test_pods_have_an_annotation_with_the_owner() -> None:
     for written in ({names.ANNOTATION_OWNER: "ada"}, {}):
         run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", annotations=written), spec=spec)
         _, decision = view.decide(run)
-        owners.append(decision.template["metadata"].get("annotations"))
-    assert owners == [{names.ANNOTATION_OWNER: "ada"}, None]
+        owners.append(decision.template["metadata"]["annotations"].get(names.ANNOTATION_OWNER))
+    assert owners == ["ada", None]
 
 
 def test_a_run_that_an_older_version_stored_keeps_its_restarts() -> None:

@@ -206,6 +206,7 @@ class _Builder:
             self.spec.complained.add("spec.image")
             self.spec.complain("IMAGE", "is required", hint="such as: kaji run python:3.11 python train.py")
         self.spec.put("workingDir", words.workdir, "--workdir")
+        self.spec.put("tensorboard", words.tensorboard, "--tensorboard")
         self.spec.put("user", words.user, "--user")
         typed = words.command[1:] if words.command[:1] == ("--",) else words.command  # as kubectl's users write it
         command, args = container_words(words.entrypoint, typed)

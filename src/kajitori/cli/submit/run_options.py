@@ -36,6 +36,7 @@ class RunWords:
     checkpoint: str | None = None
     checkpoint_every: str | None = None
     workdir: str | None = None
+    tensorboard: str | None = None
     entrypoint: str | None = None
     user: str | None = None
     publish: Sequence[str] = ()

@@ -400,6 +400,7 @@ def command_line(run: View) -> str:
         ("-m", resources.get("memory")),
         ("--shm-size", resources.get("shm")),
         ("-w", spec.get("workingDir")),
+        ("--tensorboard", spec.get("tensorboard")),
         ("-u", spec.get("user")),
         ("--restarts", spec.get("restarts")),
         ("--priority", spec.get("priority")),

@@ -5,13 +5,21 @@ from __future__ import annotations
 from kajitori.core.gpus.offers import GpuWay, claim_spec
 from kajitori.core.pods import mpi
 from kajitori.core.pods.manifests import CHECKPOINT_ENV, CLAIM_OF_POD, GPU_CLAIM, Manifest, put
-from kajitori.core.pods.mounts import Mounts, mount_everything, mount_first_step_files
+from kajitori.core.pods.mounts import (
+    METRICS_FILE,
+    METRICS_VOLUME,
+    Mounts,
+    mount_everything,
+    mount_first_step_files,
+    mount_metrics,
+)
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.pods.step_container import slots, step_container
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.array import Array
 from kajitori.core.spec.parts import SecretUse
 from kajitori.core.spec.run import RunSpec
+from kajitori.core.telemetry.training import METRICS_ENV
 from kajitori.core.words import first_step, names
 from kajitori.core.words.image_names import full_image_name
 from kajitori.core.words.quantities import format_cpu, format_memory
@@ -34,6 +42,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     meets_others, has_first_step = _meets_others(spec), begins_with_step(spec, policy)
     if has_first_step:
         mount_first_step_files(mounts, spec, policy, resolved, meets_others=meets_others)
+    mount_metrics(mounts)
     container: Manifest = {
         "name": names.MEMBER_CONTAINER,
         "image": spec.image,
@@ -90,7 +99,10 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     metadata: Manifest = {"labels": {**spec.labels, **inject.labels}}
     if spec.resources.whole_node:
         metadata["labels"][names.LABEL_WHOLE_NODE] = "true"
-    ours = {first_step.ANNOTATION_OWN_FOLDERS: first_step.VOLUME} if has_first_step else {}
+    own = [METRICS_VOLUME, *([first_step.VOLUME] if has_first_step else ())]
+    ours = {first_step.ANNOTATION_OWN_FOLDERS: ",".join(own)}
+    if spec.tensorboard is not None:
+        ours[names.ANNOTATION_TENSORBOARD] = spec.tensorboard
     if run.owner:
         ours[names.ANNOTATION_OWNER] = run.owner
     if not resolved.reach.is_open:
@@ -161,6 +173,7 @@ def _env(spec: RunSpec, policy: Policy, resolved: Resolved, checkpoint_path: str
             reference = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
             env.append({"name": secret.env, "valueFrom": reference})
     env += [{"name": name, "value": value} for name, value in fixed.items()]
+    env.append({"name": METRICS_ENV, "value": METRICS_FILE})
     if spec.launcher == "torchrun":
         env += [{"name": name, "value": value} for name, value in torchrun_env(resolved.gpus).items()]
     if checkpoint_path:

@@ -146,6 +146,9 @@ class RunSpec(Document):
     the run removes it."""
     remove_after_seconds: Duration | None = Field(default=None, alias="removeAfter")
     """The run is deleted this long after its end, without its checkpoint. Left out: the policy's endedRuns applies."""
+    tensorboard: AbsolutePath | None = None
+    """Folder in which the program writes TensorBoard's event files. Kajitori reads the scalars in them, in addition to
+    what the program writes to $KAJI_METRICS; see `kaji metrics`."""
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=list, max_length=64)
     """Ports that members listen on."""
     user: User | None = None

@@ -109,6 +109,7 @@ def test_a_full_spec_becomes_a_pod_template() -> None:
         "HF_TOKEN": {"secretKeyRef": {"name": "hf", "key": "token"}},
         "NPROC_PER_NODE": "8",
         "PET_NPROC_PER_NODE": "8",
+        "KAJI_METRICS": "/kajitori-metrics/metrics.jsonl",
         "KAJI_CHECKPOINT_DIR": "/ckpt",
     }
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
@@ -116,7 +117,7 @@ def test_a_full_spec_becomes_a_pod_template() -> None:
     assert volumes["checkpoint"]["persistentVolumeClaim"] == {"claimName": "bert-checkpoint"}
     assert volumes["volume-0"]["nfs"] == {"server": "nas", "path": "/imagenet"}
     mounts = {mount["mountPath"]: mount for mount in main["volumeMounts"]}
-    assert set(mounts) == {"/dev/shm", "/ckpt", "/data", "/s"}
+    assert set(mounts) == {"/dev/shm", "/ckpt", "/data", "/s", "/kajitori-metrics"}
     assert mounts["/data"]["readOnly"] is True
     assert decision.claim is not None
     assert decision.claim["spec"]["resources"]["requests"]["storage"] == "100Gi"
@@ -451,7 +452,8 @@ def test_everything_that_policy_adds_is_a_finding() -> None:
         },
     )
     spec = decision.template["spec"]
-    assert decision.template["metadata"] == {"labels": {"cost": "42"}, "annotations": {"note": "hello"}}
+    annotations = {"note": "hello", "kajitori.dev/own-folders": "kajitori-metrics"}
+    assert decision.template["metadata"] == {"labels": {"cost": "42"}, "annotations": annotations}
     assert env(decision) == {
         "PYTHONUNBUFFERED": "1",
         "TZ": "UTC",
@@ -459,6 +461,7 @@ def test_everything_that_policy_adds_is_a_finding() -> None:
         "WANDB_API_KEY": "x",
         "HTTP_PROXY": "http://proxy",
         "NODE": "$(HOST)",
+        "KAJI_METRICS": "/kajitori-metrics/metrics.jsonl",
     }
     assert spec["nodeSelector"] == {"disk": "ssd"}
     assert spec["runtimeClassName"] == "nvidia"

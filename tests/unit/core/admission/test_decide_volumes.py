@@ -24,6 +24,7 @@ def test_each_kind_of_volume_becomes_its_kubernetes_source() -> None:
         {"name": "m"},
         {"secretName": "s"},
         {"medium": "Memory", "sizeLimit": "1Gi"},
+        {"sizeLimit": "64Mi"},
     ]
     assert spec["containers"][0]["volumeMounts"][0]["subPath"] == "x/y"
     facts = Facts(CLUSTER, secrets=frozenset(), config_maps=frozenset(), claims=frozenset({"cc"}))
@@ -82,4 +83,5 @@ def test_with_mounts_folders_are_at_the_requested_paths() -> None:
         {"volumes": [{"hostPath": "/home/a/code", "path": "/code"}], "checkpoint": {"path": "/ckpt"}}, policy
     )
     assert env(decision)["KAJI_CHECKPOINT_DIR"] == "/ckpt"
-    assert {mount["mountPath"] for mount in container(decision)["volumeMounts"]} == {"/code", "/ckpt"}
+    mounts = {mount["mountPath"] for mount in container(decision)["volumeMounts"]}
+    assert mounts == {"/code", "/ckpt", "/kajitori-metrics"}

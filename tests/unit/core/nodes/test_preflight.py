@@ -99,7 +99,7 @@ def test_the_policy_of_tests_is_in_the_spec() -> None:
     spec = parse_spec(spec_of_test(NODE, rules))
     assert (spec.user, spec.privileged, spec.resources.shm_bytes) == ("0", True, 2**30)
     decision = decide(spec, policy_for_tests(rules), Facts(NodeTable([NODE])), run=RunIdentity("test-a", "kajitori"))
-    assert decision.template["spec"]["volumes"][-1]["hostPath"]["path"] == "/scratch"
+    assert decision.template["spec"]["volumes"][-2]["hostPath"]["path"] == "/scratch"
 
 
 @pytest.mark.parametrize("node", ["gpu-7", "GPU_7.example.com", "9", "--", "x" * 253])

@@ -14,6 +14,10 @@ from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.words import first_step, names
 
+METRICS = {"name": "kajitori-metrics", "emptyDir": {"sizeLimit": "64Mi"}}
+METRICS_MOUNT = {"name": "kajitori-metrics", "mountPath": "/kajitori-metrics"}
+"""The folder in which programs write their figures."""
+
 
 def members(
     document: dict[str, Any] | None = None, *, port: int = 20001, policy: dict[str, Any] | None = None, **more: Any
@@ -53,7 +57,7 @@ def test_a_members_pod_has_run_attempt_and_rank() -> None:
             "kajitori.dev/attempt": "3",
             "kajitori.dev/rank": "2",
         },
-        "annotations": {"note": "x"},
+        "annotations": {"note": "x", "kajitori.dev/own-folders": "kajitori-metrics"},
         "ownerReferences": [
             {
                 "apiVersion": "kajitori.dev/v1alpha1",
@@ -75,6 +79,7 @@ def test_a_members_pod_has_run_attempt_and_rank() -> None:
         "KAJI_ATTEMPT": "3",
         "MASTER_ADDR": "bert-3-0.bert",
         "MASTER_PORT": "20001",
+        "KAJI_METRICS": "/kajitori-metrics/metrics.jsonl",
     }
 
 
@@ -168,6 +173,7 @@ def test_members_of_a_sweep_know_only_their_index() -> None:
         "KAJI_ARRAY_MIN": "5",
         "KAJI_ARRAY_MAX": "9",
         "KAJI_RESULT": "/dev/termination-log",
+        "KAJI_METRICS": "/kajitori-metrics/metrics.jsonl",
         "KAJI_CHECKPOINT_DIR": "/ckpt/7",
         "KAJI_CODE_DIR": "/code",
     }
@@ -253,8 +259,9 @@ def test_a_member_of_a_gang_has_a_first_step() -> None:
     assert main["volumeMounts"] == [
         {"name": "kajitori", "mountPath": "/kajitori", "readOnly": True},
         {"name": "kajitori", "mountPath": "/etc/hosts", "readOnly": True, "subPath": "etc-hosts"},
+        METRICS_MOUNT,
     ]
-    assert spec["volumes"] == [{"name": "kajitori", "emptyDir": {}}]
+    assert spec["volumes"] == [{"name": "kajitori", "emptyDir": {}}, METRICS]
 
 
 def test_every_leader_creates_the_same_pods() -> None:
@@ -272,9 +279,9 @@ def test_every_leader_creates_the_same_pods() -> None:
 def test_a_run_that_needs_no_other_member_has_no_first_step(document: dict[str, Any], policy: dict[str, Any]) -> None:
     """Nor the volumes and variables that belong to it."""
     pod = members(document, policy=policy, key=b"k" * 32).pod(0, "gpu-7")
-    assert "initContainers" not in pod["spec"] and "volumes" not in pod["spec"]
+    assert "initContainers" not in pod["spec"] and pod["spec"]["volumes"] == [METRICS]
     assert "KAJI_HOSTS" not in env(pod)
-    assert first_step.ANNOTATION_OWN_FOLDERS not in pod["metadata"]["annotations"]
+    assert pod["metadata"]["annotations"][first_step.ANNOTATION_OWN_FOLDERS] == "kajitori-metrics"
 
 
 def test_the_first_step_does_not_change_the_pods_qos_class() -> None:
@@ -308,7 +315,9 @@ def test_the_users_own_etc_hosts_is_kept() -> None:
     """Two volumes cannot be mounted at one path."""
     volumes = {"volumes": {"names": {"configMap": "names", "subPath": "hosts"}}}
     spec = starting({"volumes": [{"name": "names", "path": "/etc/hosts"}]}, **volumes)
-    assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == ["/etc/hosts", "/kajitori"]
+    assert [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]] == [
+        *("/etc/hosts", "/kajitori", "/kajitori-metrics")
+    ]
 
 
 CODE = {"digest": "sha256:" + "a" * 64, "path": "/work"}
@@ -330,6 +339,7 @@ def test_the_first_step_fetches_the_code(document: dict[str, Any]) -> None:
     assert main["volumeMounts"] == [
         {"name": "kajitori", "mountPath": "/kajitori", "readOnly": True},
         {"name": "kajitori", "mountPath": "/work", "subPath": "code"},
+        METRICS_MOUNT,
     ]
 
 

@@ -134,6 +134,7 @@ def _words(*known: str) -> Any:
 )
 @click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
 @click.option("--checkpoint-every", metavar="TIME", help="How often the program writes it: 10m.")
+@click.option("--tensorboard", metavar="PATH", help="Folder with event files, for kaji metrics.")
 @click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00; short ones start sooner.")
 @click.option("--notify", metavar="WORDS", help="Who is told of what: slack,failed, or none.")
