@@ -406,7 +406,7 @@ class NodeOptions(ClusterOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
-    """Options of `kaji agent`, which counts the traffic of a node's Pods."""
+    """Options of `kaji agent`, which counts the traffic of a node's Pods and samples the members of runs."""
 
     data: Path
     """Folder for the counts. An agent that comes back must use the same folder."""
@@ -428,6 +428,12 @@ class AgentOptions:
     """Certificate authority of the Web APIs (PEM); None: the system's authorities."""
     insecure_http: bool = False
     """Allow tokens over plain HTTP, if something else encrypts."""
+    telemetry: bool = True
+    """Sample the members of runs on this node, and report them with the totals."""
+    host_root: Path = Path("/")
+    """Where the node's own file system is mounted: its control groups and the logs of Pods are read there."""
+    dcgm: str = ""
+    """URL of the metrics of this node's dcgm-exporter; empty: none."""
     policy: Path | None = None
     host: str = "127.0.0.1"
     port: int = 9465
@@ -441,6 +447,7 @@ class AgentOptions:
         faults += file_faults(("--report-token", self.report_token), ("--report-ca", self.report_ca))
         faults += url_faults("--relay", self.relay, "https://relay.kajitori:8601")
         faults += url_faults("--report", self.report, "https://server.kajitori:8600")
+        faults += url_faults("--dcgm", (self.dcgm,) if self.dcgm else (), "http://127.0.0.1:9400/metrics")
         if not self.insecure_http:
             with_token = self.relay if self.relay_token is not None else ()
             faults += plain_url_faults(("--relay", with_token), ("--report", self.report))

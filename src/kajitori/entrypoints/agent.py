@@ -25,6 +25,10 @@ from kajitori.agent.relay import RelayPods
 from kajitori.agent.reporting import Reporting
 from kajitori.agent.servers import Servers
 from kajitori.agent.state import LedgerFile, discard, exclusive_folder, exclusive_network
+from kajitori.agent.telemetry.choice import choose_gpus
+from kajitori.agent.telemetry.pods import PodMembers
+from kajitori.agent.telemetry.reporting import TelemetryReporting
+from kajitori.agent.telemetry.watch import Sampling, Watch
 from kajitori.configuration.settings import AgentOptions
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.entrypoints.logs import begin_logging, is_json, log_end, say
@@ -72,6 +76,7 @@ def _count(options: AgentOptions) -> None:
         with (
             serve_metrics(options.host, options.port, lambda: exposition(counting, registry), rounds.are_well) as port,
             _reporting(options, counting, section),
+            _telemetry(options, source),
         ):
             words = ", ".join(engine.name for engine in engines)
             say(f"Counting ({words}); metrics at http://{options.host}:{port}/metrics.")
@@ -122,6 +127,25 @@ def _reporting(options: AgentOptions, counting: Counting, section: TrafficSectio
         yield
     finally:
         reporting.stop()
+
+
+@contextmanager
+def _telemetry(options: AgentOptions, source: PodSource) -> Iterator[None]:
+    """Sample this node's members and report to the servers of the options, if any, while the context lasts."""
+    if not options.report or not options.telemetry:
+        yield
+        return
+    servers = Servers(options.report, options.report_token, _trusted("--report-ca", options.report_ca))
+    gpus = choose_gpus(options.dcgm)
+    watch = Watch(PodMembers(source, gpus, options.host_root), gpus)
+    sampling, reporting = Sampling(watch), TelemetryReporting(servers, options.node, watch)
+    sampling.start()
+    reporting.start()
+    try:
+        yield
+    finally:
+        reporting.stop()
+        sampling.stop()
 
 
 def _trusted(option: str, certificates: Path | None) -> TrustedAuthorities | None:

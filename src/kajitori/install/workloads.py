@@ -31,6 +31,8 @@ SIGN_IN_AUTHORITY = "sign-in-ca.crt"
 """Its key with these authorities."""
 GATEWAY_AUTHENTICATION = "gateway.yaml"
 """Its key with the providers whose ID tokens the gateway accepts."""
+HOST_FOLDER = "/host"
+"""Where an agent finds parts of the node's own file system."""
 _TOKEN_FOLDER = "/var/run/secrets/kajitori.dev"
 _USER = 65532
 _RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
@@ -147,10 +149,11 @@ def relay(settings: InstallSettings) -> list[Object]:
 
 
 def agent(settings: InstallSettings) -> list[Object]:
-    """Return the agents, which count the traffic of each node's Pods.
+    """Return the agents, which count the traffic of each node's Pods and sample the members of runs.
 
     An agent asks the relay and reports to the Web API, never to the API server: its Pod's token opens nothing there and
-    names the node. On a node it creates only its own tables and /var/lib/kajitori-agent.
+    names the node. On a node it creates only its own tables and /var/lib/kajitori-agent. It sees the node's
+    processes (hostPID and SYS_PTRACE, for $KAJI_METRICS and the GPUs of a process), and reads control groups and logs.
     """
     agents, namespace, name = settings.agents, settings.agents_namespace, "kajitori-agent"
     trust = f"{TLS_FOLDER}/ca.crt"
@@ -161,6 +164,7 @@ def agent(settings: InstallSettings) -> list[Object]:
         f"--report-token={_TOKEN_FOLDER}/token",
         *([f"--relay-ca={trust}", f"--report-ca={trust}"] if settings.encrypts else ["--insecure-http"]),
         f"--policy={POLICY_FOLDER}/policy.yaml",
+        f"--host-root={HOST_FOLDER}",
         "--host=$(HOST_ADDRESS)",
         f"--port={AGENT_PORT}",
         "--log-format=json",
@@ -174,6 +178,9 @@ def agent(settings: InstallSettings) -> list[Object]:
         "env": [
             {"name": "KAJI_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
             {"name": "HOST_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+            # NVIDIA's container runtime, if it is the node's, mounts NVML; without it they have no effect.
+            {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
+            {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
         ],
         "ports": [{"name": "metrics", "containerPort": AGENT_PORT, "hostPort": AGENT_PORT}],
         "livenessProbe": {
@@ -185,13 +192,15 @@ def agent(settings: InstallSettings) -> list[Object]:
         "securityContext": {
             **_RESTRICTED,
             "runAsUser": 0,
-            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW"]},
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "NET_RAW", "SYS_PTRACE"]},
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "volumeMounts": [
             {"name": "data", "mountPath": "/var/lib/kajitori-agent"},
             {"name": "policy", "mountPath": POLICY_FOLDER, "readOnly": True},
             {"name": "token", "mountPath": _TOKEN_FOLDER, "readOnly": True},
+            {"name": "cgroups", "mountPath": f"{HOST_FOLDER}/sys/fs/cgroup", "readOnly": True},
+            {"name": "logs", "mountPath": f"{HOST_FOLDER}/var/log/pods", "readOnly": True},
             *_tls_mount(settings),
         ],
     }
@@ -201,6 +210,8 @@ def agent(settings: InstallSettings) -> list[Object]:
         {"name": "data", "hostPath": {"path": "/var/lib/kajitori-agent", "type": "DirectoryOrCreate"}},
         {"name": "policy", "configMap": {"name": name}},
         {"name": "token", "projected": {"sources": [token]}},
+        {"name": "cgroups", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}},
+        {"name": "logs", "hostPath": {"path": "/var/log/pods", "type": "DirectoryOrCreate"}},
     ]
     if settings.encrypts:
         volumes.append({"name": "tls", "projected": {"sources": [{"secret": authority}]}})
@@ -208,6 +219,7 @@ def agent(settings: InstallSettings) -> list[Object]:
         "serviceAccountName": name,  # has no role
         "automountServiceAccountToken": False,
         "hostNetwork": True,  # the interfaces and rules that it is about
+        "hostPID": True,  # the processes of members
         "dnsPolicy": "ClusterFirstWithHostNet",
         "priorityClassName": "system-node-critical",
         "nodeSelector": dict(agents.node_selector),

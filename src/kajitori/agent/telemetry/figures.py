@@ -49,7 +49,7 @@ class Figures:
             self._read_log(member.log)
         pids = list(member.pids())
         if self._path is None:
-            self._path = next((path for pid in pids if (path := _variable(pid, METRICS_ENV))), None)
+            self._path = next((path for pid in pids if (path := variable(pid, METRICS_ENV))), None)
         if self._file is None and self._path:
             self._file = _first(pids, self._path)
         if self._file is not None:
@@ -138,7 +138,7 @@ class _Tail:
         os.close(self._fd)
 
 
-def _variable(pid: int, name: str) -> str:
+def variable(pid: int, name: str) -> str:
     """Return a variable of a process as it was started; empty if it has none."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         for entry in file.read().split(b"\0"):

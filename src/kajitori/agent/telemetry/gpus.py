@@ -1,4 +1,4 @@
-"""GPUs of this node, whoever made them."""
+"""Sources of readings of this node's GPUs."""
 
 from __future__ import annotations
 

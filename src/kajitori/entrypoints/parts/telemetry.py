@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from kajitori.agent.servers import Servers
+from kajitori.agent.telemetry.choice import choose_gpus
 from kajitori.agent.telemetry.gpus import GpuSource
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.reporting import TelemetryReporting
@@ -51,7 +52,7 @@ async def telemetry(
     if servers is None:
         yield
         return
-    watch = Watch(KubeletMembers(containers), gpus)
+    watch = Watch(KubeletMembers(containers), gpus or await asyncio.to_thread(choose_gpus))
     sampling, reporting = Sampling(watch), TelemetryReporting(servers, node, watch)
     sampling.start()
     reporting.start()

@@ -35,6 +35,11 @@ def _data_option(function: Any) -> Any:
 @click.option(
     "--report-ca", type=FILE, metavar="FILE", help="Authority of its certificate (PEM); default: the system's."
 )
+@click.option(
+    "--telemetry/--no-telemetry", default=True, show_default=True, help="With --report: what members of runs use."
+)
+@click.option("--dcgm", default="", metavar="URL", help="Metrics of this node's dcgm-exporter, for more GPU figures.")
+@click.option("--host-root", type=FILE, default="/", metavar="DIR", help="Where the node's own file system is mounted.")
 @insecure_http_option("Show tokens over plain HTTP: something else encrypts.")
 @policy_option
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")
@@ -45,7 +50,8 @@ def command(context: click.Context, /, pods: Path | None, **options: Any) -> int
     """Count the traffic of this node's Pods.
 
     Bytes and packets, in and out, by the classes of addresses in policy's section traffic, for Prometheus and, with
-    --report, for kaji traffic. Needs root and nft. Killed and started again it loses nothing.
+    --report, for kaji traffic. With --report it also samples the members of runs, for kaji stats and kaji metrics.
+    Needs root and nft. Killed and started again it loses nothing.
     """
     if context.invoked_subcommand is not None:
         return None

@@ -1,0 +1,74 @@
+"""AMD's GPUs by the files of the amdgpu driver in sysfs: no library is needed.
+
+Files: Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst of Linux.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+_VENDOR = "0x1002"
+
+
+class Amd:
+    """AMD's GPUs, under their unique identifiers, their bus addresses and their indices."""
+
+    def __init__(self, sys: Path = Path("/sys")) -> None:
+        cards = sys / "class" / "drm"
+        self._devices = []
+        for card in sorted(cards.glob("card[0-9]*"), key=lambda path: (len(path.name), path.name)):
+            if "-" not in card.name and _text(card / "device" / "vendor") == _VENDOR:
+                self._devices.append(card / "device")
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def read(self) -> Mapping[str, Mapping[str, float]]:
+        """Return readings by identifier."""
+        found: dict[str, Mapping[str, float]] = {}
+        for index, device in enumerate(self._devices):
+            reading = _reading(device)
+            for name in (str(index), _text(device / "unique_id"), device.resolve().name):
+                if name:
+                    found[name] = reading
+        return found
+
+    def processes(self) -> Mapping[int, str]:
+        return {}
+
+
+def _reading(device: Path) -> dict[str, float]:
+    found: dict[str, float] = {}
+    sensors = next(iter(sorted((device / "hwmon").glob("hwmon*"))), device / "hwmon")
+    for name, file, factor in (
+        ("gpu.used", device / "gpu_busy_percent", 1.0),
+        ("gpu.memory.busy", device / "mem_busy_percent", 1.0),
+        ("gpu.memory.used", device / "mem_info_vram_used", 1.0),
+        ("gpu.memory.total", device / "mem_info_vram_total", 1.0),
+        ("gpu.power", sensors / "power1_average", 1e-6),
+        ("gpu.power", sensors / "power1_input", 1e-6),
+        ("gpu.temperature", sensors / "temp1_input", 1e-3),
+        ("gpu.clock.sm", sensors / "freq1_input", 1e-6),
+        ("gpu.clock.memory", sensors / "freq2_input", 1e-6),
+    ):
+        with contextlib.suppress(ValueError):
+            found[name] = float(_text(file)) * factor
+    for kind, name in (("ce", "gpu.ecc.corrected"), ("ue", "gpu.ecc.uncorrected")):
+        counts = [
+            float(line.rpartition(":")[2])
+            for file in (device / "ras").glob("*_err_count")
+            for line in _text(file).splitlines()
+            if line.startswith(f"{kind}:") and line.rpartition(":")[2].strip().isdigit()
+        ]
+        if counts:
+            found[name] = sum(counts)
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

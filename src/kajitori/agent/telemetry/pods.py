@@ -1,0 +1,124 @@
+"""Members on a node with any kubelet: found by the control groups of their Pods, in which the kubelet's UIDs are.
+
+A kubelet names a Pod's group after its UID, and the runtime makes one below it for each container. The Pod's sandbox
+(its pause process) is a container without a command of the user's; it uses next to nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from kajitori.agent.telemetry.figures import variable
+from kajitori.agent.telemetry.gpus import GpuSource
+from kajitori.agent.telemetry.members import LocalMember
+from kajitori.agent.telemetry.processes import pids_below
+from kajitori.core.telemetry.training import METRICS_ENV
+from kajitori.core.traffic.totals import Pod
+
+GPU_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Variables in which device plugins and runtimes give a container its GPUs."""
+_NO_GPU = frozenset({"", "all", "none", "void"})
+_MEMBER = "main"
+"""Container of a member's Pod that runs the user's program."""
+_CONTROLLERS = ("memory", "cpu,cpuacct", "cpuacct", "blkio")
+"""Hierarchies of version 1 that count something of a member."""
+
+
+class Pods(Protocol):
+    """A source of this node's Pods: that of the traffic counters."""
+
+    def pods(self) -> Mapping[str, Pod]:
+        """Return the Pods of this node by UID. Raises OSError if they cannot be listed now."""
+        ...
+
+
+class PodMembers:
+    """The members of runs among a node's Pods. `root` is where the node's own file system is mounted."""
+
+    def __init__(self, pods: Pods, gpus: GpuSource, root: Path = Path("/")) -> None:
+        self._pods = pods
+        self._gpus = gpus
+        self._cgroups = root / "sys/fs/cgroup"
+        self._logs = root / "var/log/pods"
+        self._known: dict[str, LocalMember] = {}
+
+    def members(self) -> Sequence[LocalMember]:
+        """Return the members whose Pods have processes. Raises OSError if the Pods cannot be listed now."""
+        found: dict[str, LocalMember] = {}
+        for uid, pod in self._pods.pods().items():
+            if not pod.run_uid:
+                continue
+            groups = groups_of(self._cgroups, uid)
+            pids = pids_below(groups[0]) if groups else []
+            if not pids:
+                continue
+            known = self._known.get(uid)
+            if known is not None and known.cgroups == groups and known.gpus:
+                found[uid] = known
+                continue
+            found[uid] = LocalMember(
+                namespace=pod.namespace,
+                pod=pod.name,
+                uid=uid,
+                pids=partial(program_pids, groups[0]),
+                cgroups=groups,
+                log=self._log(pod),
+                gpus=self._gpus_of(pids),
+            )
+        self._known = found
+        return list(found.values())
+
+    def _log(self, pod: Pod) -> Path | None:
+        folder = self._logs / f"{pod.namespace}_{pod.name}_{pod.uid}" / _MEMBER
+        with contextlib.suppress(OSError, ValueError):
+            return max((file for file in folder.glob("*.log")), key=lambda file: int(file.stem))
+        return None
+
+    def _gpus_of(self, pids: Sequence[int]) -> tuple[str, ...]:
+        """Return the GPUs that the member's container was given; else those that its processes use."""
+        for name in GPU_VARIABLES:
+            for pid in pids:
+                value = variable(pid, name)
+                if value and value not in _NO_GPU:
+                    return tuple(part.strip() for part in value.split(",") if part.strip())
+        using = self._gpus.processes()
+        return tuple(sorted({using[pid] for pid in pids if pid in using}))
+
+
+def groups_of(mount: Path, uid: str) -> tuple[str, ...]:
+    """Return the groups that a kubelet made for a Pod, in each hierarchy that counts, for any driver and class."""
+    if (mount / "cgroup.controllers").exists():
+        roots: list[Path] = [mount]
+    else:
+        roots = [mount / name for name in _CONTROLLERS if (mount / name).is_dir()]
+    slice_name = f"pod{uid.replace('-', '_')}.slice"
+    below = [f"kubepods.slice/kubepods-{slice_name}", f"kubepods/pod{uid}"]
+    for quality in ("burstable", "besteffort"):
+        below.append(f"kubepods.slice/kubepods-{quality}.slice/kubepods-{quality}-{slice_name}")
+        below.append(f"kubepods/{quality}/pod{uid}")
+    found = []
+    for root in roots:
+        group = next((root / path for path in below if (root / path).is_dir()), None)
+        if group is not None:
+            found.append(str(group))
+    return tuple(found)
+
+
+def program_pids(group: str, variable_of: Callable[[int, str], str] = variable) -> list[int]:
+    """Return the processes of a Pod, with those of the member's own container first, by its $KAJI_METRICS."""
+    pids = pids_below(group)
+    first = next((pid for pid in pids if variable_of(pid, METRICS_ENV)), None)
+    if first is None:
+        return pids
+    return [first, *(pid for pid in pids if pid != first and _command(pid) != "pause")]
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError), open(os.path.join("/proc", str(pid), "comm")) as file:  # noqa: PTH118
+        return file.read().strip()
+    return ""

@@ -1,0 +1,178 @@
+"""GPUs: NVML as a driver answered it, dcgm-exporter's text, AMD's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kajitori.agent.telemetry.amd import Amd
+from kajitori.agent.telemetry.dcgm import Dcgm
+from kajitori.agent.telemetry.gpus import Together
+from kajitori.agent.telemetry.nvml import Nvml
+
+UUID = "GPU-5a9f1a50-5b1c-4ba0-8ff5-3b4b8c1d9e01"
+
+
+class NvmlError(Exception):
+    """pynvml's error; `value` is the code."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+class Recorded:
+    """The answers of one GPU of type H100 SXM5 under load, by function. Functions that are not listed are not supported
+    by the GPU (3); `calls` counts the calls."""
+
+    NVMLError = NvmlError
+    NVML_ERROR_NOT_SUPPORTED = 3
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.events: list[int] = []
+        self.answers: dict[str, Any] = {
+            "nvmlInit": None,
+            "nvmlDeviceGetCount": 1,
+            "nvmlDeviceGetHandleByIndex": "handle",
+            "nvmlDeviceGetUUID": UUID,
+            "nvmlEventSetCreate": "set",
+            "nvmlDeviceRegisterEvents": None,
+            "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97, memory=41),
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=70_000_000_000, total=85_520_809_984),
+            "nvmlDeviceGetPowerUsage": 512_345,
+            "nvmlDeviceGetTemperature": 64,
+            "nvmlDeviceGetClockInfo": 1980,
+            "nvmlDeviceGetTotalEccErrors": 2,
+            "nvmlDeviceGetPcieThroughput": 1000,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": 0x25,
+            "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=4711)],
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*_: Any) -> Any:
+            self.calls.append(name)
+            if name == "nvmlEventSetWait_v2":
+                if not self.events:
+                    raise NvmlError(10)  # timeout
+                return SimpleNamespace(device="handle", eventData=self.events.pop(0))
+            if name not in self.answers:
+                raise NvmlError(3)
+            return self.answers[name]
+
+        return call
+
+
+def test_nvmls_figures_have_our_names_and_units() -> None:
+    library = Recorded()
+    found = Nvml(library).read()
+    assert found[UUID] == found["0"]
+    assert found[UUID] == {
+        "gpu.used": 97.0,
+        "gpu.memory.busy": 41.0,
+        "gpu.memory.used": 70_000_000_000.0,
+        "gpu.memory.total": 85_520_809_984.0,
+        "gpu.power": 512.345,
+        "gpu.temperature": 64.0,
+        "gpu.clock.sm": 1980.0,
+        "gpu.clock.memory": 1980.0,
+        "gpu.ecc.corrected": 2.0,
+        "gpu.ecc.uncorrected": 2.0,
+        "gpu.pcie.sent": 1_024_000.0,
+        "gpu.pcie.received": 1_024_000.0,
+        "gpu.throttled": 36.0,
+        "gpu.xid": 0.0,
+    }
+    assert Nvml(library).processes() == {4711: UUID}
+
+
+def test_a_figure_that_a_gpu_lacks_is_asked_for_once() -> None:
+    library = Recorded()
+    nvml = Nvml(library)
+    for _ in range(3):
+        nvml.read()
+    assert library.calls.count("nvmlDeviceGetFieldValues") == 1
+    assert library.calls.count("nvmlDeviceGetPowerUsage") == 3
+
+
+def test_a_gpu_that_fell_off_the_bus_has_no_figures() -> None:
+    """Other GPUs are still read, and it is asked again: a reset may bring it back."""
+    library = Recorded()
+    nvml = Nvml(library)
+
+    def lost(*_: Any) -> Any:
+        raise NvmlError(15)
+
+    vars(library)["nvmlDeviceGetPowerUsage"] = lost
+    assert "gpu.power" not in nvml.read()[UUID]
+    del vars(library)["nvmlDeviceGetPowerUsage"]
+    assert nvml.read()[UUID]["gpu.power"] == 512.345
+
+
+def test_the_last_xid_error_is_remembered() -> None:
+    library = Recorded()
+    nvml = Nvml(library)
+    library.events = [13, 79]
+    assert [nvml.read()[UUID]["gpu.xid"] for _ in range(2)] == [79.0, 79.0]
+
+
+DCGM = f"""# HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
+# TYPE DCGM_FI_DEV_SM_CLOCK gauge
+DCGM_FI_DEV_SM_CLOCK{{gpu="0",UUID="{UUID}",pci_bus_id="00000000:1B:00.0",modelName="NVIDIA H100"}} 1980
+DCGM_FI_DEV_FB_USED{{gpu="0",UUID="{UUID}",device="nvidia0",container="main",pod="bert-1-0",namespace="team"}} 66757
+DCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="{UUID}",device="nvidia0"}} 0.874321
+DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{gpu="0",UUID="{UUID}",device="nvidia0"}} 0.412000
+DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="{UUID}",device="nvidia0"}} nonsense
+DCGM_FI_DEV_GPU_UTIL{{gpu="1",UUID="GPU-other",device="nvidia1",GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"}} 3
+"""
+
+
+def test_dcgms_activity_is_added_to_nvmls_figures() -> None:
+    dcgm = Dcgm("http://127.0.0.1:9400/metrics", lambda _: DCGM)
+    found = Together((Nvml(Recorded()), dcgm)).read()
+    assert set(found) == {UUID, "0"}
+    assert (found[UUID]["gpu.sm.active"], found[UUID]["gpu.tensor.active"]) == pytest.approx((87.4321, 41.2))
+    assert (found[UUID]["gpu.memory.used"], found[UUID]["gpu.power"]) == (66757.0 * 2**20, 512.345)
+
+
+def test_an_exporter_that_does_not_answer_is_done_without() -> None:
+    def fetch(_: str) -> str:
+        raise ConnectionRefusedError("refused")
+
+    assert Dcgm("http://127.0.0.1:9400/metrics", fetch).read() == {}
+
+
+def test_amds_files_are_read(tmp_path: Path) -> None:
+    """As an MI300X shows them; another card of the machine is a server's display."""
+    device = tmp_path / "class/drm/card1/device"
+    for name, text in {
+        "vendor": "0x1002\n",
+        "unique_id": "5f2a3b\n",
+        "gpu_busy_percent": "88\n",
+        "mem_info_vram_used": "1024\n",
+        "mem_info_vram_total": "4096\n",
+        "hwmon/hwmon3/power1_average": "700000000\n",
+        "hwmon/hwmon3/temp1_input": "61000\n",
+        "hwmon/hwmon3/freq1_input": "2100000000\n",
+        "ras/umc_err_count": "ue: 1\nce: 4\n",
+        "ras/gfx_err_count": "ue: 0\nce: 2\n",
+    }.items():
+        (device / name).parent.mkdir(parents=True, exist_ok=True)
+        (device / name).write_text(text)
+    display = tmp_path / "class/drm/card0/device"
+    display.mkdir(parents=True)
+    (display / "vendor").write_text("0x1a03\n")
+    amd = Amd(tmp_path)
+    assert len(amd) == 1
+    assert amd.read()["5f2a3b"] == {
+        "gpu.used": 88.0,
+        "gpu.memory.used": 1024.0,
+        "gpu.memory.total": 4096.0,
+        "gpu.power": 700.0,
+        "gpu.temperature": 61.0,
+        "gpu.clock.sm": 2100.0,
+        "gpu.ecc.corrected": 6.0,
+        "gpu.ecc.uncorrected": 1.0,
+    }
