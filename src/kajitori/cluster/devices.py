@@ -185,7 +185,7 @@ class Devices:
     def _asked_by(self, pod: Pod, gpus: NodeGpus) -> dict[str, int]:
         """Return the GPUs that a Pod asks for: a member of a run as its annotation says, others by extended
         resources."""
-        written = pod.metadata.annotations.get(names.ANNOTATION_GPUS, "")
+        written = pod.metadata.annotations.get(names.ANNOTATION_GPU_REQUEST, "")
         whole = next((offer.type for offer in gpus.offers if offer.is_whole), "")
         if written and self._mirror.is_member(pod):
             count, gpu_type = names.read_gpus(written)

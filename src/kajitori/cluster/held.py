@@ -20,6 +20,8 @@ def begin_usage(status: RunStatus, cluster: ClusterView, now: datetime) -> RunSt
     amounts = Amounts(gpus=member.gpus, cpu_millis=member.cpu_millis, memory_bytes=member.memory_bytes)
 
     def type_of(node: str) -> str:
+        if member.gpu_type:
+            return member.gpu_type
         row = table.index.get(node)
         return table.nodes[row].gpu_type if row is not None else ""
 

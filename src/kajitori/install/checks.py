@@ -197,8 +197,11 @@ def _gpus(survey: Survey) -> Iterator[Finding]:
     yield Finding("nodes", State.OK, f"{survey.nodes} nodes")
     named = {kind: count for kind, count in survey.gpus.items() if kind}
     if not survey.gpus:
-        text = "no node offers nvidia.com/gpu"
-        yield Finding("gpus", State.WARN, text, "install the vendor's device plugin, if the nodes have GPUs")
+        text = "no node offers GPUs"
+        way_out = (
+            "if the nodes have GPUs, install the vendor's device plugin or its driver for dynamic resource allocation"
+        )
+        yield Finding("gpus", State.WARN, text, way_out)
     elif len(named) < len(survey.gpus):
         text = f"{survey.gpus['']} GPUs of unknown type" + (f"; {_counted(named)}" if named else "")
         way_out = "install GPU feature discovery, or label the nodes kajitori.dev/gpu-type=h100"

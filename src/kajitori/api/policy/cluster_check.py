@@ -77,6 +77,12 @@ def _nodes(api: Api) -> list[CheckedNode]:
     for node in api.mirror.nodes.values():
         amounts = node.status.allocatable or node.status.capacity
         resources = frozenset(name for name, amount in amounts.items() if str(amount) != "0")
+        offers = api.cluster.devices.offers(node.metadata.name)
+        if offers and api.cluster.policy.gpu.resource not in resources:
+            ways = {way or api.cluster.policy.gpu.resource for offer in offers for way in offer.ways}
+            types = frozenset(offer.type for offer in offers)
+            found.append(CheckedNode(node.metadata.labels, resources | ways, gpu_types=types))
+            continue
         found.append(CheckedNode(node.metadata.labels, resources))
     return found
 

@@ -123,7 +123,7 @@ async def enforcement_findings(api: Api, user: User, policy: Policy) -> list[str
         bare = [
             node.name
             for node in api.cluster.table().nodes
-            if node.gpus and not any(node.labels.get(label) for label in labels)
+            if node.has_gpus and not any(node.labels.get(label) for label in labels)
         ]
         if bare:
             more = f" and {len(bare) - 1} more" if len(bare) > 1 else ""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from kajitori.cluster.platform.applying import Change, apply, find, resource_of
+from kajitori.core.gpus.offers import counts_of
 from kajitori.core.policy.runs.members import Gpu
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
@@ -18,7 +20,9 @@ from kajitori.install.objects import Identity, Object
 from kajitori.install.record import Record
 from kajitori.install.settings import InstallSettings, SignInSettings
 from kajitori.kube.client import KubeClient
-from kajitori.kube.resources import NODES, SELF_ACCESS_REVIEWS, STORAGE_CLASSES
+from kajitori.kube.device_objects import ResourceSlice
+from kajitori.kube.devices import node_devices
+from kajitori.kube.resources import NODES, RESOURCE_SLICES, SELF_ACCESS_REVIEWS, STORAGE_CLASSES
 from kajitori.openid.authentication_config import Issuer
 from kajitori.openid.issuer_keys import NoKeys, fetch_keys
 
@@ -36,12 +40,13 @@ async def survey(
     unreadable: list[str] = []
     classes = await _listed(client, STORAGE_CLASSES, unreadable)
     nodes = await _listed(client, NODES, unreadable)
+    served = await _served(client)
     refused, changes = await _tried(client, objects)
     missing, lacking = await _secret_faults(client, settings)
     return Survey(
         version=str(version.get("gitVersion", "")),
         skew_seconds=skew,
-        served=await _served(client),
+        served=served,
         refused=refused,
         changes={str(change): count for change, count in changes.items()},
         storage_classes=[storage_class["metadata"]["name"] for storage_class in classes],
@@ -49,7 +54,7 @@ async def survey(
             (storage_class["metadata"]["name"] for storage_class in classes if _is_default(storage_class)), ""
         ),
         nodes=len(nodes),
-        gpus=_gpus(nodes),
+        gpus=_gpus(nodes, await _devices(client, served)),
         missing_secrets=missing,
         lacking_secrets=lacking,
         provider_fault=await _provider_fault(settings.sign_in),
@@ -141,14 +146,31 @@ async def _provider_fault(sign_in: SignInSettings) -> str:
     return ""
 
 
-def _gpus(nodes: Iterable[Object]) -> dict[str, int]:
-    """Return the GPUs by type. A GPU without a label for its type counts under an empty name."""
+async def _devices(client: KubeClient, served: Collection[str]) -> dict[str, list[ResourceSlice]]:
+    """Return the slices of GPU drivers by node; none if they cannot be read."""
+    found: dict[str, list[ResourceSlice]] = {}
+    if RESOURCE_SLICES.api_version not in served:
+        return found
+    with suppress(Forbidden):
+        for published in (await client.list(RESOURCE_SLICES, type=ResourceSlice)).items:
+            if Gpu().is_driver(published.spec.driver):
+                found.setdefault(published.spec.node_name, []).append(published)
+    return found
+
+
+def _gpus(nodes: Iterable[Object], devices: Mapping[str, Sequence[ResourceSlice]]) -> dict[str, int]:
+    """Return the GPUs by type. A GPU without a label for its type counts under an empty name.
+
+    Devices of dynamic resource allocation count on nodes without GPUs of a device plugin.
+    """
     found: Counter[str] = Counter()
     for node in nodes:
         count = int((node.get("status") or {}).get("allocatable", {}).get(names.GPU_RESOURCE, 0))
         labels = node["metadata"].get("labels") or {}
         if count:
             found[next((labels[key] for key in Gpu().type_labels if key in labels), "")] += count
+            continue
+        found.update(counts_of(node_devices(devices.get(node["metadata"]["name"], ()), ()), Gpu()))
     return dict(found)
 
 

@@ -63,7 +63,7 @@ def _member_of(template: str, gpu_resource: str) -> MemberRequest:
     labels = document.get("metadata", {}).get("labels", {})
     usage = pod_usage(spec)
     annotations = document.get("metadata", {}).get("annotations") or {}
-    written = annotations.get(names.ANNOTATION_GPUS, "")
+    written = annotations.get(names.ANNOTATION_GPU_REQUEST, "")
     gpus, gpu_type = names.read_gpus(written) if written else (usage.other(gpu_resource), "")
     return MemberRequest(
         cpu_millis=usage.cpu_millis,

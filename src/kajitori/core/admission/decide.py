@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from kajitori.core.admission.refusals import FOLLOWS_FROM, refusals
 from kajitori.core.admission.resolve import Facts, member_request, resolve
 from kajitori.core.gang.types import Limits
@@ -77,8 +75,7 @@ def _needs_scheduler(member: MemberRequest, facts: Facts) -> bool:
     """Whether only the scheduler can give members their GPUs: they are devices, or may be on some of the nodes."""
     if not member.gpus or facts.table is None:
         return False
-    eligible = eligible_nodes(facts.table, member)
-    return any(facts.table.nodes[row].is_by_devices for row in np.flatnonzero(eligible).tolist())
+    return bool((eligible_nodes(facts.table, member) & facts.table.by_devices).any())
 
 
 def limits_of(spec: RunSpec, policy: Policy, facts: Facts) -> Limits:

@@ -7,6 +7,9 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
+import numpy as np
+import numpy.typing as npt
+
 from kajitori.core.admission.resolve import PASSING_TAINTS, Facts
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes, largest_gang
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, NodeTable
@@ -306,7 +309,8 @@ def _cluster(
         yield Fault("spec.resources.gpuType", message, written, hint, "UnknownGpuType")
         return
     of_kind = replace(anywhere, cpu_millis=0, memory_bytes=0, gpus=min(member.gpus, 1))
-    totals = table.total[eligible_nodes(table, of_kind)]
+    rows = np.flatnonzero(eligible_nodes(table, of_kind))
+    totals = table.total[rows]
     kind = f"{resolved.gpu_type} " if resolved.gpu_type else ""
     if not len(totals):
         yield _no_node(table, anywhere, kind)
@@ -314,7 +318,7 @@ def _cluster(
     largest = totals.max(axis=0)
     is_too_large = False
     amounts = (
-        ("gpu", "GPUs", member.gpus, int(largest[table.gpu_column(member.gpu_type)]), str),
+        ("gpu", "GPUs", member.gpus, _most_gpus(table, member, rows), str),
         ("cpu", "cores", member.cpu_millis, int(largest[CPU]), format_cpu),
         ("memory", "of memory", member.memory_bytes, int(largest[MEMORY]), memory_there),
     )
@@ -334,6 +338,12 @@ def _cluster(
         field = "replicas" if spec.fewest is None else "minReplicas"
         message = f"{needed} members, but the whole cluster has room for at most {room} such members{grown}"
         yield Fault(f"spec.{field}", message, str(needed), _smaller(room, member, field), "LargerThanTheCluster")
+
+
+def _most_gpus(table: NodeTable, member: MemberRequest, rows: npt.NDArray[np.int64]) -> int:
+    """Return the largest number of such GPUs that one Pod can have on one of these nodes."""
+    offers = (table.nodes[row].offer_of(member.gpu_type) for row in rows.tolist()) if member.gpus else ()
+    return max((offer.most for offer in offers if offer is not None), default=0)
 
 
 def _smaller(room: int, member: MemberRequest, field: str) -> str:

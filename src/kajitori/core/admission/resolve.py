@@ -335,7 +335,8 @@ def _gpu_way(like: MemberRequest, table: NodeTable | None) -> GpuWay:
 def _best_way(like: MemberRequest, table: NodeTable) -> GpuWay:
     members: dict[str, int] = {}
     selectors: dict[str, set[str]] = {}
-    for row in np.flatnonzero(eligible_nodes(table, like)).tolist():
+    # Any node of the kind counts: whether one has enough of them is for `refusals` to say.
+    for row in np.flatnonzero(eligible_nodes(table, replace(like, gpus=1))).tolist():
         offer = table.nodes[row].offer_of(like.gpu_type)
         if offer is None:
             continue

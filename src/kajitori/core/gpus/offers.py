@@ -54,9 +54,10 @@ class GpuOffer:
     most_per_pod: int = 0
     """Maximum number for one Pod; 0: all of them. A Pod gets each shared GPU once."""
 
-    def gives_one_pod(self, gpus: int) -> bool:
-        """Whether one Pod can have this number of them."""
-        return not self.most_per_pod or gpus <= self.most_per_pod
+    @property
+    def most(self) -> int:
+        """The largest number that one Pod can have."""
+        return self.most_per_pod or self.count
 
 
 class GpuWay(NamedTuple):
@@ -131,6 +132,15 @@ class NodeGpus:
     def type_of(self, device: DeviceId) -> str:
         """Return the type of a device; empty if it is no GPU of this node."""
         return next((word for word, found in self.by_type.items() if any(d.id == device for d in found)), "")
+
+
+def counts_of(node: NodeDevices, names: NamesTypes) -> dict[str, int]:
+    """Return how many GPUs of each type a node has, whether or not a DeviceClass contains them."""
+    by_type: dict[str, list[Device]] = {}
+    for device in in_order(node.devices):
+        by_type.setdefault(kind_of(device, names).type, []).append(device)
+    left = counters_left(node, ())
+    return {word: len(allocatable(devices, left, {})) for word, devices in by_type.items()}
 
 
 def gpus_of_node(node: NodeDevices, classes: Iterable[DeviceClass], names: NamesTypes, resource: str) -> NodeGpus:

@@ -140,6 +140,8 @@ class NodeTable:
     def __init__(self, nodes: Iterable[NodeFacts]) -> None:
         self.nodes: tuple[NodeFacts, ...] = tuple(sorted(nodes, key=lambda n: (n.domains, natural_key(n.name))))
         self.index: dict[str, int] = {node.name: i for i, node in enumerate(self.nodes)}
+        self.by_devices: Mask = np.array([bool(n.gpu_offers) and n.is_by_devices for n in self.nodes], dtype=bool)
+        """The nodes whose GPUs are devices that only the scheduler can allocate."""
         partial = {o.type for n in self.nodes for o in n.gpu_offers if not o.is_whole}
         self.gpu_columns: dict[str, int] = {name: PODS + 1 + i for i, name in enumerate(sorted(partial))}
         """The column of each type of partial GPUs, such as MIG slices."""
@@ -213,7 +215,7 @@ class NodeTable:
         if mask is None:
             found = (node.offer_of(gpu_type) for node in self.nodes)
             mask = np.array(
-                [o is not None and (way is None or way in o.ways) and o.gives_one_pod(gpus) for o in found], dtype=bool
+                [o is not None and (way is None or way in o.ways) and gpus <= o.most for o in found], dtype=bool
             )
             self._offer_masks[key] = mask
         return mask

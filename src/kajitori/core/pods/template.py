@@ -111,7 +111,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         is_alone = spec.sweep is not None or spec.replicas == 1
         ours[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if is_alone else names.ISOLATION_MEMBERS
     if resolved.gpus and resolved.gpu_way != GpuWay():
-        ours[names.ANNOTATION_GPUS] = f"{resolved.gpus} {resolved.gpu_type}".strip()
+        ours[names.ANNOTATION_GPU_REQUEST] = f"{resolved.gpus} {resolved.gpu_type}".strip()
     put(metadata, "annotations", inject.annotations | ours)
     template: Manifest = {"metadata": metadata, "spec": pod}
     if resolved.gpus and (device_class := resolved.gpu_way.device_class):

@@ -49,6 +49,14 @@ class CheckedNode:
     resources: frozenset[str]
     """Names of the resources that it has for Pods."""
     is_present: bool = True
+    gpu_types: frozenset[str] | None = None
+    """The types of its GPUs if they are devices of dynamic resource allocation; None if labels tell the type."""
+
+    def types(self, policy: Policy) -> set[str]:
+        """Return the types of its GPUs, as far as they are known."""
+        if self.gpu_types is not None:
+            return set(self.gpu_types)
+        return {policy.gpu.type_of(self.labels)} if policy.gpu.resource in self.resources else set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +246,7 @@ def _gpu_types(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
             if not any(node.labels.get(key) for node in with_gpus):
                 hint = _known(with_gpus, key)
                 yield _no_node(path_of("gpu", ("typeLabels", index)), f"GPUs and the label {key}", key, hint)
-    types = sorted({policy.gpu.type_of(node.labels) for node in with_gpus} - {""})
+    types = sorted({name for node in nodes for name in node.types(policy)} - {""})
     for index, guarantee in enumerate(policy.guarantees):
         if guarantee.gpu_type is not None and guarantee.gpu_type not in types:
             hint = f"the cluster has {first_few(types, _LABELS_SHOWN)}" if types else "no node has GPUs of a known type"
@@ -274,8 +282,7 @@ def _pool_labels(policy: Policy, present: Sequence[CheckedNode]) -> Iterator[Fau
 
 def _spare(policy: Policy, nodes: Sequence[CheckedNode]) -> Shortfall:
     """Note GPU types and pools that no node belongs to. They may be meant for nodes that are still to come."""
-    with_gpus = [node for node in nodes if policy.gpu.resource in node.resources]
-    present = {policy.gpu.type_of(node.labels) for node in with_gpus}
+    present = {name for node in nodes for name in node.types(policy)}
     notes = []
     if "types" in policy.gpu.model_fields_set:
         unused = [name for name in policy.gpu.types if name not in present]

@@ -42,7 +42,7 @@ ISOLATION_MEMBERS = "members"
 """The member has to reach the run's other members, and nothing else."""
 ANNOTATION_SIGNATURE = f"{GROUP}/signature"
 """On a member's Pod: the signed UID of its run (`core.pods.tickets.sign_member`)."""
-ANNOTATION_GPUS = f"{GROUP}/gpus"
+ANNOTATION_GPU_REQUEST = f"{GROUP}/gpu-request"
 """On Pods of a run that do not ask for GPUs by the policy's resource alone: number and type of each member's GPUs, such
 as `2 h100-mig-1g.10gb`. Whole GPUs of any type have a number only."""
 ANNOTATION_DRAIN = f"{GROUP}/drain"
@@ -148,7 +148,7 @@ def member_labels(run: str, run_uid: str, attempt: int, rank: int) -> dict[str, 
 
 
 def read_gpus(written: str) -> tuple[int, str]:
-    """Read ANNOTATION_GPUS: number and type of GPUs; zero if it is unreadable."""
+    """Read ANNOTATION_GPU_REQUEST: number and type of GPUs; zero if it is unreadable."""
     count, _, gpu_type = written.partition(" ")
     return (int(count) if count.isascii() and count.isdigit() and len(count) < 6 else 0), gpu_type
 

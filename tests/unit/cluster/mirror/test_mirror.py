@@ -23,7 +23,7 @@ from kajitori.core.spec.status import Attempt, RunStatus
 from kajitori.core.words import names
 from kajitori.kube.errors import ForbiddenError
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.kube.resources import EVENTS, LEASES, PODS, Resource
+from kajitori.kube.resources import DEVICE_KINDS, EVENTS, LEASES, PODS, Resource
 from kajitori.kube.watch import WatchSettings
 
 
@@ -220,6 +220,16 @@ async def test_a_kind_that_a_mirror_cannot_hold_is_an_error() -> None:
         Mirror(client, [EVENTS])
         with pytest.raises(ValueError, match="leases"):
             Mirror(client, [LEASES])
+
+
+async def test_kinds_that_the_server_lacks_or_forbids_are_empty(caplog: pytest.LogCaptureFixture) -> None:
+    """Clusters without dynamic resource allocation, and roles of an earlier version, are no trouble."""
+    async with fake_api() as api:
+        api.list_answers.append(403)
+        async with client_of(api.url) as client, Mirror(client, DEVICE_KINDS) as mirror:
+            await mirror.wait_synced()
+            assert mirror.synced and not mirror.trouble
+            assert not mirror.slices and mirror.age_seconds() == 0.0
 
 
 NAMES = st.sampled_from(["r-1-0", "r-1-1", "r-1-2", "r-1-3"])

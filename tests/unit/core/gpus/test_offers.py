@@ -107,7 +107,7 @@ def test_shares_of_a_gpu_are_counted_one_by_one() -> None:
     found = gpus_of_node(devices_of([nvidia.shared(nvidia.gpu(0), 4), nvidia.gpu(1)]), CLASSES, POLICY, GPU)
     shares = next(offer for offer in found.offers if offer.type == "h100-shared")
     assert (shares.count, shares.is_whole, shares.ways) == (4, False, ("claim:gpu.nvidia.com",))
-    assert shares.gives_one_pod(1) and not shares.gives_one_pod(2)
+    assert shares.most == 1
     assert found.used({(nvidia.DRIVER, "n1", "gpu-0"): 3}) == {"h100": 0, "h100-shared": 3}
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kajitori.core.gpus.offers import GpuOffer
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy, occupy_rows, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
@@ -365,3 +366,15 @@ def test_a_team_gets_all_of_its_guarantee(everybody: list[Gang], slots: tuple[in
     assert simulation.comes_to_rest()
     waiting = [gang for gang in everybody if gang.key not in simulation.placed]
     assert [gang for gang in waiting if simulation.is_within(gang.team, gang)] == []
+
+
+def test_slices_do_not_count_for_a_guarantee_of_whole_gpus() -> None:
+    """A guarantee can name them as its type."""
+    parts = (GpuOffer("h100", 4), GpuOffer("h100-mig-1g.10gb", 7, is_whole=False))
+    table = NodeTable([NodeFacts("n0", 64_000, 256 * GIB, 4, 110, "h100", gpu_offers=parts)])
+    member = MemberRequest(1_000, GIB, gpus=7, gpu_type="h100-mig-1g.10gb")
+    gang = RunningGang("a/slices", "a", NORMAL, False, member, np.array([0]))
+    offered = [guarantee("a", gpus=4), guarantee("a", gpus=7, gpuType="h100-mig-1g.10gb")]
+    held = Guaranteed(offered, table, [gang]).holdings()
+    assert [holding.held[2] for holding in held] == [0, 7]
+    assert beyond(offered, table, "always") == []
