@@ -45,6 +45,7 @@ from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
+from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, VALIDATING_BINDINGS, Resource
@@ -96,6 +97,8 @@ class Cluster:
         self.mirror = Mirror(self.client, settings=watching)
         self.kept_logs: KeptLogs | None = None
         """Store of logs for controllers that start from now on."""
+        self.history: History | None = None
+        """History that controllers write that start from now on."""
         self.policy_path = folder / "policy.yaml"
         """The policy, after `use_policy_file`."""
         self._base_policy = policy
@@ -170,6 +173,7 @@ class Cluster:
             ClusterView(mirror, self.policy),
             node_patience=node_patience,
             kept_logs=self.kept_logs,
+            history=self.history,
         )
         task = asyncio.create_task(controller.run(stop))
         self._controllers[task] = stop

@@ -39,14 +39,14 @@ FORGOTTEN_AFTER = timedelta(days=1)
 """Extra time for which the mark of a closed generation is kept after its bytes: longer than any server takes from a
 read to a write."""
 
-_ROOT = "code"
+PREFIX = "code"
 _CHECKS_AT_ONCE = 2
 CACHE_BYTES = 128 << 20
 _PIECE_BYTES = 1 << 17  # size of the buffer that each of a thousand slow readers may fill
 _MAX_MANIFEST_BYTES = 4 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SHA256_HINT = "write 64 digits of 0-9 and a-f"
-_KEY = re.compile(rf"{_ROOT}/([^/]+)/([0-9a-f]{{64}})/(parts|complete|closed)/([0-9]{{8}})(/.*)?", re.ASCII)
+_KEY = re.compile(rf"{PREFIX}/([^/]+)/([0-9a-f]{{64}})/(parts|complete|closed)/([0-9]{{8}})(/.*)?", re.ASCII)
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -126,7 +126,7 @@ class CodeStore:
         """`limits` is called each time, since the policy may change."""
         self._limits = limits
         self._blobs = blobs
-        self._rooms = Rooms(blobs, _ROOT, lambda: Room(limits().namespace_bytes, limits().namespace_files))
+        self._rooms = Rooms(blobs, PREFIX, lambda: Room(limits().namespace_bytes, limits().namespace_files))
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self._cache = PartsCache()
 
@@ -226,7 +226,7 @@ class CodeStore:
 
     async def usage(self, namespace: str) -> Usage:
         """Return how much a namespace's code uses in the store."""
-        return await self._blobs.usage(f"{_ROOT}/{_checked_namespace(namespace)}")
+        return await self._blobs.usage(f"{PREFIX}/{_checked_namespace(namespace)}")
 
     async def collect(self, referenced: Callable[[], Collection[tuple[str, str]]], older_than: timedelta) -> Collected:
         """Close generations that no run refers to and that were not written for `older_than`; remove those closed for
@@ -338,7 +338,7 @@ class CodeStore:
         """Yield everything in the store, one digest after the other."""
         place: _Place | None = None
         generations: dict[int, _Generation] = {}
-        async with aclosing(self._blobs.under(_ROOT)) as blobs:
+        async with aclosing(self._blobs.under(PREFIX)) as blobs:
             async for blob in blobs:
                 parsed = _KEY.fullmatch(blob.key)
                 if parsed is None:
@@ -394,7 +394,7 @@ class _Place:
 
     @property
     def _root(self) -> str:
-        return f"{_ROOT}/{self.namespace}/{self.digest.removeprefix('sha256:')}"
+        return f"{PREFIX}/{self.namespace}/{self.digest.removeprefix('sha256:')}"
 
 
 @dataclass(slots=True)

@@ -318,6 +318,26 @@ class InstallOptions(ClusterOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BackupOptions(ClusterOptions, HistoryChoice):
+    """Options of `kaji backup` and `kaji restore`."""
+
+    data: Path | None = None
+    """Data folder of a running `kaji up`, whose cluster, history and blobs are meant."""
+    blobs: str | None = None
+    """URL of the store for code and kept logs; None: none."""
+    namespace: str = LEASE_NAMESPACE
+    """Namespace of the installation."""
+
+    def __post_init__(self) -> None:
+        faults = [*file_faults(("--kubeconfig", self.kubeconfig)), *namespace_faults(self.namespace)]
+        faults += self.history_faults()
+        if self.data is not None and self.kubeconfig is not None:
+            hint = "leave one of them out"
+            faults.append(Fault("--data", "names a cluster, and so does --kubeconfig", str(self.data), hint))
+        raise_all(faults)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditOptions(ClusterOptions):
     """Options of `kaji audit`: a report about the clients of an API server."""
 

@@ -97,6 +97,9 @@ class Reconciler:
             self._work.wake(key, UNSEEN_PATIENCE)
             return
         deleting = bool(run.metadata.deletion_timestamp)
+        if run.status is None and names.ANNOTATION_RESTORED in run.metadata.annotations and not deleting:
+            self._planning.leave(key)  # kaji restore is about to write its status; now it would look like a new run
+            return
         if names.FINALIZER not in run.metadata.finalizers:
             if deleting:
                 self._planning.leave(key)

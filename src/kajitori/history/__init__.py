@@ -7,5 +7,6 @@ usage      usage between two times
 sums       the sums of whole days, and the removal of old runs
 telemetry  bands of telemetry, downsampled with age
 audit      the append-only trail of changes
+dump       rows as plain values, from one database into another
 store      all of it behind one object
 """

@@ -6,6 +6,7 @@ SQL is written with numbered parameters (`$1`), which both databases understand 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -21,11 +22,23 @@ class Statement:
     rows: Sequence[Row] = ((),)
 
 
+class Reader(Protocol):
+    """What reads from a database."""
+
+    async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
+        """Return the rows of a query."""
+        ...
+
+
 class Database(Protocol):
     """A database whose schema is up to date. Raises kajitori.errors.Unavailable if it does not answer."""
 
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""
+        ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[Reader]:
+        """Return a reader to which the database does not change."""
         ...
 
     async def write(self, statements: Sequence[Statement]) -> None:

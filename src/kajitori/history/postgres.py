@@ -10,14 +10,14 @@ from typing import Any
 import asyncpg
 
 from kajitori.errors import Unavailable, Unsupported
-from kajitori.history.database import Row, Statement, without_details
+from kajitori.history.database import Reader, Row, Statement, without_details
 from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, newer_than_known, upgrade_script
 
 CONNECTIONS = 4
 SECONDS = 15.0
 """Time limit of one statement."""
 UPGRADE_SECONDS = 1800.0
-"""The same for a change of the schema, which may read a table as a whole."""
+"""The same for a change of the schema and for backups, which may read a table as a whole."""
 
 _SCHEMA_LOCK = 0x6B616A69
 """Key of the advisory lock under which one process changes the schema."""
@@ -52,6 +52,15 @@ class PostgresDatabase:
         """Return the rows of a query."""
         async with self._connection() as connection:
             return [tuple(row) for row in await connection.fetch(sql, *_storable(parameters))]
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Reader]:
+        """Yield a reader to which the database does not change."""
+        async with (
+            self._connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            yield _Snapshot(connection)
 
     async def write(self, statements: Sequence[Statement]) -> None:
         """Execute all statements in one transaction."""
@@ -99,6 +108,18 @@ def _storable(row: Row) -> Row:
     """Return the values with U+FFFD instead of the null character, which PostgreSQL refuses in texts. Callers and
     programs decide on some texts, and one that is refused would hold up all later ones."""
     return tuple(value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in row)
+
+
+class _Snapshot:
+    """One transaction that only reads."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
+        """Return the rows of a query."""
+        rows = await self._connection.fetch(sql, *parameters, timeout=UPGRADE_SECONDS)
+        return [tuple(row) for row in rows]
 
 
 def _text(error: BaseException) -> str:

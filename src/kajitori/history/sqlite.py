@@ -6,14 +6,14 @@ import asyncio
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kajitori.errors import Unavailable, Unsupported
-from kajitori.history.database import Row, Statement
+from kajitori.history.database import Reader, Row, Statement
 from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, newer_than_known, upgrade_script
 
 T = TypeVar("T")
@@ -51,6 +51,27 @@ class SqliteDatabase:
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""
         return await self._run(self._reading, lambda: self._reader().execute(_own(sql), parameters).fetchall())
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Reader]:
+        """Yield a reader to which the database does not change. It has a connection and a thread of its own."""
+        thread = ThreadPoolExecutor(1, "history-snapshot")
+        try:
+            connection = await self._run(thread, self._begin_snapshot)
+            try:
+                yield _Snapshot(
+                    lambda sql, values: self._run(thread, lambda: connection.execute(sql, values).fetchall())
+                )
+            finally:
+                await self._run(thread, connection.close)
+        finally:
+            thread.shutdown(wait=False)
+
+    def _begin_snapshot(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("BEGIN")
+        return connection
 
     async def write(self, statements: Sequence[Statement]) -> None:
         """Execute all statements in one transaction."""
@@ -121,6 +142,17 @@ class SqliteDatabase:
             if writer.in_transaction:
                 with suppress(sqlite3.Error):
                     writer.execute("ROLLBACK")
+
+
+class _Snapshot:
+    """One transaction that only reads."""
+
+    def __init__(self, execute: Callable[[str, tuple[Any, ...]], Awaitable[list[Row]]]) -> None:
+        self._execute = execute
+
+    async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
+        """Return the rows of a query."""
+        return await self._execute(_own(sql), parameters)
 
 
 def _version(connection: sqlite3.Connection) -> str | None:

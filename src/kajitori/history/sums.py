@@ -13,7 +13,7 @@ from itertools import chain
 import msgspec
 
 from kajitori.core.usage.daily import DAY, Amount, SumKey, UsedPart, daily_sums
-from kajitori.history.database import Database, Row, Statement
+from kajitori.history.database import Database, Reader, Row, Statement
 
 TOGETHER = 5_000
 """Most segments that are summed up in one transaction."""
@@ -89,7 +89,12 @@ async def expire(database: Database, before: int, together: int = EXPIRED_TOGETH
 async def fact(database: Database, name: str) -> str:
     """Return a fact about the history: its `id`; how often the `sums` were changed; `expired_before`, the end of the
     days of which it keeps only sums; `current_at`, the last time at which it lacked nothing (milliseconds)."""
-    ((value,),) = await database.fetch("SELECT value FROM history_facts WHERE name = $1", name)
+    return await fact_of(database, name)
+
+
+async def fact_of(reader: Reader, name: str) -> str:
+    """Return a fact as a transaction sees it."""
+    ((value,),) = await reader.fetch("SELECT value FROM history_facts WHERE name = $1", name)
     return str(value)
 
 

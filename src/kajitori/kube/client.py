@@ -93,6 +93,13 @@ class KubeClient:
         config = replace(self.config, credentials=Credentials(header_source=source), context="")
         return KubeClient(config, user_agent=user_agent, environment=self.environment, lender=self)
 
+    def in_name_of(self, user: str, *groups: str) -> KubeClient:
+        """Return a client of the same server that impersonates a user with these groups. It uses this client's
+        connections."""
+        credentials = replace(self.config.credentials, impersonate_user=user, impersonate_groups=groups)
+        config = replace(self.config, credentials=credentials)
+        return KubeClient(config, user_agent=self._field_manager, environment=self.environment, lender=self)
+
     async def __aenter__(self) -> KubeClient:
         return self
 

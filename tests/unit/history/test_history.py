@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +12,6 @@ from typing import Any, cast
 import asyncpg
 import msgspec
 import pytest
-from tests.harness.postgres import running_postgres
 
 from kajitori.core.spec.status import UsageTotal
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
@@ -30,12 +29,6 @@ from kajitori.history.usage import EXPIRED, UNKNOWN_NODE
 pytestmark = pytest.mark.xdist_group("postgres")
 
 FREE = Prices(gpu={})
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    with running_postgres() as url:
-        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -67,6 +67,7 @@ class Reason(StrEnum):
     MEMBER_DELETED = "MemberDeleted"
     DRAINED = "Drained"
     GROWS = "Grows"
+    RESTORED = "Restored"
     TIME_LIMIT = "TimeLimit"
     REFUSED = "Refused"
     STATUS_DAMAGED = "StatusDamaged"

@@ -24,6 +24,8 @@ MANAGED = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 ANNOTATION_OWNER = f"{GROUP}/owner"
 """On a Run and its Pods: the user who submitted it, as authenticated by the API server
 (`core.admission.owner_policy`)."""
+ANNOTATION_RESTORED = f"{GROUP}/restored-from"
+"""The UID that a run had in the backup from which it was restored. A restored run waits until it has a status."""
 ANNOTATION_SUBMITTED_AT = f"{GROUP}/submitted-at"
 """On a Run: the time of its submission to the Web API in microseconds. The API server's creation time has seconds
 only."""

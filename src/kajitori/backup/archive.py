@@ -1,0 +1,211 @@
+"""The file of a backup: a tar, compressed with zstd, so that common tools can read it too.
+
+Its first entry describes it, and its last one lists all others with size and SHA-256. A file without that list was cut
+off, and one with other digests is damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import zstandard
+
+from kajitori.errors import InvalidInput, Unsupported
+
+FORMAT = 1
+"""Version of this file's form. A program reads all versions up to its own."""
+ABOUT, CONTENTS = "backup.json", "contents.json"
+SUFFIX = ".tar.zst"
+_SPOOL_BYTES = 8 << 20
+_PIECE = 1 << 20
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The description at the beginning of a backup."""
+
+    format: int = FORMAT
+    version: str
+    """Version of Kajitori."""
+    taken_at: str
+    cluster: str
+    """UID of the namespace `kube-system`, which tells clusters apart."""
+    history: dict[str, str] | None = None
+    """Facts about the history that it has; None: it has none."""
+    blobs: bool = False
+    results: bool = False
+    secrets: bool = False
+    """Whether it has code and logs, results of members, and Secrets."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One file in the backup."""
+
+    bytes: int
+    sha256: str
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """The list at the end of a backup."""
+
+    entries: dict[str, Entry]
+    counts: dict[str, int]
+    """Numbers of runs, rows and blobs, for people."""
+
+
+class BackupWriter:
+    """Writes entries one after the other."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+        self._entries: dict[str, Entry] = {}
+        self.counts: dict[str, int] = {}
+
+    def add(self, name: str, content: bytes) -> None:
+        """Add a small entry."""
+        with self.entry(name) as file:
+            file.write(content)
+
+    @contextmanager
+    def entry(self, name: str) -> Iterator[IO[bytes]]:
+        """Yield a file for an entry's content, which is added at the end."""
+        with tempfile.SpooledTemporaryFile(_SPOOL_BYTES) as file:
+            yield file
+            digest, size = hashlib.sha256(), file.tell()
+            file.seek(0)
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+            file.seek(0)
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = size, 0o600
+            self._tar.addfile(info, file)
+        if name != CONTENTS:
+            self._entries[name] = Entry(size, digest.hexdigest())
+
+    def finish(self) -> Contents:
+        """Write the list of entries."""
+        contents = Contents(entries=self._entries, counts=self.counts)
+        self.add(CONTENTS, msgspec.json.encode(contents))
+        return contents
+
+
+@contextmanager
+def writing(path: Path, about: About) -> Iterator[BackupWriter]:
+    """Yield a writer. The file gets its name once it is complete; only its owner may read it."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            packer = zstandard.ZstdCompressor(level=6, write_checksum=True)
+            with packer.stream_writer(file, closefd=False) as packed, tarfile.open(mode="w|", fileobj=packed) as tar:
+                writer = BackupWriter(tar)
+                writer.add(ABOUT, msgspec.json.encode(about))
+                yield writer
+                writer.finish()
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Iterator[tuple[str, IO[bytes]]]]:
+    """Yield the entries with their files, in their order. Raises InvalidInput if the file is cut off or is no
+    backup."""
+    try:
+        with (
+            path.open("rb") as file,
+            zstandard.ZstdDecompressor().stream_reader(file) as unpacked,
+            tarfile.open(mode="r|", fileobj=unpacked) as tar,
+        ):
+            yield _entries(tar)
+    except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
+        raise _damaged(path, f"it can't be read to its end ({error})") from error
+    except OSError as error:
+        raise InvalidInput.one("FILE", f"{path} can't be read: {error.strerror or error}", value=str(path)) from error
+
+
+def _entries(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
+    for info in tar:
+        content = tar.extractfile(info)
+        if content is not None:
+            yield info.name, content
+
+
+def verify(path: Path) -> tuple[About, Contents]:
+    """Read a backup as a whole; return its description and its list of entries.
+
+    Raises InvalidInput if it is cut off or damaged, Unsupported if a newer program wrote it.
+    """
+    about, contents, found = None, None, dict[str, Entry]()
+    with reading(path) as entries:
+        for name, content in entries:
+            if name == ABOUT:
+                about = _about(path, content.read())
+            elif name == CONTENTS:
+                contents = _decoded(path, content.read(), Contents)
+            else:
+                found[name] = _digest(content)
+    if about is None:
+        raise _damaged(path, "it does not begin like one")
+    if contents is None:
+        raise _damaged(path, "it was cut off: its list of contents is missing")
+    contents.entries.pop(ABOUT, None)
+    wrong = [name for name, entry in contents.entries.items() if found.get(name) != entry]
+    if wrong:
+        raise _damaged(path, f"{len(wrong)} of its entries are missing or changed, such as {wrong[0]}")
+    return about, contents
+
+
+def about(path: Path) -> About:
+    """Return only the description of a backup."""
+    with reading(path) as entries:
+        for name, content in entries:
+            if name == ABOUT:
+                return _about(path, content.read())
+            break
+    raise _damaged(path, "it does not begin like one")
+
+
+def lines_of(content: IO[bytes]) -> Iterator[Any]:
+    """Yield the documents of an entry with one JSON document a line."""
+    decoder = msgspec.json.Decoder()
+    for line in content:
+        yield decoder.decode(line)
+
+
+def _about(path: Path, content: bytes) -> About:
+    document = _decoded(path, content, dict[str, Any])
+    form = document.get("format")
+    if isinstance(form, int) and form > FORMAT:
+        message = f"{path} has form {form} of a backup; this kaji reads forms up to {FORMAT}"
+        raise Unsupported(message, hint="restore it with the version of kaji that made it, or a later one")
+    found: About = _decoded(path, content, About)
+    return found
+
+
+def _decoded(path: Path, content: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _digest(content: IO[bytes]) -> Entry:
+    digest, size = hashlib.sha256(), 0
+    while piece := content.read(_PIECE):
+        digest.update(piece)
+        size += len(piece)
+    return Entry(size, digest.hexdigest())
+
+
+def _damaged(path: Path, why: str) -> InvalidInput:
+    return InvalidInput.one("FILE", f"{path} is no complete backup: {why}", value=str(path), hint="use another backup")

@@ -1,0 +1,351 @@
+"""Bring what a backup has, and the cluster lacks, back into it.
+
+Nothing that exists is changed: a run with the same name stays as it is, as do rows of history, blobs and settings. So a
+backup may be restored into the cluster that it was taken of while runs are running, and any number of times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from kajitori.backup.archive import About, lines_of, reading, verify
+from kajitori.backup.taking import (
+    BLOBS,
+    HISTORY,
+    INSTALLATION_LINES,
+    NAMESPACE_LINES,
+    RUN_LINES,
+    SECRET_LINES,
+    cluster_id,
+)
+from kajitori.blobs import logs, results
+from kajitori.blobs.blobs import Blobs
+from kajitori.cluster.run_object import RUNS, RunObject
+from kajitori.cluster.runs.recording import closed_now, state_of
+from kajitori.core.gang.restoring import restored
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import to_document
+from kajitori.core.usage.records import AuditEntry
+from kajitori.core.words import names
+from kajitori.core.words.times import parse_time
+from kajitori.errors import AlreadyExists, NotFound
+from kajitori.history.dump import TABLES, Record, load, prepare, rename, unknown_expired
+from kajitori.history.store import History
+from kajitori.kube.client import KubeClient
+from kajitori.kube.decoding import decode
+from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, SECRETS
+
+TOGETHER = 1_000
+HEAD_START_SECONDS = 1.5
+"""Time for which runs that had nodes are alone in the queue."""
+_HAD_NODES = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
+ADMINISTRATORS = "system:masters"
+PIECE = 1 << 20
+Say = Callable[[str], None]
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """Where a backup is restored to."""
+
+    client: KubeClient
+    history: History | None = None
+    blobs: Blobs | None = None
+    missing_runs: bool = False
+    """Whether runs come back that are missing in the cluster that the backup was taken of."""
+    with_secrets: bool = False
+
+
+@dataclass
+class Report:
+    """What a restore did, or would do."""
+
+    queued: list[str] = field(default_factory=list)
+    """Runs that come back to the queue, by `namespace/name`."""
+    ended: list[str] = field(default_factory=list)
+    """Ended runs that come back."""
+    kept: Counter[str] = field(default_factory=Counter)
+    """Number of runs that stay away or stay as they are, by what is said of them."""
+    objects: list[str] = field(default_factory=list)
+    """Namespaces, settings and Secrets that were made."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of history that were read, by table."""
+    blobs: int = 0
+    """Blobs that were missing."""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A run that is made again; `made` is its object if an earlier restore was interrupted after it made that."""
+
+    document: dict[str, Any]
+    run: RunObject
+    made: RunObject | None = None
+
+
+async def restore(path: Path, there: Destination, now: datetime, say: Say, *, dry_run: bool = False) -> Report:
+    """Restore a backup; with `dry_run` only report what would be done. The backup is verified first, as a whole."""
+    about, _ = await asyncio.to_thread(verify, path)
+    say(f"The backup of {about.taken_at} is complete.")
+    report = Report(notes=list(_notes(about, there)))
+    chosen = await _choose(path, about, there, report)
+    if dry_run:
+        return report
+    if about.history is not None and there.history is None and report.queued:
+        say("Without --history nothing tells how long these runs had nodes before.")
+    await _make_objects(path, there, report)
+    made = {one.run.metadata.uid: await _make(there.client, one) for one in chosen}
+    uids = {old: run.metadata.uid for old, run in made.items()}
+    if there.history is not None:
+        await _restore_history(path, about, there.history, chosen, uids, report)
+    if there.blobs is not None:
+        await _restore_blobs(path, there.blobs, report)
+        for one in chosen:
+            await _copy_blobs(there.blobs, one.run, uids[one.run.metadata.uid])
+    taken_at = parse_time(about.taken_at) or now
+    await _hand_over(there.client, chosen, made, taken_at, now)
+    if there.history is not None:
+        await there.history.note([_entry(about, report, now)])
+    return report
+
+
+def _notes(about: About, there: Destination) -> Iterator[str]:
+    if about.history is None:
+        yield "The backup has no history."
+    elif there.history is None:
+        yield "History is not restored: name the database with --history."
+    if not about.blobs:
+        yield "The backup has no code and no logs."
+    elif there.blobs is None:
+        yield "Code and logs are not restored: name the store with --blobs."
+    if about.secrets and not there.with_secrets:
+        yield "Secrets are not restored: ask for them with --with-secrets."
+
+
+# ---------------------------------------------------------------------------------------------- runs
+
+
+async def _choose(path: Path, about: About, there: Destination, report: Report) -> list[_Chosen]:
+    """Return the runs that are made again."""
+    present = {
+        (run.metadata.namespace, run.metadata.name): run
+        for run in (await there.client.list(RUNS, type=RunObject)).items
+    }
+    is_same = bool(about.cluster) and about.cluster == await cluster_id(there.client)
+    removed = await asyncio.to_thread(_removed_in_backup, path)
+    renamed: Mapping[str, str] = {}
+    if there.history is not None and about.history is not None:
+        database = await there.history.open()
+        renamed = await known_renames(database)
+    chosen = []
+    for document in _documents(path, RUN_LINES):
+        run = decode(msgspec.json.encode(document), RunObject)
+        meta = run.metadata
+        found = present.get((meta.namespace, meta.name))
+        why = _why_not(run, found, removed, renamed, is_same and not there.missing_runs)
+        if why:
+            report.kept[why] += 1
+            continue
+        chosen.append(_Chosen(document, run, found))
+        is_over = run.status is not None and run.status.phase.is_final
+        (report.ended if is_over else report.queued).append(f"{meta.namespace}/{meta.name}")
+    return chosen
+
+
+def _why_not(
+    run: RunObject, found: RunObject | None, removed: set[str], renamed: Mapping[str, str], is_same: bool
+) -> str:
+    """Return why a run is not made again; empty if it is."""
+    uid = run.metadata.uid
+    if found is not None:
+        if found.metadata.uid == uid:
+            return "exist and stay as they are"
+        if found.metadata.annotations.get(names.ANNOTATION_RESTORED) != uid:
+            return "stay away, because another run has their name now"
+        return "were restored before" if found.status is not None else ""
+    if uid in renamed:
+        return "were restored before, and removed since"
+    if uid in removed or run.metadata.deletion_timestamp:
+        return "were being removed when the backup was taken"
+    return "are gone since the backup (--missing-runs brings them back)" if is_same else ""
+
+
+def _removed_in_backup(path: Path) -> set[str]:
+    """Return the UIDs of runs that were removed while the backup was taken: history was read after the runs."""
+    lines = _documents(path, f"{HISTORY}runs.jsonl")
+    return {record["uid"] for record in lines if record["removed_at"] is not None}
+
+
+async def _make(client: KubeClient, one: _Chosen) -> RunObject:
+    """Create the object of a run in its owner's name, since the API server lets nobody write another owner. It waits
+    until it has a status."""
+    if one.made is not None:
+        return one.made
+    meta, owner = one.run.metadata, one.run.owner
+    maker = client.in_name_of(owner, ADMINISTRATORS) if owner else client
+    annotations = {**meta.annotations, names.ANNOTATION_RESTORED: meta.uid}
+    annotations.pop("kubectl.kubernetes.io/last-applied-configuration", None)
+    document = {
+        "apiVersion": RUNS.api_version,
+        "kind": RUNS.kind,
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "labels": dict(meta.labels),
+            "annotations": annotations,
+        },
+        "spec": one.document.get("spec", {}),
+    }
+    return decode(msgspec.json.encode(await maker.create(RUNS, document)), RunObject)
+
+
+async def _hand_over(
+    client: KubeClient, chosen: list[_Chosen], made: Mapping[str, RunObject], taken_at: datetime, now: datetime
+) -> None:
+    """Write the statuses of the runs, with which the controller begins to deal with them. Runs that had nodes come
+    first, so that runs that waited for these nodes do not take them."""
+    had_nodes = [one.run for one in chosen if one.run.current_status.phase in _HAD_NODES]
+    others = [one.run for one in chosen if one.run.current_status.phase not in _HAD_NODES]
+    for run in had_nodes:
+        await _write_status(client, run, made[run.metadata.uid], taken_at, now)
+    if had_nodes and any(run.current_status.phase is Phase.QUEUED for run in others):
+        await asyncio.sleep(HEAD_START_SECONDS)
+    for run in others:
+        await _write_status(client, run, made[run.metadata.uid], taken_at, now)
+
+
+async def _write_status(client: KubeClient, run: RunObject, made: RunObject, taken_at: datetime, now: datetime) -> None:
+    meta, status = made.metadata, restored(run.current_status, taken_at, now)
+    status = msgspec.structs.replace(status, observed_generation=meta.generation)
+    patch = {"status": to_document(status)}
+    await client.patch(RUNS, meta.name, patch, meta.namespace, subresource="status")
+
+
+# ---------------------------------------------------------------------------------------------- the rest
+
+
+async def _make_objects(path: Path, there: Destination, report: Report) -> None:
+    """Make namespaces, settings of the installation and Secrets that are missing."""
+    parts = [(NAMESPACE_LINES, NAMESPACES), (INSTALLATION_LINES, CONFIG_MAPS)]
+    if there.with_secrets:
+        parts.append((SECRET_LINES, SECRETS))
+    for name, resource in parts:
+        for document in _documents(path, name):
+            meta = document["metadata"]
+            try:
+                if resource is not NAMESPACES:
+                    await _ensure_namespace(there.client, meta["namespace"])
+                await there.client.create(resource, document)
+            except AlreadyExists:
+                continue
+            report.objects.append(f"{resource.kind} {meta.get('namespace', '')}/{meta['name']}".replace(" /", " "))
+
+
+async def _ensure_namespace(client: KubeClient, name: str) -> None:
+    try:
+        await client.create(NAMESPACES, {"metadata": {"name": name}})
+    except AlreadyExists:
+        return
+
+
+async def known_renames(database: Any) -> dict[str, str]:
+    """Return the new UIDs of runs that earlier restores made."""
+    rows = await database.fetch("SELECT name, value FROM history_facts WHERE name LIKE 'run:%'")
+    return {name.removeprefix("run:"): value for name, value in rows}
+
+
+async def _restore_history(
+    path: Path, about: About, history: History, chosen: list[_Chosen], uids: Mapping[str, str], report: Report
+) -> None:
+    """Add the rows that are missing, and what runs held until the backup; then the runs get their new UIDs."""
+    database = await history.open()
+    if about.history is not None:
+        target = await prepare(database, about.history)
+        gone: set[str] = set()
+        for table in TABLES:
+            count = 0
+            for records in _pages(path, f"{HISTORY}{table.name}.jsonl"):
+                if table.name == "runs" and target.skip_before:
+                    gone |= await unknown_expired(database, records, target.skip_before)
+                kept = [record for record in records if not table.run or record[table.run] not in gone]
+                await load(database, table, kept, target)
+                count += len(records)
+            report.rows[table.name] = count
+    taken_at = parse_time(about.taken_at) or datetime.now(UTC)
+    for start in range(0, len(chosen), TOGETHER):
+        part = [one.run for one in chosen[start : start + TOGETHER]]
+        await history.record(state_of(run, closed_now(run, taken_at), taken_at, confirmed=None) for run in part)
+    await rename(database, uids)
+
+
+async def _restore_blobs(path: Path, blobs: Blobs, report: Report) -> None:
+    """Store the blobs that are missing."""
+    with reading(path) as entries:
+        while (entry := await asyncio.to_thread(next, entries, None)) is not None:
+            name, content = entry
+            if not name.startswith(BLOBS):
+                continue
+            key = name.removeprefix(BLOBS)
+            try:
+                await blobs.head(key)
+            except NotFound:
+                await blobs.put(key, _pieces(content))
+                report.blobs += 1
+
+
+async def _copy_blobs(blobs: Blobs, run: RunObject, uid: str) -> None:
+    """Give a run that was made again its logs and results: their keys have its UID."""
+    namespace, old = run.metadata.namespace, run.metadata.uid
+    for prefix in (logs.PREFIX, results.PREFIX):
+        async with aclosing(blobs.under(f"{prefix}/{namespace}/{old}")) as found:
+            keys = [blob.key async for blob in found]
+        for key in keys:
+            fresh = key.replace(f"/{old}/", f"/{uid}/", 1)
+            try:
+                await blobs.head(fresh)
+            except NotFound:
+                await blobs.put(fresh, blobs.get(key))
+
+
+async def _pieces(content: IO[bytes]) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(content.read, PIECE):
+        yield piece
+
+
+def _documents(path: Path, wanted: str) -> Iterator[Any]:
+    with reading(path) as entries:
+        for name, content in entries:
+            if name == wanted:
+                yield from lines_of(content)
+                return
+
+
+def _pages(path: Path, wanted: str) -> Iterator[list[Record]]:
+    lines = _documents(path, wanted)
+    while page := list(itertools.islice(lines, TOGETHER)):
+        yield page
+
+
+def _entry(about: About, report: Report, now: datetime) -> AuditEntry:
+    return AuditEntry(
+        key=f"restore/{about.taken_at}/{now.timestamp()}",
+        at=int(now.timestamp() * 1000),
+        actor=f"kaji restore ({getpass.getuser()})",
+        action="restore backup",
+        object=f"backup {about.taken_at}",
+        outcome="done",
+        message=f"{len(report.queued)} runs queued, {len(report.ended)} ended runs, {report.blobs} blobs",
+    )

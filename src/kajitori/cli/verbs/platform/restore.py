@@ -1,0 +1,70 @@
+"""`kaji restore`: what a backup has and a cluster lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.options import output_option
+from kajitori.cli.terminal import echo, say
+from kajitori.cli.verbs.platform.backup import source_options
+
+if TYPE_CHECKING:
+    from kajitori.backup.restoring import Report
+
+SHOWN = 20
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji restore --dry-run --data ~/.local/share/kajitori/cluster backup.tar.zst\n"
+    "  kaji restore --history postgresql://kaji@db/kajitori --blobs s3://runs/kaji backup.tar.zst"
+)
+@click.argument("source", metavar="FILE|URL")
+@source_options
+@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option(
+    "--missing-runs", is_flag=True, help="In the cluster of the backup itself: also bring back runs that are gone."
+)
+@click.option("--with-secrets", "secrets", is_flag=True, help="Also the Secrets in the backup.")
+@output_option("json")
+def command(source: str, dry_run: bool, missing_runs: bool, secrets: bool, output: str | None, **options: Any) -> int:
+    """Bring back what a backup has and a cluster lacks.
+
+    Install Kajitori there first. Nothing that exists is changed, so it may be repeated, and it hurts nothing that runs.
+    Ended runs come back as they were; waiting ones keep their place in the queue; running ones are queued and continue
+    from their checkpoints. The backup is read as a whole before anything is made.
+    """
+    from kajitori.configuration.settings import BackupOptions
+
+    settings = BackupOptions(**options)
+    from kajitori.entrypoints import backup
+
+    report = backup.bring_back(settings, source, say, dry_run=dry_run, missing_runs=missing_runs, secrets=secrets)
+    if output is not None:
+        from kajitori.cli.output import print_document
+
+        print_document({name: getattr(report, name) for name in report.__dataclass_fields__}, output)
+    else:
+        _print(report, dry_run)
+    return 0
+
+
+def _print(report: Report, dry_run: bool) -> None:
+    for names, done, planned in (
+        (report.queued, "queued again", "would be queued again"),
+        (report.ended, "brought back as they ended", "would be brought back as they ended"),
+    ):
+        if names:
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            echo(f"Runs {planned if dry_run else done}: {len(names)} ({', '.join(names[:SHOWN])}{more})")
+    for why, count in report.kept.items():
+        echo(f"Runs that {why}: {count}")
+    if not dry_run:
+        if report.objects:
+            echo(f"Objects made: {', '.join(report.objects)}")
+        if report.rows:
+            echo("Rows of history read: " + ", ".join(f"{count} {name}" for name, count in report.rows.items()))
+        echo(f"Blobs stored: {report.blobs}")
+    for note in report.notes:
+        say(note)

@@ -1,0 +1,194 @@
+"""History as rows of plain values: read from one database and written into another, of either kind.
+
+Rows are read in one transaction, so they fit together. Writing them again changes nothing: a row that is there stays
+as it is. The sums of runs that are in history are not part of a dump, since they are computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import zstandard
+
+from kajitori.history.database import Database, Reader, Row, Statement
+from kajitori.history.sums import fact, fact_of
+
+PAGE = 2_000
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a dump."""
+
+    name: str
+    key: tuple[str, ...]
+    """Columns in whose order rows are read."""
+    columns: tuple[str, ...]
+    run: str = ""
+    """Column with the UID of a run."""
+    only: str = ""
+    """Condition of the rows that belong to a dump."""
+
+
+TABLES = (
+    Table(
+        "runs",
+        ("uid",),
+        (
+            *("uid", "namespace", "name", "owner", "type", "phase", "reason", "created_at", "started_at", "ended_at"),
+            *("removed_at", "members", "gpus", "attempts", "seen_at", "document"),
+        ),
+        run="uid",
+    ),
+    Table(
+        "attempts",
+        ("run_uid", "number"),
+        ("run_uid", "number", "nodes", "planned_at", "started_at", "ended_at", "reason", "message"),
+        run="run_uid",
+    ),
+    Table(
+        "usage",
+        ("run_uid", "id"),
+        (
+            *("run_uid", "id", "ledger", "namespace", "owner", "name", "attempt", "gpu_type", "gpus", "cpu_millis"),
+            *("memory_bytes", "members", "since", "until", "member_seconds", "nodes"),
+        ),
+        run="run_uid",
+    ),
+    Table(
+        "usage_sums",
+        ("level", "days", "namespace", "first", "owner", "gpu_type", "origin"),
+        (
+            *("level", "days", "namespace", "first", "owner", "gpu_type", "origin"),
+            *("gpu_seconds", "cpu_milli_seconds", "mib_seconds", "odd_byte_seconds", "member_seconds"),
+        ),
+        only="origin <> ''",
+    ),
+    Table(
+        "audit",
+        ("id",),
+        ("key", "at", "actor", "source", "action", "namespace", "object", "outcome", "rule", "message"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the history that takes a dump knows of it."""
+
+    skip_before: int = 0
+    """Runs of the dump that ended before this time and are not there have expired there."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """New UIDs of runs that were made again, by their UIDs in the dump."""
+
+
+async def facts_of_dump(reader: Reader) -> dict[str, str]:
+    """Return what tells one history from another."""
+    return {name: await fact_of(reader, name) for name in ("id", "expired_before")}
+
+
+async def rows_of(reader: Reader, table: Table) -> AsyncIterator[Record]:
+    """Yield the rows of a table, as values that JSON knows."""
+    unpack = zstandard.ZstdDecompressor().decompress
+    columns = (*table.columns, *(name for name in table.key if name not in table.columns))
+    places = ", ".join(f"${number + 1}" for number in range(len(table.key)))
+    keys = ", ".join(table.key)
+    condition = f"{table.only} AND " if table.only else ""
+    after: Sequence[Any] = ()
+    while True:
+        beyond = f"WHERE {condition}({keys}) > ({places})" if after else f"WHERE {condition}1 = 1"
+        sql = f"SELECT {', '.join(columns)} FROM {table.name} {beyond} ORDER BY {keys} LIMIT {PAGE}"
+        rows = await reader.fetch(sql, *after)
+        for row in rows:
+            record = dict(zip(columns, row, strict=True))
+            if "document" in record:
+                record["document"] = unpack(record["document"]).decode()
+            yield {name: record[name] for name in table.columns}
+        if len(rows) < PAGE:
+            return
+        after = [rows[-1][columns.index(name)] for name in table.key]
+
+
+async def prepare(database: Database, facts: Mapping[str, str]) -> Target:
+    """Note where rows come from, and return what the history that takes them knows of them.
+
+    An empty history continues the one of the dump: it takes its identifier over.
+    """
+    own, source = await fact(database, "id"), facts["id"]
+    is_empty = not await database.fetch("SELECT 1 FROM runs LIMIT 1") and not await database.fetch(
+        "SELECT 1 FROM usage_sums LIMIT 1"
+    )
+    known = await _known(database)
+    statements: list[Statement] = []
+    if is_empty and own != source:
+        statements.append(Statement("UPDATE history_facts SET value = $1 WHERE name = 'id'", [(source,)]))
+    elif own != source and f"restored:{source}" not in known:
+        statements.append(_new_fact([(f"restored:{source}", "1")]))
+    expired = int(await fact(database, "expired_before"))
+    if int(facts["expired_before"]) > expired:
+        sql = "UPDATE history_facts SET value = $1 WHERE name = 'expired_before'"
+        statements.append(Statement(sql, [(facts["expired_before"],)]))
+    if statements:
+        await database.write(statements)
+    renamed = {name.removeprefix("run:"): value for name, value in known.items() if name.startswith("run:")}
+    was_here = own == source or f"restored:{source}" in known
+    return Target(expired if was_here and not is_empty else 0, renamed)
+
+
+async def load(database: Database, table: Table, records: Iterable[Record], target: Target) -> None:
+    """Write rows into a table; rows with their keys that are there stay."""
+    pack = zstandard.ZstdCompressor(level=3).compress
+    rows: list[Row] = []
+    for record in records:
+        if table.run:
+            record = record | {table.run: target.renamed.get(record[table.run], record[table.run])}
+        if "document" in record:
+            record = record | {"document": pack(record["document"].encode())}
+        rows.append(tuple(record[name] for name in table.columns))
+    places = ", ".join(f"${number + 1}" for number in range(len(table.columns)))
+    sql = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"
+    if rows:
+        await database.write([Statement(sql, rows)])
+
+
+async def unknown_expired(database: Database, records: Sequence[Record], before: int) -> set[str]:
+    """Return the UIDs of runs in the dump that ended before a time and that this history has no more."""
+    old = [record["uid"] for record in records if (record["ended_at"] or before) < before]
+    found: set[str] = set()
+    for start in range(0, len(old), 500):
+        part = old[start : start + 500]
+        places = ", ".join(f"${number + 1}" for number in range(len(part)))
+        found |= {uid for (uid,) in await database.fetch(f"SELECT uid FROM runs WHERE uid IN ({places})", *part)}
+    return set(old) - found
+
+
+async def rename(database: Database, uids: Mapping[str, str]) -> None:
+    """Give the records of runs that were made again their new UIDs, and remember them for the next time."""
+    pairs = [(old, new) for old, new in uids.items()]
+    if not pairs:
+        return
+    moved = (
+        "UPDATE runs SET created_at = (SELECT old.created_at FROM runs AS old WHERE old.uid = $1) "
+        "WHERE uid = $2 AND EXISTS (SELECT 1 FROM runs AS old WHERE old.uid = $1)",
+        "DELETE FROM runs WHERE uid = $1 AND EXISTS (SELECT 1 FROM runs AS made WHERE made.uid = $2)",
+        "UPDATE runs SET uid = $2, removed_at = NULL WHERE uid = $1",
+        "DELETE FROM attempts WHERE run_uid = $1 AND number IN (SELECT made.number FROM attempts AS made "
+        "WHERE made.run_uid = $2)",
+        "UPDATE attempts SET run_uid = $2 WHERE run_uid = $1",
+        "UPDATE usage SET run_uid = $2 WHERE run_uid = $1",
+    )
+    statements = [Statement(sql, pairs) for sql in moved]
+    await database.write([*statements, _new_fact([(f"run:{old}", new) for old, new in pairs])])
+
+
+async def _known(database: Database) -> dict[str, str]:
+    rows = await database.fetch("SELECT name, value FROM history_facts WHERE name LIKE 'run%' OR name LIKE 'restored%'")
+    return dict(rows)
+
+
+def _new_fact(rows: Sequence[Row]) -> Statement:
+    return Statement("INSERT INTO history_facts (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING", rows)

@@ -1,0 +1,135 @@
+"""History as rows: from one kind of database into the other, once or several times."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import msgspec
+import pytest
+
+from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
+from kajitori.core.usage.sums import By, Prices
+from kajitori.history.audit import AuditFilter
+from kajitori.history.dump import TABLES, facts_of_dump, load, prepare, rename, rows_of, unknown_expired
+from kajitori.history.runs import RunFilter
+from kajitori.history.store import History
+
+pytestmark = pytest.mark.xdist_group("postgres")
+
+DAY = 86400
+FREE = Prices(gpu={})
+
+
+@pytest.fixture
+async def lite(tmp_path: Path) -> AsyncIterator[History]:
+    made = History(f"sqlite://{tmp_path}/history.db")
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def other(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[History]:
+    """An empty history of either kind."""
+    url = f"sqlite://{tmp_path}/other.db"
+    if request.param == "postgresql":
+        server, name = str(request.getfixturevalue("postgres")), f"t{abs(hash(tmp_path))}"
+        await (await asyncpg.connect(server)).execute(f"CREATE DATABASE {name}")
+        url = server.replace("/postgres?", f"/{name}?")
+    made = History(url)
+    yield made
+    await made.close()
+
+
+def state(number: int) -> RunState:
+    run = RunRecord(
+        uid=f"u{number}",
+        namespace="vision",
+        name=f"bert-{number}",
+        owner="ana",
+        type="batch",
+        phase="Succeeded",
+        reason="",
+        created_at=number * DAY,
+        ended_at=number * DAY + 900,
+        removed_at=number * DAY + 1000,
+        seen_at=1,
+        document=b'{"spec": {"image": "\xc3\xa9"}}',
+    )
+    held = SegmentRecord(
+        id=10, attempt=1, members=2, since=number * DAY, until=number * DAY + 900, nodes="n[1-2]", gpus=8
+    )
+    attempt = AttemptRecord(number=1, nodes="n[1-2]")
+    return RunState(run=run, attempts=(attempt,), segments=(held,), ledger=10, last=10)
+
+
+async def filled(history: History) -> None:
+    """Ten runs, of which the oldest four are left as daily sums, and an entry of the audit trail."""
+    await history.record(state(number) for number in range(10))
+    entry = AuditEntry(key="k", at=5, actor="ana", action="stop run", namespace="vision", object="x", outcome="done")
+    await history.note([entry])
+    await history.sum_up()
+    assert await history.expire(4 * DAY) == 4
+
+
+async def copy(source: History, target: History) -> None:
+    database, there = await source.open(), await target.open()
+    async with database.snapshot() as reader:
+        facts = await facts_of_dump(reader)
+        dump = {table: [row async for row in rows_of(reader, table)] for table in TABLES}
+    noted = await prepare(there, msgspec.json.decode(msgspec.json.encode(facts)))
+    gone = await unknown_expired(there, dump[TABLES[0]], noted.skip_before) if noted.skip_before else set()
+    for table, rows in dump.items():
+        rows = [row for row in rows if not table.run or row[table.run] not in gone]
+        await load(there, table, msgspec.json.decode(msgspec.json.encode(rows)), noted)
+
+
+async def seen(history: History) -> Any:
+    usage = [await history.usage(by, 0, 50 * DAY, FREE) for by in By]
+    runs = await history.runs(RunFilter(), 100)
+    whole = [await history.run("vision", run.uid) for run in runs]
+    attempts = [await history.attempts(run.uid) for run in runs]
+    audit = [entry for _, entry in await history.audit(AuditFilter(), 10)]
+    return usage, runs, whole, attempts, audit
+
+
+async def test_a_history_is_copied_exactly_and_a_second_time_changes_nothing(lite: History, other: History) -> None:
+    """Also into the other kind of database, and with runs that are left as daily sums."""
+    await filled(lite)
+    for _ in range(2):
+        await copy(lite, other)
+        assert await seen(other) == await seen(lite)
+        while await other.sum_up():
+            pass
+        assert await seen(other) == await seen(lite)
+
+
+async def test_runs_that_expired_since_a_backup_do_not_come_back(lite: History, other: History) -> None:
+    """They would be counted twice."""
+    await filled(lite)
+    await copy(lite, other)
+    await other.sum_up()
+    before = await other.usage(By.TEAM, 0, 50 * DAY, FREE)
+    assert await other.expire(8 * DAY) == 4
+    await copy(lite, other)
+    assert await other.usage(By.TEAM, 0, 50 * DAY, FREE) == before
+    assert len(await other.runs(RunFilter(), 100)) == 2
+
+
+async def test_records_of_runs_that_are_made_again_follow_them(lite: History, other: History) -> None:
+    """Also if the controller was faster, and has told history about the new object."""
+    await filled(lite)
+    await copy(lite, other)
+    new = msgspec.structs.replace(state(9).run, uid="new", created_at=77 * DAY, removed_at=None, seen_at=2)
+    await other.record([RunState(run=new, attempts=(AttemptRecord(number=1, nodes=""),))])
+    usage = await other.usage(By.OWNER, 0, 50 * DAY, FREE)
+    for _ in range(2):
+        await rename(await other.open(), {"u9": "new", "u8": "new-8"})
+        await copy(lite, other)
+    found = {run.uid: run for run in await other.runs(RunFilter(), 100)}
+    assert set(found) == {"u4", "u5", "u6", "u7", "new-8", "new"}
+    assert (found["new"].created_at, found["new"].removed_at, found["new-8"].removed_at) == (9 * DAY, None, None)
+    assert await other.usage(By.OWNER, 0, 50 * DAY, FREE) == usage
+    assert set(await other.usage(By.RUN, 8 * DAY, 50 * DAY, FREE)) == {"vision/bert-9/new", "vision/bert-8/new-8"}
