@@ -41,7 +41,8 @@ class Devices:
             self._note_slice(name)
         for key in mirror.device_claims:
             self._note_claim(key)
-        mirror.on_change(self._note)
+        self.close = mirror.on_change(self._note)
+        """Stop following the mirror."""
 
     # ------------------------------------------------------------------------------------------ questions
 

@@ -62,6 +62,7 @@ class ClusterView:
         """Stop following the mirror. A view that lives as long as its process need not be closed."""
         self.specs.close()
         self.occupancy.close()
+        self.devices.close()
         if self._history is not None:
             self._history.close()
 
