@@ -39,6 +39,7 @@ TO_WHOEVER_IS_KNOWN = frozenset(
     {
         "GET /v1/version",
         "GET /v1/whoami",
+        "POST /v1/sign-in-links",
         "GET /v1/teams",
         "GET /v1/controller",
         "GET /v1/gpus",

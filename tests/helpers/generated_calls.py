@@ -26,11 +26,12 @@ LONG = "application/x-ndjson"
 """Content type of answers that may have no end: only their beginning is looked at."""
 
 
-ZSTD = "application/zstd"
-schemathesis.openapi.media_type(ZSTD, st.binary(max_size=100))
+ZSTD, MSGPACK = "application/zstd", "application/vnd.msgpack"
+for _kind in (ZSTD, MSGPACK):
+    schemathesis.openapi.media_type(_kind, st.binary(max_size=100))
 
 
-@schemathesis.serializer(ZSTD)
+@schemathesis.serializer(ZSTD, MSGPACK)
 def _as_it_is(_context: SerializationContext, value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 

@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.types import Lifespan
 
 from kajitori import __version__
-from kajitori.api import channels, code, health, problems, secrets, volumes
+from kajitori.api import channels, code, health, problems, secrets, volumes, web_page
 from kajitori.api.context import Api
 from kajitori.api.history import routes as history
 from kajitori.api.identity import browser_routes, robots
@@ -80,6 +80,7 @@ ROUTERS = tuple(
             history,
             health,
             code,
+            web_page,
         ),
     )
 )

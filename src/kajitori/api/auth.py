@@ -404,10 +404,9 @@ async def authenticated(connection: HTTPConnection) -> AsyncIterator[User]:
 async def _authorization(connection: HTTPConnection) -> str | None:
     """Return the caller's Authorization header, or what the cookie of a browser's session stands for."""
     given = connection.headers.get("authorization")
-    browsers = connection.app.state.kajitori.callers.browsers
-    if given is not None or browsers is None:
+    if given is not None:
         return given
-    entered = await browsers.enter(connection)
+    entered = await connection.app.state.kajitori.callers.browsers.enter(connection)
     if entered is None:
         return None
     connection.state.cookies = entered.cookies

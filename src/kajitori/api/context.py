@@ -149,8 +149,8 @@ class CallerParts:
     """Logs that are read at the same time."""
     sign_in: SignIn | None
     """How people sign in; None: with a token of the cluster."""
-    browsers: BrowserSessions | None
-    """Sessions of browsers; None without sign-in."""
+    browsers: BrowserSessions
+    """Sessions of browsers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "results": "Show the results of a sweep's members.",
         "history": "List runs of all times, also removed ones.",
         "inspect": "Show everything about runs as JSON.",
+        "open": "Open the web page in your browser.",
     },
     "Inside a run": {
         "exec": "Run a command inside a member of a run.",

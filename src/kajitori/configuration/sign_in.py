@@ -25,6 +25,12 @@ class SignIn:
     """The authorities (PEM) that signed the provider's certificate; empty: those of the machine."""
     client_secret: str = field(default="", repr=False)
     """For providers that demand one from servers; never told to anybody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserAccess:
+    """What the sessions of browsers need, with or without a provider."""
+
     public_url: str = ""
     """Address of this server as browsers see it; empty: the one of each request."""
     cookie_secret: bytes = field(default=b"", repr=False)
@@ -53,9 +59,12 @@ class SignInOptions:
             return None
         ca = self.sign_in_ca.read_text() if self.sign_in_ca is not None else ""
         secret = self.sign_in_secret.read_text().strip() if self.sign_in_secret is not None else ""
+        return SignIn(self.sign_in_issuer, self.sign_in_client_id, self.sign_in_scopes, ca, secret)
+
+    def browser_access(self) -> BrowserAccess:
+        """Return what sessions of browsers need. Reads the file with the key."""
         key = self.sign_in_key.read_bytes() if self.sign_in_key is not None else b""
-        url = self.sign_in_url or ""
-        return SignIn(self.sign_in_issuer, self.sign_in_client_id, self.sign_in_scopes, ca, secret, url, key)
+        return BrowserAccess(self.sign_in_url or "", key)
 
     def sign_in_faults(self) -> list[Fault]:
         """Return every fault of these options."""

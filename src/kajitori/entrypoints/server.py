@@ -75,6 +75,7 @@ def server(options: ServerOptions) -> int:
                         agent_account=options.agent_account,
                         sign_in=options.sign_in(),
                         admit=gateway.admit if gateway is not None else None,
+                        browser_access=options.browser_access(),
                         limits=WebLimits.parse(options.limit),
                     )
                 )

@@ -31,7 +31,7 @@ from kajitori.configuration import cluster_file
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions
-from kajitori.configuration.sign_in import SignIn
+from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.controllers.run_controller import RunController
@@ -320,6 +320,7 @@ async def _web_api(
                 awaited=awaited,
                 install_command="stop kaji up and start it again",
                 sign_in=_sign_in(options, _authentication(options)),
+                browser_access=_browser_access(options),
                 limits=WebLimits.parse(options.limit),
             )
         )
@@ -403,7 +404,13 @@ def _sign_in(options: UpOptions, accepted: AuthenticationConfiguration | None) -
     if found is None and accepted is not None and accepted.jwt:
         issuer = accepted.jwt[0].issuer
         found = SignIn(issuer.url, issuer.audiences[0], options.sign_in_scopes, issuer.certificate_authority)
-    if found is None or found.cookie_secret:
+    return found
+
+
+def _browser_access(options: UpOptions) -> BrowserAccess:
+    """Return what sessions of browsers need. The key lies in the data folder, so that sessions survive a restart."""
+    found = options.browser_access()
+    if found.cookie_secret:
         return found
     return replace(found, cookie_secret=ensure_token(options.data / "sign-in.key").encode())
 

@@ -15,7 +15,7 @@ from starlette.routing import WebSocketRoute
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
-from kajitori.api import app
+from kajitori.api import app, web_page
 from kajitori.api.app import openapi_document, operations
 from kajitori.api.paging import decode_token, encode_token
 from kajitori.cluster.runs.recording import state_of
@@ -110,6 +110,8 @@ def test_every_route_is_described() -> None:
     calls = {(route.path, method) for route in routes for method in getattr(route, "methods", ())}
     assert sockets == {"/v1/runs/{namespace}/{name}/exec"}
     browsers = {("/sign-in/start", "GET"), ("/sign-in/callback", "GET"), ("/sign-out", "POST")}  # test_two_teams.py
+    browsers.add(("/sign-in/link", "POST"))  # identity/test_routes.py
+    browsers |= {(route.path, "GET") for route in web_page.router.routes}  # test_web_page.py
     assert calls - described == {("/metrics", "GET"), *browsers}
 
 

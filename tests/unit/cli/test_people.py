@@ -31,6 +31,8 @@ class Server:
         self.asked.append((request.method, request.path, body))
         if request.path == "/v1/teams":
             return Response.of(200, {"items": TEAMS})
+        if request.path == "/v1/sign-in-links":
+            return Response.of(201, {"code": "c0de", "user": "ada", "expiresInSeconds": 120})
         if request.method == "POST":
             made = {"user": "system:serviceaccount:vision:ci", "role": "user", "token": "s3cret"}
             return Response.of(201, made | {"expiresAt": "2026-12-23T00:00:00Z"})
@@ -74,3 +76,11 @@ def test_a_robot_s_token_alone_is_on_stdout() -> None:
     assert run(server, "token", "ls", "-o", "name").stdout == "ci\n"
     assert run(server, "token", "rm", "ci").stdout == "ci\n"
     assert server.asked[-1][:2] == ("DELETE", "/v1/tokens/ci?namespace=vision")
+
+
+def test_open_prints_a_link_that_signs_a_browser_in() -> None:
+    """For the page, or for that of a run."""
+    server = Server()
+    answer = run(server, "open", "--print")
+    assert answer.stdout == "http://kaji.test/#sign-in=c0de\n"
+    assert ("POST", "/v1/sign-in-links", None) in server.asked

@@ -1,4 +1,5 @@
-"""Sessions of browsers: sign-in by authorisation code on this server; the browser gets an encrypted cookie.
+"""Sessions of browsers: sign-in at the provider by authorisation code, or by a link that the command line made; the
+browser gets an encrypted cookie.
 
 The cookie holds the tokens, and only this server can read it. So scripts of a page never see a token, no store is
 needed, several servers with one key work side by side, and a sign-in survives a restart. What that costs: a session can
@@ -10,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
+import secrets
 import ssl
 import time
 from collections import OrderedDict
@@ -22,8 +25,8 @@ from starlette.requests import HTTPConnection
 
 from kajitori.api.browsers.same_origin import is_same_origin
 from kajitori.api.browsers.sealing import Seal, TooLong, in_parts, read_parts, set_cookie
-from kajitori.configuration.sign_in import SignIn
-from kajitori.errors import Forbidden, KajitoriError, Unauthenticated, Unavailable
+from kajitori.configuration.sign_in import BrowserAccess, SignIn
+from kajitori.errors import Forbidden, KajitoriError, NotFound, Unauthenticated, Unavailable
 from kajitori.openid import flows
 from kajitori.openid.answers import AnswerTooLong, read_whole
 from kajitori.openid.flows import Client, Code
@@ -35,6 +38,8 @@ SESSION, SIGNING = "__Host-kaji", "__Host-kaji-signing"
 SESSION_SECONDS = 12 * 3600
 """After this time a person signs in again, however often the tokens were renewed."""
 SIGNING_SECONDS = 600
+LINK_SECONDS = 120
+"""Time within which a browser has to open a link."""
 EARLY_SECONDS = 30.0
 KEPT_SECONDS = 300.0
 """A renewal is remembered for this long: requests of other tabs still carry the old cookie."""
@@ -45,6 +50,7 @@ FAILED_SECONDS = 5.0
 """A provider that did not describe itself is asked again after this time."""
 _MAX_ANSWER_BYTES = 1 << 20
 _AGAIN = "sign in again: open /sign-in/start"
+_OPEN_AGAIN = "sign in again, by a new link: kaji open"
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +70,20 @@ class BrowserSessions:
     """Signs browsers in and out, and reads their cookies."""
 
     def __init__(
-        self, place: SignIn, secret: bytes, *, send: Send | None = None, clock: Callable[[], float] = time.time
+        self,
+        place: SignIn | None,
+        access: BrowserAccess,
+        *,
+        send: Send | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._place = place
+        """`place` is None if there is no provider: people then sign in by links only."""
+        secret = access.cookie_secret
+        self._place, self._access = place, access
         self._session_seal, self._signing_seal = Seal(secret, SESSION), Seal(secret, SIGNING)
+        self._link_seal = Seal(secret, "link")
+        self._used_links: dict[str, float] = {}
+        """Links that were opened here, with the time at which they would have expired."""
         self._send = send or self._ask
         self._clock = clock
         self._provider: Provider | None = None
@@ -105,6 +121,32 @@ class BrowserSessions:
         cookies = [*self._session(tokens, self._clock() + SESSION_SECONDS), set_cookie(SIGNING, "", 0)]
         return f"Bearer {tokens.id_token}", str(begun["to"]), cookies
 
+    def make_link(self, token: str) -> str:
+        """Return the code of a link that signs a browser in with this token, once and within LINK_SECONDS."""
+        document = {"token": token, "id": secrets.token_hex(8), "until": self._clock() + LINK_SECONDS}
+        return self._link_seal.close(document)
+
+    def open_link(self, connection: HTTPConnection, code: str) -> tuple[str, list[str]]:
+        """Return the `Authorization` header of a browser that opened a link, and the cookies of its session.
+
+        A link is remembered by the server where it was opened: another server with the same key would accept it again
+        until it expires.
+
+        Raises:
+            Forbidden: another site's page sent the request.
+            Unauthenticated: the link was opened before, has expired, or was not made here.
+        """
+        self.check_origin(connection)
+        now = self._clock()
+        found = self._link_seal.open(code)
+        if found is None or found["until"] < now or found["id"] in self._used_links:
+            raise Unauthenticated("this link was used before or has expired", hint="make a new one: kaji open")
+        self._used_links = {used: until for used, until in self._used_links.items() if until >= now}
+        self._used_links[found["id"]] = found["until"]
+        tokens = Tokens(str(found["token"]))
+        expires = min(tokens.expires or math.inf, now + SESSION_SECONDS)
+        return f"Bearer {tokens.id_token}", list(self._session(tokens, expires))
+
     async def enter(self, connection: HTTPConnection) -> Entered | None:
         """Return how a request with a session's cookie is authenticated; None without one.
 
@@ -118,9 +160,9 @@ class BrowserSessions:
         self.check_origin(connection)
         found = self._session_seal.open(text)
         if found is None or found["until"] < self._clock():
-            raise Unauthenticated("your session has ended", hint=_AGAIN)
+            raise Unauthenticated("your session has ended", hint=self._again)
         tokens = Tokens(str(found["token"]), str(found["refresh"]))
-        if tokens.expires > self._clock() + EARLY_SECONDS:
+        if not tokens.expires or tokens.expires > self._clock() + EARLY_SECONDS:
             return Entered(f"Bearer {tokens.id_token}")
         renewed = await self._renewed(tokens)
         return Entered(f"Bearer {renewed.id_token}", tuple(self._session(renewed, float(found["until"]))))
@@ -147,6 +189,10 @@ class BrowserSessions:
 
     # ------------------------------------------------------------------------------------------ inside
 
+    @property
+    def _again(self) -> str:
+        return _AGAIN if self._place is not None else _OPEN_AGAIN
+
     def _session(self, tokens: Tokens, until: float) -> Iterable[str]:
         document = {"token": tokens.id_token, "refresh": tokens.refresh_token, "until": until}
         try:
@@ -158,7 +204,7 @@ class BrowserSessions:
     async def _renewed(self, tokens: Tokens) -> Tokens:
         """Return new tokens. Requests with the same refresh token share one renewal: the provider accepts it once."""
         if not tokens.refresh_token:
-            raise Unauthenticated("your session has ended", hint=_AGAIN)
+            raise Unauthenticated("your session has ended", hint=self._again)
         key = hashlib.sha256(tokens.refresh_token.encode()).hexdigest()
         now = self._clock()
         while self._renewals and (
@@ -186,29 +232,34 @@ class BrowserSessions:
 
     async def _client(self) -> Client:
         place = self._place
+        if place is None:
+            hint = "open the page by a link: kaji open; operators can set --sign-in-issuer"
+            raise NotFound("this server offers no sign-in at a provider", hint=hint)
         async with self._discovering:  # anybody may ask for a sign-in: one request at a time reaches the provider
             if self._provider is None:
-                self._provider = await self._discover(place.issuer)
+                self._provider = await self._discover(place)
         return Client(self._provider, place.client_id, place.scopes, place.client_secret)
 
-    async def _discover(self, issuer: str) -> Provider:
+    async def _discover(self, place: SignIn) -> Provider:
         """Return what the provider says of itself. After a failure it is left alone for some seconds."""
         if self._failure is not None and self._clock() < self._failed_at + FAILED_SECONDS:
             raise self._failure
         try:
-            return provider_of(flows.read_answer(await self._send(description_url(issuer), None)), issuer)
+            description = flows.read_answer(await self._send(description_url(place.issuer), None))
+            return provider_of(description, place.issuer)
         except Unavailable as error:
             self._failure, self._failed_at = error, self._clock()
             raise
 
     def _origin(self, connection: HTTPConnection) -> str:
         """This server's address as the browser sees it."""
-        if self._place.public_url:
-            return self._place.public_url.rstrip("/")
+        if self._access.public_url:
+            return self._access.public_url.rstrip("/")
         scheme = {"ws": "http", "wss": "https"}.get(connection.url.scheme, connection.url.scheme)
         return f"{scheme}://{connection.headers.get('host', '')}"
 
     async def _ask(self, url: str, form: str | None) -> bytes:
+        assert self._place is not None  # `_client` was called before
         tls = ssl.create_default_context(cadata=self._place.ca or None)
         limit = aiohttp.ClientTimeout(total=_PROVIDER_SECONDS)
         headers: dict[str, Any] = {"Accept": "application/json"}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
+from kajitori.api.browsers.sessions import LINK_SECONDS
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.views.people import NamespaceRights, SignInView, TeamList, TeamView, WhoAmI
+from kajitori.api.views.people import NamespaceRights, SignInLink, SignInView, TeamList, TeamView, WhoAmI
 from kajitori.core.policy.teams import Team
+from kajitori.errors import Forbidden
 from kajitori.kube.resources import NODES, ROLE_BINDINGS
 
 router = APIRouter(tags=["people"])
@@ -34,6 +36,22 @@ async def sign_in(api: Shared) -> Response:
             namespace=api.namespace,
         )
     )
+
+
+@router.post(
+    "/v1/sign-in-links",
+    status_code=201,
+    responses=describes(SignInLink, status=201),
+    summary="Make a link that signs a browser in",
+)
+async def make_link(api: Shared, user: Caller, request: Request) -> Response:
+    """For `kaji open`: the page sends the code back, once and soon, and the browser gets a session as this caller. Only
+    callers with a token of their own can make a link, not browsers."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if not scheme:
+        raise Forbidden("the session of a browser cannot make links", hint="use the command line: kaji open")
+    code = api.callers.browsers.make_link(token.strip())
+    return answer(SignInLink(code=code, user=user.name, expires_in_seconds=LINK_SECONDS), 201)
 
 
 @router.get("/v1/whoami", responses=describes(WhoAmI), summary="The caller's name, groups and roles")

@@ -20,6 +20,16 @@ class SignInView(View):
     """Namespace of runs that name none."""
 
 
+class SignInLink(View):
+    """What a browser signs in with, once."""
+
+    code: str
+    """Goes behind `#sign-in=` in an address of the page, which proxies do not see."""
+    user: str
+    """Whose session the browser gets."""
+    expires_in_seconds: int
+
+
 class NamespaceRights(View):
     """The caller's rights in a namespace."""
 

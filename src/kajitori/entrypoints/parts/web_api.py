@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fastapi import FastAPI
@@ -56,7 +56,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.settings import LEASE_NAMESPACE
-from kajitori.configuration.sign_in import SignIn
+from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.words import names
 from kajitori.history.store import History
@@ -103,6 +103,8 @@ class ApiDependencies:
     """How people sign in; None: with a token of the cluster."""
     admit: Callable[[str], Awaitable[Admission | None]] | None = None
     """Admits callers by ID tokens that the API server does not know; None: there is no gateway."""
+    browser_access: BrowserAccess = field(default_factory=BrowserAccess)
+    """What the sessions of browsers need."""
     limits: WebLimits = field(default_factory=WebLimits)
     """Limits on what callers use."""
     now: Callable[[], datetime] | None = None
@@ -179,9 +181,9 @@ def _callers(deps: ApiDependencies) -> CallerParts:
         uploads=Turns(UPLOADS_AT_ONCE, UPLOADS_PER_USER),
         logs=Slots(MAX_LOGS),
         sign_in=deps.sign_in,
-        browsers=_browsers(deps.sign_in),
+        browsers=BrowserSessions(deps.sign_in, _with_secret(deps.browser_access)),
     )
 
 
-def _browsers(place: SignIn | None) -> BrowserSessions | None:
-    return BrowserSessions(place, place.cookie_secret or secrets.token_bytes(32)) if place is not None else None
+def _with_secret(access: BrowserAccess) -> BrowserAccess:
+    return access if access.cookie_secret else replace(access, cookie_secret=secrets.token_bytes(32))

@@ -13,9 +13,9 @@ from tests.unit.openid.test_flows import DESCRIPTION, ISSUER, id_token
 
 from kajitori.api.browsers.same_origin import is_same_origin
 from kajitori.api.browsers.sealing import PART_BYTES, Seal, TooLong, in_parts, read_parts, set_cookie
-from kajitori.api.browsers.sessions import SESSION, SESSION_SECONDS, SIGNING, BrowserSessions, own_path
-from kajitori.configuration.sign_in import SignIn
-from kajitori.errors import Forbidden, Unauthenticated, Unavailable
+from kajitori.api.browsers.sessions import LINK_SECONDS, SESSION, SESSION_SECONDS, SIGNING, BrowserSessions, own_path
+from kajitori.configuration.sign_in import BrowserAccess, SignIn
+from kajitori.errors import Forbidden, NotFound, Unauthenticated, Unavailable
 
 NOW = 1_000_000.0
 SECRET = b"x" * 32
@@ -108,7 +108,9 @@ def now() -> list[float]:
 
 @pytest.fixture
 def sessions(provider: Provider, now: list[float]) -> BrowserSessions:
-    return BrowserSessions(SignIn(ISSUER), SECRET, send=provider.send, clock=lambda: now[0])
+    return BrowserSessions(
+        SignIn(ISSUER), BrowserAccess(cookie_secret=SECRET), send=provider.send, clock=lambda: now[0]
+    )
 
 
 async def test_a_browser_signs_in_and_gets_a_cookie(sessions: BrowserSessions, provider: Provider) -> None:
@@ -118,7 +120,9 @@ async def test_a_browser_signs_in_and_gets_a_cookie(sessions: BrowserSessions, p
     assert set(browser.cookies) == {f"{SESSION}-0"}
     assert provider.token() not in str(browser.cookies) and "refresh" not in str(browser.cookies)
     for secret, is_known in ((SECRET, True), (b"y" * 32, False)):
-        other = BrowserSessions(SignIn(ISSUER), secret, send=provider.send, clock=lambda: NOW)
+        other = BrowserSessions(
+            SignIn(ISSUER), BrowserAccess(cookie_secret=secret), send=provider.send, clock=lambda: NOW
+        )
         if is_known:
             entered = await other.enter(browser.request())
             assert entered is not None and entered.authorization == f"Bearer {provider.token()}"
@@ -275,3 +279,45 @@ def test_a_foreign_or_damaged_cookie_is_ignored(text: str) -> None:
 def test_a_sign_in_redirects_only_to_this_server(to: str) -> None:
     assert own_path(to) == "/"
     assert own_path("/runs?x=1") == "/runs?x=1"
+
+
+async def test_a_link_signs_a_browser_in_once_and_soon() -> None:
+    """Without a provider too. The session is as long as the token, at most SESSION_SECONDS."""
+    now = [NOW]
+    sessions = BrowserSessions(None, BrowserAccess(cookie_secret=SECRET), clock=lambda: now[0])
+    browser = Browser()
+    code = sessions.make_link("opaque")
+    own = browser.request("/sign-in/link", "POST", origin="https://kaji.test")
+    with pytest.raises(Forbidden):
+        sessions.open_link(browser.request("/sign-in/link", "POST", origin="https://evil.test"), code)
+    authorization, cookies = sessions.open_link(own, code)
+    assert authorization == "Bearer opaque"
+    browser.take(cookies)
+    entered = await sessions.enter(browser.request())
+    assert entered is not None and entered.authorization == "Bearer opaque"
+    for again in (code, "", "none", code[:-2]):
+        with pytest.raises(Unauthenticated, match="used before or has expired"):
+            sessions.open_link(own, again)
+    late = sessions.make_link("opaque")
+    now[0] += LINK_SECONDS + 1
+    with pytest.raises(Unauthenticated):
+        sessions.open_link(own, late)
+    now[0] += SESSION_SECONDS
+    with pytest.raises(Unauthenticated) as ended:
+        await sessions.enter(browser.request())
+    assert "kaji open" in ended.value.hint
+    with pytest.raises(NotFound):
+        await sessions.begin(browser.request("/sign-in/start"), "/")
+
+
+async def test_a_session_by_link_ends_with_its_token() -> None:
+    """There is nothing with which the server could renew it."""
+    now = [NOW]
+    sessions = BrowserSessions(None, BrowserAccess(cookie_secret=SECRET), clock=lambda: now[0])
+    browser = Browser()
+    code = sessions.make_link(id_token(exp=int(NOW + 600)))
+    browser.take(sessions.open_link(browser.request("/sign-in/link", "POST", origin="https://kaji.test"), code)[1])
+    assert await sessions.enter(browser.request()) is not None
+    now[0] += 601
+    with pytest.raises(Unauthenticated):
+        await sessions.enter(browser.request())
