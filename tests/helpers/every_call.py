@@ -160,7 +160,7 @@ class EveryCall:
             if path in TO_ANYBODY:
                 continue
             answer = await self.call(method, path, self.outsider)
-            expected = {200} if call in TO_WHOEVER_IS_KNOWN else {401} if call in WITH_TICKETS else {403}
+            expected = {200, 201} if call in TO_WHOEVER_IS_KNOWN else {401} if call in WITH_TICKETS else {403}
             assert answer.status_code in expected, f"{call}: {answer.status_code}, {answer.text}"
             assert self.shows_nothing(answer), call
             if "{name}" in path and call not in TO_WHOEVER_IS_KNOWN:
