@@ -111,7 +111,8 @@ def test_every_route_is_described() -> None:
     assert sockets == {"/v1/runs/{namespace}/{name}/exec"}
     browsers = {("/sign-in/start", "GET"), ("/sign-in/callback", "GET"), ("/sign-out", "POST")}  # test_two_teams.py
     browsers.add(("/sign-in/link", "POST"))  # identity/test_routes.py
-    browsers |= {(route.path, "GET") for route in web_page.router.routes}  # test_web_page.py
+    pages: list[Any] = list(web_page.router.routes)  # test_web_page.py
+    browsers |= {(route.path, "GET") for route in pages}
     assert calls - described == {("/metrics", "GET"), *browsers}
 
 
