@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from kajitori.cluster.background import Work, cancel_all, start_all
-from kajitori.cluster.platform.policy_keeper import PolicyKeeper
+from kajitori.cluster.platform.keeping import Keeper
 from kajitori.controllers.changes import Changes
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
 from kajitori.controllers.reconciler import Reconciler
@@ -37,9 +39,10 @@ class RunController:
         queue: QueueParts,
         nodes: NodeParts,
         records: RecordParts,
-        policy_keeper: PolicyKeeper,
+        keepers: Sequence[Keeper[Any]],
     ) -> None:
-        """`changes` fills `work` as the cluster changes; `reconciler` does it."""
+        """`changes` fills `work` as the cluster changes; `reconciler` does it. `keepers` apply what follows from the
+        policy file."""
         self._cluster = cluster
         self._mirror = cluster.mirror
         self._work = work
@@ -49,7 +52,7 @@ class RunController:
         self._queue = queue
         self._nodes = nodes
         self._records = records
-        self._policy_keeper = policy_keeper
+        self._keepers = keepers
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, once. Calls that have begun end within the client's time limits."""
@@ -84,7 +87,7 @@ class RunController:
             self._queue.provisioning.follow,
             self._queue.planning.grow_forever,
             self._nodes.health.keep_forever,
-            self._policy_keeper.keep_forever,
+            *(keeper.keep_forever for keeper in self._keepers),
             partial(records.peaks.ask_forever, lambda: view.policy),
             partial(tidy_forever, mirror, view, records.logs, records.code, outlives=records.history is not None),
             *self._for_history(),

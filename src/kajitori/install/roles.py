@@ -19,7 +19,7 @@ _ADMISSION = "validatingadmissionpolicies validatingadmissionpolicybindings"
 
 def roles(settings: InstallSettings) -> list[Object]:
     """Return all roles. `kajitori-user` and its additions are bound to people in their namespaces, by operators."""
-    found = [*people(), *teams(), server(), controller(), policy_keeper(), kubelets()]
+    found = [*people(), *teams(), server(), controller(), policy_keeper(), team_keeper(), kubelets()]
     found += [leader(settings), tickets(settings), *messages(settings), installer()]
     if settings.agents.enabled:
         found.append(relay())
@@ -175,6 +175,21 @@ def policy_keeper() -> Object:
             rule("admissionregistration.k8s.io", f"{_ADMISSION} {mutating}", "get create patch delete"),
             # Whether the API server can change Pods.
             rule("admissionregistration.k8s.io", "mutatingadmissionpolicies", "list"),
+        ],
+    )
+
+
+def team_keeper() -> Object:
+    """Bound only on purpose: with it the controller applies the policy's teams whenever these change. An account that
+    has it can give these three roles to anybody in any namespace. Without it, operators apply them: `kaji install
+    --policy` or `kaji team render`."""
+    return cluster_role(
+        "kajitori-team-keeper",
+        [
+            rule("", "namespaces", "create patch"),
+            rule(RBAC, "rolebindings", "list create patch delete"),
+            # Kubernetes demands that whoever gives a role has its rights, or this one.
+            rule(RBAC, "clusterroles", "bind", only=[TEAM_VIEWER, TEAM_USER, TEAM_LEAD]),
         ],
     )
 

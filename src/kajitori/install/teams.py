@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from kajitori.core.policy.teams import Team
-from kajitori.install.objects import RBAC, Object, made
+from kajitori.install.objects import RBAC, Identity, Object, identity, made
 from kajitori.install.roles import TEAM_LEAD, TEAM_USER, TEAM_VIEWER
 
 
@@ -19,6 +20,14 @@ def team_objects(teams: Mapping[str, Team]) -> list[Object]:
                 if groups:
                     found.append(_binding(name, namespace, role, groups))
     return found
+
+
+def is_left_over(binding: Mapping[str, Any], kept: Collection[Identity]) -> bool:
+    """Return whether a RoleBinding of ours belongs to a team, or to a role in a team, that the policy no longer has.
+    Bindings of robots have other names."""
+    role = binding["roleRef"]["name"]
+    is_of_team = role in (TEAM_VIEWER, TEAM_USER, TEAM_LEAD) and binding["metadata"]["name"].startswith(f"{role}-")
+    return is_of_team and identity(binding) not in kept
 
 
 def _binding(team: str, namespace: str, role: str, groups: Iterable[str]) -> Object:

@@ -17,8 +17,9 @@ from kajitori.core.words.times import format_time
 INSTALLING = ("scheduling.k8s.io", "priorityclasses", "patch", "")
 """Each part first tries to install the priority class. Only `kajitori-installer` has the right."""
 ADMISSION = ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "get", "")
-ON_PURPOSE = {INSTALLING, ("", "namespaces", "create", ""), ("", "nodes/proxy", "get", ""), ADMISSION}
-"""Rights that the controller works without. Separate roles grant the last two."""
+TEAMS = ("rbac.authorization.k8s.io", "rolebindings", "list", "")
+ON_PURPOSE = {INSTALLING, ("", "namespaces", "create", ""), ("", "nodes/proxy", "get", ""), ADMISSION, TEAMS}
+"""Rights that the controller works without. Separate roles grant the last three."""
 BLOCKS_ITS_OWNER = (names.GROUP, "runs/finalizers", "update", "")
 """The API server checks this right of the maker of a member by itself. There is no request, so the log has no line."""
 CORE = "/api/v1/namespaces/vision"

@@ -9,21 +9,29 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 
 import httpx2
 import pytest
+from tests.harness.cluster import Cluster
 from tests.harness.commands import clean_environment, kaji
 from tests.harness.identity_provider import IdentityProvider
 from tests.helpers.every_call import LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall
-from tests.helpers.two_teams import PATIENCE_SECONDS, speech_of
+from tests.helpers.two_teams import PATIENCE_SECONDS, may_submit, speech_of
 
 from kajitori.api.app import openapi_document, operations
-from kajitori.errors import Unauthenticated
+from kajitori.cluster.platform.applying import apply, remove
+from kajitori.cluster.platform.team_keeper import TeamKeeper
+from kajitori.errors import Forbidden, Unauthenticated
+from kajitori.install.objects import account, bound, identity
+from kajitori.install.roles import team_keeper
 from kajitori.kube.client import KubeClient
-from kajitori.kube.resources import SERVICE_ACCOUNTS
+from kajitori.kube.resources import NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS
 
 LEADS_ONLY = ("/v1/tokens",)
+KEEPER = "kajitori-team-keeper"
+TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
 BROWSER = Path(__file__).parents[2] / "helpers" / "browse.py"
 """A program that signs in at the provider, like a user with a browser."""
 
@@ -56,6 +64,35 @@ async def test_each_team_lists_its_own_runs(calls: EveryCall) -> None:
         listed = (await calls.http.get("/v1/teams", headers=headers)).json()["items"]
         assert [item["name"] for item in listed if item["yours"]] == [team]
     assert (await calls.http.delete(f"/v1/runs/{speech_of(calls.cluster)}/bobs", headers=calls.outsider)).is_success
+
+
+async def test_a_change_of_the_teams_is_applied_with_the_right_to_do_so(
+    teamed: Cluster, identity_provider: IdentityProvider
+) -> None:
+    """The role `kajitori-team-keeper` is enough. It gives no right to bind other roles."""
+    client, space, former = teamed.client, teamed.namespace, f"{speech_of(teamed)}-old"
+    role = team_keeper()
+    for document in (role, account("keeper", space), bound(f"keeper-{space}", "ClusterRole", KEEPER, "keeper", space)):
+        await apply(client, document)
+    token = await client.request("POST", f"{SERVICE_ACCOUNTS.path(space, 'keeper')}/token", body=TOKEN_REQUEST)
+    bob = await asyncio.to_thread(identity_provider.id_token, "bob")
+    policies = [dict(teamed.policy.current().policy.teams)]
+    async with KubeClient(teamed.server.config.with_token(json.loads(token)["status"]["token"])) as keeping:
+        keeper = TeamKeeper(keeping, lambda: policies[-1], time.monotonic)
+        policies.append({"speech": policies[0]["speech"].model_copy(update={"namespaces": [space, former]})})
+        await keeper.keep()
+        await may_submit(teamed, bob)
+        policies.append(policies[0])
+        await keeper.keep()
+        bindings = (await client.list(ROLE_BINDINGS)).items
+        found = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in bindings}
+        assert (space, "kajitori-team-user-vision") in found and (former, "kajitori-team-user-speech") not in found
+        assert (space, "kajitori-team-user-speech") not in found
+        with pytest.raises(Forbidden):
+            await apply(keeping, bound("mine", "ClusterRole", KEEPER, "keeper", space, space))
+    for one in (identity(bound(f"keeper-{space}", "ClusterRole", KEEPER, "keeper", space)), identity(role)):
+        await remove(client, one)
+    await client.delete(NAMESPACES, former)
 
 
 async def test_a_lead_makes_a_token_for_a_robot(calls: EveryCall, identity_provider: IdentityProvider) -> None:

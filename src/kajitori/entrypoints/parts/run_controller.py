@@ -10,6 +10,7 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper
+from kajitori.cluster.platform.team_keeper import TeamKeeper
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.settings import LEASE_NAMESPACE
@@ -105,7 +106,10 @@ def run_controller(
     )
     records = RecordParts(messages=office, logs=logs, results=results, peaks=peaks, code=code, history=keeper)
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
-    policy_keeper = PolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds)
+    keepers = (
+        PolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds),
+        TeamKeeper(client, lambda: view.policy.teams, steady_seconds),
+    )
     return RunController(
         cluster,
         work,
@@ -115,5 +119,5 @@ def run_controller(
         queue=queue,
         nodes=nodes,
         records=records,
-        policy_keeper=policy_keeper,
+        keepers=keepers,
     )

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from kajitori.cluster.platform.policy_keeper import RENEW_SECONDS, PolicyKeeper
+from kajitori.cluster.platform.keeping import RENEW_SECONDS
+from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
 from kajitori.errors import Forbidden, KajitoriError, NotFound, Unavailable
