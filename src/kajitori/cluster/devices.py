@@ -33,6 +33,8 @@ class Devices:
         """The allocated claims that are counted."""
         self._claims_of_pods: dict[str, set[Key]] = {}
         """Allocated claims by the UID of the Pod that they are reserved for."""
+        self._early: dict[tuple[str, str], set[Key]] = {}
+        """Allocated claims whose devices no slice shows yet, by driver and pool."""
         self._claims_on: dict[str, set[Key]] = {}
         """Allocated claims by node."""
         self._changed: set[str] = set()
@@ -130,10 +132,10 @@ class Devices:
         self._node_of_slice[name] = node
         self._slices.setdefault(node, {})[name] = found
         if self._node_of_pool.get((found.spec.driver, found.spec.pool.name)) != node:
-            self._node_of_pool[found.spec.driver, found.spec.pool.name] = node
-            for key in self._mirror.device_claims:  # a claim may have come before the slice
-                if key not in self._claims:
-                    self._note_claim(key)
+            pool = found.spec.driver, found.spec.pool.name
+            self._node_of_pool[pool] = node
+            for key in self._early.pop(pool, ()):
+                self._note_claim(key)
         self._forget(node)
 
     def _forget(self, node: str) -> None:
@@ -153,7 +155,12 @@ class Devices:
                 if not keys:
                     self._claims_of_pods.pop(consumer.uid, None)
         claim = self._mirror.device_claims.get(key)
-        if claim is None or not (nodes := self._nodes_of(claim)):
+        if claim is None:
+            return
+        nodes = self._nodes_of(claim)
+        if not nodes:
+            for device in devices_of(claim):
+                self._early.setdefault(device[:2], set()).add(key)
             return
         self._claims[key] = claim
         for node in nodes:

@@ -22,6 +22,8 @@ CounterId = tuple[str, str, str, str]
 """Driver, pool, counter set and counter."""
 Value = str | int | bool
 
+REMEMBERED_VERDICTS = 65_536
+
 UNLIMITED_SHARES = 64
 """Number of claims that are assumed to share a device if its driver sets no limit."""
 
@@ -78,7 +80,20 @@ class DeviceClass:
 
 
 def selects(selector: str, device: Device) -> bool:
-    """Return whether a CEL selector matches a device. A selector that can't be evaluated matches nothing."""
+    """Return whether a CEL selector matches a device. A selector that can't be evaluated matches nothing.
+
+    Devices that share their attributes and capacities, as equal ones do, are evaluated once.
+    """
+    key = selector, id(device.attributes), id(device.capacity), device.is_shared
+    known = _verdicts.get(key)
+    if known is None:
+        if len(_verdicts) >= REMEMBERED_VERDICTS:
+            _verdicts.clear()
+        known = _verdicts[key] = device, _evaluate(selector, device)
+    return known[1]
+
+
+def _evaluate(selector: str, device: Device) -> bool:
     expression = _compiled(selector)
     if expression is None:
         return False
@@ -104,6 +119,8 @@ def _compiled(selector: str) -> Expression | None:
 
 
 _SCOPE = Scope(("device",))
+_verdicts: dict[tuple[str, int, int, bool], tuple[Device, bool]] = {}
+"""Whether a selector matches devices with these attributes and capacities; the device keeps both alive."""
 
 
 def counters_left(node: NodeDevices, taken: Collection[DeviceId]) -> dict[CounterId, int]:

@@ -136,11 +136,21 @@ class NodeGpus:
 
 def counts_of(node: NodeDevices, names: NamesTypes) -> dict[str, int]:
     """Return how many GPUs of each type a node has, whether or not a DeviceClass contains them."""
-    by_type: dict[str, list[Device]] = {}
-    for device in in_order(node.devices):
-        by_type.setdefault(kind_of(device, names).type, []).append(device)
     left = counters_left(node, ())
-    return {word: len(allocatable(devices, left, {})) for word, devices in by_type.items()}
+    return {kind.type: len(allocatable(devices, left, {})) for kind, devices in _kinds_of(node, names)}
+
+
+def _kinds_of(node: NodeDevices, names: NamesTypes) -> list[tuple[GpuKind, list[Device]]]:
+    """Return the GPU types of a node with their devices. Devices with the same attributes are looked at once."""
+    known: dict[tuple[int, bool], GpuKind] = {}
+    found: dict[str, tuple[GpuKind, list[Device]]] = {}
+    for device in in_order(node.devices):
+        key = id(device.attributes), device.is_shared
+        if key not in known:
+            known[key] = kind_of(device, names)
+        kind = known[key]
+        found.setdefault(kind.type, (kind, []))[1].append(device)
+    return list(found.values())
 
 
 def gpus_of_node(node: NodeDevices, classes: Iterable[DeviceClass], names: NamesTypes, resource: str) -> NodeGpus:
@@ -148,35 +158,24 @@ def gpus_of_node(node: NodeDevices, classes: Iterable[DeviceClass], names: Names
 
     A type that no DeviceClass contains is left out, since no Pod can ask for it.
     """
-    by_type: dict[str, list[Device]] = {}
-    kinds: dict[str, GpuKind] = {}
-    for device in in_order(node.devices):
-        kind = kind_of(device, names)
-        kinds.setdefault(kind.type, kind)
-        by_type.setdefault(kind.type, []).append(device)
+    kinds = _kinds_of(node, names)
+    by_type = {kind.type: devices for kind, devices in kinds}
     held = {known: [device for device in node.devices if known.contains(device)] for known in classes}
     offers = []
     left = counters_left(node, ())
-    for word, devices in by_type.items():
+    for kind, devices in kinds:
         count = len(allocatable(devices, left, {}))
-        ways = tuple(_ways(word, devices, held, names, resource))
+        ways = tuple(_ways(devices, held, resource))
         if ways:
             most = len(devices) if devices[0].is_shared else 0
-            selector = _selector(kinds[word], devices, node)
-            offers.append(GpuOffer(word, count, kinds[word].is_whole, ways, selector, most))
+            offers.append(GpuOffer(kind.type, count, kind.is_whole, ways, _selector(kind, devices, node), most))
     whole = sorted((offer for offer in offers if offer.is_whole), key=lambda offer: (-offer.count, offer.type))
     parts = sorted((offer for offer in offers if not offer.is_whole), key=lambda offer: offer.type)
     found = (*whole[:1], *parts)  # all whole GPUs of a node are one type: the one that it has most of
     return NodeGpus(node, {offer.type: tuple(by_type[offer.type]) for offer in found}, found)
 
 
-def _ways(
-    word: str,
-    devices: Sequence[Device],
-    held: Mapping[DeviceClass, Sequence[Device]],
-    names: NamesTypes,
-    resource: str,
-) -> Iterable[str]:
+def _ways(devices: Sequence[Device], held: Mapping[DeviceClass, Sequence[Device]], resource: str) -> Iterable[str]:
     """Yield the ways in which a Pod gets devices of this type for sure, the simplest first."""
     wanted = {device.id for device in devices}
     fitting = [(known, contained) for known, contained in held.items() if wanted <= {device.id for device in contained}]
