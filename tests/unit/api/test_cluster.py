@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
+from tests.helpers import nvidia_slices as nvidia
 from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import attempts, node, pod, run
 
 from kajitori.api.context import Remembered
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.status import template_text
+from kajitori.kube.device_objects import DeviceClaim, PublishedClass, ResourceSlice
+from kajitori.kube.resources import DEVICE_CLAIMS, RESOURCE_SLICES
 
 GPUS_8 = {"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}}
 
@@ -38,6 +42,28 @@ async def test_nodes_show_their_usage_and_why_they_take_no_work(world: World) ->
     assert found["g1"]["cpuMillis"] == {"total": 32_000, "used": 1000}
     assert found["g1"]["gpuType"] == "h100"
     assert [found[name]["why"] for name in ("n1", "g1", "g2", "g3")] == ["", "", "cordoned", "not ready: silent"]
+
+
+async def test_devices_are_on_the_board_by_type(world: World) -> None:
+    """A slice in use takes a whole GPU away. The free GPUs of both ways of offering them add up."""
+    devices, counters = nvidia.partitionable(0)
+    for written in nvidia.driver_classes():
+        world.mirror.device_classes[written["metadata"]["name"]] = msgspec.convert(written, PublishedClass)
+    for written in nvidia.slices("n1", [*devices, nvidia.gpu(1)], [counters]):
+        world.mirror.slices[written["metadata"]["name"]] = msgspec.convert(written, ResourceSlice)
+        world.mirror._tell(RESOURCE_SLICES, "", written["metadata"]["name"])
+    results = [{"driver": nvidia.DRIVER, "pool": "n1", "device": "gpu-0-mig-1g10gb-19-3"}]
+    claim = {"metadata": {"name": "c"}, "status": {"allocation": {"devices": {"results": results}}}}
+    world.mirror.device_claims["", "c"] = msgspec.convert(claim, DeviceClaim)
+    world.mirror._tell(DEVICE_CLAIMS, "", "c")
+    types = {row["type"]: (row["free"], row["used"], row["total"]) for row in (await get(world, "/v1/gpus"))["types"]}
+    assert types == {"h100": (17, 1, 18), "h100-mig-1g.10gb": (6, 1, 7), "h100-mig-3g.40gb": (1, 1, 2)}
+    shown = await get(world, "/v1/nodes/n1")
+    assert (shown["gpuType"], shown["gpus"]) == ("h100", {"total": 2, "used": 1})
+    assert shown["partialGpus"] == {
+        "h100-mig-1g.10gb": {"total": 7, "used": 1},
+        "h100-mig-3g.40gb": {"total": 2, "used": 1},
+    }
 
 
 async def test_a_ready_node_that_is_still_tainted_is_explained(world: World) -> None:

@@ -134,3 +134,18 @@ def test_the_page_of_a_node_lists_its_amounts_and_pods() -> None:
         "  vision/bert                0   alice      8   32.5      1Gi   About an hour   bert-1-0",
         "  Pod kube-system/proxy                          0.1      1Mi                   proxy",
     ]
+
+
+def test_nodes_list_slices_beside_whole_gpus() -> None:
+    amounts = {name: {"total": 0, "used": 0} for name in ("cpuMillis", "memoryBytes", "pods")}
+    slices = {"h100-mig-1g.10gb": {"total": 7, "used": 3}}
+    mixed = {"name": "n1", "gpuType": "h100", "gpus": {"total": 4, "used": 1}, "partialGpus": slices, **amounts}
+    none = {"name": "n2", "gpuType": "", "gpus": {"total": 0, "used": 0}, "partialGpus": {}, **amounts}
+    web = FakeWebApi(answers={"GET /v1/nodes": {"items": [mixed, none]}})
+    lines = printed(invoke(web, "nodes").stdout)
+    assert "1/4, 3/7   h100, h100-mig-1g.10gb" in lines[1]
+    lines = printed(invoke(web, "gpus", "--nodes").stdout)
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ["n1", "h100", "3", "4"],
+        ["n1", "h100-mig-1g.10gb", "4", "7"],
+    ]
