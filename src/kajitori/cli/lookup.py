@@ -58,18 +58,19 @@ def _removed_run(api: Api, namespace: str, name: str) -> dict[str, Any] | None:
 
 
 def find_runs(
-    api: Api, texts: Iterable[str], namespace: str | None = None
+    api: Api, texts: Iterable[str], namespace: str | None = None, *, or_removed: bool = False
 ) -> tuple[list[dict[str, Any]], list[KajitoriError]]:
-    """Return the runs that `texts` name, each once, and an error for each text that names none or several."""
+    """Return the runs that `texts` name, each once, and an error for each text that names none or several. `or_removed`
+    is that of `find_run`."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     errors: list[KajitoriError] = []
     for text in texts:
         try:
-            run = find_run(api, text, namespace)
+            run = find_run(api, text, namespace, or_removed=or_removed)
         except (NotFound, InvalidInput) as error:
             errors.append(error)
         else:
-            found[run["namespace"], run["name"]] = run
+            found[run["namespace"], run["uid"]] = run
     return list(found.values()), errors
 
 

@@ -17,6 +17,7 @@ from kajitori.cluster.platform.keeping import Keeper
 from kajitori.controllers.changes import Changes
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
 from kajitori.controllers.reconciler import Reconciler
+from kajitori.controllers.records.node_audit import NodeAudit
 from kajitori.controllers.records.tidying import expire_forever, tidy_forever
 from kajitori.controllers.records.upkeep import keep_up_forever
 from kajitori.controllers.workqueue import WorkQueue
@@ -102,7 +103,8 @@ class RunController:
         upkeep = partial(
             keep_up_forever, keeper.history, keeper, self._cluster.now, lambda: view.policy.history.keep_for_seconds
         )
-        return keeper.follow, upkeep
+        nodes = NodeAudit(keeper.history, self._mirror, self._cluster.now)
+        return keeper.follow, upkeep, nodes.follow
 
     async def _take_over(self) -> None:
         """Read everything as the last leader left it, and queue it."""

@@ -255,6 +255,17 @@ def test_inspect_is_json_with_members() -> None:
     ]
 
 
+def test_inspect_shows_a_removed_run_from_history() -> None:
+    """Its members are asked for by its UID, since another run may have its name."""
+    api = FakeWebApi([GPT])
+    removed = view("old", "Failed") | {"removedAt": "2026-11-21T11:00:00Z", "attempts": [{"number": 1}]}
+    api.answers["GET /v1/history"] = {"items": [{"name": "old", "namespace": "vision", "uid": "uid-old"}]}
+    api.answers["GET /v1/history/vision/uid-old"] = removed
+    api.answers["GET /v1/runs/vision/uid-old/members"] = {"items": []}
+    result = invoke(api, "inspect", "old")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, [removed | {"members": []}])
+
+
 def test_inspect_refuses_a_template_and_suggests_jq() -> None:
     result = invoke(FakeWebApi([BERT]), "inspect", "-f", "{{.State.Status}}", "bert")
     assert (result.exit_code, "kaji inspect bert | jq -r" in result.stderr) == (2, True)

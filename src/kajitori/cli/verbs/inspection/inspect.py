@@ -18,7 +18,8 @@ from kajitori.cli.options import namespace_option, output_option, runs_argument,
 def command(cli: Cli, runs: tuple[str, ...], output: str | None, template: str | None, namespace: str | None) -> int:
     """Show everything about runs as JSON.
 
-    A list, as docker inspect prints one: each run as the Web API shows it, with its members. For people: kaji describe.
+    A list, as docker inspect prints one: each run as the Web API shows it, with its members. Removed runs are found in
+    history by their whole name or UID, and have `removedAt`. For people: kaji describe.
     """
     from kajitori.cli.connection.http import run_path
     from kajitori.cli.lookup import find_runs
@@ -30,7 +31,7 @@ def command(cli: Cli, runs: tuple[str, ...], output: str | None, template: str |
         hint = f"kaji inspect {runs[0]} | jq -r '.[0].status.phase'; for lists: kaji ps --format"
         raise InvalidInput.one("--format", "kaji inspect reads no templates", value=template, hint=hint)
     with cli.api() as api:
-        found, errors = find_runs(api, runs, namespace)
+        found, errors = find_runs(api, runs, namespace, or_removed=True)
         document = [{**view, "members": api.all_items(run_path(view, "/members"))} for view in found]
     print_document(document, output or "json")
     for error in errors:
