@@ -204,6 +204,13 @@ async def test_references_resolve_and_every_operation_has_a_description(world: W
         assert operation["summary"] and operation["description"], (method, path)
 
 
+def test_spec_and_status_of_a_run_are_typed() -> None:
+    """Clients generate their types from the document."""
+    properties = openapi_document()["components"]["schemas"]["RunView"]["properties"]
+    kinds = {field: properties[field]["$ref"].rsplit("/", 1)[1] for field in ("spec", "status")}
+    assert kinds == {"spec": "RunSpec", "status": "RunStatus"}
+
+
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 WORDS = (
     st.sampled_from(["", "bert", "0", "-1", "true", "1h", "a=b", "%00", "é", "../..", "a" * 300, "[]", "WyJhIl0"])

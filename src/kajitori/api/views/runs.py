@@ -38,11 +38,18 @@ class RunView(View):
     created_at: Time
     spec: Annotated[
         dict[str, Any],
-        msgspec.Meta(description="As RunSpec, with the defaults that do not depend on policy."),
+        msgspec.Meta(
+            description="With the defaults that do not depend on policy. An invalid spec, which only kubectl can "
+            "write, is shown unchanged.",
+            extra_json_schema={"$ref": "#/components/schemas/RunSpec"},
+        ),
     ]
     status: Annotated[
         dict[str, Any],
-        msgspec.Meta(description="As RunStatus.", extra_json_schema={"$ref": "#/components/schemas/RunStatus"}),
+        msgspec.Meta(
+            description="Fields at their default are absent.",
+            extra_json_schema={"$ref": "#/components/schemas/RunStatus"},
+        ),
     ]
     nodes: str = ""
     """Nodes of the members as a compact list: of gangs and services in rank order, of a sweep each node once. The nodes
