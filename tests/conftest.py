@@ -89,13 +89,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect no garbage while tests are collected: there is none, and looking for it takes a fifth of the time."""
+    """Collect no garbage while tests are collected: there is none, and looking for it takes a fifth of the time.
+
+    Tests look for it less often than by default, which takes an eighth of their time; so it takes half of that.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
