@@ -71,7 +71,8 @@ async def grant_controller(client: KubeClient, user: str) -> None:
     known, bound = roles(), bindings("controller.yaml")
     kubelets = f"{CONTROLLER}-kubelets"
     bound.append(bound[0] | {"metadata": {"name": kubelets}, "roleRef": bound[0]["roleRef"] | {"name": kubelets}})
-    await _apply(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.NAMESPACE}})
+    for namespace in (names.NAMESPACE, names.messages_namespace()):
+        await _apply(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     for binding in bound:
         await _apply(client, known[binding["roleRef"]["kind"], binding["roleRef"]["name"]])
         await _apply(client, binding | {"subjects": [_user(user)]})

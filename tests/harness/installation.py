@@ -286,10 +286,10 @@ class Installation:
                 process.kill()
                 process.wait()
 
-    def kaji(self, *arguments: str, user: str = "ada", **environment: str) -> Completed:
+    def kaji(self, *arguments: str, user: str = "ada", stdin: str = "", **environment: str) -> Completed:
         """Run `kaji` as a user, with the server's address and the user's token in its environment."""
         try:
-            return kaji(*arguments, env=self.kaji_environment(user, **environment))
+            return kaji(*arguments, stdin=stdin, env=self.kaji_environment(user, **environment))
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"{late}: {late.stdout!r} {late.stderr!r}\n{self.explain()}") from late
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from secrets import token_bytes
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kajitori import __version__
 from kajitori.cluster.platform.applying import Change, apply, find, remove, wait_established, wait_gone
@@ -240,12 +240,18 @@ async def _plan(
     settings = _settings(options, record)
     stored = await config_map(settings.namespace, POLICY)
     policy, networks = _texts(options, stored)
-    resolved = await _with_alerts(client, settings)
+    resolved = await with_alerts(client, settings)
     files = _files(resolved, policy, networks) if with_teams else render(resolved, policy, networks)
     return Plan(settings, files, record)
 
 
-async def _with_alerts(client: KubeClient, settings: InstallSettings) -> InstallSettings:
+class Asks(Protocol):
+    """Sends a request to the API server, as KubeClient does."""
+
+    async def request(self, method: str, path: str, /) -> bytes: ...
+
+
+async def with_alerts(client: Asks, settings: InstallSettings) -> InstallSettings:
     """Return settings that name the form of the alert rules which this cluster reads."""
     if settings.monitoring.alerts != "auto":
         return settings

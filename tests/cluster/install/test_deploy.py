@@ -38,7 +38,7 @@ async def resource_of(client: KubeClient, document: dict[str, Any]) -> Resource:
 @pytest.mark.parametrize("name", MANIFESTS)
 async def test_every_field_of_a_manifest_is_known(real_server: RealServer, name: str) -> None:
     async with real_server.client() as client:
-        for namespace in (names.NAMESPACE, f"{names.NAMESPACE}-agents"):
+        for namespace in (names.NAMESPACE, names.messages_namespace(), f"{names.NAMESPACE}-agents"):
             with contextlib.suppress(AlreadyExists):
                 await client.create(NAMESPACES, {"metadata": {"name": namespace}})
         for document in manifest(name):
@@ -52,7 +52,7 @@ async def test_every_field_of_a_manifest_is_known(real_server: RealServer, name:
 async def test_only_the_namespace_of_agents_admits_privileged_pods(real_server: RealServer) -> None:
     """The Web API, the controller and the relay fulfil Kubernetes' strictest standard. Agents do not, and have a
     namespace of their own."""
-    namespace, agents = manifest("namespace.yaml")
+    namespace, _, agents = manifest("namespace.yaml")
     name = "strict-as-deployed"
     async with real_server.client() as client:
         labels = namespace["metadata"]["labels"]

@@ -42,8 +42,8 @@ def test_an_ordinary_user_runs_a_gang_from_start_to_end(installed: Installation)
 
 
 def test_members_of_a_gang_get_the_list_of_their_hosts(installed: Installation) -> None:
-    """Only the controller and the Web API can read the Secret with the key for start tickets, and they can read no
-    other Secret."""
+    """Only the controller and the Web API can read the Secret with the key for start tickets. They can read no other
+    Secret of this namespace or of runs, and nobody else can read people's channels of messages."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
     script = 'echo "rank $KAJI_RANK: $(grep -c slots=1 $KAJI_HOSTS) hosts"'
     answer = installed.kaji("run", "-q", "--name", "found", "-n", "2", *here, "busybox", "sh", "-c", script)
@@ -58,6 +58,10 @@ def test_members_of_a_gang_get_the_list_of_their_hosts(installed: Installation) 
                 asked = ("auth", "can-i", "get", f"secrets/{secret}", "-n", where, who)
                 may = installed.kubectl(*asked, check=False).stdout.strip()
                 assert may == ("yes" if (where, secret) == (namespace, name) else "no"), asked
+    for user in ("ada", "olga", "nodes-of-others"):
+        who = f"--as=system:serviceaccount:kajitori:{user}"
+        asked = ("auth", "can-i", "list", "secrets", "-n", "kajitori-messages", who)
+        assert installed.kubectl(*asked, check=False).stdout.strip() == "no"
     ticket = installed.kubectl("get", "pods", "-n", "vision", "-l", "kajitori.dev/run=found", "-o", "yaml").stdout
     shown = ticket.split("KAJI_START_TICKET")[1].split("value: ")[1].split()[0]
     assert not any(shown in installed.log(part) for part in installed.processes)

@@ -27,6 +27,9 @@ POLICY_GROUP = "/apis/policy/v1/namespaces/vision/poddisruptionbudgets"
 NETWORK_GROUP = "/apis/networking.k8s.io/v1/namespaces/vision/networkpolicies"
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/vision/provisioningrequests"
 
+MAIL = "mailtos://ada:s3cr3t@10.0.0.1?from=kaji@example.org&to=ada@example.org"
+"""URL of a channel whose host may not be reached."""
+
 pytestmark = TOGETHER
 
 
@@ -46,6 +49,9 @@ def test_the_web_api_has_exactly_the_rights_that_it_uses(installed: Installation
     )
     ticket = sign(Ticket("vision", "nobody", "uid", 1, 2), b"another key")
     assert installed.refusal("/v1/members/hosts", ticket) in (401, 503), "503 where the key was read a moment ago"
+    for kinds in ("failed", "ended"):
+        added = installed.kaji("notify", "add", "mail", "--on", kinds, "--no-test", stdin=MAIL)
+        assert (added.returncode, added.stdout.strip()) == (0, "mail"), added
     may = rights("server.yaml")
     used, beyond = installed.used_by(SERVER, of=may)
     assert (used, beyond) == (may, {INSTALLING})
@@ -72,6 +78,7 @@ def test_the_controllers_have_exactly_the_rights_that_they_use(installed: Instal
         let_members_end_in_every_way(installed)
         let_a_gang_request_nodes(installed, "grow")
         let_the_api_server_refuse_a_member(installed)
+        let_a_message_be_refused(installed)
         may = rights("controller.yaml")
         missing: set[Right] = set()
 
@@ -82,7 +89,7 @@ def test_the_controllers_have_exactly_the_rights_that_they_use(installed: Instal
 
         with contextlib.suppress(AssertionError):
             installed.until(all_is_used, "all is used")
-        assert not missing
+        assert not missing, sorted(missing)
         assert installed.used_by(*CONTROLLERS, of=may)[1] == ON_PURPOSE
     finally:
         installed.use_policy(POLICY)
@@ -158,6 +165,15 @@ def let_members_end_in_every_way(installed: Installation) -> None:
     installed.change("POST", f"{CORE}/pods", ghost | {"spec": {"containers": [{"name": "main", "image": "x"}]}})
     installed.until(lambda: not installed.get(f"{CORE}/pods/ghost-1-0"), "nothing is left of it")
     installed.until(lambda: installed.attempt("again") == (2, "Running"), "again runs again")
+
+
+def let_a_message_be_refused(installed: Installation) -> None:
+    """The leading controller takes the test of a channel, and may not connect to an address inside."""
+    assert installed.kaji("notify", "add", "mail", "--no-test", stdin=MAIL).returncode == 0
+    answer = installed.kaji("notify", "test", "mail")
+    assert answer.returncode == 1 and "notifications.networks does not allow the address 10.0.0.1" in answer.stderr
+    assert "s3cr3t" not in answer.stderr + installed.kaji("notify", "ls", "-o", "json").stdout
+    assert not any("s3cr3t" in installed.log(part) for part in installed.processes)
 
 
 def ends(how: str, value: str) -> dict[str, Any]:

@@ -121,9 +121,9 @@ async def test_a_test_waits_until_a_controller_has_sent_it(world: World) -> None
     sent = f"test.{token}"
     message = Message(id=sent, kind="test", at="", namespace="", run="", title="", channels=("slack",))
     request = Request(id=sent, messages=(sent,), since=0.0)
-    trying = Outbox(messages=(message,), channels={"slack": ChannelState(request=request, error=f"no route: {TOKEN}")})
+    trying = Outbox(messages=(message,), channels={"slack": ChannelState(request=request, error="no route")})
     keep_outbox(world, trying)
-    assert await outcome() == ("waiting", "no route: ***")
+    assert await outcome() == ("waiting", "no route")
     assert (await call(world, "GET")).json()["items"][0]["waiting"] == 1
     keep_outbox(world, Outbox(delivered=(sent,), channels={"slack": ChannelState(error="not allowed")}))
     assert await outcome() == ("failed", "not allowed")

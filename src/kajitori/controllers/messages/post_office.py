@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 
 import msgspec
 
@@ -46,6 +47,10 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 """Longest pause before an outbox that could not be written is tried again."""
 LOG_SECONDS = 5.0
+TEST_SECONDS = 600.0
+"""Age from which a test of a channel is not sent any more."""
+MOST_OUTPUTS = 10
+"""If more runs failed at once, their output is not read."""
 _LOG_BYTES = 64 * 1024
 
 
@@ -186,8 +191,10 @@ class PostOffice:
                 if run is None or not notices:
                     continue
                 moved.append((key, run, notices))
+            ends = await self._ends_of_output([run for _, run, notices in moved if _has_failed(notices)])
+            for _, run, notices in moved:
                 for notice in notices:
-                    for recipient, message in await self._messages(run, notice):
+                    for recipient, message in self._messages(run, notice, ends.get(run.metadata.uid, "")):
                         by_recipient[recipient].append(message)
             for recipient, messages in by_recipient.items():
                 box = self._box(recipient)
@@ -202,7 +209,14 @@ class PostOffice:
             self._wake_run(key)
         self._count()
 
-    async def _messages(self, run: RunObject, notice: Notice) -> list[tuple[Recipient, Message]]:
+    async def _ends_of_output(self, runs: Sequence[RunObject]) -> dict[str, str]:
+        """Return the last lines of each run by UID; of none if so many failed at once that a digest tells of them."""
+        if len(runs) > MOST_OUTPUTS:
+            return {}
+        ends = await asyncio.gather(*map(self._last_lines, runs))
+        return {run.metadata.uid: end for run, end in zip(runs, ends, strict=True)}
+
+    def _messages(self, run: RunObject, notice: Notice, end_of_output: str) -> list[tuple[Recipient, Message]]:
         """Return the message about a notice for each recipient that gets it."""
         meta, status = run.metadata, run.current_status
         notify = _notify_of(run)
@@ -211,9 +225,6 @@ class PostOffice:
             for recipient in recipients_of(run.owner, meta.namespace)
             if (channels := chosen(recipient, self.book.channels(recipient), notice.kind, notify))
         ]
-        if not told:
-            return []
-        last_lines = await self._last_lines(run) if notice.kind == Kind.FAILED else ""
         return [
             (
                 recipient,
@@ -224,7 +235,7 @@ class PostOffice:
                     uid=meta.uid,
                     status=status,
                     channels=channels,
-                    last_lines=last_lines,
+                    last_lines=end_of_output,
                 ),
             )
             for recipient, channels in told
@@ -237,13 +248,11 @@ class PostOffice:
             return ""
         worst = min((one for one in status.notable if one.exit_code), key=lambda one: one.since, default=None)
         rank, attempt = (worst.rank, worst.attempt or status.attempts) if worst is not None else (0, status.attempts)
-        for read in (
-            self._of_pod(meta.namespace, names.pod_name(meta.name, attempt, rank), lines),
-            self._kept(run, attempt, rank),
-        ):
+        pod = names.pod_name(meta.name, attempt, rank)
+        for read in (partial(self._of_pod, meta.namespace, pod, lines), partial(self._kept, run, attempt, rank)):
             try:
                 async with asyncio.timeout(LOG_SECONDS):
-                    content = await read
+                    content = await read()
             except (KajitoriError, TimeoutError):
                 continue
             if content:
@@ -268,7 +277,11 @@ class PostOffice:
     async def _take_tests(self) -> None:
         """Put tests that users asked for into their outboxes, once each."""
         for recipient, tests in self.book.tests.items():
-            new = {channel: token for channel, token in tests.items() if token not in self._tested}
+            new = {
+                channel: token
+                for channel, token in tests.items()
+                if token not in self._tested and self._is_recent(token)
+            }
             if not new:
                 continue
             at = format_time(self._mirror.now())
@@ -278,6 +291,11 @@ class PostOffice:
                 await box.store(post.added(box.outbox, messages))
             self._tested.update(new.values())
             self._deliver(box)
+
+    def _is_recent(self, token: str) -> bool:
+        """Whether a test was asked for recently, as its token says. An earlier leader has sent older ones."""
+        seconds = token.partition("-")[0]
+        return seconds.isdigit() and self._mirror.now().timestamp() - int(seconds) < TEST_SECONDS
 
     # ------------------------------------------------------------------------------------------ delivering
 
@@ -387,6 +405,10 @@ class PostOffice:
 def _waiting(run: RunObject) -> tuple[Notice, ...]:
     """Return the notices in a run's status."""
     return run.status.notices.waiting if run.status is not None and run.status.notices is not None else ()
+
+
+def _has_failed(notices: Sequence[Notice]) -> bool:
+    return any(notice.kind == Kind.FAILED for notice in notices)
 
 
 def _notify_of(run: RunObject) -> Notify | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -70,7 +69,7 @@ def add(cli: Cli, name: str, on: str | None, webhook: bool, no_test: bool, team:
             say(
                 f"its requests are signed (standardwebhooks.com) with this key, which is not shown again: {made['key']}"
             )
-        return 0 if no_test else _test(api, name, team)
+        return 0 if no_test else _test(cli, api, name, team)
 
 
 def _url(name: str) -> str:
@@ -141,16 +140,15 @@ def test(cli: Cli, name: str, team: str | None) -> int:
     Ends with 1 if it did not.
     """
     with cli.api() as api:
-        return _test(api, name, team)
+        return _test(cli, api, name, team)
 
 
-def _test(api: Api, name: str, team: str | None) -> int:
+def _test(cli: Cli, api: Api, name: str, team: str | None) -> int:
     from kajitori.cli.terminal import say
 
     path = f"{PATH}/{quote(name, safe='')}/test"
     asked = api.post(path, {}, {"team": team})
-    deadline = time.monotonic() + TEST_SECONDS
-    while time.monotonic() < deadline:
+    for _ in range(int(TEST_SECONDS / POLL_SECONDS)):
         found = api.get(path, {"team": team, "id": asked["id"]})
         if found["state"] == "delivered":
             say(f"{name} took a test message")
@@ -159,6 +157,6 @@ def _test(api: Api, name: str, team: str | None) -> int:
             again = "" if found["state"] == "failed" else "; it is tried again"
             say(f"{name} did not take a test message: {found['error']}{again}")
             return 1
-        time.sleep(POLL_SECONDS)
+        cli.sleep(POLL_SECONDS)
     say(f"no controller has sent the test within {TEST_SECONDS:.0f} s; see later: kaji notify ls")
     return 1
