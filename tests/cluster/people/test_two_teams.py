@@ -29,7 +29,7 @@ from kajitori.install.roles import team_keeper
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS
 
-LEADS_ONLY = ("/v1/tokens",)
+LEADS_ONLY = ("/v1/tokens", "/v1/stats/prometheus")
 KEEPER = "kajitori-team-keeper"
 TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
 BROWSER = Path(__file__).parents[2] / "helpers" / "browse.py"

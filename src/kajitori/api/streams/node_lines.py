@@ -15,6 +15,7 @@ from kajitori.errors import NotFound, Unavailable
 
 ANSWER_SECONDS = 8.0
 """Longest wait for a node's answer."""
+NO_AGENT = "its last minutes are in kaji metrics without --rank; see kaji agent and kaji node --report"
 MAX_QUESTIONS = 64
 """Most open questions per node."""
 
@@ -108,8 +109,7 @@ class Lines:
                 return await asyncio.shield(asked.answer)
         except TimeoutError:
             reason = "does not answer" if asked.handed_out else "has no agent at this server"
-            hint = "its last minutes are in kaji metrics without --rank; see kaji agent and kaji node --report"
-            raise Unavailable(f"node {node} {reason}", hint=hint) from None
+            raise Unavailable(f"node {node} {reason}", hint=NO_AGENT) from None
 
     def _take(self, node: str) -> tuple[Question, ...]:
         fresh = [asked for asked in self._open.get(node, {}).values() if not asked.handed_out]

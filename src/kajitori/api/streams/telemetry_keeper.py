@@ -3,6 +3,9 @@
 Any server takes any agent's report. Each writes what it received of a minute to the store that all servers share
 (`telemetry/MINUTE/SERVER`), and reads what the others wrote, so that every server makes the same bands. A server that
 starts reads the last minutes from there.
+
+An agent waits for questions at one server. A question that another server gets is passed on through the same store
+(`telemetry-questions/ID`, `telemetry-answers/ID`).
 """
 
 from __future__ import annotations
@@ -12,30 +15,44 @@ import contextlib
 import logging
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime
 
 import msgspec
 import zstandard
 
-from kajitori.api.streams.node_lines import Lines
+from kajitori.api.streams.node_lines import ANSWER_SECONDS, NO_AGENT, Lines
 from kajitori.blobs.blobs import Blobs
 from kajitori.core.telemetry.book import KEPT_MINUTES, Book, decode_part
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
-from kajitori.errors import KajitoriError, NotFound
+from kajitori.core.telemetry.report import Answer, encode, read_answer
+from kajitori.errors import KajitoriError, NotFound, Unavailable
 from kajitori.history.store import History
 
 log = logging.getLogger(__name__)
 
-PREFIX = "telemetry"
+PREFIX, QUESTIONS, ANSWERS = "telemetry", "telemetry-questions", "telemetry-answers"
+PASSED_ON_SECONDS, STALE_SECONDS = 2.0, 600.0
+"""Time between two looks for questions of other servers, and age at which a question is removed."""
+ANSWER_LOOK_SECONDS = 0.4
+"""Time between two looks for an answer from another server."""
 LOOK_SECONDS = 5.0
 """Time between two looks at the store and at minutes that are complete."""
 DOWNSAMPLE_SECONDS = 600.0
 _MAX_PART_BYTES = 256 << 20
 _ROWS_AT_ONCE = 2000
 """Bands that are written in one transaction, and made before other tasks get their turn."""
+
+
+class _Asked(msgspec.Struct, frozen=True, array_like=True):
+    """A question that is passed on to other servers."""
+
+    node: str
+    uids: tuple[str, ...]
+    since: float
+    fresh: bool
 
 
 class TelemetryKeeper:
@@ -54,6 +71,75 @@ class TelemetryKeeper:
         """Blobs of other servers as they were last read, with their times."""
         self._unstored: list[Interval] = []
         self._downsampled_at = 0.0
+        self._has_others = False
+        """Whether another server has received reports in the last minutes."""
+        self._passed_on: set[str] = set()
+        """Questions of other servers that were seen here, which are not looked at again."""
+        self._answering: set[asyncio.Task[None]] = set()
+
+    async def ask(self, node: str, uids: Sequence[str], since: float, *, fresh: bool, elsewhere: bool = True) -> Answer:
+        """Return the node's answer, also if its agent waits at another server; then it takes two seconds more.
+
+        Raises Unavailable if the node does not answer in time.
+        """
+        here = self.lines.ask(node, uids, since, fresh=fresh)
+        if self._blobs is None or not elsewhere or not self._has_others or self.lines.is_connected(node):
+            return await here
+        both = [asyncio.ensure_future(here)]
+        both.append(asyncio.ensure_future(self._ask_elsewhere(self._blobs, _Asked(node, tuple(uids), since, fresh))))
+        try:
+            for done in asyncio.as_completed(both):
+                with contextlib.suppress(KajitoriError):
+                    return await done
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+        raise Unavailable(f"node {node} has no agent at any server", hint=NO_AGENT)
+
+    async def _ask_elsewhere(self, blobs: Blobs, asked: _Asked) -> Answer:
+        number = f"{self._id}{secrets.token_hex(6)}"
+        try:
+            await blobs.put(f"{QUESTIONS}/{number}", msgspec.msgpack.encode(asked))
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while True:
+                    await asyncio.sleep(ANSWER_LOOK_SECONDS)
+                    with contextlib.suppress(NotFound):
+                        return read_answer(await blobs.read(f"{ANSWERS}/{number}", limit_bytes=_MAX_PART_BYTES))
+        except TimeoutError:
+            raise Unavailable(f"no other server has an agent of node {asked.node}", hint=NO_AGENT) from None
+        finally:
+            with contextlib.suppress(KajitoriError):
+                await asyncio.shield(blobs.delete(f"{QUESTIONS}/{number}", f"{ANSWERS}/{number}"))
+
+    async def look_for_questions(self) -> None:
+        """Answer the questions of other servers about nodes whose agents wait here. Raises the errors of the store."""
+        if self._blobs is None or not self._has_others:
+            return
+        now, seen, old = self._now().timestamp(), set(), []
+        async with aclosing(self._blobs.under(QUESTIONS)) as found:
+            async for blob in found:
+                if now - blob.modified_at.timestamp() > STALE_SECONDS:
+                    number = blob.key.removeprefix(f"{QUESTIONS}/")
+                    old += [blob.key, f"{ANSWERS}/{number}"]
+                else:
+                    seen.add(blob.key)
+        for key in seen - self._passed_on:
+            if not key.startswith(f"{QUESTIONS}/{self._id}"):
+                task = asyncio.create_task(self._answer(self._blobs, key))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
+        self._passed_on = seen
+        if old:
+            await self._blobs.delete(*old)
+
+    async def _answer(self, blobs: Blobs, key: str) -> None:
+        """Answer one question if its node's agent waits here."""
+        with contextlib.suppress(KajitoriError, msgspec.MsgspecError):  # the other server says that there is no answer
+            asked = msgspec.msgpack.decode(await blobs.read(key, limit_bytes=1 << 20), type=_Asked)
+            if self.lines.is_connected(asked.node):
+                found = await self.lines.ask(asked.node, asked.uids, asked.since, fresh=asked.fresh)
+                await blobs.put(f"{ANSWERS}/{key.removeprefix(f'{QUESTIONS}/')}", encode(found))
 
     async def look(self) -> None:
         """Exchange values with other servers, make the bands that are due, and store them. Raises the errors of store
@@ -77,9 +163,14 @@ class TelemetryKeeper:
                     if str(error) != said:
                         log.error("telemetry cannot be stored now; it is tried again: %s", error)
                     said = str(error)
-                await asyncio.sleep(LOOK_SECONDS)
+                for _ in range(round(LOOK_SECONDS / PASSED_ON_SECONDS)):
+                    with contextlib.suppress(KajitoriError):
+                        await self.look_for_questions()
+                    await asyncio.sleep(PASSED_ON_SECONDS)
         finally:
             if self._blobs is not None:
+                for task in self._answering:
+                    task.cancel()
                 with contextlib.suppress(KajitoriError, TimeoutError):
                     async with asyncio.timeout(2.0):
                         await self._write(self._blobs, math.inf)
@@ -98,6 +189,7 @@ class TelemetryKeeper:
                     old.append(blob.key)
                 elif server != self._id:
                     listed[blob.key] = blob.modified_at
+        self._has_others = bool(listed)
         for key, modified_at in listed.items():
             if self._seen.get(key) != modified_at:
                 await self._read(blobs, key, now)

@@ -26,9 +26,12 @@ from kajitori.errors import KajitoriError
 
 MAX_LIVE = 64
 """Most ranks whose nodes are asked for one answer."""
+MAX_ELSEWHERE = 4
+"""Most nodes that are asked through other servers, where their agents wait: each question costs the store a few
+requests. The ranks of more nodes have means of the last minute there."""
 WATCH_SECONDS = 2.0
 """Time between two answers of a stream."""
-PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS = 4.0
 """Longest wait for nodes, for one answer of live values."""
 
 
@@ -79,10 +82,11 @@ async def _ask(api: Api, pods: Mapping[int, Pod]) -> dict[int, RankStats]:
     async def one(node: str, uids: Sequence[str]) -> tuple[str, Answer | None]:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                return node, await api.telemetry.lines.ask(node, uids, round(since), fresh=True)
+                return node, await api.telemetry.ask(node, uids, round(since), fresh=True, elsewhere=elsewhere)
         except (KajitoriError, TimeoutError):
             return node, None
 
+    elsewhere = len(by_node) <= MAX_ELSEWHERE
     questions = []
     for node, members in by_node.items():
         uids = sorted(members)

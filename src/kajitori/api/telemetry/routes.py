@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -18,6 +18,7 @@ from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.streams.answers import NDJSON, Chunks
+from kajitori.api.telemetry.exposition import ShownRun, exposition
 from kajitori.api.telemetry.live import MAX_LIVE, live_stats, stats_stream
 from kajitori.api.telemetry.rows import rank_series
 from kajitori.api.views.telemetry import (
@@ -32,8 +33,10 @@ from kajitori.api.views.telemetry import (
 )
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.telemetry.bands import Band, Place, unpack
+from kajitori.core.telemetry.book import Attempt
 from kajitori.core.telemetry.levels import MAX_POINTS, Interval, shown
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, describe
+from kajitori.core.traffic.totals import run_id
 from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.core.words.times import format_time, parse_time, time_at
@@ -131,7 +134,7 @@ async def rank_metrics(
         raise NotFound(message, hint=f"bands over all ranks remain: kaji metrics {run.metadata.name}")
     now = api.now().timestamp()
     since = _moment("since", query.since, now, now - DEFAULT_SINCE_SECONDS)
-    found = await api.telemetry.lines.ask(pod.spec.node_name, (pod.metadata.uid,), since, fresh=True)
+    found = await api.telemetry.ask(pod.spec.node_name, (pod.metadata.uid,), since, fresh=True)
     if not found.members:
         raise NotFound(f"node {pod.spec.node_name} has no samples of rank {rank} of {run.metadata.name} yet")
     series = await asyncio.to_thread(rank_series, found, found.members[0])
@@ -178,16 +181,11 @@ async def list_stats(api: Shared, user: Caller, query: Annotated[SummaryParamete
     """One row per run that reported in the last minutes, with bands over its ranks."""
     readable = await readable_namespaces(api, user, query.namespace)
     owner = user.name if query.owner == "@me" else query.owner
-    runs = {run.metadata.uid: run for run in api.mirror.runs.values()}
-    items = []
-    for attempt, (minute, document) in api.telemetry.book.newest().items():
-        run = runs.get(attempt.run_uid)
-        if run is None or (readable is not None and run.metadata.namespace not in readable):
-            continue
-        status = run.status
-        if (owner and run.owner != owner) or status is None or status.attempts != attempt.number:
-            continue
-        items.append((run, attempt.number, minute, document))
+    items = [
+        (run, attempt.number, minute, document)
+        for run, attempt, minute, document in _newest(api)
+        if (readable is None or run.metadata.namespace in readable) and (not owner or run.owner == owner)
+    ]
     items.sort(key=lambda item: (item[0].metadata.namespace, item[0].metadata.name))
     found = [
         RunSummary(
@@ -203,7 +201,35 @@ async def list_stats(api: Shared, user: Caller, query: Annotated[SummaryParamete
     return answer(StatsList(items=found, total=len(items)))
 
 
+@router.get(
+    "/v1/stats/prometheus",
+    responses=describes(None, media_type="text/plain"),
+    summary="The newest bands of runs, for Prometheus",
+)
+async def prometheus(api: Shared, user: Caller) -> Response:
+    """Median and extremes of a few quantities for each run, at most 1,000 runs. Needs the right to list the runs of all
+    namespaces, because it names them: give Prometheus a token that has it."""
+    await user.require("list", "")
+    found = []
+    for run, attempt, _, document in _newest(api):
+        bands = unpack(document)
+        ranks = max((band.size for name, band in bands.items() if not name.startswith("gpu.")), default=0)
+        place = run.metadata.namespace, run.metadata.name, run_id(attempt.run_uid)
+        found.append(ShownRun(*place, ranks, bands))
+    body = await asyncio.to_thread(exposition, found)
+    return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
 # ---------------------------------------------------------------------------------------------- views
+
+
+def _newest(api: Api) -> Iterator[tuple[RunObject, Attempt, int, bytes]]:
+    """Yield Run, attempt, minute and packed bands of the present attempts of runs that reported in the last minutes."""
+    runs = {run.metadata.uid: run for run in api.mirror.runs.values()}
+    for attempt, (minute, document) in api.telemetry.book.newest().items():
+        run = runs.get(attempt.run_uid)
+        if run is not None and run.status is not None and run.status.attempts == attempt.number:
+            yield run, attempt, minute, document
 
 
 async def _intervals(api: Api, run: RunObject, since: float, until: float) -> list[Interval]:

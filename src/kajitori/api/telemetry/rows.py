@@ -15,10 +15,11 @@ from kajitori.core.words.times import format_time, time_at
 
 def rank_series(answer: Answer, member: Series) -> list[RankSeries]:
     """Return the series of one member in a node's answer: training first, then the member, then its GPUs."""
-    times = array("d")
-    times.frombytes(member.at)
+    stamps = array("d")
+    stamps.frombytes(member.at)
+    times = [format_time(time_at(at)) for at in stamps]
     found = [
-        _one(TRAINING_PREFIX + name, [at for at, _ in pairs], [value for _, value in pairs])
+        _one(TRAINING_PREFIX + name, [format_time(time_at(at)) for at, _ in pairs], [value for _, value in pairs])
         for name, pairs in sorted(member.training.items())
     ]
     width = len(answer.member_names)
@@ -37,10 +38,11 @@ def rank_series(answer: Answer, member: Series) -> list[RankSeries]:
     return [series for series in found if series.samples]
 
 
-def _one(name: str, times: Sequence[float], values: Sequence[float]) -> RankSeries:
+def _one(name: str, times: Sequence[str], values: Sequence[float]) -> RankSeries:
     about = describe(name)
-    pairs = [(at, value) for at, value in zip(times, values, strict=True) if math.isfinite(value)]
-    samples = [Sample(at=format_time(time_at(at)), value=_short(value)) for at, value in pairs]
+    samples = [
+        Sample(at=at, value=_short(value)) for at, value in zip(times, values, strict=True) if math.isfinite(value)
+    ]
     return RankSeries(name=name, unit=about.unit.value, kind=about.kind.value, description=about.text, samples=samples)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.harness.waiting import until
 from tests.unit.api.conftest import NOW, World
 from tests.unit.api.fake_kubernetes import Object, pod, run
 from tests.unit.api.test_openapi import assert_fits
@@ -106,6 +108,22 @@ async def test_a_gpu_that_idles_is_named_by_rank_and_number(world: World) -> Non
     assert listed["items"][0]["bands"]["gpu.used"]["count"] == 4
 
 
+async def test_prometheus_gets_median_and_extremes_with_a_token(world: World) -> None:
+    pods = await gang(world)
+    await report(world, *(minute(each, cpu_used=rank + 1.0) for rank, each in enumerate(pods)))
+    await world.api.telemetry.look()
+    text = (await world.http.get("/v1/stats/prometheus")).text
+    (most,) = [line for line in text.splitlines() if 'statistic="most"' in line]
+    assert most.startswith('kajitori_run_cpu_used_cores{namespace="team",run="bert",run_id="')
+    assert most.endswith(',statistic="most"} 3')
+    families = [family.name for family in text_string_to_metric_families(text)]
+    assert families[:2] == ["kajitori_run_ranks", "kajitori_run_cpu_used_cores"]
+    world.kubernetes.denied.add(("mallory", "list", "runs", "*"))
+    other = await world.http.get("/v1/stats/prometheus", headers={"Authorization": "Bearer mallory"})
+    assert other.status_code == 403
+    assert "bert" not in (await world.http.get("/metrics")).text
+
+
 async def test_members_of_other_nodes_and_strangers_are_left_out(world: World) -> None:
     """An agent reports for its own node only, and the server itself knows which member a Pod is."""
     world.kubernetes.denied.add(("mallory", "patch", "nodes/status", "*"))
@@ -188,6 +206,27 @@ async def test_one_rank_in_full_resolution_comes_from_its_node(world: World) -> 
         ("gpu.used", 0): [10.0, 11.0],
         ("gpu.used", 1): [90.0, 91.0],
     }
+
+
+async def test_a_question_reaches_a_node_whose_agent_waits_elsewhere(world: World) -> None:
+    """Through the store that the servers share."""
+    pods = await gang(world, ranks=1)
+    await report(world, minute(pods[0], cpu_used=1.0))
+    world.blobs.time = NOW
+    first, second = world.api.telemetry, TelemetryKeeper(world.blobs, None, world.api.now)
+    await first.look()
+    await second.look()
+    uid = pods[0]["metadata"]["uid"]
+    told = Answer((Series(uid, array("d", [1.0]).tobytes(), values(cpu_used=3.0)),))
+    agent = asyncio.create_task(answer_one(world, told))
+    await until(lambda: first.lines.is_connected("g1"))
+    asking = asyncio.create_task(second.ask("g1", (uid,), 0.0, fresh=True))
+    first._has_others = True  # it has seen reports that the second one received
+    while not asking.done():
+        await first.look_for_questions()
+        await asyncio.sleep(0.01)
+    assert (await asking, (await agent).uids) == (told, (uid,))
+    assert [blob.key async for blob in world.blobs.under("telemetry-answers")] == []
 
 
 async def test_stats_are_live_where_the_node_answers(world: World) -> None:
