@@ -54,9 +54,14 @@ class Judgement:
         self._has_started = False
         """Whether a member of the present attempt has started, which ends the backoff."""
         self._has_ended = False
+        self._nodes: set[str] = set()
+        """Nodes that members of the sweep have or had lately."""
 
     def judge(self, newest: dict[int, Member]) -> None:
         """Merge the newest Pod of each member."""
+        self._nodes = {member.node for member in newest.values() if member.node}
+        if self.status.attempt is not None:
+            self._nodes |= set(node_by_rank(self.status.attempt).values())
         for rank in sorted(newest):
             member = newest[rank]
             is_known = self.ledger.has_ended(rank) or rank in self.ledger.again
@@ -72,6 +77,7 @@ class Judgement:
     def _judge_member(self, member: Member) -> None:
         if member.state is MemberState.SUCCEEDED:
             self.ledger.succeed(member.rank, seconds_of(member, self._now))
+            self._clear(member.node)
             self._ended(member)
         elif member.state is MemberState.FAILED:
             self._failed(member)
@@ -97,12 +103,12 @@ class Judgement:
         used = self.ledger.restarts.get(member.rank, 0)
         spent = reason in COUNTS_AS_RESTART and used >= min(limits.restarts, MAX_RESTARTS_OF_EACH)
         if reason in NEVER_RESTARTED or may_be_out_of_memory or spent:
-            self.status = blame_node(self.status, member)
+            self._blame_for_program(member)
             self.ledger.fail(member.rank)
             self._note(member, used)
             self._ended(member)
         elif reason in COUNTS_AS_RESTART:
-            self.status = blame_node(self.status, member)
+            self._blame_for_program(member)
             self._restarts += 1
             self.ledger.restart(member.rank)
             self._ended(member)
@@ -110,6 +116,17 @@ class Judgement:
             self._failed_starts.append(member)
         else:
             self._interrupt(member)
+
+    def _blame_for_program(self, member: Member) -> None:
+        """Count a failure of the program against its node, unless no other node could show whether it was the node."""
+        if len(self._nodes) > 1:
+            self.status = blame_node(self.status, member)
+
+    def _clear(self, node: str) -> None:
+        """Forget the failures on a node on which a member succeeded: the others failed by themselves."""
+        if node in self.status.avoid_nodes:
+            rest = {one: count for one, count in self.status.avoid_nodes.items() if one != node}
+            self._change(avoid_nodes=rest)
 
     def _interrupt(self, member: Member) -> None:
         """Requeue a member that ended through no fault of its own; it does not count as a restart."""

@@ -26,10 +26,8 @@ from kajitori.core.spec.status import (
 )
 from kajitori.core.usage.ledger import detached
 from kajitori.core.words.node_lists import compress_ranks, expand
+from kajitori.core.words.suspects import avoided_nodes
 from kajitori.core.words.times import format_time, parse_time
-
-AVOID_AFTER_FAILURES = 2
-"""Failures of a run's members on one node after which the run avoids that node."""
 
 UNSCHEDULED_PATIENCE_SECONDS = 30
 """Longest wait for the scheduler to bind a Pod.
@@ -178,7 +176,7 @@ def node_by_rank(attempt: Attempt) -> dict[int, str]:
 
 def needs_nodes(status: RunStatus, ranks: tuple[int, ...], *, expand_previous: bool = True) -> NeedsNodes:
     """Return the request to the planner: these ranks, near their previous nodes, and off nodes that they failed on."""
-    avoid = frozenset(node for node, failures in status.avoid_nodes.items() if failures >= AVOID_AFTER_FAILURES)
+    avoid = avoided_nodes(status.avoid_nodes, is_sweep=False)
     previous = node_by_rank(status.attempt) if status.attempt and expand_previous else {}
     return NeedsNodes(ranks, previous, avoid)
 

@@ -16,7 +16,6 @@ from kajitori.core.gang.judgement import Judgement
 from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.preemption import describe_ending, describe_withdrawal
 from kajitori.core.gang.progress import (
-    AVOID_AFTER_FAILURES,
     as_starting,
     blocked_members,
     earliest,
@@ -47,6 +46,7 @@ from kajitori.core.spec.reasons import START_FAILURES, WAITING, Phase, Reason
 from kajitori.core.spec.status import NOTABLE_LIMIT, MemberCounts, Preempted, PreemptedBy, RunStatus
 from kajitori.core.usage.ledger import detached, release
 from kajitori.core.words.node_lists import compress, compress_ranks
+from kajitori.core.words.suspects import avoided_nodes
 from kajitori.core.words.times import format_time, parse_time
 
 MAX_PLACED_AT_ONCE = 1000
@@ -117,7 +117,7 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     if not_before is not None and now < not_before:
         return Step(status, removals, earliest(wake_at, not_before))
     planned_at = status.attempt.planned_at if status.attempt is not None else ""
-    avoid = frozenset(node for node, failures in status.avoid_nodes.items() if failures >= AVOID_AFTER_FAILURES)
+    avoid = avoided_nodes(status.avoid_nodes, is_sweep=True)
     since = max(planned_at, status.queued_at)
     return Step(status, (*removals, NeedsNodes(ask, {}, avoid, fewest=1, since=since)), wake_at)
 

@@ -318,7 +318,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     ran: Ran | None = None
     """Running time of attempts that are over; None before the first attempt that started has ended."""
     avoid_nodes: dict[str, int] = {}
-    """Nodes on which members of this run failed, with the number of failures. At two the run avoids the node."""
+    """Nodes on which members of this run failed, with the number of failures. At two the run avoids the node; a sweep,
+    if these are also more than half of its failures."""
     unstarted: list[Notable] = []
     """Nodes that alone prevented an attempt from starting: for each, its last member that did not start, and the time.
     If the run then starts on other nodes, this is evidence against the node."""

@@ -14,6 +14,8 @@ from kajitori.core.words.quantities import QuantityError, parse_memory_bytes
 from kajitori.embedded.objects import Claim, PersistentVolume, Pod, StorageClass
 
 PROVISIONER = "kajitori.dev/local"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+"""Provisioner of classes whose volumes people make."""
 STORAGE_CLASS = "kajitori-local"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -144,6 +146,12 @@ def _claim(
         return [Action(Do.PROVISION, claim)]
     if name and found is None:
         return [_pending(claim, f'storageclass.storage.k8s.io "{name}" not found')]
+    if found is not None and found.provisioner != NO_PROVISIONER:
+        who = f"either by the external provisioner '{found.provisioner}' or manually by the system administrator"
+        return [_pending(claim, f"waiting for a volume to be created {who}")]
+    if found is not None:
+        why = f'no persistent volumes available for this claim, and storage class "{name}" makes none'
+        return [_pending(claim, why)]
     return [_pending(claim, "no persistent volumes available for this claim and no storage class is set")]
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import msgspec
 import pytest
 from tests.helpers.gangs import FAILED, NOW, PENDING, SUCCEEDED, after, failed, member, with_attempt
 from tests.helpers.sweeps import asked_of, step, sweep, taken_away
 
 from kajitori.core import gang
-from kajitori.core.gang import DeleteMembers, Member
+from kajitori.core.gang import DeleteMembers, Member, NeedsNodes, Step
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import SweepState
+from kajitori.core.spec.status import Attempt, SweepState
 
 
 def test_each_member_has_restarts_of_its_own() -> None:
@@ -75,6 +76,35 @@ def test_an_interrupted_member_keeps_its_restarts(lost: Member | None) -> None:
     assert next_look.status.interruptions == 1
     assert taken_away(next_look) == (["bert-1-0"] if lost is not None else [])
     assert asked_of(step(after(run, next_look), member(1))) == (0,)
+
+
+def test_members_that_fail_by_themselves_blame_no_node() -> None:
+    """On the only node there is no comparison; a success clears its node; failures everywhere are nobody's."""
+    alone = replace(sweep(4, restarts=0), status=msgspec.structs.replace(sweep(4).status, attempt=_on("n0", "0-3")))
+    answer = step(alone, *(failed(rank, node="n0") for rank in range(3)), member(3, node="n0"))
+    assert answer.status.avoid_nodes == {}
+    spread = sweep(8, at_once=4, restarts=0)
+    answer = step(spread, *(failed(rank, node=f"n{rank % 2}") for rank in range(4)))
+    assert answer.status.avoid_nodes == {"n0": 2, "n1": 2} and _avoided(answer) == frozenset()
+    answer = step(after(spread, answer), member(2, SUCCEEDED, node="n0"))
+    assert answer.status.avoid_nodes == {"n0": 2, "n1": 2}, "its end is known: this is no news"
+    answer = step(after(spread, answer), member(4, SUCCEEDED, node="n0"))
+    assert answer.status.avoid_nodes == {"n1": 2}
+
+
+def test_a_node_on_which_most_members_fail_is_avoided() -> None:
+    spread = sweep(8, at_once=4, restarts=0)
+    answer = step(spread, failed(0, node="n0"), failed(1, node="n0"), failed(2), member(3))
+    assert answer.status.avoid_nodes == {"n0": 2, "n2": 1} and _avoided(answer) == {"n0"}
+
+
+def _on(node: str, ranks: str) -> Attempt:
+    return Attempt(number=1, nodes=node, ranks=ranks, world_size=1, created=True, planned_at="2026-11-21T12:00:00Z")
+
+
+def _avoided(answer: Step) -> frozenset[str]:
+    (asked,) = [action for action in answer.actions if isinstance(action, NeedsNodes)]
+    return asked.avoid
 
 
 def test_a_member_on_a_dead_node_is_replaced_at_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -245,3 +246,17 @@ def test_a_folder_is_never_removed_while_its_claim_exists(steps: list[str]) -> N
         world.destroyed.clear()
     world.settle()
     assert len(world.volumes) == len(world.claims)
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "why"),
+    [
+        ("ebs.csi.aws.com", "external provisioner 'ebs.csi.aws.com'"),
+        (claims.NO_PROVISIONER, f'storage class "{claims.STORAGE_CLASS}" makes none'),
+    ],
+)
+def test_a_claim_of_another_provisioners_class_says_what_it_waits_for(provisioner: str, why: str) -> None:
+    classes = {claims.STORAGE_CLASS: storage_class(provisioner=provisioner)}
+    waiting = claim(storageClassName=claims.STORAGE_CLASS)
+    texts = [action.text for action in actions({("d", "c"): waiting}, {}, classes, []) if action.do is Do.CLAIM_PENDING]
+    assert len(texts) == 1 and why in texts[0] and "no storage class is set" not in texts[0]

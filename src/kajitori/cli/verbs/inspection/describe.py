@@ -13,6 +13,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
 from kajitori.cli.terminal import echo, heading
 from kajitori.core.words.suggestions import first_few
+from kajitori.core.words.suspects import avoided_nodes
 
 if TYPE_CHECKING:
     from kajitori.cli.connection.http import Api
@@ -110,7 +111,7 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
             ("Interrupted", _setback(status.get("setback") or {}, now)),
             ("Last attempt" if is_queued else "Attempt", _number(attempt, run_words.is_sweep(view))),
             ("Last nodes" if is_queued else "Nodes", run_words.node_words(view)),
-            ("Avoids", first_few([f"{node} ({count} failures)" for node, count in _avoided(status).items()])),
+            ("Avoids", first_few([f"{node} ({count} failures)" for node, count in _avoided(view).items()])),
             ("GPUs", run_words.gpu_words(view)),
             ("Memory", _peak(view, now)),
             ("Network", _network(status)),
@@ -161,8 +162,12 @@ def _ago(span: str) -> str:
     return f"{span} ago" if span else ""
 
 
-def _avoided(status: Any) -> dict[str, int]:
-    return {node: count for node, count in (status.get("avoidNodes") or {}).items() if count >= 2}
+def _avoided(view: Any) -> dict[str, int]:
+    from kajitori.cli.words import runs as run_words
+
+    failures = (view.get("status") or {}).get("avoidNodes") or {}
+    avoided = avoided_nodes(failures, is_sweep=run_words.is_sweep(view))
+    return {node: count for node, count in failures.items() if node in avoided}
 
 
 def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
