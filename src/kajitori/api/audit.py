@@ -41,6 +41,7 @@ CHANGES = {
     ("POST", "/v1/channels/{name}/test"): "test channel",
     ("DELETE", "/v1/volumes/{name}"): "delete volume",
     ("POST", "/v1/tokens"): "create token",
+    ("POST", "/v1/sign-in-links"): "create sign-in link",
     ("DELETE", "/v1/tokens/{name}"): "delete token",
     ("POST", "/v1/code/{digest}/complete"): "upload code",
 }

@@ -26,6 +26,7 @@ class HistoryLag:
         self._history = history
         self._now = now
         self._current_at: int | None = None
+        self._since = now()
         self._trouble = ""
 
     async def follow(self) -> None:
@@ -55,6 +56,8 @@ class HistoryLag:
             return self._trouble
         lag = self.seconds()
         if lag is None:
+            if (self._now() - self._since).total_seconds() < LATE_SECONDS:
+                return ""  # server and controller may have started together
             return "no controller has noted yet that history is current; give kaji controller the same --history"
         if lag < LATE_SECONDS:
             return ""

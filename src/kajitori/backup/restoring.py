@@ -40,7 +40,7 @@ from kajitori.core.usage.records import AuditEntry
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, NotFound
-from kajitori.history.dump import TABLES, Record, load, prepare, rename, unknown_expired
+from kajitori.history.dump import TABLES, Record, complete, load, prepare, rename, unknown_expired
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.decoding import decode
@@ -284,6 +284,7 @@ async def _restore_history(
                 await load(database, table, kept, target)
                 count += len(records)
             report.rows[table.name] = count
+        await complete(database, about.history)
     taken_at = parse_time(about.taken_at) or datetime.now(UTC)
     for start in range(0, len(chosen), TOGETHER):
         part = [one.run for one in chosen[start : start + TOGETHER]]

@@ -129,14 +129,18 @@ async def prepare(database: Database, facts: Mapping[str, str]) -> Target:
     elif own != source and f"restored:{source}" not in known:
         statements.append(_new_fact([(f"restored:{source}", "1")]))
     expired = int(await fact(database, "expired_before"))
-    if int(facts["expired_before"]) > expired:
-        sql = "UPDATE history_facts SET value = $1 WHERE name = 'expired_before'"
-        statements.append(Statement(sql, [(facts["expired_before"],)]))
     if statements:
         await database.write(statements)
     renamed = {name.removeprefix("run:"): value for name, value in known.items() if name.startswith("run:")}
     was_here = own == source or f"restored:{source}" in known
     return Target(expired if was_here and not is_empty else 0, renamed)
+
+
+async def complete(database: Database, facts: Mapping[str, str]) -> None:
+    """Note, once all rows are there, of which days the dump had only sums. Until then a load may begin anew."""
+    if int(facts["expired_before"]) > int(await fact(database, "expired_before")):
+        sql = "UPDATE history_facts SET value = $1 WHERE name = 'expired_before'"
+        await database.write([Statement(sql, [(facts["expired_before"],)])])
 
 
 async def load(database: Database, table: Table, records: Iterable[Record], target: Target) -> None:

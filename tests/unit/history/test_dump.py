@@ -13,7 +13,7 @@ import pytest
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.history.audit import AuditFilter
-from kajitori.history.dump import TABLES, facts_of_dump, load, prepare, rename, rows_of, unknown_expired
+from kajitori.history.dump import TABLES, complete, facts_of_dump, load, prepare, rename, rows_of, unknown_expired
 from kajitori.history.runs import RunFilter
 from kajitori.history.store import History
 
@@ -84,6 +84,7 @@ async def copy(source: History, target: History) -> None:
     for table, rows in dump.items():
         rows = [row for row in rows if not table.run or row[table.run] not in gone]
         await load(there, table, msgspec.json.decode(msgspec.json.encode(rows)), noted)
+    await complete(there, facts)
 
 
 async def seen(history: History) -> Any:

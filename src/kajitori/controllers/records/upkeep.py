@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 15.0
 """Pause between two rounds."""
+FIRST_SECONDS = 1.0
+"""The same while history is not current, as at the start."""
 REST_SECONDS = 0.05
 """Pause between two transactions of one round, in which changes of runs are written."""
 EXPIRE_SECONDS = 600.0
@@ -27,10 +29,11 @@ async def keep_up_forever(
 ) -> None:
     """Keep history in shape until cancelled. `keep_for_seconds` returns the policy's limit; None: runs stay forever."""
     clock = asyncio.get_running_loop().time
-    next_search = 0.0
+    next_search, is_current = 0.0, False
     while True:
         try:
-            if keeper.is_current:
+            is_current = keeper.is_current
+            if is_current:
                 await history.note_current(int(now().timestamp() * 1000))
             await _repeat(history.sum_up)
             limit = keep_for_seconds()
@@ -41,7 +44,7 @@ async def keep_up_forever(
                 next_search = clock() + EXPIRE_SECONDS
         except KajitoriError as error:
             log.info("history is not kept in shape now: %s", error)
-        await asyncio.sleep(UPKEEP_SECONDS)
+        await asyncio.sleep(UPKEEP_SECONDS if is_current else min(FIRST_SECONDS, UPKEEP_SECONDS))
 
 
 async def _repeat(work: Callable[[], Awaitable[int]]) -> int:
