@@ -35,7 +35,7 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.recording import closed_now, state_of
 from kajitori.core.gang.restoring import restored
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import to_document
+from kajitori.core.spec.status import RunStatus, to_document
 from kajitori.core.usage.records import AuditEntry
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
@@ -145,7 +145,7 @@ async def _choose(path: Path, about: About, there: Destination, report: Report) 
         for run in (await there.client.list(RUNS, type=RunObject)).items
     }
     is_same = bool(about.cluster) and about.cluster == await cluster_id(there.client)
-    removed = await asyncio.to_thread(_removed_in_backup, path)
+    removed, ended = await asyncio.to_thread(meanwhile, path, about)
     renamed: Mapping[str, str] = {}
     if there.history is not None and about.history is not None:
         database = await there.history.open()
@@ -153,6 +153,7 @@ async def _choose(path: Path, about: About, there: Destination, report: Report) 
     chosen = []
     for document in _documents(path, RUN_LINES):
         run = decode(msgspec.json.encode(document), RunObject)
+        run = msgspec.structs.replace(run, status=ended.get(run.metadata.uid, run.status))
         meta = run.metadata
         found = present.get((meta.namespace, meta.name))
         why = _why_not(run, found, removed, renamed, is_same and not there.missing_runs)
@@ -183,10 +184,18 @@ def _why_not(
     return "are gone since the backup (--missing-runs brings them back)" if is_same else ""
 
 
-def _removed_in_backup(path: Path) -> set[str]:
-    """Return the UIDs of runs that were removed while the backup was taken: history was read after the runs."""
-    lines = _documents(path, f"{HISTORY}runs.jsonl")
-    return {record["uid"] for record in lines if record["removed_at"] is not None}
+def meanwhile(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus | None]]:
+    """Return what happened while the backup was taken, since history was read after the runs: the UIDs of runs that
+    were removed, and the statuses of runs that ended."""
+    taken_at = parse_time(about.taken_at)
+    since = taken_at.timestamp() * 1000 if taken_at is not None else 0
+    removed, ended = set[str](), dict[str, RunStatus | None]()
+    for record in _documents(path, f"{HISTORY}runs.jsonl"):
+        if record["removed_at"] is not None:
+            removed.add(record["uid"])
+        elif record["ended_at"] is not None and record["seen_at"] >= since:
+            ended[record["uid"]] = decode(record["document"].encode(), RunObject).status
+    return removed, ended
 
 
 async def _make(client: KubeClient, one: _Chosen) -> RunObject:
