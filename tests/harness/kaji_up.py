@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import psutil
 from tests.harness.commands import Completed, Kaji, clean_environment, kaji, start_kaji
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
+
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class KajiUp:
@@ -44,11 +47,17 @@ class KajiUp:
     def kaji(self, *arguments: str, timeout: float = PATIENCE_SECONDS) -> Completed:
         return kaji(*arguments, timeout=timeout, env=self.environment, cwd=self.home)
 
+    def runs(self) -> dict[str, dict[str, Any]]:
+        """Return the status of each run, by name, from the Web API: polling with `kaji` would take a hundred times as
+        long."""
+        told = json.loads((self.data / "kaji.json").read_text())
+        asked = urllib.request.Request(f"{told['url']}/v1/runs", headers={"Authorization": f"Bearer {told['token']}"})
+        with _DIRECTLY.open(asked, timeout=PATIENCE_SECONDS) as answer:
+            return {run["name"]: run["status"] for run in json.load(answer)["items"]}
+
     def status(self, run: str) -> dict[str, Any]:
-        answer = self.kaji("describe", "-o", "json", run)
-        assert answer.returncode == 0, answer.stderr
-        status: dict[str, Any] = json.loads(answer.stdout)["status"]
-        return status
+        """Return the status of a run."""
+        return self.runs()[run]
 
     def kill(self, number: int = signal.SIGTERM) -> None:
         assert self.process is not None
