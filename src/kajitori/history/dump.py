@@ -6,6 +6,7 @@ as it is. The sums of runs that are in history are not part of a dump, since the
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,10 @@ class Table:
     """Column with the UID of a run."""
     only: str = ""
     """Condition of the rows that belong to a dump."""
+    packed: str = ""
+    """Column with text that is compressed with zstd."""
+    binary: str = ""
+    """Column with other bytes."""
 
 
 TABLES = (
@@ -43,6 +48,7 @@ TABLES = (
             *("removed_at", "members", "gpus", "attempts", "seen_at", "document"),
         ),
         run="uid",
+        packed="document",
     ),
     Table(
         "attempts",
@@ -67,6 +73,13 @@ TABLES = (
             *("gpu_seconds", "cpu_milli_seconds", "mib_seconds", "odd_byte_seconds", "member_seconds"),
         ),
         only="origin <> ''",
+    ),
+    Table(
+        "telemetry",
+        ("run_uid", "attempt", "seconds", "began_at"),
+        ("run_uid", "attempt", "seconds", "began_at", "ranks", "document"),
+        run="run_uid",
+        binary="document",
     ),
     Table(
         "audit",
@@ -105,8 +118,10 @@ async def rows_of(reader: Reader, table: Table) -> AsyncIterator[Record]:
         rows = await reader.fetch(sql, *after)
         for row in rows:
             record = dict(zip(columns, row, strict=True))
-            if "document" in record:
-                record["document"] = unpack(record["document"]).decode()
+            if table.packed:
+                record[table.packed] = unpack(record[table.packed]).decode()
+            if table.binary:
+                record[table.binary] = base64.b64encode(record[table.binary]).decode()
             yield {name: record[name] for name in table.columns}
         if len(rows) < PAGE:
             return
@@ -150,8 +165,10 @@ async def load(database: Database, table: Table, records: Iterable[Record], targ
     for record in records:
         if table.run:
             record = record | {table.run: target.renamed.get(record[table.run], record[table.run])}
-        if "document" in record:
-            record = record | {"document": pack(record["document"].encode())}
+        if table.packed:
+            record = record | {table.packed: pack(record[table.packed].encode())}
+        if table.binary:
+            record = record | {table.binary: base64.b64decode(record[table.binary])}
         rows.append(tuple(record[name] for name in table.columns))
     places = ", ".join(f"${number + 1}" for number in range(len(table.columns)))
     sql = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"
@@ -184,6 +201,7 @@ async def rename(database: Database, uids: Mapping[str, str]) -> None:
         "WHERE made.run_uid = $2)",
         "UPDATE attempts SET run_uid = $2 WHERE run_uid = $1",
         "UPDATE usage SET run_uid = $2 WHERE run_uid = $1",
+        "UPDATE telemetry SET run_uid = $2 WHERE run_uid = $1",
     )
     statements = [Statement(sql, pairs) for sql in moved]
     await database.write([*statements, _new_fact([(f"run:{old}", new) for old, new in pairs])])

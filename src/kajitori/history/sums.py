@@ -79,6 +79,7 @@ async def expire(database: Database, before: int, together: int = EXPIRED_TOGETH
         Statement("DELETE FROM usage WHERE run_uid = $1 AND id = $2", [row[:2] for row in rows]),
         Statement("DELETE FROM attempts WHERE run_uid = $1", runs),
         Statement("DELETE FROM telemetry WHERE run_uid = $1", runs),
+        Statement("DELETE FROM telemetry WHERE run_uid = $1", runs),
         Statement("DELETE FROM runs WHERE uid = $1", runs),
         Statement(_SET_FACT, [("expired_before", str(max(known, limit)))]),
     ]

@@ -13,6 +13,7 @@ import pytest
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.history.audit import AuditFilter
+from kajitori.history.database import Statement
 from kajitori.history.dump import TABLES, complete, facts_of_dump, load, prepare, rename, rows_of, unknown_expired
 from kajitori.history.runs import RunFilter
 from kajitori.history.store import History
@@ -70,8 +71,23 @@ async def filled(history: History) -> None:
     await history.record(state(number) for number in range(10))
     entry = AuditEntry(key="k", at=5, actor="ana", action="stop run", namespace="vision", object="x", outcome="done")
     await history.note([entry])
+    bands = [(f"u{number}", 1, 60, number * DAY, 2, bytes(range(256))) for number in (3, 9)]
+    telemetry = "INSERT INTO telemetry VALUES ($1, $2, $3, $4, $5, $6)"
+    await (await history.open()).write([Statement(telemetry, bands)])
     await history.sum_up()
     assert await history.expire(4 * DAY) == 4
+
+
+async def test_every_table_is_part_of_a_dump(lite: History) -> None:
+    """But the version of the schema and the facts about the history itself."""
+    rows = await (await lite.open()).fetch(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+    )
+    left_out = {"schema_version", "history_facts"}
+    assert {name for (name,) in rows} - left_out == {table.name for table in TABLES}
+    for table in TABLES:
+        columns = {row[1] for row in await (await lite.open()).fetch(f"PRAGMA table_info({table.name})")}
+        assert columns - {"summed", "id"} == set(table.columns) - {"id"}, table.name
 
 
 async def copy(source: History, target: History) -> None:
@@ -93,7 +109,8 @@ async def seen(history: History) -> Any:
     whole = [await history.run("vision", run.uid) for run in runs]
     attempts = [await history.attempts(run.uid) for run in runs]
     audit = [entry for _, entry in await history.audit(AuditFilter(), 10)]
-    return usage, runs, whole, attempts, audit
+    telemetry = await (await history.open()).fetch("SELECT * FROM telemetry ORDER BY run_uid")
+    return usage, runs, whole, attempts, audit, telemetry
 
 
 async def test_a_history_is_copied_exactly_and_a_second_time_changes_nothing(lite: History, other: History) -> None:
@@ -102,6 +119,7 @@ async def test_a_history_is_copied_exactly_and_a_second_time_changes_nothing(lit
     for _ in range(2):
         await copy(lite, other)
         assert await seen(other) == await seen(lite)
+        assert [row[0] for row in (await seen(other))[-1]] == ["u9"], "that of expired runs is gone"
         while await other.sum_up():
             pass
         assert await seen(other) == await seen(lite)
