@@ -140,6 +140,7 @@ class Installation:
             "store": {"url": (self.folder / "blobs").as_uri()},
             "podSecurity": "privileged",  # node tests run as root here
             "signIn": {"issuer": NO_PROVIDER, "url": "https://kaji.example.org"},
+            "gateway": {"enabled": True, "groups": ["oidc:operators"]},
         }
         path = self.folder / "settings.yaml"
         path.write_text(yaml.safe_dump(settings))
@@ -178,7 +179,8 @@ class Installation:
             for name, text in self.get(f"/api/v1/namespaces/kajitori/secrets/{secret}")["data"].items():
                 (self.folder / folder / name).write_bytes(base64.b64decode(text))
         policy = self.get("/api/v1/namespaces/kajitori/configmaps/kajitori")["data"]
-        (self.folder / "networks.yaml").write_text(policy["networks.yaml"])
+        for name in ("networks.yaml", "gateway.yaml"):
+            (self.folder / name).write_text(policy[name])
         assert policy["policy.yaml"] == self.policy.read_text()
 
     def arguments(self, part: str, **others: str) -> list[str]:

@@ -21,7 +21,6 @@ from schemathesis.core.result import Ok
 from kajitori.api.app import openapi_document, operations
 
 ANSWER_SECONDS = 30.0
-JSON, PROBLEM = "application/json", "application/problem+json"
 LONG = "application/x-ndjson"
 """Content type of answers that may have no end: only their beginning is looked at."""
 

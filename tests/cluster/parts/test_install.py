@@ -54,6 +54,20 @@ def test_the_web_api_tells_people_the_provider_of_the_settings(installed: Instal
     assert installed.fetch(f"{installed.url}/v1/sign-in").json()["issuer"] == NO_PROVIDER
 
 
+def test_the_gateway_may_impersonate_nobody_but_people_of_named_groups(installed: Installation) -> None:
+    """The Web API runs with it; tokens of service accounts are the API server's own, as before."""
+    rules = installed.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/kajitori-gateway")["rules"]
+    assert [(rule["resources"], rule.get("resourceNames")) for rule in rules] == [
+        (["users"], None),
+        (["groups"], ["oidc:operators"]),
+    ]
+    arguments = installed.processes["server"].arguments
+    assert "--gateway-account=kajitori/kajitori-gateway" in arguments
+    headers = {"Authorization": f"Bearer {installed.token_in('ada')}"}
+    who = installed.fetch(f"{installed.url}/v1/whoami", headers).json()
+    assert who["user"] == "system:serviceaccount:kajitori:ada"
+
+
 def test_the_check_finds_secrets_without_the_password_of_history(installed: Installation, tmp_path: Path) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text("history: {url: 'postgresql://kaji@db/kaji', secret: kajitori-tls}")
