@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from kajitori.core.messages.channels import Recipient
 from kajitori.core.messages.outbox import Message
 from kajitori.core.spec.notify import Kind
@@ -59,7 +57,7 @@ def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]
     """Return the title, and the lines below it."""
     match notice.kind:
         case Kind.STARTED:
-            waited = format_duration(60 * (int(notice.text or 0) // 60))
+            waited = _rounded(int(notice.text or 0))
             return f"{run} has started after {waited} in the queue", []
         case Kind.FAILED:
             reason = f" ({status.reason.value})" if status.reason else ""
@@ -72,9 +70,14 @@ def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]
         case Kind.DRAINED:
             return f"{run} leaves a node that an operator drains", [notice.text]
         case Kind.TIME_LIMIT:
-            left = f" in {format_duration(60 * math.ceil(int(notice.text) / 60))}" if notice.text else ""
+            left = f" in {_rounded(int(notice.text))}" if notice.text else ""
             return f"{run} reaches its time limit{left}", ["It is ended then. What is not in a checkpoint is lost."]
     return f"{run}: {notice.kind}", [notice.text]
+
+
+def _rounded(seconds: int) -> str:
+    """Return a duration in words, from a minute on in whole minutes."""
+    return format_duration(60 * round(seconds / 60) if seconds >= 60 else seconds)
 
 
 def _after(status: RunStatus) -> str:
