@@ -161,6 +161,7 @@ rules. Else they are a file in the ConfigMap `kajitori-alerts`: mount it into Pr
 |---|---|---|
 | Web API | Service `server`, port 8600, `/metrics`, https | state of runs, nodes, GPUs, guarantees |
 | controllers | Pods `kajitori-controller`, port 8602, `/metrics`, https | queue, history, leadership |
+| bands of runs | Web API, `/v1/stats/prometheus`, with a token that may list all runs | idle GPUs |
 | agents | each node, port 9465, `/metrics` | traffic |
 | kube-apiserver | `/metrics`, with a token that may `get` it | requests, webhooks, stored objects |
 | etcd | `/metrics` on its metrics address (`--listen-metrics-urls`) | disk, size, leader |

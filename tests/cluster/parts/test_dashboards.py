@@ -43,6 +43,7 @@ BOARDS = ("platform.json", "control-plane.json")
 ELSEWHERE = {
     "rest_client_rate_limiter_duration_seconds_bucket",  # of kube-scheduler and others, which limit themselves
     "kajitori_agent_read_timestamp_seconds",  # of agents
+    "kajitori_run_gpu_used_percent",  # of runs with GPUs whose agents report
     "kajitori_controller_write_errors_total",  # only after the first failure
 }
 """Metrics of alerts that are not exposed here."""

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kajitori.api.telemetry.exposition import metric_name
 from kajitori.cli.app import SECTIONS
+from kajitori.core.telemetry.quantities import QUANTITIES
 from kajitori.monitoring import controller, metrics
 from kajitori.monitoring.alerts import GROUPS
 from kajitori.monitoring.alerts.model import RULES_FILE, as_yaml, promtool_tests, rules, runbook
@@ -60,6 +62,10 @@ def test_alerts_read_only_metrics_of_ours_that_exist() -> None:
     for alert in ALERTS:
         own = {name for name in alert.metrics() if name.startswith("kajitori_")}
         assert own <= ours, alert.name
+
+
+def test_idle_gpus_are_seen_by_the_metric_that_bands_have() -> None:
+    assert metric_name(QUANTITIES["gpu.used"]) == metrics.RUN_GPU_USED
 
 
 def test_runbooks_name_verbs_that_exist() -> None:

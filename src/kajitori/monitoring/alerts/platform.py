@@ -314,6 +314,28 @@ CLUSTER = Group(
             quiet=Example(series={f'{metrics.GPUS}{{type="h100",state="broken"}}': "8x10 0x20"}, at="20m"),
         ),
         Alert(
+            name="KajitoriGpusIdle",
+            expr=f'max_over_time({metrics.RUN_GPU_USED}{{statistic="most"}}[2h]) < 2',
+            hold="30m",
+            severity=Severity.WARNING,
+            summary="A run holds GPUs and uses none of them",
+            description="The GPUs of {{ $labels.namespace }}/{{ $labels.run }} were busy for at most "
+            "{{ $value | humanize }} percent of any minute within two hours.",
+            means="""Somebody holds GPUs that others wait for: a notebook that nobody looks at, or a program that hangs
+            or computes without GPUs.""",
+            do=(
+                "`kaji describe RUN` and `kaji metrics RUN` show since when, and who owns it.",
+                "Ask the owner. If others wait, `kaji stop RUN` keeps its checkpoint.",
+            ),
+            fires=Example(
+                series={f'{metrics.RUN_GPU_USED}{{namespace="nlp",run="x",statistic="most"}}': "0x200"}, at="180m"
+            ),
+            quiet=Example(
+                series={f'{metrics.RUN_GPU_USED}{{namespace="nlp",run="x",statistic="most"}}': "0x100 70x5 0x95"},
+                at="180m",
+            ),
+        ),
+        Alert(
             name="KajitoriNodesSuspected",
             expr=f"max({metrics.NODES_SUSPECTED}) > 0",
             hold="10m",
