@@ -155,9 +155,9 @@ def controller() -> Object:
             rule("policy", "poddisruptionbudgets", "get list create patch delete"),
             # GPUs that are devices of dynamic resource allocation, and which of them are in use.
             rule("resource.k8s.io", _DEVICES, "list watch"),
-            # If no extended resource stands for such GPUs, each run that needs some has a template of claims. The one
-            # of an earlier run of the same name is replaced.
-            rule("resource.k8s.io", "resourceclaimtemplates", "get create delete"),
+            # If no extended resource stands for such GPUs, each run that needs some has a template of claims, which is
+            # checked for each attempt.
+            rule("resource.k8s.io", "resourceclaimtemplates", "get create"),
             # Network policies of restricted runs: without these rights such runs do not start.
             rule("networking.k8s.io", "networkpolicies", "get list watch create update delete"),
         ],

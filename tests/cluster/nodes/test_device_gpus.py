@@ -129,7 +129,7 @@ async def test_the_next_leader_creates_the_pods_of_a_killed_one(devices: Cluster
     """The first one was killed between template and Pods. The devices that are gone by then cannot be allocated: the
     attempt ends, and the run waits until the driver is back. A gang that runs stays when its slice disappears."""
     cluster = devices
-    cluster.use_policy(start={"deadline": "6s", "pause": "1s", "longestPause": "1s"}, binding={"bind": "direct"})
+    cluster.use_policy(start={"deadline": "3s", "pause": "1s", "longestPause": "1s"}, binding={"bind": "direct"})
     await publish(cluster, FIRST, [nvidia.gpu(0, A100)], classes=nvidia.driver_classes(extended=False))
     reached = asyncio.Event()
 

@@ -15,7 +15,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Claim, Event, Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.run_object import RunObject
-from kajitori.controllers.runs.belongings import ensure_of_run
+from kajitori.controllers.runs.belongings import ensure_of_run, owning_run
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.core.admission.quota import members_within, quota_shortage
 from kajitori.core.admission.refused_pods import (
@@ -106,14 +106,15 @@ async def prepare_devices(client: KubeClient, run: RunObject, attempt: Attempt) 
     )
     if body is None:
         return
+    name = body["metadata"]["name"]
     with _refusals_of(body):
         try:
-            found = await ensure_of_run(client, CLAIM_TEMPLATES, body, run)
-        except AlreadyExists as error:
-            raise StartRefused(Reason.ADMISSION, error.message) from error
-    if not _covers(found["spec"], body["spec"]):
-        message = f"ResourceClaimTemplate {body['metadata']['name']} was created by somebody else with another content"
-        raise StartRefused(Reason.ADMISSION, f"{message}; delete it")
+            found = await client.create(CLAIM_TEMPLATES, body, meta.namespace)
+        except AlreadyExists:  # by an earlier attempt, or by the leader before
+            found = await client.get(CLAIM_TEMPLATES, name, meta.namespace)
+    if owning_run(found) != meta.uid or not _covers(found["spec"], body["spec"]):
+        way_out = f"delete it: kubectl delete resourceclaimtemplate {name} -n {meta.namespace}"
+        raise StartRefused(Reason.ADMISSION, f"ResourceClaimTemplate {name} was replaced by somebody; {way_out}")
 
 
 def _covers(found: Any, wanted: Any) -> bool:

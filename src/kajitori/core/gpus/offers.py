@@ -1,4 +1,4 @@
-"""What a node offers: its GPU types, how many GPUs of each, and in which ways a Pod can ask for them.
+"""The GPU types of a node, the number of GPUs of each, and the ways in which a Pod can ask for them.
 
 Whole GPUs of a node are one type. MIG slices, other partitions and shared GPUs are types of their own, and only runs
 that name the type get them.

@@ -53,7 +53,7 @@ class MemberPods:
         self._bind_direct = bind_direct
         self._spec: Mapping[str, Any] = template["spec"]
         if GPU_CLAIM in template:
-            source = names.claim_template(run_name, _digest(template[GPU_CLAIM]))
+            source = names.claim_template(run_name, _digest(run_uid, template[GPU_CLAIM]))
             self._spec = {**self._spec, "resourceClaims": [{"name": CLAIM_OF_POD, "resourceClaimTemplateName": source}]}
         self._container: Mapping[str, Any] = self._spec["containers"][0]
         self._labels = {
@@ -228,13 +228,14 @@ def gpu_claim_template(template: Mapping[str, Any], *, run_name: str, namespace:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {**metadata, "name": names.claim_template(run_name, _digest(template[GPU_CLAIM]))},
+        "metadata": {**metadata, "name": names.claim_template(run_name, _digest(run_uid, template[GPU_CLAIM]))},
         "spec": {"metadata": {"labels": labels}, "spec": template[GPU_CLAIM]},
     }
 
 
-def _digest(spec: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]
+def _digest(run_uid: str, spec: Mapping[str, Any]) -> str:
+    """Return a digest that no other content and no earlier run of the same name has."""
+    return hashlib.sha256(json.dumps([run_uid, spec], sort_keys=True).encode()).hexdigest()[:8]
 
 
 def checkpoint_claim(

@@ -156,8 +156,8 @@ def read_gpus(written: str) -> tuple[int, str]:
 
 
 def claim_template(run: str, digest: str) -> str:
-    """Return the name of the ResourceClaimTemplate for GPUs of a run. It contains a digest of the template's spec, so
-    attempts that need other GPUs have another one."""
+    """Return the name of the ResourceClaimTemplate for GPUs of a run. The digest of the run's UID and of the
+    template's content makes it another one for an attempt that needs other GPUs."""
     return f"{run}-gpu-{digest}"
 
 
