@@ -13,9 +13,21 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests start hundreds of processes. With this variable set, each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test unit explore check lint types layers lock reference docs clean
+.PHONY: install web demo test unit explore check lint types layers lock reference docs clean
 
-install: $(VENV)/.installed
+install: $(VENV)/.installed $(VENV)/.web
+
+web: $(VENV)/.web  ## Build the web page into the package.
+
+# Without Node.js everything but the web page works; the server then says so at its address.
+$(VENV)/.web: web/package-lock.json $(shell find web/src web/public web/index.html web/vite.config.ts) $(shell find src/kajitori/api -name '*.py') | $(VENV)/.installed
+	@if ! command -v npm >/dev/null; then \
+		echo "The web page is not built: npm is missing. Debian's package is called npm; then: make web"; else \
+	{ [ web/node_modules/.package-lock.json -nt web/package-lock.json ] || \
+		npm ci --prefix web --ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error; } && \
+	$(BIN)/python -c 'import json; from kajitori.api.app import openapi_document as made; print(json.dumps(made()))' >web/openapi.json && \
+	npm run --prefix web --silent types -- --silent && npm run --prefix web --silent build -- --logLevel error; fi
+	@touch $@
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -36,7 +48,7 @@ demo: install
 
 # Tests are collected once before the first time, or each worker would compile all that they import.
 test: lint layers  ## All of `check` and `unit`. Types are checked while the tests run, because these leave a core idle at times.
-	@types=$$(mktemp); echo "$(BIN)/mypy, meanwhile"; $(BIN)/mypy >$$types 2>&1 & check=$$!; \
+	@types=$$(mktemp); echo "make types, meanwhile"; $(MAKE) --silent types >$$types 2>&1 & check=$$!; \
 	trap "kill $$check 2>/dev/null; rm -f $$types" EXIT; \
 	[ -e $(VENV)/.collected ] || { $(BIN)/pytest --collect-only -qq >/dev/null 2>&1; touch $(VENV)/.collected; }; \
 	$(PYTEST); tests=$$?; \
@@ -54,8 +66,9 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: install
+types: install  ## Check the types of Python and of the web page, and run the web page's unit tests.
 	$(BIN)/mypy
+	! [ -d web/node_modules ] || { npm run --prefix web --silent check && npm run --prefix web --silent test -- --reporter=dot; }
 
 layers: install
 	$(BIN)/lint-imports --no-cache

@@ -1,0 +1,65 @@
+"""A browser (Debian's chromium) and a `kaji up` with real processes, for the tests of the web page."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.harness.kaji_up import KajiUp
+
+from kajitori.api.web_page import BUILT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PATIENCE_MS = 30_000
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A browser without windows. It is given a proxy that does not exist, so that any request elsewhere fails."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("there is no chromium: apt-get install chromium")
+    if not (BUILT / "index.html").exists():
+        pytest.skip("the web page is not built: make web (needs npm)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--proxy-server=127.0.0.1:9", "--proxy-bypass-list=127.0.0.1"]
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KajiUp]:
+    """A `kaji up` with two simulated nodes beside this machine."""
+    up = KajiUp(tmp_path_factory.mktemp("browser"))
+    up.start("--nodes", "2")
+    yield up
+    up.kill()
+
+
+@pytest.fixture
+def page(chromium: Browser, cluster: KajiUp) -> Iterator[Page]:
+    """A page that is signed in by a link of the command line. A test fails if the page logs an error."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.goto(link(cluster))
+    yield page
+    context.close()
+    assert not faults, faults
+
+
+def link(cluster: KajiUp, *run: str) -> str:
+    """Return a link that signs a browser in, to the page of all runs or of one."""
+    made = cluster.kaji("open", "--print", *run)
+    assert made.returncode == 0, made
+    return made.stdout.strip()

@@ -1,0 +1,85 @@
+"""The web page in a browser, as a person uses it, against `kaji up` with real processes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.browser.conftest import link
+from tests.harness.kaji_up import KajiUp
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+SCRIPT = f"import time\nprint('{HOSTILE}')\nprint('10%\\r20%\\r30%')\nprint('second', flush=True)\ntime.sleep(1000)"
+
+
+def run(cluster: KajiUp, name: str, *command: str) -> None:
+    """Start a run of two small members on this machine."""
+    here = ("-n", "2", "--cpus", "0.1", "-m", "64m", "--grace", "1s")
+    done = cluster.kaji("run", "-d", "-q", "--name", name, *here, "python:3", *command)
+    assert done.returncode == 0, done
+
+
+def test_an_empty_list_teaches_the_next_step(page: Page) -> None:
+    """With a command to copy."""
+    page.get_by_text("There are no runs yet").wait_for()
+    assert "kaji run" in page.locator("code").inner_text()
+
+
+def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: Page) -> None:
+    """What a program prints is shown as text, whatever it contains; a progress bar stays one line."""
+    run(cluster, "bert", "python3", "-c", SCRIPT)
+    run(cluster, "other", "sleep", "1000")
+    page.get_by_role("row").filter(has_text="bert").get_by_text("Running").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("BERT running")
+    page.get_by_role("link", name="other").wait_for(state="detached")
+    page.wait_for_url(re.compile(r"/runs\?text=BERT\+running$"))
+    page.get_by_role("link", name="bert").click()
+    page.wait_for_url(re.compile("/runs/default/bert$"))
+    log = page.get_by_role("log")
+    log.get_by_text("second", exact=True).wait_for()
+    assert log.locator("div > div").all_inner_texts() == [HOSTILE, "30%", "second"]
+    assert not page.locator("img").count()
+    page.get_by_role("tab", name="Members").click()
+    page.get_by_role("row", name=re.compile("^1 Running")).get_by_role("button", name="Log").click()
+    page.wait_for_url(re.compile(r"\?rank=1$"))
+    page.get_by_role("tab", name="Events").click()
+    page.get_by_text("Started").first.wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("Stopped").first.wait_for()
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_text("Running").first.wait_for()
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.wait_for_url(re.compile("/runs$"))
+    page.get_by_role("link", name="bert").wait_for(state="detached")
+
+
+def test_rows_are_chosen_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:
+    run(cluster, "keys", "sleep", "1000")
+    page.get_by_role("link", name="keys").wait_for()
+    for key in ("j", "j", "k", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url(re.compile("/runs/default/keys$"))
+
+
+def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Browser) -> None:
+    """The code leaves the address at once. A used link is refused in words, and signing out ends the session."""
+    used = link(cluster, "keys")
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(used)
+    page.get_by_role("heading", name="keys").wait_for()
+    assert page.url == used.partition("#")[0]
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
+    page.goto("about:blank")
+    page.goto(used)
+    page.get_by_role("alert").get_by_text("used before or has expired").wait_for()
+    context.close()

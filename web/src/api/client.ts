@@ -1,0 +1,69 @@
+/** Calls of the Web API, typed by its OpenAPI document. The browser's session authenticates them. */
+import createClient from "openapi-fetch";
+import type { components, paths } from "./schema";
+
+export type Schemas = components["schemas"];
+/** A run as the server shows it. The document says of `spec` only that it is an object like RunSpec. */
+export type Run = Omit<Schemas["RunView"], "spec"> & { spec: Partial<Schemas["RunSpec"]> };
+export type Member = Schemas["MemberView"];
+export type Phase = Schemas["Phase"];
+
+export const client = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin" });
+
+/** A refusal or failure, in the server's own words. */
+export class Refused extends Error {
+  readonly status: number;
+  readonly hint: string;
+
+  constructor(status: number, message: string, hint: string) {
+    super(message);
+    this.status = status;
+    this.hint = hint;
+  }
+}
+
+interface Answer<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** Return the answer's content; throw a Refused if the call failed. */
+export function contentOf<T>({ data, error, response }: Answer<T>): T {
+  if (data === undefined) throw refusalOf(error, response.status);
+  return data;
+}
+
+/** Throw a Refused if a call without an answer's content failed. */
+export function ensureDone({ error, response }: { error?: unknown; response: Response }): void {
+  if (!response.ok) throw refusalOf(error, response.status);
+}
+
+/** Return the refusal in an answer of a call that was not made by `client`. */
+export async function refusalFrom(answer: Response): Promise<Refused> {
+  const isProblem = answer.headers.get("content-type")?.startsWith("application/problem+json");
+  return refusalOf(isProblem ? await answer.json() : null, answer.status);
+}
+
+function refusalOf(error: unknown, status: number): Refused {
+  const problem = typeof error === "object" && error !== null ? (error as Partial<Schemas["Problem"]>) : {};
+  return new Refused(status, problem.detail ?? `the server answered with status ${status}`, problem.hint ?? "");
+}
+
+/** Yield the lines of a text that arrives in pieces, without line ends; a last line without an end as well. */
+export async function* linesOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<string[]> {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const lines = (rest + value).split("\n");
+      rest = lines.pop() ?? "";
+      if (lines.length) yield lines;
+    }
+    if (rest) yield [rest];
+  } finally {
+    await reader.cancel();
+  }
+}

@@ -1,0 +1,40 @@
+/** Signing in: by a link of the command line, or at the provider of the server. */
+import { client, contentOf, Refused, refusalFrom } from "./client";
+
+const LINK = "#sign-in=";
+
+/** If the address contains the code of a link, begin the session and take the code out of the address. Return a message if the link was refused. */
+export async function useLink(): Promise<string> {
+  if (!window.location.hash.startsWith(LINK)) return "";
+  const code = window.location.hash.slice(LINK.length);
+  window.history.replaceState(null, "", window.location.pathname + window.location.search);
+  const answer = await fetch("/sign-in/link", { method: "POST", headers: { "Kajitori-Link": code } });
+  if (answer.ok) return "";
+  const refusal = await refusalFrom(answer);
+  return [refusal.message, refusal.hint].filter(Boolean).join("; ");
+}
+
+/** Return who is signed in; null if nobody is. */
+export async function whoAmI() {
+  try {
+    return contentOf(await client.GET("/v1/whoami"));
+  } catch (error) {
+    if (error instanceof Refused && error.status === 401) return null;
+    throw error;
+  }
+}
+
+/** Return whether the server has a provider at which people sign in. */
+export async function hasProvider(): Promise<boolean> {
+  return contentOf(await client.GET("/v1/sign-in")).issuer !== "";
+}
+
+/** The address that begins a sign-in at the provider and comes back to the present page. */
+export function providerAddress(): string {
+  return `/sign-in/start?to=${encodeURIComponent(window.location.pathname + window.location.search)}`;
+}
+
+export async function signOut(): Promise<void> {
+  await fetch("/sign-out", { method: "POST" });
+  window.location.assign("/");
+}

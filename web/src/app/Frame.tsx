@@ -1,0 +1,50 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Typography from "@mui/material/Typography";
+import { useQuery } from "@tanstack/react-query";
+import { NavLink, Outlet } from "react-router";
+import { signOut, whoAmI } from "../api/signIn";
+
+const PAGES: { to: string; word: string }[] = [{ to: "/runs", word: "Runs" }];
+
+/** The frame of all pages: the rail with the pages, and who is signed in. */
+export function Frame() {
+  const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  return (
+    <Box sx={{ minHeight: "100vh", display: "flex", flexDirection: "column" }}>
+      <Box
+        component="header"
+        sx={{
+          display: "flex",
+          alignItems: "center",
+          gap: 6,
+          px: 4,
+          minHeight: 48,
+          borderBottom: 1,
+          borderColor: "divider",
+          bgcolor: "background.paper",
+        }}
+      >
+        <Typography component="span" sx={{ fontWeight: 600 }}>
+          Kajitori
+        </Typography>
+        <Box component="nav" aria-label="Pages" sx={{ display: "flex", gap: 4, flex: 1 }}>
+          {PAGES.map(({ to, word }) => (
+            <NavLink key={to} to={to} style={({ isActive }) => ({ color: "inherit", fontWeight: isActive ? 600 : 400 })}>
+              {word}
+            </NavLink>
+          ))}
+        </Box>
+        <Typography component="span" color="text.secondary" noWrap sx={{ maxWidth: "40vw" }} title={who.data?.user}>
+          {who.data?.user}
+        </Typography>
+        <Button size="small" onClick={() => void signOut()}>
+          Sign out
+        </Button>
+      </Box>
+      <Box component="main" sx={{ flex: 1, width: "100%", maxWidth: 1600, mx: "auto", p: 4, minWidth: 0 }}>
+        <Outlet />
+      </Box>
+    </Box>
+  );
+}

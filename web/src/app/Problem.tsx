@@ -1,0 +1,24 @@
+import Alert from "@mui/material/Alert";
+import Button from "@mui/material/Button";
+import { Refused } from "../api/client";
+
+/** What failed, in the server's own words, where its content would stand. */
+export function Problem({ error, retry }: { error: Error; retry?: () => void }) {
+  const hint = error instanceof Refused ? error.hint : "is the server running? this page tries again by itself";
+  return (
+    <Alert
+      severity="error"
+      variant="outlined"
+      action={
+        retry && (
+          <Button color="inherit" size="small" onClick={retry}>
+            Try again
+          </Button>
+        )
+      }
+    >
+      {error.message}
+      {hint && <div>{hint}</div>}
+    </Alert>
+  );
+}

@@ -1,0 +1,32 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Typography from "@mui/material/Typography";
+import { useQuery } from "@tanstack/react-query";
+import { hasProvider, providerAddress } from "../api/signIn";
+import { CopyLine } from "../words/CopyLine";
+
+/** What a browser without a session sees: the ways to sign in. `refusal` says why a link was not accepted. */
+export function SignInPage({ refusal }: { refusal: string }) {
+  const provider = useQuery({ queryKey: ["sign-in"], queryFn: hasProvider });
+  return (
+    <Box component="main" sx={{ maxWidth: 480, mx: "auto", mt: 24, px: 4 }}>
+      <Typography variant="h1" gutterBottom>
+        Sign in to Kajitori
+      </Typography>
+      {refusal && (
+        <Typography color="error" role="alert" gutterBottom>
+          {refusal}
+        </Typography>
+      )}
+      {provider.data && (
+        <Button variant="contained" href={providerAddress()} sx={{ my: 4 }}>
+          Sign in
+        </Button>
+      )}
+      <Typography gutterBottom>
+        {provider.data ? "Or use" : "Use"} the command line, where you are signed in already. It opens this page as you:
+      </Typography>
+      <CopyLine text="kaji open" />
+    </Box>
+  );
+}

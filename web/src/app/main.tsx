@@ -1,0 +1,50 @@
+import createCache from "@emotion/cache";
+import { CacheProvider } from "@emotion/react";
+import CssBaseline from "@mui/material/CssBaseline";
+import { ThemeProvider } from "@mui/material/styles";
+import useMediaQuery from "@mui/material/useMediaQuery";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { StrictMode, useMemo } from "react";
+import { createRoot } from "react-dom/client";
+import { Refused } from "../api/client";
+import { useLink } from "../api/signIn";
+import { Session } from "./Session";
+import { themeOf } from "./theme";
+
+const nonce = document.querySelector<HTMLMetaElement>("meta[name=style-nonce]")?.content ?? "";
+const styles = createCache({ key: "kaji", nonce });
+
+const queries = new QueryClient({
+  defaultOptions: {
+    queries: {
+      // A refusal stays one; a server that is away comes back.
+      retry: (count, error) => !(error instanceof Refused && error.status < 500) && count < 2,
+      staleTime: 1_000,
+    },
+  },
+});
+
+function App({ refusal }: { refusal: string }) {
+  const dark = useMediaQuery("(prefers-color-scheme: dark)");
+  const theme = useMemo(() => themeOf(dark ? "dark" : "light"), [dark]);
+  return (
+    <CacheProvider value={styles}>
+      <ThemeProvider theme={theme}>
+        <CssBaseline />
+        <QueryClientProvider client={queries}>
+          <Session refusal={refusal} />
+        </QueryClientProvider>
+      </ThemeProvider>
+    </CacheProvider>
+  );
+}
+
+const root = document.getElementById("root");
+if (root) {
+  const refusal = await useLink();
+  createRoot(root).render(
+    <StrictMode>
+      <App refusal={refusal} />
+    </StrictMode>,
+  );
+}

@@ -1,0 +1,33 @@
+import { createTheme } from "@mui/material/styles";
+
+const SYSTEM = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans JP", sans-serif';
+export const MONOSPACE = 'ui-monospace, "SFMono-Regular", Menlo, Consolas, "Liberation Mono", monospace';
+
+/** The theme of all pages, on a 4 px grid. */
+export function themeOf(mode: "light" | "dark") {
+  const dark = mode === "dark";
+  return createTheme({
+    palette: {
+      mode,
+      primary: { main: dark ? "#5cc9c1" : "#0b6e69" },
+      background: dark ? { default: "#14181c", paper: "#1b2026" } : { default: "#fafbfb", paper: "#ffffff" },
+      text: dark ? { primary: "#e6e9ec", secondary: "#a9b1b9" } : { primary: "#1c2227", secondary: "#56616b" },
+      divider: dark ? "#2c333b" : "#e2e6e9",
+    },
+    spacing: 4,
+    shape: { borderRadius: 6 },
+    typography: {
+      fontFamily: SYSTEM,
+      body1: { fontSize: 14 },
+      body2: { fontSize: 14 },
+      h1: { fontSize: 20, fontWeight: 600 },
+      h2: { fontSize: 16, fontWeight: 600 },
+      button: { textTransform: "none" },
+    },
+    components: {
+      MuiCssBaseline: { styleOverrides: { body: { fontVariantNumeric: "tabular-nums" }, a: { color: "inherit" } } },
+      MuiButtonBase: { defaultProps: { disableRipple: true } },
+      MuiTooltip: { defaultProps: { enterDelay: 300 } },
+    },
+  });
+}

@@ -1,0 +1,68 @@
+import Button from "@mui/material/Button";
+import Dialog from "@mui/material/Dialog";
+import DialogActions from "@mui/material/DialogActions";
+import DialogContent from "@mui/material/DialogContent";
+import DialogTitle from "@mui/material/DialogTitle";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { useNavigate } from "react-router";
+import { client, ensureDone, type Run } from "../api/client";
+import { Problem } from "../app/Problem";
+import { isFinal } from "./useRun";
+
+type Verb = "stop" | "resume" | "delete";
+const WORDS: Record<Verb, string> = { stop: "Stop", resume: "Resume", delete: "Delete" };
+
+/** What a person can do with a run. Deleting is asked back, since the run's log goes with it. */
+export function Actions({ run }: { run: Run }) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const [asking, setAsking] = useState(false);
+  const action = useMutation({
+    mutationFn: (verb: Verb) => perform(verb, run),
+    onSuccess: async (_, verb) => {
+      setAsking(false);
+      if (verb === "delete") await navigate("/runs");
+      await queries.invalidateQueries();
+    },
+  });
+  const verbs: Verb[] = isFinal(run) ? ["resume", "delete"] : ["stop", "delete"];
+  return (
+    <>
+      {action.error && <Problem error={action.error} />}
+      {verbs.map((verb) => (
+        <Button
+          key={verb}
+          size="small"
+          variant="outlined"
+          color={verb === "delete" ? "error" : "primary"}
+          disabled={action.isPending || run.deleting}
+          onClick={() => (verb === "delete" ? setAsking(true) : action.mutate(verb))}
+        >
+          {WORDS[verb]}
+        </Button>
+      ))}
+      <Dialog open={asking} onClose={() => setAsking(false)} aria-labelledby="delete-title">
+        <DialogTitle id="delete-title">Delete {run.name}?</DialogTitle>
+        <DialogContent>
+          {isFinal(run)
+            ? "The run leaves the list. History keeps its end; its checkpoint stays."
+            : "The run is stopped: work since its last checkpoint is lost. History keeps its end; its checkpoint stays."}
+        </DialogContent>
+        <DialogActions>
+          <Button onClick={() => setAsking(false)}>Keep it</Button>
+          <Button color="error" onClick={() => action.mutate("delete")}>
+            Delete
+          </Button>
+        </DialogActions>
+      </Dialog>
+    </>
+  );
+}
+
+async function perform(verb: Verb, run: Run): Promise<void> {
+  const params = { path: { namespace: run.namespace, name: run.name } };
+  if (verb === "stop") ensureDone(await client.POST("/v1/runs/{namespace}/{name}/stop", { params, body: { grace: null } }));
+  else if (verb === "resume") ensureDone(await client.POST("/v1/runs/{namespace}/{name}/resume", { params }));
+  else ensureDone(await client.DELETE("/v1/runs/{namespace}/{name}", { params }));
+}

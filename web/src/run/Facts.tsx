@@ -1,0 +1,43 @@
+import Box from "@mui/material/Box";
+import type { ReactNode } from "react";
+import type { Run } from "../api/client";
+import { Age } from "../words/Age";
+
+/** What a run is and where it runs, as pairs of name and value. */
+export function Facts({ run }: { run: Run }) {
+  const { status, spec } = run;
+  const command = [...(spec.command ?? []), ...(spec.args ?? [])].join(" ");
+  const facts: [string, ReactNode][] = [
+    ["Owner", run.owner],
+    ["Team", run.namespace],
+    ["Image", spec.image],
+    ["Command", command],
+    ["Members", status.members.total ? `${status.members.running} of ${status.members.total} run` : ""],
+    ["Nodes", run.nodes],
+    ["Attempt", status.attempts > 1 ? status.attempts : ""],
+    ["Restarts", status.restarts || ""],
+    ["Exit code", status.exitCode ?? ""],
+    ["Created", <Age key="created" time={run.createdAt} />],
+    ["Started", status.startedAt && <Age key="started" time={status.startedAt} />],
+    ["Ended", status.finishedAt && <Age key="ended" time={status.finishedAt} />],
+  ];
+  return (
+    <Box
+      component="dl"
+      sx={{ display: "grid", gridTemplateColumns: "repeat(auto-fill, minmax(240px, 1fr))", gap: 3, m: 0 }}
+    >
+      {facts
+        .filter(([, value]) => value)
+        .map(([name, value]) => (
+          <Box key={name} sx={{ minWidth: 0 }}>
+            <Box component="dt" sx={{ color: "text.secondary", fontSize: 12.5 }}>
+              {name}
+            </Box>
+            <Box component="dd" sx={{ m: 0, overflowWrap: "anywhere" }}>
+              {value}
+            </Box>
+          </Box>
+        ))}
+    </Box>
+  );
+}

@@ -1,0 +1,61 @@
+import Box from "@mui/material/Box";
+import Skeleton from "@mui/material/Skeleton";
+import Tab from "@mui/material/Tab";
+import Tabs from "@mui/material/Tabs";
+import Typography from "@mui/material/Typography";
+import { useParams, useSearchParams } from "react-router";
+import { Problem } from "../app/Problem";
+import { StateMark } from "../states/StateMark";
+import { CopyLine } from "../words/CopyLine";
+import { Since } from "../words/Since";
+import { Actions } from "./Actions";
+import { Events } from "./Events";
+import { Facts } from "./Facts";
+import { Log } from "./Log";
+import { Members } from "./Members";
+import { useRun } from "./useRun";
+
+const TABS = ["log", "members", "events"] as const;
+type TabName = (typeof TABS)[number];
+const TITLES: Record<TabName, string> = { log: "Log", members: "Members", events: "Events" };
+
+/** One run: what it is, how it goes, its log, members and events. */
+export function RunPage() {
+  const { namespace = "", name = "" } = useParams();
+  const [parameters, setParameters] = useSearchParams();
+  const run = useRun(namespace, name);
+  const tab = TABS.find((known) => known === parameters.get("tab")) ?? "log";
+  const rank = Number(parameters.get("rank") ?? 0) || 0;
+  const show = (next: TabName, ofRank = rank) =>
+    setParameters({ ...(next === "log" ? {} : { tab: next }), ...(ofRank ? { rank: `${ofRank}` } : {}) });
+
+  if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
+  if (!run.data) return <Skeleton variant="rectangular" height={160} />;
+  const view = run.data;
+  return (
+    <>
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4, mb: 3 }}>
+        <Typography variant="h1" sx={{ overflowWrap: "anywhere" }}>
+          {view.name}
+        </Typography>
+        <StateMark phase={view.status.phase} />
+        <Box sx={{ flex: 1 }} />
+        <Since query={run} />
+        <Actions run={view} />
+      </Box>
+      {view.status.message && <Typography sx={{ mb: 3 }}>{view.status.message}</Typography>}
+      <Facts run={view} />
+      <Box sx={{ my: 4 }}>
+        <CopyLine text={`kaji describe -n ${view.namespace} ${view.name}`} />
+      </Box>
+      <Tabs value={tab} onChange={(_, next: TabName) => show(next)} sx={{ mb: 3 }}>
+        {TABS.map((known) => (
+          <Tab key={known} value={known} label={TITLES[known]} />
+        ))}
+      </Tabs>
+      {tab === "log" && <Log key={`${view.uid} ${rank}`} run={view} rank={rank} chooseRank={(chosen) => show("log", chosen)} />}
+      {tab === "members" && <Members run={view} showLog={(chosen) => show("log", chosen)} />}
+      {tab === "events" && <Events run={view} />}
+    </>
+  );
+}

@@ -1,0 +1,45 @@
+import { describe, expect, it } from "vitest";
+import type { Run } from "../api/client";
+import { counted, filterOf, fits, parametersOf } from "./filter";
+
+function run(name: string, phase: Run["status"]["phase"], owner = "ada"): Run {
+  return { name, namespace: "vision", owner, status: { phase, message: "needs 2 h100" } } as Run;
+}
+
+describe("the filter in the address", () => {
+  it("comes back as it was", () => {
+    const filter = { whose: "mine" as const, text: "bert h100", phases: ["Queued" as const, "Failed" as const] };
+    expect(filterOf(parametersOf(filter))).toEqual(filter);
+  });
+
+  it("leaves out what makes no sense", () => {
+    expect(filterOf(new URLSearchParams("whose=x&phase=Nonsense,Failed"))).toEqual({
+      whose: "all",
+      text: "",
+      phases: ["Failed"],
+    });
+    expect(parametersOf({ whose: "all", text: "", phases: [] }).toString()).toBe("");
+  });
+});
+
+describe("a run fits", () => {
+  const all = { whose: "all" as const, text: "", phases: [] };
+  it.each([
+    ["", true],
+    ["BERT", true],
+    ["bert ada", true],
+    ["h100 queued", true],
+    ["bert grace", false],
+  ])("the text %j: %j", (text, expected) => expect(fits(run("bert", "Queued"), { ...all, text })).toBe(expected));
+
+  it("only in the wanted phases", () => {
+    expect(fits(run("bert", "Queued"), { ...all, phases: ["Running"] })).toBe(false);
+  });
+});
+
+it("counts runs by phase", () => {
+  expect([...counted([run("a", "Queued"), run("b", "Queued"), run("c", "Failed")])]).toEqual([
+    ["Queued", 2],
+    ["Failed", 1],
+  ]);
+});

@@ -1,0 +1,42 @@
+import { useTheme } from "@mui/material/styles";
+import type { Phase } from "../api/client";
+import { STATES, type Shape } from "./states";
+
+/** The state of a run: a shape and a word, so that it is never told by colour alone. */
+export function StateMark({ phase }: { phase: Phase }) {
+  const dark = useTheme().palette.mode === "dark";
+  const state = STATES[phase];
+  return (
+    <span style={{ color: dark ? state.dark : state.light, display: "inline-flex", alignItems: "center", gap: 6 }}>
+      <svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true" style={{ flex: "none" }}>
+        {drawing(state.shape)}
+      </svg>
+      {state.word}
+    </span>
+  );
+}
+
+function drawing(shape: Shape) {
+  const line = { fill: "none", stroke: "currentColor", strokeWidth: 1.8, strokeLinecap: "round" as const };
+  switch (shape) {
+    case "hollow":
+      return <circle cx="6" cy="6" r="4.6" {...line} />;
+    case "half":
+      return (
+        <>
+          <circle cx="6" cy="6" r="4.6" {...line} />
+          <path d="M6 1.4a4.6 4.6 0 0 1 0 9.2z" fill="currentColor" />
+        </>
+      );
+    case "full":
+      return <circle cx="6" cy="6" r="5.2" fill="currentColor" />;
+    case "again":
+      return <path d="M10.4 6A4.4 4.4 0 1 1 8.6 2.4M8.8.6v2.2H6.6" {...line} />;
+    case "check":
+      return <path d="M1.6 6.6l3 3L10.4 2.6" {...line} />;
+    case "cross":
+      return <path d="M2 2l8 8M10 2l-8 8" {...line} />;
+    case "square":
+      return <rect x="1.6" y="1.6" width="8.8" height="8.8" rx="1" fill="currentColor" />;
+  }
+}

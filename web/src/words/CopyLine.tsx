@@ -1,0 +1,30 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import { useState } from "react";
+import { MONOSPACE } from "../app/theme";
+
+/** A line for a terminal, with a button that copies it. */
+export function CopyLine({ text }: { text: string }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setCopied(true);
+    window.setTimeout(() => setCopied(false), 2_000);
+  };
+  return (
+    <Box
+      sx={{ display: "flex", alignItems: "center", gap: 2, border: 1, borderColor: "divider", borderRadius: 1, pl: 3 }}
+    >
+      <Box
+        component="code"
+        sx={{ fontFamily: MONOSPACE, fontSize: 12.5, flex: 1, overflowX: "auto", whiteSpace: "pre", py: 2 }}
+        tabIndex={0}
+      >
+        {text}
+      </Box>
+      <Button size="small" onClick={copy} aria-live="polite">
+        {copied ? "Copied" : "Copy"}
+      </Button>
+    </Box>
+  );
+}

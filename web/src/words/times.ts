@@ -1,0 +1,35 @@
+/** Times and durations as words. */
+
+const UNITS: [number, string][] = [
+  [86_400, "d"],
+  [3_600, "h"],
+  [60, "min"],
+  [1, "s"],
+];
+
+/** Return a duration in its largest unit, rounded down: "3 d", "12 min". */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  for (const [size, unit] of UNITS) if (whole >= size) return `${Math.floor(whole / size)} ${unit}`;
+  return "0 s";
+}
+
+/** Return the seconds between two times; null if one of them is missing. */
+export function secondsBetween(from: string | undefined, until: string | number | undefined): number | null {
+  if (!from || !until) return null;
+  const end = typeof until === "number" ? until : Date.parse(until);
+  return (end - Date.parse(from)) / 1000;
+}
+
+/** Return how long ago a time was. */
+export function ago(time: string | undefined, now: number): string {
+  const seconds = secondsBetween(time, now);
+  return seconds === null ? "" : `${duration(seconds)} ago`;
+}
+
+const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+/** Return the exact time in the person's time zone, for the pointer over a relative one. */
+export function exact(time: string | undefined): string {
+  return time ? EXACT.format(new Date(time)) : "";
+}
