@@ -19,6 +19,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import random
 import resource
 import subprocess
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import time
 from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,15 @@ import psutil
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node, pod, run
 
 from bench.common import Limit, print_limits, print_table
+from kajitori.cluster.platform.agents import Agent, AgentTokens, _key
 from kajitori.core.telemetry.quantities import GPU, GPU_NAMES, MEMBER, MEMBER_NAMES
 from kajitori.core.telemetry.report import MEDIA_TYPE, Answer, MemberMinute, Report, Series, decode_questions, encode
+from kajitori.core.words.names import AGENT_ACCOUNT
 
 GPUS = 8
 ALONE = 0.2
 """Share of the nodes whose members are runs of their own."""
-COMING_SECONDS = 45.0
+COMING_SECONDS = 30.0
 """Time in which the agents come, as after an upgrade of the servers."""
 MIB = 2**20
 
@@ -80,6 +83,7 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
                 now=lambda: datetime.now(UTC),
             )
         )
+        know_tokens(app.state.kajitori.traffic.agents, mirror.nodes)
         async with ApiServer(app) as server:
             reduce_garbage_collection()
             print(server.url, flush=True)
@@ -98,6 +102,18 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
                 profile.disable()
                 pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(35)
     await history.close()
+
+
+def know_tokens(agents: AgentTokens, nodes: Iterable[str]) -> None:
+    """Make the server know the agents' tokens as if the API server had reviewed each of them some time ago: the fake API
+    server would take minutes for that."""
+    for name in nodes:
+        agent = Agent(AGENT_ACCOUNT, f"agent-{name}", f"u-{name}", name, math.inf)
+        agents._known[_key(token_of(name))] = math.inf, agent
+
+
+def token_of(node_name: str) -> str:
+    return f"pod.kajitori-agent.kajitori.{node_name}.agent-{node_name}.u-{node_name}"
 
 
 # ---------------------------------------------------------------------------------------------- the agents
@@ -158,8 +174,8 @@ class Agents:
     async def _ask(
         self, reader: Any, writer: Any, node_name: str, method: str, path: str, body: bytes = b""
     ) -> tuple[int, bytes]:
-        token = f"pod.kajitori-agent.kajitori.{node_name}.agent-{node_name}.u-{node_name}"
-        head = f"{method} /v1/nodes/{node_name}/{path} HTTP/1.1\r\nHost: kaji\r\nAuthorization: Bearer {token}\r\n"
+        head = f"{method} /v1/nodes/{node_name}/{path} HTTP/1.1\r\nHost: kaji\r\n"
+        head += f"Authorization: Bearer {token_of(node_name)}\r\n"
         head += f"Content-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")

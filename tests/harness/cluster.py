@@ -42,6 +42,7 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import expand
 from kajitori.embedded.kubelet.eviction import available_memory_bytes
+from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.errors import AlreadyExists, Forbidden, KajitoriError, NotFound
@@ -107,6 +108,8 @@ class Cluster:
         self._controllers: dict[asyncio.Task[None], asyncio.Event] = {}
         self._controllers_client = self.client
         self._silenced: set[str] = set()
+        self.kubelet: Kubelet | None = None
+        """The kubelet of `this_machine`."""
 
     # ---------------------------------------------------------------------------------------------- life
 
@@ -371,7 +374,8 @@ async def this_machine(
     checkpoints = str(folder / "ckpt")
     policy = own_machine_policy(str(folder), mounts=False, checkpoint_root=checkpoints, folders=(str(folder),))
     cluster.policy = PolicyFile(None, without_file=policy)
-    async with process_kubelet(cluster.client, kubelet, available_memory=available_memory):
+    async with process_kubelet(cluster.client, kubelet, available_memory=available_memory) as running:
+        cluster.kubelet = running
         await cluster.until(lambda: (node := cluster.mirror.nodes.get(HERE)) and node.is_ready, "this machine is ready")
         await cluster.client.patch(NODES, HERE, {"spec": {"taints": None}})
         yield THIS_MACHINE
