@@ -105,8 +105,8 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
 
 
 def know_tokens(agents: AgentTokens, nodes: Iterable[str]) -> None:
-    """Make the server know the agents' tokens as if the API server had reviewed each of them some time ago: the fake API
-    server would take minutes for that."""
+    """Make the server know the agents' tokens as if the API server had reviewed each of them some time ago: the fake
+    API server would take minutes for that."""
     for name in nodes:
         agent = Agent(AGENT_ACCOUNT, f"agent-{name}", f"u-{name}", name, math.inf)
         agents._known[_key(token_of(name))] = math.inf, agent
