@@ -148,7 +148,8 @@ class Binder:
             for (_, claim), asked in needs.claims:
                 await self._allocate(claim, namespace, allocation(found, asked, node), reserved)
             for _, claim in needs.allocated:
-                held = self._devices.claims[namespace, claim].status.reserved_for
+                known = self._devices.claims.get((namespace, claim))
+                held = known.status.reserved_for if known is not None else ()
                 others = [{"resource": one.resource, "name": one.name, "uid": one.uid} for one in held]
                 if reserved[0] not in others:
                     await self._allocate(claim, namespace, None, [*others, *reserved])

@@ -98,7 +98,10 @@ class DeviceState:
                 allocated.append(key)
             else:
                 waiting.append((key, tuple(_needs_of_claim(claim))))
-        extended = tuple(self._extended(pod, nodes_with))
+        given = (pod.status.extended_resource_claim_status or {}).get("resourceClaimName", "")
+        if (pod.metadata.namespace, given) in self.claims:  # from an earlier try, in which binding failed
+            allocated.append((pod.metadata.namespace, given))
+        extended = () if given else tuple(self._extended(pod, nodes_with))
         if not waiting and not allocated and not extended:
             return NOTHING
         return Needs(claims=tuple(waiting), allocated=tuple(allocated), extended=extended)

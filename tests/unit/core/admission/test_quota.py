@@ -54,3 +54,13 @@ def test_a_quota_without_a_status_counts_from_zero() -> None:
 def test_every_shortage_is_named() -> None:
     found = quota_shortage([quota({"pods": "1", "cpu": "1"}), quota({"pods": "2"})], TEMPLATE, 4)
     assert found.count("quota team") == 3
+
+
+def test_claims_and_their_devices_count_for_the_whole_gang() -> None:
+    """Quotas count devices by their DeviceClass."""
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}]
+    template = {"spec": {"containers": []}, "gpuClaim": {"devices": {"requests": requests}}}
+    devices = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+    hard = {devices: "7", "count/resourceclaims.resource.k8s.io": "4"}
+    assert quota_shortage([quota(hard)], template, 4) == f"quota team, {devices}: needs 8, 7 of 7 left"
+    assert quota_shortage([quota(hard)], template, 3) == ""
