@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, cast
 
 import msgspec
@@ -30,7 +31,7 @@ class Templates:
         name = body["metadata"]["name"]
         if name in self.stored:
             raise AlreadyExists(f"{name} exists")
-        self.stored[name] = body
+        self.stored[name] = copy.deepcopy(body)
         return body
 
     async def get(self, resource: object, name: str, namespace: str) -> dict[str, Any]:
