@@ -27,6 +27,7 @@ export function themeOf(mode: "light" | "dark") {
     components: {
       MuiCssBaseline: { styleOverrides: { body: { fontVariantNumeric: "tabular-nums" }, a: { color: "inherit" } } },
       MuiButtonBase: { defaultProps: { disableRipple: true } },
+      MuiTableCell: { styleOverrides: { root: ({ theme }) => ({ borderColor: theme.palette.divider }) } },
       MuiTooltip: { defaultProps: { enterDelay: 300 } },
     },
   });

@@ -7,7 +7,7 @@ export function StateMark({ phase }: { phase: Phase }) {
   const dark = useTheme().palette.mode === "dark";
   const state = STATES[phase];
   return (
-    <span style={{ color: dark ? state.dark : state.light, display: "inline-flex", alignItems: "center", gap: 6 }}>
+    <span style={{ color: dark ? state.dark : state.light, display: "inline-flex", alignItems: "center", gap: 6, verticalAlign: "middle" }}>
       <svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true" style={{ flex: "none" }}>
         {drawing(state.shape)}
       </svg>
