@@ -162,6 +162,38 @@ def test_a_killed_member_restarts_the_gang_once(up: KajiUp) -> None:
     assert "attempt 2 rank 0" in logs and "attempt 2 rank 1" in logs
 
 
+def test_stacks_name_the_rank_that_the_others_wait_for(up: KajiUp) -> None:
+    """A gang of which rank 2 waits for a lock, and the others for rank 2."""
+    folder = up.home / "frozen"
+    folder.mkdir()
+    script = """import os, threading, time
+def load_batch(lock):
+    lock.acquire()
+    lock.acquire()
+def wait_for_all():
+    while not os.path.exists("done"):
+        time.sleep(0.01)
+print("ready", flush=True)
+load_batch(threading.Lock()) if os.environ["KAJI_RANK"] == "2" else wait_for_all()
+"""
+    (folder / "train.py").write_text(script)
+    asked = ("--name", "frozen", "-n", "4", "--cpus", "0.1", "--code", "frozen", "python:3", "python3", "train.py")
+    assert up.kaji("run", "-d", *asked).returncode == 0
+    wait_until(lambda: up.kaji("logs", "--all-ranks", "frozen").stdout.count("ready") == 4)
+    told: list[str] = []
+
+    def is_told() -> bool:
+        told[:] = up.kaji("stacks", "frozen").stdout.splitlines()
+        return len(told) == 2
+
+    wait_until(is_told, lambda: "\n".join(told))
+    here = socket.gethostname().lower()
+    assert told[0] == f"Rank 2 on {here} is in load_batch (train.py:4)."
+    assert told[1].startswith("3 ranks (0-1,3) are in wait_for_all (train.py:")
+    assert "    load_batch (" in up.kaji("stacks", "--rank", "2", "frozen").stdout
+    up.kaji("rm", "-f", "frozen")
+
+
 def test_every_member_of_every_attempt_gets_the_same_code(up: KajiUp) -> None:
     assert_all_get_the_same(up.kaji, up.home / "brought", "--cpus", "0.5", "-m", "64m")
 

@@ -36,6 +36,7 @@ from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists
 from kajitori.api.telemetry import agents as telemetry_agents
 from kajitori.api.telemetry import routes as telemetry
+from kajitori.api.telemetry import stacks
 from kajitori.api.traffic import networks
 from kajitori.api.traffic import routes as traffic
 from kajitori.api.views import base, configuration, people, server, storage
@@ -43,6 +44,7 @@ from kajitori.api.views import history as history_views
 from kajitori.api.views import nodes as node_views
 from kajitori.api.views import queue as queue_views
 from kajitori.api.views import runs as run_views
+from kajitori.api.views import stacks as stacks_views
 from kajitori.api.views import telemetry as telemetry_views
 from kajitori.cluster.background import Work, cancel_all, start_all
 from kajitori.core.spec.run import RunSpec
@@ -74,6 +76,7 @@ ROUTERS = tuple(
             traffic,
             telemetry_agents,
             telemetry,
+            stacks,
             identity,
             robots,
             browser_routes,
@@ -89,6 +92,7 @@ _VIEWS = dict.fromkeys(
     kind
     for module in (
         *(base, run_views, storage, configuration, server, people, node_views, queue_views, history_views),
+        stacks_views,
         telemetry_views,
     )
     for kind in vars(module).values()

@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "exec": "Run a command inside a member of a run.",
         "cp": "Copy files into a member of a run, or out of it.",
         "top": "Show the processes of a member.",
+        "stacks": "Show where the processes of a run are in their code.",
         "port": "Show where members of a run listen.",
     },
     "What runs use": {

@@ -12,6 +12,7 @@ from kajitori.agent.telemetry.figures import Figures
 from kajitori.agent.telemetry.gpus import GpuSource, NoGpus
 from kajitori.agent.telemetry.members import LocalMember, MemberSource
 from kajitori.agent.telemetry.processes import Processes
+from kajitori.agent.telemetry.stacks import stacks_of
 from kajitori.core.telemetry.quantities import GPU, MEMBER, MINUTE_SECONDS, SAMPLE_SECONDS
 from kajitori.core.telemetry.report import MAX_GPUS, MAX_MEMBERS, Answer, MemberMinute, Question, Report, Series
 from kajitori.core.telemetry.ring import Readings, Ring, summary
@@ -121,7 +122,9 @@ class Watch:
         return Report(minutes=tuple(found[: 2 * MAX_MEMBERS]))
 
     def answer(self, question: Question) -> Answer:
-        """Return the rows that are asked for."""
+        """Return the rows, or the stacks, that are asked for."""
+        if question.stacks:
+            return self._stacks(question)
         with self._lock:
             now = self._clock()
             wanted = [uid for uid in question.uids if uid not in self._watched]
@@ -134,6 +137,13 @@ class Watch:
             found = [self._watched[uid] for uid in question.uids if uid in self._watched]
             gpus = self._gpus.read() if question.fresh and any(each.gpus for each in found) else {}
             return Answer(tuple(_series(each, question, now, gpus) for each in found))
+
+    def _stacks(self, question: Question) -> Answer:
+        """Return the stacks of the members that are asked for. Samples are taken meanwhile, since it takes seconds."""
+        with self._lock:
+            self._look(self._clock())
+            members = [self._watched[uid].member for uid in question.uids if uid in self._watched]
+        return Answer(stacks=stacks_of(members))
 
     def close(self) -> None:
         """Close all files."""

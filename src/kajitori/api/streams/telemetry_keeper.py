@@ -53,6 +53,7 @@ class _Asked(msgspec.Struct, frozen=True, array_like=True):
     uids: tuple[str, ...]
     since: float
     fresh: bool
+    stacks: bool = False
 
 
 class TelemetryKeeper:
@@ -77,16 +78,26 @@ class TelemetryKeeper:
         """Questions of other servers that were seen here, which are not looked at again."""
         self._answering: set[asyncio.Task[None]] = set()
 
-    async def ask(self, node: str, uids: Sequence[str], since: float, *, fresh: bool, elsewhere: bool = True) -> Answer:
+    async def ask(
+        self,
+        node: str,
+        uids: Sequence[str],
+        since: float,
+        *,
+        fresh: bool,
+        stacks: bool = False,
+        elsewhere: bool = True,
+    ) -> Answer:
         """Return the node's answer, also if its agent waits at another server; then it takes two seconds more.
 
         Raises Unavailable if the node does not answer in time.
         """
-        here = self.lines.ask(node, uids, since, fresh=fresh)
+        here = self.lines.ask(node, uids, since, fresh=fresh, stacks=stacks)
         if self._blobs is None or not elsewhere or not self._has_others or self.lines.is_connected(node):
             return await here
         both = [asyncio.ensure_future(here)]
-        both.append(asyncio.ensure_future(self._ask_elsewhere(self._blobs, _Asked(node, tuple(uids), since, fresh))))
+        asked = _Asked(node, tuple(uids), since, fresh, stacks)
+        both.append(asyncio.ensure_future(self._ask_elsewhere(self._blobs, asked)))
         try:
             for done in asyncio.as_completed(both):
                 with contextlib.suppress(KajitoriError):
@@ -138,7 +149,9 @@ class TelemetryKeeper:
         with contextlib.suppress(KajitoriError, msgspec.MsgspecError):  # the other server says that there is no answer
             asked = msgspec.msgpack.decode(await blobs.read(key, limit_bytes=1 << 20), type=_Asked)
             if self.lines.is_connected(asked.node):
-                found = await self.lines.ask(asked.node, asked.uids, asked.since, fresh=asked.fresh)
+                found = await self.lines.ask(
+                    asked.node, asked.uids, asked.since, fresh=asked.fresh, stacks=asked.stacks
+                )
                 await blobs.put(f"{ANSWERS}/{key.removeprefix(f'{QUESTIONS}/')}", encode(found))
 
     async def look(self) -> None:

@@ -17,6 +17,7 @@ from typing import Annotated
 import msgspec
 
 from kajitori.core.telemetry.quantities import GPU_NAMES, MEMBER_NAMES
+from kajitori.core.telemetry.stacks import MemberStacks
 from kajitori.errors import InvalidInput
 
 PATH = "/v1/nodes/{node}/telemetry"
@@ -83,6 +84,8 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     """Only rows later than this, in seconds since 1970."""
     fresh: bool = False
     """Take a sample now instead of waiting for the next one."""
+    stacks: bool = False
+    """Take stacks of the members' processes; the answer has these and no rows."""
 
 
 class Series(msgspec.Struct, frozen=True, array_like=True):
@@ -105,6 +108,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     members: tuple[Series, ...] = ()
     member_names: _Names = MEMBER_NAMES
     gpu_names: _Names = GPU_NAMES
+    stacks: tuple[MemberStacks, ...] = ()
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -1,0 +1,158 @@
+"""Takes the stacks of a member's processes from outside: py-spy for Python, /proc for the rest.
+
+py-spy reads the memory of a process, so it needs nothing of the program or its image. It stops the process for
+milliseconds meanwhile; a process that is stopped already is read without that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sysconfig
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from kajitori.agent.telemetry.members import LocalMember
+from kajitori.core.telemetry.stacks import (
+    MAX_PROCESSES,
+    MAX_TEXT,
+    STOPPED,
+    TRACED,
+    ZOMBIE,
+    Frame,
+    MemberStacks,
+    ProcessStacks,
+    ThreadStack,
+    trimmed,
+)
+
+PATIENCE_SECONDS = 5.0
+"""Time in which all stacks of one question are taken. Processes that are left have no stacks."""
+PROCESS_SECONDS = 3.0
+"""Longest time for one process."""
+MAX_OUTPUT_BYTES = 4 << 20
+"""Most output of py-spy that is read. A program cannot make the agent read more."""
+AT_ONCE = 4
+"""Most processes that are looked into at the same time."""
+
+
+class _SpyFrame(msgspec.Struct):
+    name: str = ""
+    filename: str = ""
+    line: int = 0
+
+
+class _SpyThread(msgspec.Struct):
+    thread_name: str | None = None
+    active: bool = False
+    frames: list[_SpyFrame] = []
+
+
+_decode = msgspec.json.Decoder(list[_SpyThread]).decode
+Dump = Callable[[int, bool, float], tuple[ThreadStack, ...]]
+"""Returns the threads of a process, without stopping it if the flag is set, within seconds. Raises OSError with the
+reason."""
+
+
+def stacks_of(
+    members: Sequence[LocalMember], dump: Dump | None = None, proc: Path = Path("/proc")
+) -> tuple[MemberStacks, ...]:
+    """Return the stacks of these members' processes, within PATIENCE_SECONDS."""
+    dump = dump or py_spy
+    until = time.monotonic() + PATIENCE_SECONDS
+    found = [(member, list(member.pids())) for member in members]
+    with ThreadPoolExecutor(AT_ONCE, "stacks") as pool:
+        # The first processes of all members come first: they run the programs.
+        order = [(place, pid) for place in range(MAX_PROCESSES) for _, pids in found for pid in pids[place : place + 1]]
+        looks = {pid: pool.submit(_look, pid, dump, until, proc) for _, pid in order}
+        taken = {pid: look.result() for pid, look in looks.items()}
+    at = time.time()
+    return tuple(
+        trimmed(
+            MemberStacks(
+                member.uid,
+                at,
+                tuple(process for pid in pids[:MAX_PROCESSES] if (process := taken[pid]) is not None),
+                max(0, len(pids) - MAX_PROCESSES),
+            )
+        )
+        for member, pids in found
+    )
+
+
+def _look(pid: int, dump: Dump, until: float, proc: Path) -> ProcessStacks | None:
+    """Return what is known of a process; None if it has ended."""
+    folder = proc / str(pid)
+    try:
+        state = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return None
+    waits_in = _text(folder / "wchan")
+    words = _text(folder / "cmdline").replace("\0", " ").strip() or _text(folder / "comm")
+    about = ProcessStacks(pid, words[:MAX_TEXT], state, waits_in=waits_in if waits_in != "0" else "")
+    left = until - time.monotonic()
+    if state == ZOMBIE or left <= 0:
+        return msgspec.structs.replace(about, trouble="it has ended" if state == ZOMBIE else "there was no time left")
+    try:
+        threads = dump(pid, state in (STOPPED, TRACED), min(left, PROCESS_SECONDS))
+    except OSError as error:
+        return msgspec.structs.replace(about, trouble=str(error)[:MAX_TEXT])
+    return msgspec.structs.replace(about, threads=threads)
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(4096).decode(errors="replace").strip()
+    return ""
+
+
+def py_spy(pid: int, nonblocking: bool, seconds: float) -> tuple[ThreadStack, ...]:
+    """Return the threads of a Python process. Raises OSError if it is none, or cannot be read."""
+    until = time.monotonic() + seconds
+    try:
+        return _py_spy(pid, nonblocking, seconds)
+    except OSError:
+        left = until - time.monotonic()
+        if nonblocking or left <= 0:
+            raise
+        return _py_spy(pid, True, left)  # it is traced by a debugger, or was stopped just now
+
+
+def _py_spy(pid: int, nonblocking: bool, seconds: float) -> tuple[ThreadStack, ...]:
+    command = [_program(), "dump", "--json", "--pid", str(pid), *(["--nonblocking"] if nonblocking else [])]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"RUST_BACKTRACE": "0"}
+    ) as spy:
+        assert spy.stdout is not None and spy.stderr is not None
+        timer = threading.Timer(seconds, spy.kill)
+        timer.start()
+        try:
+            told = spy.stdout.read(MAX_OUTPUT_BYTES)
+            complaint = spy.stderr.read(MAX_TEXT)
+        finally:
+            timer.cancel()
+            spy.kill()
+    if spy.returncode == 0:
+        with contextlib.suppress(msgspec.MsgspecError):
+            return tuple(_thread(each) for each in _decode(told))
+    lines = complaint.decode(errors="replace").splitlines()
+    raise OSError(lines[0] if lines else f"py-spy ended with {spy.returncode} or was too slow")
+
+
+def _thread(each: _SpyThread) -> ThreadStack:
+    frames = tuple(Frame(frame.name, frame.filename, frame.line) for frame in each.frames)
+    return ThreadStack(each.thread_name or "", frames, each.active)
+
+
+def _program() -> str:
+    """Return py-spy's path. Raises FileNotFoundError without it."""
+    found = shutil.which("py-spy", path=sysconfig.get_path("scripts")) or shutil.which("py-spy")
+    if found is None:
+        raise FileNotFoundError("py-spy is not installed on the node")
+    return found

@@ -1,0 +1,140 @@
+"""Route for the stacks of a run's processes, asked from the nodes of its ranks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run
+from kajitori.api.paging import Parameters
+from kajitori.api.runs.members import newest_pods
+from kajitori.api.views.runs import phase_of
+from kajitori.api.views.stacks import (
+    FrameView,
+    MemberStacksView,
+    ProcessView,
+    RunStacks,
+    StackGroupView,
+    ThreadView,
+)
+from kajitori.cluster.objects import Pod
+from kajitori.cluster.runs.members import member_of
+from kajitori.core.gang import MemberState
+from kajitori.core.telemetry.report import MAX_ASKED, Answer
+from kajitori.core.telemetry.stacks import MemberStacks, ProcessStacks, group, sentences
+from kajitori.core.words.times import format_time, time_at
+from kajitori.errors import KajitoriError, NotFound, WrongState
+from kajitori.kube.resources import PODS
+
+router = APIRouter(tags=["telemetry"])
+
+MAX_RANKS = 4096
+"""Most ranks that one answer is about."""
+
+
+class StacksParameters(Parameters):
+    rank: list[Annotated[int, Field(ge=0, le=99_999)]] = Field(default_factory=list, max_length=MAX_RANKS)
+    """Only these ranks; else all, at most the first 4,096."""
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/stacks", responses=describes(RunStacks), summary="Where the processes of a run are now"
+)
+async def run_stacks(
+    api: Shared, user: Caller, request: Request, namespace: str, name: str, query: Annotated[StacksParameters, Query()]
+) -> Response:
+    """Stacks of the processes of each rank, taken by the agents on their nodes, and the ranks grouped by them: the odd
+    ones first. Needs the right to run programs in the members (`create pods/exec`), because stacks show code."""
+    run = await find_run(api, user, namespace, name)
+    await user.require("create", run.metadata.namespace, resource=PODS, subresource="exec")
+    pods = {rank: pod for rank, pod in newest_pods(api.mirror.pods_of_run(run)).items() if _is_running(api, pod)}
+    if not pods:
+        message = f"{run.metadata.name} is {phase_of(run).value}: none of its members is running"
+        raise WrongState(message, hint=f"for details: kaji describe {run.metadata.name}")
+    missing = next((rank for rank in query.rank if rank not in pods), None)
+    if missing is not None:
+        hint = f"see kaji describe {run.metadata.name}"
+        raise NotFound(f"{run.metadata.name} has no running member of rank {missing} now", hint=hint)
+    asked = {rank: pods[rank] for rank in sorted(set(query.rank) or pods)[:MAX_RANKS]}
+    about = f"run {run.metadata.name}"
+    api.audit.note(request.scope, user.name, "read stacks", namespace=run.metadata.namespace, object=about)
+    taken = await take_stacks(api, asked)
+    nodes = {rank: pod.spec.node_name for rank, pod in asked.items()}
+    groups = group({rank: each.processes for rank, each in taken.ranks.items()})
+    found = RunStacks(
+        run=run.metadata.name,
+        namespace=run.metadata.namespace,
+        attempt=run.status.attempts if run.status is not None else 0,
+        at=format_time(time_at(api.now().timestamp())),
+        groups=[
+            StackGroupView(list(each.ranks), each.odd, words)
+            for each, words in zip(groups, sentences(groups, nodes), strict=True)
+        ],
+        ranks=[_member(rank, nodes[rank], each) for rank, each in sorted(taken.ranks.items())],
+        silent=sorted(set(asked) - set(taken.ranks)),
+        trouble=taken.trouble,
+    )
+    return answer(found)
+
+
+def _is_running(api: Api, pod: Pod) -> bool:
+    member = member_of(pod, api.mirror.nodes)
+    return member is not None and member.state is MemberState.RUNNING and bool(pod.spec.node_name)
+
+
+@dataclass
+class Taken:
+    """The stacks of those ranks whose nodes answered."""
+
+    ranks: dict[int, MemberStacks] = field(default_factory=dict)
+    trouble: str = ""
+    """Why one of the others has none."""
+
+
+async def take_stacks(api: Api, pods: Mapping[int, Pod]) -> Taken:
+    """Ask the nodes of these ranks, all at the same time."""
+    by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for rank, pod in pods.items():
+        by_node[pod.spec.node_name][pod.metadata.uid] = rank
+    taken = Taken()
+
+    async def one(node: str, uids: Sequence[str]) -> tuple[str, Answer | None]:
+        try:
+            return node, await api.telemetry.ask(node, uids, 0.0, fresh=False, stacks=True)
+        except KajitoriError as error:
+            taken.trouble = error.message
+            return node, None
+
+    questions = []
+    for node, members in by_node.items():
+        uids = sorted(members)
+        questions += [one(node, uids[start : start + MAX_ASKED]) for start in range(0, len(uids), MAX_ASKED)]
+    for node, found in await asyncio.gather(*questions):
+        for each in found.stacks if found is not None else ():
+            if each.uid in by_node[node]:
+                taken.ranks[by_node[node][each.uid]] = each
+        if found is not None and not found.stacks:
+            taken.trouble = f"the agent of node {node} has no stacks of these members, or is too old to take them"
+    return taken
+
+
+def _member(rank: int, node: str, found: MemberStacks) -> MemberStacksView:
+    at = format_time(time_at(found.at))
+    return MemberStacksView(rank, node, at, [_process(each) for each in found.processes], found.left_out)
+
+
+def _process(found: ProcessStacks) -> ProcessView:
+    threads = [
+        ThreadView(each.name, each.active, [FrameView(one.function, one.file, one.line) for one in each.frames])
+        for each in found.threads
+    ]
+    return ProcessView(found.pid, found.command, found.state, threads, found.waits_in, found.trouble)

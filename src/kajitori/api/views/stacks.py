@@ -1,0 +1,76 @@
+"""Stacks of a run's processes as answers show them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kajitori.api.views.base import Time, View
+
+
+class FrameView(View):
+    """One call."""
+
+    function: str
+    file: str
+    line: int
+
+
+class ThreadView(View):
+    """The calls of one thread, the innermost first."""
+
+    name: str
+    active: bool
+    """Whether it ran when it was looked at, instead of waiting."""
+    frames: list[FrameView]
+
+
+class ProcessView(View, omit_defaults=True):
+    """One process."""
+
+    pid: int
+    """Its number on the node."""
+    command: str
+    state: str
+    """The letter in /proc/PID/stat: S sleeps, R runs, T was stopped by a signal, D waits in the kernel."""
+    threads: list[ThreadView] = msgspec.field(default_factory=list)
+    waits_in: str = ""
+    """Name of the kernel's function in which it waits, if it is known."""
+    trouble: str = ""
+    """Why there are no threads."""
+
+
+class MemberStacksView(View, omit_defaults=True):
+    """The processes of one rank."""
+
+    rank: int
+    node: str
+    at: Time
+    processes: list[ProcessView]
+    left_out: int = 0
+    """Number of further processes."""
+
+
+class StackGroupView(View):
+    """Ranks whose processes are at the same places in the program."""
+
+    ranks: list[int]
+    odd: bool
+    """Whether the other ranks may wait for these."""
+    words: str
+    """Where they are: `rank 2 on n1 is in load_batch (data.py:14)`."""
+
+
+class RunStacks(View, omit_defaults=True):
+    """Where the processes of a run are now."""
+
+    run: str
+    namespace: str
+    attempt: int
+    at: Time
+    groups: list[StackGroupView]
+    """The odd groups first, then the smaller ones."""
+    ranks: list[MemberStacksView]
+    silent: list[int] = msgspec.field(default_factory=list)
+    """Ranks whose nodes did not answer."""
+    trouble: str = ""
+    """Why one of these nodes did not answer."""

@@ -1,0 +1,82 @@
+"""`kaji stacks`: where the processes of a run are in their programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
+from kajitori.cli.terminal import echo, say
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji stacks bert\n  kaji stacks --rank 3 bert\n  kaji stacks -o json bert > stacks.json"
+)
+@run_argument
+@click.option(
+    "--rank",
+    "--index",
+    "ranks",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="R",
+    help="The whole stacks of this rank; repeat it for several.",
+)
+@namespace_option()
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def command(cli: Cli, run: str, ranks: tuple[int, ...], namespace: str | None, output: str | None) -> int:
+    """Show where the processes of a run are in their code.
+
+    The agents on the nodes read the stacks of Python programs from outside, with py-spy: programs and images need
+    nothing for it. Ranks at the same place are one line; first come those for which the others may wait. Needs the
+    right that `kaji exec` needs.
+    """
+    from kajitori.cli.connection.http import run_path
+    from kajitori.cli.lookup import find_run
+    from kajitori.cli.output import print_document
+
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+        answer = api.get(run_path(view, "/stacks"), {"rank": list(ranks) or None})
+    if output is not None:
+        print_document(answer, output)
+        return 0 if answer["ranks"] else 1
+    for each in answer["groups"]:
+        echo(f"{each['words'][:1].upper()}{each['words'][1:]}.")
+    if ranks:
+        for member in answer["ranks"]:
+            for line in _lines(member):
+                echo(line)
+    elif answer["groups"]:
+        first = answer["groups"][0]["ranks"][0]
+        say(f"The whole stacks of a rank: kaji stacks --rank {first} {view['name']}")
+    silent = answer.get("silent", [])
+    if silent:
+        from kajitori.core.words.node_lists import compress_ranks
+
+        say(f"kaji: no stacks of rank {compress_ranks(silent)}: {answer.get('trouble', '')}")
+    if not answer["ranks"]:
+        say("      see kaji agent, and kaji node --report")
+        return 1
+    return 0
+
+
+def _lines(member: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the stacks of one rank, the innermost call first."""
+    for process in member["processes"]:
+        yield ""
+        yield f"Rank {member['rank']} on {member['node']}, process {process['pid']}: {process['command']}"
+        if process.get("trouble"):
+            kernel = f", waits in {process['waits_in']}" if process.get("waits_in") else ""
+            yield f"  no stack (state {process['state']}{kernel}): {process['trouble']}"
+        for thread in process.get("threads", ()):
+            yield f"  Thread {thread['name'] or '?'} ({'active' if thread['active'] else 'waits'})"
+            for frame in thread["frames"]:
+                yield f"    {frame['function']} ({frame['file']}:{frame['line']})"
+    if member.get("left_out"):
+        yield f"  and {member['left_out']} more processes"

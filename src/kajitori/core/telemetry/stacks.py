@@ -1,0 +1,260 @@
+"""Stacks of a run's processes: what agents send, and which ranks are where.
+
+Ranks are compared by the place in the user's own code at which the main thread of each process is. So "3 ranks wait in
+all_reduce (train.py:88); rank 2 on n1 is in load_batch (data.py:14)" is read off stacks of any depth.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from kajitori.core.words.node_lists import compress_ranks
+
+MAX_PROCESSES = 16
+"""Most processes of a member whose stacks are taken: the first ones."""
+MAX_FRAMES = 300
+"""Most frames of a member in an answer, so that the answer about several members is no larger than bodies may be."""
+MAX_DEPTH = 64
+"""Most frames of a thread: the innermost ones."""
+MAX_TEXT = 160
+"""Most characters of each text in an answer."""
+
+STOPPED = "T"
+"""State of a process that a signal stopped, in /proc/PID/stat."""
+TRACED = "t"
+UNINTERRUPTIBLE = "D"
+"""State of a process that waits in the kernel and cannot be killed: for a disk, or a file server that is gone."""
+ZOMBIE = "Z"
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """One call."""
+
+    function: str
+    file: str
+    line: int
+
+
+class ThreadStack(msgspec.Struct, frozen=True, array_like=True):
+    """The calls of one thread, the innermost first."""
+
+    name: str
+    frames: tuple[Frame, ...]
+    active: bool = False
+    """It ran when it was looked at, instead of waiting."""
+
+
+class ProcessStacks(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of one process."""
+
+    pid: int
+    command: str
+    state: str
+    """The letter in /proc/PID/stat."""
+    threads: tuple[ThreadStack, ...] = ()
+    waits_in: str = ""
+    """Name of the kernel's function in which it waits; empty if it runs or the kernel does not tell."""
+    trouble: str = ""
+    """Why `threads` is empty; empty if it is not."""
+
+
+class MemberStacks(msgspec.Struct, frozen=True, array_like=True):
+    """The processes of one member, its first one first."""
+
+    uid: str
+    """UID of the Pod."""
+    at: float
+    """Seconds since 1970."""
+    processes: tuple[ProcessStacks, ...] = ()
+    left_out: int = 0
+    """Processes beyond MAX_PROCESSES."""
+
+
+def trimmed(member: MemberStacks) -> MemberStacks:
+    """Return a member's stacks within the limits. Main threads are kept before others."""
+    left = MAX_FRAMES
+    kept: list[list[ThreadStack]] = [[] for _ in member.processes]
+    ordered = [(place, thread) for place, process in enumerate(member.processes) for thread in process.threads]
+    main = {place: main_thread(process) for place, process in enumerate(member.processes)}
+    for place, thread in sorted(ordered, key=lambda each: main[each[0]] is not each[1]):
+        frames = thread.frames[: min(MAX_DEPTH, left)]
+        left -= len(frames)
+        if frames:
+            short = tuple(Frame(each.function[:MAX_TEXT], each.file[-MAX_TEXT:], each.line) for each in frames)
+            kept[place].append(ThreadStack(thread.name[:MAX_TEXT], short, thread.active))
+    processes = (
+        msgspec.structs.replace(process, threads=tuple(threads), command=process.command[:MAX_TEXT])
+        for process, threads in zip(member.processes, kept, strict=True)
+    )
+    return msgspec.structs.replace(member, processes=tuple(processes))
+
+
+# ---------------------------------------------------------------------------------------------- where a process is
+
+
+class Doing(StrEnum):
+    """How a process is at its place."""
+
+    WAITS = "waits for other ranks"
+    IS = "is in"
+    STOPPED = "is stopped by a signal"
+    KERNEL = "waits in the kernel"
+    UNKNOWN = "cannot be looked into"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where one process is."""
+
+    doing: Doing
+    function: str = ""
+    """The function of the user's own code, or for WAITS the collective operation; else the kernel's function or the
+    command."""
+    at: str = ""
+    """`data.py:14`; empty without a stack."""
+
+    def words(self, *, several: bool = False) -> str:
+        """Return a phrase for a sentence about one rank, or several: `is in load_batch (data.py:14)`."""
+        be = "are" if several else "is"
+        where = f"{self.function} ({self.at})" if self.at else self.function
+        match self.doing:
+            case Doing.WAITS:
+                return f"{'wait' if several else 'waits'} in {where}"
+            case Doing.IS:
+                return f"{be} in {where}"
+            case Doing.STOPPED:
+                return f"{be} stopped by a signal (SIGSTOP), in {where}"
+            case Doing.KERNEL:
+                return f"{'wait' if several else 'waits'} in the kernel ({where})"
+            case Doing.UNKNOWN:
+                return f"{'run' if several else 'runs'} {where}, which is no Python program"
+
+
+COLLECTIVES = frozenset(
+    {
+        *("all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced"),
+        *("all_to_all", "all_to_all_single", "allgather", "allreduce", "alltoall", "barrier", "broadcast"),
+        *("broadcast_object_list", "gather", "gather_object", "irecv", "monitored_barrier", "recv"),
+        *("recv_object_list", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list"),
+        *("send", "sync_global_devices"),
+    }
+)
+"""Functions of torch.distributed, Horovod and JAX in which a rank waits for others."""
+_PLAIN = frozenset({"broadcast", "gather", "reduce", "recv", "send", "scatter", "barrier"})
+"""Names that libraries use for much else; they count in the libraries of `_TALKERS` only."""
+_TALKERS = re.compile(r"/(torch/distributed|horovod|jax|deepspeed|accelerate|lightning_fabric)/")
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<frozen")
+_WITHIN_LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3[^/]*)/")
+_MAIN = "MainThread"
+
+
+def main_thread(process: ProcessStacks) -> ThreadStack | None:
+    """Return the main thread of a process, else its first one; None without stacks."""
+    return next((each for each in process.threads if each.name == _MAIN), next(iter(process.threads), None))
+
+
+def short_file(file: str) -> str:
+    """Return the name of a file below its library, or without its folder."""
+    below = _WITHIN_LIBRARY.sub("", file)
+    return below if below != file else file.rpartition("/")[2]
+
+
+def place_of(process: ProcessStacks) -> Place:
+    """Return where a process is: its innermost call in code that is no library, or the collective that it waits in."""
+    thread = main_thread(process)
+    if thread is None or not thread.frames:
+        if process.state == STOPPED:
+            return Place(Doing.STOPPED, process.command)
+        if process.state == UNINTERRUPTIBLE:
+            return Place(Doing.KERNEL, process.waits_in or process.command)
+        return Place(Doing.UNKNOWN, process.command)
+    frames = thread.frames
+    own = next((place for place, frame in enumerate(frames) if not _LIBRARY.search(frame.file)), 0)
+    frame = frames[own]
+    at = f"{short_file(frame.file)}:{frame.line}"
+    if process.state == STOPPED:
+        return Place(Doing.STOPPED, frame.function, at)
+    if process.state == UNINTERRUPTIBLE:
+        return Place(Doing.KERNEL, frame.function, at)
+    # From the user's code inwards, so that the name is the one that the user called.
+    called = next((each for each in reversed(frames[:own]) if _is_collective(each)), None)
+    return Place(Doing.IS, frame.function, at) if called is None else Place(Doing.WAITS, called.function, at)
+
+
+def _is_collective(frame: Frame) -> bool:
+    if frame.function not in COLLECTIVES:
+        return False
+    return frame.function not in _PLAIN or _TALKERS.search(frame.file) is not None
+
+
+# ------------------------------------------------------------------------------------------------- groups of ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks whose processes are at the same places."""
+
+    ranks: tuple[int, ...]
+    places: tuple[Place, ...]
+    """The places of their processes, each once."""
+    odd: bool = False
+    """These ranks are where the others are not, so that the others may wait for them."""
+
+
+def group(members: Mapping[int, Sequence[ProcessStacks]]) -> list[Group]:
+    """Return the ranks of a run by their places: the odd groups first, then the smaller ones."""
+    together: dict[tuple[Place, ...], list[int]] = {}
+    for rank in sorted(members):
+        places = tuple(dict.fromkeys(place_of(each) for each in members[rank] if each.state != ZOMBIE))
+        together.setdefault(tuple(sorted(places)), []).append(rank)
+    odd = _odd(together)
+    groups = [Group(tuple(ranks), places, places in odd) for places, ranks in together.items()]
+    return sorted(groups, key=lambda each: (not each.odd, len(each.ranks), each.ranks))
+
+
+def _odd(together: Mapping[tuple[Place, ...], Sequence[int]]) -> set[tuple[Place, ...]]:
+    """Return the places of ranks for which the others may wait."""
+    odd = {places for places in together if any(each.doing in (Doing.STOPPED, Doing.KERNEL) for each in places)}
+    if odd or len(together) < 2:
+        return odd
+    waiting = {places for places in together if any(each.doing is Doing.WAITS for each in places)}
+    if waiting and len(waiting) < len(together):
+        return set(together) - waiting
+    largest = max(together, key=lambda places: len(together[places]))
+    if 2 * len(together[largest]) > sum(map(len, together.values())):
+        return set(together) - {largest}
+    return set()
+
+
+def sentence(group: Group, common: Group | None = None, nodes: Mapping[int, str] | None = None) -> str:
+    """Return where the ranks of a group are: `rank 2 on n1 is in load_batch (data.py:14)`.
+
+    Of several processes per rank, those are told that are not at a place of `common`, the largest group.
+    """
+    several = len(group.ranks) > 1
+    if several:
+        words = f"{len(group.ranks):,} ranks ({compress_ranks(group.ranks)})"
+    else:
+        (rank,) = group.ranks
+        node = (nodes or {}).get(rank, "")
+        words = f"rank {rank}" + (f" on {node}" if node else "")
+    if not group.places:
+        return f"{words} {'have' if several else 'has'} no process"
+    shared = set(common.places) if common is not None and common is not group else set()
+    told = [each for each in group.places if each not in shared] or list(group.places)
+    return f"{words} {_listed(place.words(several=several) for place in told)}"
+
+
+def sentences(groups: Sequence[Group], nodes: Mapping[int, str] | None = None) -> list[str]:
+    """Return a sentence without its full stop for each group."""
+    common = max(groups, key=lambda each: len(each.ranks), default=None)
+    return [sentence(each, common, nodes) for each in groups]
+
+
+def _listed(parts: Iterable[str]) -> str:
+    return ", and ".join(parts)

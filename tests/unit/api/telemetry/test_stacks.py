@@ -1,0 +1,53 @@
+"""Stacks of a run over the Web API, asked from the nodes of its ranks."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.unit.api.conftest import NOW, World
+from tests.unit.api.telemetry.test_routes import RUN, answer_one, described, gang
+
+from kajitori.core.telemetry.report import Answer
+from kajitori.core.telemetry.stacks import Frame, MemberStacks, ProcessStacks, ThreadStack
+
+
+def told(uid: str, function: str) -> MemberStacks:
+    thread = ThreadStack("MainThread", (Frame(function, "/code/data.py", 14),))
+    return MemberStacks(uid, NOW.timestamp(), (ProcessStacks(7, "python train.py", "S", (thread,)),))
+
+
+async def test_the_odd_rank_is_named_with_its_node(world: World) -> None:
+    pods = await gang(world, ranks=3)
+    places = ("barrier", "barrier", "load_batch")
+    found = tuple(told(pod["metadata"]["uid"], place) for pod, place in zip(pods, places, strict=True))
+    agent = asyncio.create_task(answer_one(world, Answer(stacks=found)))
+    shown = described("/v1/runs/{namespace}/{name}/stacks", await world.http.get(f"{RUN}/stacks"))
+    question = await agent
+    assert (question.stacks, sorted(question.uids)) == (True, sorted(pod["metadata"]["uid"] for pod in pods))
+    assert [(each["odd"], each["words"]) for each in shown["groups"]] == [
+        (True, "rank 2 on g1 is in load_batch (data.py:14)"),
+        (False, "2 ranks (0-1) are in barrier (data.py:14)"),
+    ]
+    assert shown["ranks"][2]["processes"][0]["threads"][0]["frames"][0]["function"] == "load_batch"
+
+
+async def test_stacks_need_the_right_to_run_programs_in_members(world: World) -> None:
+    await gang(world, ranks=1)
+    world.kubernetes.denied.add(("mallory", "create", "pods/exec", "*"))
+    answer = await world.http.get(f"{RUN}/stacks", headers={"Authorization": "Bearer mallory"})
+    assert answer.status_code == 403 and "pods/exec" in answer.json()["detail"], answer.text
+
+
+async def test_an_agent_that_knows_no_stacks_is_named(world: World) -> None:
+    await gang(world, ranks=1)
+    agent = asyncio.create_task(answer_one(world, Answer()))
+    shown = (await world.http.get(f"{RUN}/stacks")).json()
+    await agent
+    assert (shown["groups"], shown["silent"]) == ([], [0])
+    assert "node g1" in shown["trouble"]
+
+
+async def test_a_rank_that_does_not_run_is_refused(world: World) -> None:
+    await gang(world, ranks=1)
+    answer = await world.http.get(f"{RUN}/stacks", params={"rank": 5})
+    assert answer.status_code == 404 and "rank 5" in answer.json()["detail"], answer.text
