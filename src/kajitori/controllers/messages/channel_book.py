@@ -70,6 +70,8 @@ class ChannelBook:
         """Tests that were asked for: a token by recipient and channel."""
         self.synced = asyncio.Event()
         """Set once the channels are known, or known to be unreadable."""
+        self.is_known = False
+        """Whether the channels were read. Until then no message may be dropped because its channel is missing."""
 
     def channels(self, recipient: Recipient) -> Mapping[str, Channel]:
         """Return a recipient's channels by name."""
@@ -107,6 +109,7 @@ class ChannelBook:
         async with aclosing(watched) as changes:
             async for change in changes:
                 if isinstance(change, Synced):
+                    self.is_known = True
                     self.synced.set()
                     continue
                 recipient = change.object.recipient

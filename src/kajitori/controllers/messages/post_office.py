@@ -110,6 +110,8 @@ class PostOffice:
 
     async def follow(self) -> None:
         """Work until cancelled."""
+        self._loaded = False
+        self._boxes.clear()
         unsubscribe = self._mirror.on_change(self._note)
         following = asyncio.create_task(self.book.follow())
         try:
@@ -276,7 +278,7 @@ class PostOffice:
 
     async def _take_tests(self) -> None:
         """Put tests that users asked for into their outboxes, once each."""
-        for recipient, tests in self.book.tests.items():
+        for recipient, tests in list(self.book.tests.items()):
             new = {
                 channel: token
                 for channel, token in tests.items()
@@ -325,12 +327,16 @@ class PostOffice:
                 log.warning("the outbox of %s can't be written: %s", box.recipient.name, error.message)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-            await self._rest(box)
+            except Exception:  # a fault in one message must not hold up its recipient for good
+                log.exception("messages to %s are tried again", box.recipient.name)
+                await asyncio.sleep(LONGEST_PAUSE_SECONDS)
+            if not box.outbox.is_empty:
+                await self._rest(box)
         self._count()
 
     async def _begin(self, box: Box, channels: Mapping[str, Channel]) -> Sequence[tuple[str, Request]]:
         """Store what is due to each channel, and return it."""
-        if not self._view.policy.notifications.enabled:
+        if not self._may_send:
             return ()
         async with box.lock:
             outbox, found = post.without_channels(box.outbox, channels), []
@@ -391,12 +397,16 @@ class PostOffice:
         """Wait until something is due, or something new came."""
         channels = self.book.channels(box.recipient)
         due = [at for name in channels if (at := post.due_at(box.outbox, name)) is not None]
-        seconds = max(0.05, min(due) - self._clock()) if due else LONGEST_PAUSE_SECONDS
+        seconds = max(0.05, min(due) - self._clock()) if due and self._may_send else LONGEST_PAUSE_SECONDS
         try:
             async with asyncio.timeout(min(seconds, LONGEST_PAUSE_SECONDS)):
                 await box.wake.wait()
         except TimeoutError:
             return
+
+    @property
+    def _may_send(self) -> bool:
+        return self.book.is_known and self._view.policy.notifications.enabled
 
     def _count(self) -> None:
         self._metrics.messages_waiting.set(sum(len(box.outbox.messages) for box in self._boxes.values()))

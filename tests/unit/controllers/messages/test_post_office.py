@@ -1,0 +1,151 @@
+"""The post office: what it does if channels are not known, messages are switched off, or the API server fails."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from kajitori.controllers.messages import post_office
+from kajitori.controllers.messages.post_office import PostOffice
+from kajitori.core.messages import outbox as post
+from kajitori.core.messages.channels import Channel, team
+from kajitori.core.messages.outbox import Message, Outbox
+from kajitori.core.policy.notifications import Notifications
+from kajitori.core.words import names
+from kajitori.errors import Unavailable
+from kajitori.messages.sender import Letter, Receipt
+from kajitori.monitoring.controller import ControllerMetrics
+
+VISION = team("vision")
+MESSAGE = Message(
+    id="m1", kind="failed", at="", namespace="vision", run="bert", title="failed", body="boom", channels=("slack",)
+)
+
+
+class Kubernetes:
+    """Keeps Secrets; the next writes fail as often as a test says."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.secrets: dict[str, dict[str, Any]] = {}
+        self._version = 0
+
+    async def list(self, resource: object, namespace: str, **selectors: str) -> Any:
+        return SimpleNamespace(items=list(self.secrets.values()))
+
+    async def create(self, resource: object, body: dict[str, Any], namespace: str) -> dict[str, Any]:
+        return await self.replace(resource, body)
+
+    async def replace(self, resource: object, body: dict[str, Any], **options: Any) -> dict[str, Any]:
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("the API server is away")
+        self._version += 1
+        body = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}
+        self.secrets[body["metadata"]["name"]] = body
+        return body
+
+    def outbox(self) -> Outbox:
+        """Return what is stored for the team."""
+        return msgspec.json.decode(base64.b64decode(self.secrets[VISION.outbox]["data"]["state"]), type=Outbox)
+
+
+class Courier:
+    """Takes every letter, and remembers what was stored at that moment."""
+
+    def __init__(self, kubernetes: Kubernetes) -> None:
+        self._kubernetes = kubernetes
+        self.taken: list[tuple[str, bool]] = []
+
+    async def send(self, letter: Letter) -> Receipt:
+        request = self._kubernetes.outbox().state("slack").request
+        self.taken.append((letter.id, request is not None and request.id == letter.id))
+        return Receipt(number=0)
+
+
+class Scene:
+    """A post office with one message in its team's outbox."""
+
+    def __init__(self) -> None:
+        self.kubernetes = Kubernetes()
+        self.courier = Courier(self.kubernetes)
+        self.rules = Notifications()
+        view = SimpleNamespace(policy=SimpleNamespace(notifications=self.rules))
+        self.office = PostOffice(
+            cast(Any, self.kubernetes),
+            cast(Any, SimpleNamespace(runs={})),
+            cast(Any, view),
+            "kajitori-messages",
+            cast(Any, self.courier),
+            kept_logs=None,
+            wake=lambda key: None,
+            metrics=ControllerMetrics.unread(),
+        )
+        self.view = view
+        self.office.book.is_known = True
+        self.office.book._channels = {VISION: {"slack": Channel(url="slack://x")}}
+
+    async def deliver(self) -> None:
+        """Store the message and run until it is delivered, or for a moment."""
+        box = self.office._box(VISION)
+        await box.store(post.added(Outbox(), [MESSAGE]))
+        self.office._deliver(box)
+        await asyncio.wait([self.office._delivering[VISION]], timeout=0.2)
+
+    async def end(self) -> None:
+        task = self.office._delivering[VISION]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_request_is_stored_before_it_is_sent() -> None:
+    scene = Scene()
+    await scene.deliver()
+    assert scene.courier.taken == [("m1", True)] and scene.kubernetes.outbox().is_empty
+
+
+@pytest.mark.parametrize("why", ["channels are not known", "messages are switched off"])
+async def test_nothing_is_dropped_or_sent_meanwhile(why: str) -> None:
+    """A controller that may not read the channels yet must not take them for removed."""
+    scene = Scene()
+    if why == "channels are not known":
+        scene.office.book.is_known = False
+        scene.office.book._channels = {}
+    else:
+        scene.view.policy.notifications = Notifications(enabled=False)
+    await scene.deliver()
+    assert scene.courier.taken == [] and len(scene.kubernetes.outbox().messages) == 1
+    await scene.end()
+
+
+async def test_a_delivery_is_recorded_although_the_api_server_fails_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else is sent meanwhile, so nothing is sent twice."""
+    monkeypatch.setattr(post_office, "FIRST_PAUSE_SECONDS", 0.001)
+    scene = Scene()
+    box = scene.office._box(VISION)
+    await box.store(post.added(Outbox(), [MESSAGE]))
+    (request,) = await scene.office._begin(box, scene.office.book.channels(VISION))
+    scene.kubernetes.failures = 3
+    await scene.office._send(box, [request], scene.office.book.channels(VISION))
+    assert len(scene.courier.taken) == 1 and scene.kubernetes.outbox().is_empty
+
+
+async def test_the_next_leader_goes_on_with_what_is_stored() -> None:
+    scene = Scene()
+    box = scene.office._box(VISION)
+    await box.store(post.begun(post.added(Outbox(), [MESSAGE]), "slack", 1.0)[0])
+    following = Scene()
+    following.kubernetes.secrets = scene.kubernetes.secrets
+    assert following.kubernetes.secrets[VISION.outbox]["metadata"]["annotations"] == {
+        names.ANNOTATION_RECIPIENT: "team/vision"
+    }
+    await following.office._load()
+    await asyncio.wait([following.office._delivering[VISION]], timeout=0.2)
+    assert following.courier.taken == [("m1", True)] and following.kubernetes.outbox().is_empty
