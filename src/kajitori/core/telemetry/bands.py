@@ -206,10 +206,13 @@ _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 
 def pack(bands: Bands) -> bytes:
-    """Return the bands as history stores them: a band of one value as the value and its place alone."""
+    """Return the bands as history stores them: a band of one value as the value and its place alone.
+
+    A longer interval of a single rank has one value per minute, so its extremes differ.
+    """
     rows: dict[str, list[float]] = {}
     for name, band in bands.items():
-        if band.size == 1:
+        if band.size == 1 and (band.least, band.least_at) == (band.most, band.most_at):
             rows[name] = [_short(band.median), *band.least_at]
         else:
             figures = (band.least, band.p10, band.median, band.p90, band.most)

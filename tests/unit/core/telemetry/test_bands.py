@@ -67,6 +67,8 @@ def test_agents_of_two_versions_are_brought_together() -> None:
 def test_stored_bands_come_back() -> None:
     made = bands_of([minute(0, 1.0, 1003.0, loss=0.25), minute(1, 2.0, 3.0)])
     assert unpack(pack(made)) == made
+    hour = {"a": Band(1, 1.0, 2.0, 2.0, 2.0, 3.0, Place(0), Place(0))}
+    assert unpack(pack(hour)) == hour
 
 
 def test_merged_intervals_keep_extremes_exactly() -> None:

@@ -1,0 +1,113 @@
+"""Reports of minutes, and answers to questions, over one connection to a Web API."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tests.unit.agent.telemetry.test_watch import Clock, Members, group, member
+
+from kajitori.agent.servers import Servers
+from kajitori.agent.telemetry.reporting import FIRST_SECONDS, TelemetryReporting
+from kajitori.agent.telemetry.watch import Watch
+from kajitori.core.telemetry.report import Question, encode, read_answer, read_report
+
+
+class WebApi:
+    """Records requests; each wait for questions gets the next entry of `questions`, else none."""
+
+    def __init__(self) -> None:
+        self.questions: list[tuple[Question, ...]] = []
+        self.posts: list[tuple[str, bytes]] = []
+        self.holds: list[str] = []
+        self.connections = 0
+        self.status = 204
+
+
+@contextmanager
+def web_api() -> Iterator[tuple[WebApi, str]]:
+    api = WebApi()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            api.connections += 1
+
+        def do_POST(self) -> None:
+            api.posts.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self._say(api.status, b"")
+
+        def do_GET(self) -> None:
+            api.holds.append(self.path.partition("?")[2])
+            self._say(200, encode(api.questions.pop(0) if api.questions else ()))
+
+        def _say(self, status: int, content: bytes) -> None:
+            self.send_response(status)
+            if status != 204:
+                self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield api, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_each_minute_is_reported_twice_and_questions_are_answered(tmp_path: Path) -> None:
+    """All over one connection. A wait lasts until the next report is due."""
+    clock = Clock()
+    watch = Watch(Members(member(group(tmp_path))), clock=clock)
+    with web_api() as (api, url):
+        reporting = TelemetryReporting(Servers([url]), "gpu/1", watch, clock, chance=lambda: 0.0)
+        for _ in range(13):  # three minutes
+            watch.sample(clock.now)
+            clock.now += 15
+        clock.now = 1_200_000.0 + 180 + FIRST_SECONDS
+        reporting.turn()
+        api.questions.append((Question("q/1", ("u1",), 1_200_100.0),))
+        reporting.turn()
+        clock.now += 60
+        reporting.turn()
+        reporting._close()
+    paths = [path for path, _ in api.posts]
+    assert paths[0] == paths[2] == "/v1/nodes/gpu%2F1/telemetry"
+    assert paths[1] == "/v1/nodes/gpu%2F1/telemetry/answers/q%2F1"
+    first = 1_200_000 // 60
+    minutes = [[each.minute for each in read_report(api.posts[number][1]).minutes] for number in (0, 2)]
+    assert minutes == [[first + 1, first + 2], [first + 2]]  # the last minute has no sample yet
+    (series,) = read_answer(api.posts[1][1]).members
+    assert len(series.at) == 8 * 6
+    assert api.holds == ["hold=55", "hold=55", "hold=55"]
+    assert api.connections == 1
+
+
+def test_a_report_that_no_server_took_is_sent_again(tmp_path: Path) -> None:
+    clock = Clock()
+    watch = Watch(Members(member(group(tmp_path))), clock=clock)
+    with web_api() as (api, url):
+        reporting = TelemetryReporting(Servers([url]), "gpu-1", watch, clock, chance=lambda: 0.0)
+        for _ in range(9):
+            watch.sample(clock.now)
+            clock.now += 15
+        api.status = 503
+        with pytest.raises(Exception, match="503"):
+            reporting.turn()
+        api.status = 204
+        reporting.turn()
+        reporting._close()
+    assert api.posts[0] == api.posts[1]

@@ -1,0 +1,63 @@
+"""Bands of telemetry in history, and how they become coarser with age. The same in SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.levels import LEVELS, Interval
+from kajitori.history.database import Statement
+from kajitori.history.store import History
+
+NOW = 2_000_000_400
+MINUTE, TEN, HOUR = LEVELS
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def history(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[History]:
+    """A history without telemetry."""
+    url = f"sqlite://{tmp_path}/history.db" if request.param == "sqlite" else request.getfixturevalue("postgres")
+    found = History(url)
+    await (await found.open()).write([Statement("DELETE FROM telemetry")])
+    yield found
+    await found.close()
+
+
+def minute(start: int, value: float, *, uid: str = "u", ranks: int = 1) -> Interval:
+    start -= start % 60
+    band = Band(ranks, value, value, value, value, value + ranks - 1, Place(0), Place(ranks - 1))
+    return Interval(uid, 1, 60, start, ranks, {"cpu.used": band})
+
+
+async def test_of_two_writers_the_one_with_more_ranks_wins(history: History) -> None:
+    for ranks in (2, 8, 4):
+        await history.record_telemetry([minute(NOW, 1.0, ranks=ranks)])
+    (found,) = await history.telemetry("u", NOW - 60, NOW + 60)
+    assert (found.ranks, found.bands["cpu.used"].most) == (8, 8.0)
+    assert await history.telemetry("other", NOW - 60, NOW + 60) == []
+
+
+async def test_old_minutes_become_longer_intervals_and_go_at_last(history: History) -> None:
+    """Nothing is counted twice, and extremes are kept exactly."""
+    old = NOW - MINUTE.kept_seconds - 1200
+    old -= old % 600
+    minutes = [minute(old + 60 * number, float(number)) for number in range(20)]
+    await history.record_telemetry([*minutes, minute(NOW, 5.0)])
+    while await history.downsample_telemetry(NOW):
+        pass
+    found = sorted(await history.telemetry("u", 0, NOW + 60), key=lambda each: each.start)
+    assert [each.seconds for each in found] == [600, 600, 60]
+    assert [(each.bands["cpu.used"].least, each.bands["cpu.used"].most) for each in found[:2]] == [(0, 9), (10, 19)]
+    later = NOW + TEN.kept_seconds + 3600
+    while await history.downsample_telemetry(later):
+        pass
+    found = await history.telemetry("u", 0, later)
+    assert {each.seconds for each in found} == {3600}
+    assert max(each.bands["cpu.used"].most for each in found) == 19.0
+    much_later = NOW + HOUR.kept_seconds + 7200
+    while await history.downsample_telemetry(much_later):
+        pass
+    assert await history.telemetry("u", 0, much_later) == []
