@@ -29,7 +29,7 @@ from kajitori.api.nodes import routes as nodes
 from kajitori.api.policy import routes as policy
 from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting
-from kajitori.api.runs import changes, events, exec, members, results, submission, what_if
+from kajitori.api.runs import changes, events, exec, lists, members, results, submission, what_if
 from kajitori.api.runs import routes as runs
 from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
@@ -55,6 +55,7 @@ ROUTERS = tuple(
     for module in (
         discovery,  # first: routes are matched in order, and all members of a gang call these at once
         *(
+            lists,
             runs,
             members,
             results,

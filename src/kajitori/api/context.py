@@ -25,6 +25,7 @@ from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
+from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.code import CodeStore
@@ -158,6 +159,7 @@ class RunParts:
     """Runs as they are shown and followed."""
 
     renderer: RunRenderer
+    rows: RunRows
     hub: RunHub
     events: EventFeeds
 
@@ -249,6 +251,7 @@ class Api:
         self.break_off()
         self.changes.close()
         self.runs.hub.close()
+        self.runs.rows.close()
         await self.runs.events.close()
         await self.callers.sessions.close()
 

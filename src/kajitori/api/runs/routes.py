@@ -1,4 +1,4 @@
-"""Routes for listing, reading and watching runs."""
+"""Routes for names of runs, and for reading and watching one run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run, require_definition
-from kajitori.api.paging import PageParameters, Parameters, decode_token, encode_token
+from kajitori.api.paging import Parameters
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
-from kajitori.api.views.runs import RunList, RunNames, RunView, phase_of
+from kajitori.api.views.runs import RunNames, RunView, phase_of
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.words import names
 from kajitori.core.words.run_names import branches
-from kajitori.core.words.selectors import LabelSelector, SelectorError, parse_labels
-from kajitori.errors import InvalidInput
 
 router = APIRouter(tags=["runs"])
 
@@ -34,24 +31,6 @@ REVIEWS_AT_ONCE = 16
 
 MOST_NAMES = 60
 """Largest number of names that a shell is offered as completions."""
-
-Place = tuple[str, str, str, str]
-"""Sort key of a run in the list: second of creation, time of submission, namespace, name."""
-
-
-class ListParameters(PageParameters):
-    namespace: str = Field(default="", max_length=253)
-    """Only this namespace; else all that the caller may read."""
-    owner: str = Field(default="", max_length=1024)
-    """Only runs that this user submitted; `@me` is the caller."""
-    phase: list[Phase] = Field(default_factory=list, max_length=16)
-    """Only runs in one of these phases."""
-    active: bool = False
-    """Only runs that have not ended."""
-    name: str = Field(default="", max_length=253)
-    """The run with this name, or runs whose names begin with it if there is none."""
-    label_selector: str = Field(default="", max_length=4096)
-    """Label selector such as `team=vision,stage in (train,tune)`."""
 
 
 class NamesParameters(Parameters):
@@ -76,31 +55,6 @@ class NamesParameters(Parameters):
         )
 
 
-@router.get("/v1/runs", responses=describes(RunList), summary="List runs, newest first")
-async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, Query()]) -> Response:
-    """Pages stay consistent while runs come and go: none is shown twice, and none that stays is missed."""
-    after = decode_token(query.continue_, tuple[str, str, str, str]) if query.continue_ else None
-    labels = _labels(query.label_selector)
-    owner = user.name if query.owner == "@me" else query.owner
-    readable = await readable_namespaces(api, user, query.namespace)
-    found = [
-        run
-        for run in api.mirror.runs.values()
-        if (readable is None or run.metadata.namespace in readable)
-        and run.metadata.name.startswith(query.name)
-        and (not owner or run.owner == owner)
-        and not (query.active and phase_of(run).is_final)
-        and (not query.phase or phase_of(run) in query.phase)
-        and labels.matches(run.metadata.labels)
-    ]
-    if query.name:
-        exact = [run for run in found if run.metadata.name == query.name]
-        found = exact if len(exact) == 1 else found
-    page, following = _page(found, after, query.limit)
-    items = [api.runs.renderer.render(run) for run in page]
-    return answer({"items": items} | ({"continue": following} if following else {}))
-
-
 @router.get("/v1/run-names", responses=describes(RunNames), summary="Names of runs that begin with a text")
 async def run_names(api: Shared, user: Caller, query: Annotated[NamesParameters, Query()]) -> Response:
     """Completions for a shell: the caller's own runs, or those of all users if none of the caller's match."""
@@ -115,31 +69,6 @@ async def run_names(api: Shared, user: Caller, query: Annotated[NamesParameters,
     own = [run for run in fitting if run.owner == user.name]
     names, beginnings = branches((run.metadata.name for run in own or fitting), MOST_NAMES)
     return answer(RunNames(names=names, beginnings=beginnings))
-
-
-def _labels(text: str) -> LabelSelector:
-    try:
-        return parse_labels(text)
-    except SelectorError as fault:
-        hint = "such as team=vision,stage in (train,tune),!debug"
-        raise InvalidInput.one("labelSelector", fault.message, value=text[:80], hint=hint) from fault
-
-
-def _page(found: list[RunObject], after: Place | None, limit: int) -> tuple[list[RunObject], str]:
-    places = {_place(run): run for run in found}
-    order = sorted(places, key=lambda place: place[2:])
-    order.sort(key=lambda place: place[:2], reverse=True)  # stable: names decide among equals
-    if after is not None:
-        order = [key for key in order if key[:2] < after[:2] or (key[:2] == after[:2] and key[2:] > after[2:])]
-    page = [places[place] for place in order[:limit]]
-    return page, encode_token(order[limit - 1]) if len(order) > limit else ""
-
-
-def _place(run: RunObject) -> Place:
-    """Return the sort key of a run. The time of submission comes from the submitter, so it only orders runs that were
-    created in the same second."""
-    meta = run.metadata
-    return meta.creation_timestamp, meta.annotations.get(names.ANNOTATION_SUBMITTED_AT, ""), meta.namespace, meta.name
 
 
 async def readable_namespaces(

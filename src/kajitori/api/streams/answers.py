@@ -23,6 +23,7 @@ from kajitori.errors import KajitoriError
 log = logging.getLogger(__name__)
 
 NDJSON = "application/x-ndjson"
+SERVER_SENT_EVENTS = "text/event-stream"
 TEXT = "text/plain; charset=utf-8"
 
 HEARTBEAT_SECONDS = 30.0

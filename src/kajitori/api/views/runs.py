@@ -15,14 +15,16 @@ from kajitori.cluster.runs.stored_runs import type_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.placement.snapshot import natural_key
+from kajitori.core.spec.array import parse_array
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import to_document
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.spec.status import to_document as status_document
+from kajitori.core.spec.stored import StoredSpec
 from kajitori.core.words import names
 from kajitori.core.words.node_lists import compress
-from kajitori.errors import InvalidInput
+from kajitori.errors import FieldError, InvalidInput
 
 
 class RunView(View):
@@ -65,12 +67,86 @@ class StopView(RunView, kw_only=True):
     """Time between SIGTERM and SIGKILL. After that no member runs any more, if a controller is at work."""
 
 
+class RunCounts(View):
+    """Number of runs that match the filters of a list or stream."""
+
+    total: int
+    phases: dict[str, int]
+    """Matching runs by phase, without regard to the filters `phase` and `active`: they show what another choice of
+    phases would list. Phases without runs are absent."""
+
+
 class RunList(View, omit_defaults=True):
-    """One page of runs."""
+    """One page of runs. With `fields`, each run has only these fields."""
 
     items: list[RunView]
+    counts: RunCounts
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send it back for the next page; absent on the last."""
+
+
+class RunTableRow(View):
+    """A run as one row of a table."""
+
+    namespace: str
+    name: str
+    uid: str
+    owner: str
+    phase: Phase
+    reason: str
+    message: str
+    members: MemberCounts
+    """Number of members by state: the run's progress."""
+    gpus: int
+    """GPUs of all members. A sweep counts its current members, or as many as may run at once while it has none."""
+    gpu_type: str
+    """The requested type; empty if any will do."""
+    restarts: int
+    created_at: Time
+    queued_at: str
+    """Empty, here and below, if it has not happened yet."""
+    started_at: str
+    finished_at: str
+    deleting: bool
+    """Whether the run is being deleted; its members are ended first."""
+
+
+class RunTable(View, omit_defaults=True):
+    """One page of runs as rows of a table."""
+
+    items: list[RunTableRow]
+    counts: RunCounts
+    version: str
+    """Version of the list: with this as `since`, `GET /v1/runs/changes` begins with the changes after this answer."""
+    continue_: str | None = msgspec.field(name="continue", default=None)
+    """Send it back for the next page; absent on the last."""
+
+
+class RunKey(View):
+    """Names one run."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class RunSnapshot(View):
+    """Data of the event `snapshot`: all matching runs, in no particular order. It replaces all that came before."""
+
+    items: list[RunTableRow]
+    """Empty if the stream was asked for no items in snapshots."""
+    counts: RunCounts
+
+
+class RunChanges(View):
+    """Data of the event `changes`: matching runs that changed since the event before."""
+
+    added: list[RunTableRow]
+    """Runs that did not match before."""
+    changed: list[RunTableRow]
+    removed: list[RunKey]
+    """Runs that were deleted or match no more."""
+    counts: RunCounts
 
 
 class RunNames(View):
@@ -187,6 +263,40 @@ def run_view(run: RunObject, nodes: str = "") -> RunView:
         nodes=nodes,
         deleting=bool(meta.deletion_timestamp),
     )
+
+
+def run_summary(run: RunObject, spec: StoredSpec) -> RunTableRow:
+    """Return the row of a Run with this spec."""
+    meta, status = run.metadata, run.current_status
+    counts = status.members if run.status is not None else MemberCounts(total=_members_at_once(spec))
+    there = counts.running + counts.pending if spec.is_sweep else 0
+    return RunTableRow(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        owner=run.owner,
+        phase=phase_of(run),
+        reason=(status.reason if run.status is not None else Reason.NOT_PLANNED_YET).value,
+        message=status.message,
+        members=counts,
+        gpus=spec.gpus * (there or _members_at_once(spec)),
+        gpu_type=spec.gpu_type,
+        restarts=status.restarts,
+        created_at=meta.creation_timestamp,
+        queued_at=status.queued_at,
+        started_at=status.started_at,
+        finished_at=status.finished_at,
+        deleting=bool(meta.deletion_timestamp),
+    )
+
+
+def _members_at_once(spec: StoredSpec) -> int:
+    if not spec.is_sweep:
+        return spec.members
+    try:
+        return parse_array(spec.array).at_once
+    except FieldError:
+        return 0
 
 
 class RunRenderer:

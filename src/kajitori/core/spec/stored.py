@@ -21,6 +21,7 @@ class _Wire(msgspec.Struct, rename="camel"):
     """A spec as JSON has it, with any type in every field."""
 
     type: Any = None
+    image: Any = None
     priority: Any = None
     stopped: Any = None
     replicas: Any = None
@@ -40,6 +41,7 @@ class StoredSpec(msgspec.Struct, frozen=True):
     """A stored spec as far as it can be read."""
 
     type: Literal["batch", "service"] = "batch"
+    image: str = ""
     priority: Literal["high", "normal", "low"] | None = None
     """None: the policy's default priority applies."""
     stopped: bool = False
@@ -54,6 +56,8 @@ class StoredSpec(msgspec.Struct, frozen=True):
     """0: not known."""
     gpus: int = 0
     """GPUs of each member."""
+    gpu_type: str = ""
+    """Empty: any type."""
     cpu_millis: int = 0
     """CPU of each member; 0: the policy's default applies."""
     code_digest: str = ""
@@ -85,6 +89,7 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
     code = wire.code if isinstance(wire.code, dict) else {}
     return StoredSpec(
         type="service" if wire.type == "service" else "batch",
+        image=wire.image if isinstance(wire.image, str) else "",
         priority=wire.priority if wire.priority in ("high", "normal", "low") else None,
         stopped=wire.stopped is True,
         replicas=_integer(wire.replicas, 1),
@@ -95,6 +100,7 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
         has_checkpoint=wire.checkpoint is not None,
         checkpoint_every_seconds=_parsed(parse_duration_seconds, checkpoint.get("every"), 0),
         gpus=_integer(resources.get("gpu"), 0),
+        gpu_type=resources["gpuType"] if isinstance(resources.get("gpuType"), str) else "",
         cpu_millis=_parsed(parse_cpu_millis, resources.get("cpu"), 0),
         code_digest=str(code.get("digest") or ""),
         secret_names=_secret_names(wire.secrets) if wire.secrets is not None else _NO_NAMES,

@@ -37,6 +37,7 @@ from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
+from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.views.runs import RunRenderer
 from kajitori.blobs.blobs import Blobs
@@ -143,7 +144,7 @@ def web_api(deps: ApiDependencies) -> Api:
         remembered=Remembered(clock, BOARD_SHARE, BOARD_SECONDS),
         audit=AuditTrail(deps.history, now),
         callers=callers,
-        runs=RunParts(renderer=RunRenderer(mirror), hub=hub, events=EventFeeds(client)),
+        runs=RunParts(renderer=RunRenderer(mirror), rows=RunRows(mirror), hub=hub, events=EventFeeds(client)),
         stores=StoreParts(
             logs=deps.kept_logs, code=deps.code, history=deps.history, history_lag=HistoryLag(deps.history, now)
         ),

@@ -19,12 +19,14 @@ WHOLE: dict[str, Any] = {
     "minReplicas": 2,
     "timeLimit": "1h",
     "checkpoint": {"path": "/out", "every": "10m"},
-    "resources": {"gpu": 8, "cpu": "500m"},
+    "image": "bert:3",
+    "resources": {"gpu": 8, "gpuType": "h100", "cpu": "500m"},
     "code": {"digest": "abc"},
     "secrets": [{"name": "token"}],
 }
 READ = StoredSpec(
     type="service",
+    image="bert:3",
     priority="high",
     stopped=True,
     replicas=4,
@@ -33,6 +35,7 @@ READ = StoredSpec(
     has_checkpoint=True,
     checkpoint_every_seconds=600,
     gpus=8,
+    gpu_type="h100",
     cpu_millis=500,
     code_digest="abc",
     secret_names=frozenset({"token"}),

@@ -1,0 +1,279 @@
+"""Routes for lists of runs: pages that the server filters and sorts, and a stream of what changes in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from fastapi import APIRouter, Header, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.paging import PageParameters, Parameters, decode_token, encode_token
+from kajitori.api.runs.routes import readable_namespaces
+from kajitori.api.streams.answers import HEARTBEAT_SECONDS, SERVER_SENT_EVENTS, Chunks
+from kajitori.api.streams.run_rows import RunFilter, RunRow
+from kajitori.api.views.runs import RunChanges, RunList, RunTable, RunTableRow
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
+from kajitori.core.words.selectors import LabelSelector, SelectorError, parse_labels
+from kajitori.core.words.suggestions import did_you_mean
+from kajitori.errors import Fault, InvalidInput
+
+router = APIRouter(tags=["runs"])
+
+RECONNECT_MILLIS = 2000
+"""Time after which a browser opens a stream again that broke off."""
+
+MAX_WORDS = 16
+"""Most words of a search."""
+
+SUMMARY = "summary"
+
+RunField = Literal["name", "namespace", "uid", "owner", "labels", "createdAt", "spec", "status", "nodes", "deleting"]
+# fmt: off
+RunSort = Literal[
+    "name", "namespace", "owner", "phase", "reason", "gpus", "members", "restarts",
+    "createdAt", "queuedAt", "startedAt", "finishedAt",
+    "-name", "-namespace", "-owner", "-phase", "-reason", "-gpus", "-members", "-restarts",
+    "-createdAt", "-queuedAt", "-startedAt", "-finishedAt",
+]
+# fmt: on
+
+_PHASES = {phase: f"{place}" for place, phase in enumerate(Phase)}
+
+_SORT_KEYS: dict[str, Callable[[RunTableRow], str]] = {
+    "name": lambda run: run.name,
+    "namespace": lambda run: run.namespace,
+    "owner": lambda run: run.owner,
+    "phase": lambda run: _PHASES[run.phase],
+    "reason": lambda run: run.reason,
+    "gpus": lambda run: f"{run.gpus:012d}",
+    "members": lambda run: f"{run.members.total:012d}",
+    "restarts": lambda run: f"{run.restarts:012d}",
+    "createdAt": lambda run: run.created_at,
+    "queuedAt": lambda run: run.queued_at,
+    "startedAt": lambda run: run.started_at,
+    "finishedAt": lambda run: run.finished_at,
+}
+
+Place = tuple[str, str, str, str]
+"""Place of a run in a list: two texts that depend on the order, namespace, name."""
+
+Short = Annotated[str, Field(max_length=253)]
+UserName = Annotated[str, Field(max_length=1024)]
+
+
+class FilterParameters(Parameters):
+    namespace: list[Short] = Field(default_factory=list, max_length=64)
+    """Only these namespaces; else all that the caller may read."""
+    team: list[Short] = Field(default_factory=list, max_length=64)
+    """Only namespaces of these teams of the policy, as far as the caller may read them."""
+    owner: list[UserName] = Field(default_factory=list, max_length=64)
+    """Only runs that these users submitted; `@me` is the caller."""
+    phase: list[Phase] = Field(default_factory=list, max_length=16)
+    """Only runs in one of these phases."""
+    active: bool = False
+    """Only runs that have not ended."""
+    label_selector: str = Field(default="", max_length=4096)
+    """Label selector such as `team=vision,stage in (train,tune)`."""
+    search: str = Field(default="", max_length=1024)
+    """Only runs with each of these words in their name, namespace, owner, image or labels, in upper or lower case."""
+
+
+class ListParameters(PageParameters, FilterParameters):
+    name: Short = ""
+    """The run with this name, or runs whose names begin with it if there is none."""
+    sort: RunSort | None = None
+    """Order of the list; a dash turns it around, and namespace and name decide among equals. Phases are in the order of
+    a run's life. Left out: newest first, in the order of submission."""
+    offset: int = Field(default=0, ge=0, le=10_000_000)
+    """Number of runs to skip, for windows of a long list. Unlike with `continue`, a run may be missed or shown twice if
+    others come and go in between."""
+    fields: list[RunField | Literal["summary"]] = Field(default_factory=list, max_length=16)
+    """Only these fields of each run. `summary` alone answers a RunTable: what a table of runs shows."""
+
+
+class ChangesParameters(FilterParameters):
+    since: str = Field(default="", max_length=256)
+    """Version of an earlier answer. The header `Last-Event-ID` comes first, if there is one."""
+    items: bool = True
+    """Whether snapshots contain the runs. Without them the client reads windows of the list again."""
+
+
+_TABLES = describes(RunList)
+_TABLES[200]["content"]["application/json"]["schema"] = {
+    "anyOf": [{"$ref": f"#/components/schemas/{view.__name__}"} for view in (RunList, RunTable)]
+}
+
+
+@router.get("/v1/runs", responses=_TABLES, summary="List runs, newest first")
+async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, Query()]) -> Response:
+    """Pages by `continue` stay consistent while runs come and go: none is shown twice, and none that stays is missed.
+    `counts` tells how many runs match."""
+    after = _after(query)
+    run_filter = await _filter(api, user, query)
+    covered = [
+        row for row in api.runs.rows.rows() if row.summary.name.startswith(query.name) and run_filter.covers(row)
+    ]
+    found = [row for row in covered if run_filter.allows(row.summary.phase)]
+    if query.name:
+        exact = [row for row in found if row.summary.name == query.name]
+        found = covered = exact if len(exact) == 1 else found
+    page, following = _page(found, query, after)
+    counts = run_filter.counts(Counter(row.summary.phase for row in covered))
+    shown: dict[str, Any] = {"items": [], "counts": counts} | ({"continue": following} if following else {})
+    if SUMMARY in query.fields:
+        shown["items"] = [msgspec.Raw(row.json) for row in page]
+        return answer(shown | {"version": api.runs.rows.token(run_filter)})
+    shown["items"] = [_narrowed(api.runs.renderer.render(row.run), query.fields) for row in page]
+    return answer(shown)
+
+
+@router.get(
+    "/v1/runs/changes",
+    responses=describes(RunChanges, media_type=SERVER_SENT_EVENTS),
+    summary="What changes in a list of runs",
+)
+async def watch_runs(
+    api: Shared,
+    user: Caller,
+    query: Annotated[ChangesParameters, Query()],
+    last_event_id: Annotated[str, Header(max_length=256)] = "",
+) -> Response:
+    """Server-sent events, without end: `snapshot` (a RunSnapshot) and `changes` (RunChanges), at most one a second. The
+    stream begins with a snapshot, or with the changes since `Last-Event-ID` or `since`. A client that is too far behind
+    gets a snapshot again. An event without data keeps the connection open."""
+    run_filter = await _filter(api, user, query)
+    chunks = _changes(api, user, query, run_filter, last_event_id or query.since)
+    return api.streams.stream(chunks, kind="runs", media_type=SERVER_SENT_EVENTS)
+
+
+async def _changes(api: Api, user: User, query: ChangesParameters, run_filter: RunFilter, token: str) -> Chunks:
+    yield f"retry: {RECONNECT_MILLIS}\n\n".encode()
+    rows = api.runs.rows
+    while True:
+        namespaces = frozenset(rows.namespaces)
+        with rows.selecting(run_filter) as selection:
+            since = rows.version_of(token, selection)
+            while rows.namespaces.keys() <= namespaces or run_filter.namespaces is None:
+                if since is None or not rows.can_continue(since):
+                    since, pieces = rows.snapshot(selection, items=query.items)
+                    for piece in pieces:
+                        yield piece
+                else:
+                    since, batch = rows.changes(selection, since)
+                    if batch:
+                        yield batch
+                if not await rows.newer_than(since, HEARTBEAT_SECONDS):
+                    yield rows.heartbeat(selection)
+            token = rows.token_at(selection, since) if since is not None else ""
+        run_filter = await _filter(api, user, query)  # the caller may be allowed to read a namespace that is new
+
+
+def _after(query: ListParameters) -> Place | None:
+    """Return the place after which a page begins. Raises InvalidInput if the parameters contradict each other."""
+    faults = []
+    if query.continue_ and query.offset:
+        faults.append(Fault("offset", "cannot be combined with continue", str(query.offset), "leave out one of them"))
+    if SUMMARY in query.fields and len(query.fields) > 1:
+        faults.append(Fault("fields", "summary cannot be combined with fields", hint="leave out one of them"))
+    if faults:
+        raise InvalidInput(faults)
+    if not query.continue_:
+        return None
+    after = decode_token(query.continue_, tuple[str, str, str, str])
+    if (after[0] if after[0] in get_args(RunSort) else None) != query.sort:
+        hint = "start again without it, or send the same sort"
+        raise InvalidInput.one("continue", "is from an answer in another order", value=query.continue_[:80], hint=hint)
+    return after
+
+
+async def _filter(api: Api, user: User, query: FilterParameters) -> RunFilter:
+    """Return the filter of a request, with only those namespaces that the caller may read.
+
+    Raises Forbidden if it names a namespace that the caller may not read, and InvalidInput.
+    """
+    owners = {user.name if owner == "@me" else owner for owner in query.owner if owner}
+    return RunFilter(
+        namespaces=await _namespaces(api, user, query),
+        owners=frozenset(owners),
+        phases=frozenset(query.phase),
+        active=query.active,
+        words=frozenset(_words(query.search)),
+        selector_text=query.label_selector,
+        selector=_labels(query.label_selector),
+    )
+
+
+async def _namespaces(api: Api, user: User, query: FilterParameters) -> frozenset[str] | None:
+    """Return the namespaces whose runs are shown; None means all."""
+    teams = api.policy.current().policy.teams
+    for name in query.team:
+        if name and name not in teams:
+            raise InvalidInput.one("team", "is no team of the policy", value=name, hint=did_you_mean(name, teams))
+    named = sorted(filter(None, query.namespace))
+    for namespace in named:
+        await user.require("list", namespace)
+    of_teams = {namespace for name in query.team if name for namespace in teams[name].namespaces_of(name)}
+    readable = await readable_namespaces(api, user, "", of_teams) if not named or of_teams else frozenset(named)
+    for wanted in filter(None, (of_teams, named)):
+        readable = frozenset(wanted) if readable is None else readable.intersection(wanted)
+    return readable
+
+
+def _words(search: str) -> list[str]:
+    words = search.casefold().split()
+    if len(words) > MAX_WORDS:
+        raise InvalidInput.one("search", f"has {len(words)} words; {MAX_WORDS} are allowed", value=search[:80])
+    return words
+
+
+def _labels(text: str) -> LabelSelector:
+    try:
+        return parse_labels(text)
+    except SelectorError as fault:
+        hint = "such as team=vision,stage in (train,tune),!debug"
+        raise InvalidInput.one("labelSelector", fault.message, value=text[:80], hint=hint) from fault
+
+
+def _page(found: Sequence[RunRow], query: ListParameters, after: Place | None) -> tuple[list[RunRow], str]:
+    """Return the runs of a page in their order, and the token for the next page."""
+    sort = query.sort or ""
+    descending = sort.startswith("-") or not sort
+    key = _SORT_KEYS[sort.removeprefix("-")] if sort else None
+
+    def place_of(row: RunRow) -> Place:
+        meta = row.run.metadata
+        if key is not None:
+            return sort, key(row.summary), meta.namespace, meta.name
+        # The time of submission comes from the submitter, so it only orders runs that were created in the same second.
+        submitted = meta.annotations.get(names.ANNOTATION_SUBMITTED_AT, "")
+        return meta.creation_timestamp, submitted, meta.namespace, meta.name
+
+    places = {place_of(row): row for row in found}
+    order = sorted(places, key=lambda place: place[2:])
+    order.sort(key=lambda place: place[:2], reverse=descending)  # stable: names decide among equals
+    if after is not None:
+        order = [place for place in order if _follows(place, after, descending=descending)]
+    until = query.offset + query.limit
+    page = order[query.offset : until]
+    return [places[place] for place in page], encode_token(page[-1]) if len(order) > until else ""
+
+
+def _follows(place: Place, after: Place, *, descending: bool) -> bool:
+    if place[:2] == after[:2]:
+        return place[2:] > after[2:]
+    return place[:2] < after[:2] if descending else place[:2] > after[:2]
+
+
+def _narrowed(view: msgspec.Raw, fields: Sequence[str]) -> msgspec.Raw | dict[str, msgspec.Raw]:
+    """Return a run's view with only these fields; with all of them if none are named."""
+    if not fields:
+        return view
+    whole = msgspec.json.decode(view, type=dict[str, msgspec.Raw])
+    return {field: whole[field] for field in fields}

@@ -1,0 +1,273 @@
+"""Lists of runs as tables: sorting, searching, windows, counts, and the stream of their changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from tests.unit.api.conftest import World
+from tests.unit.api.fake_kubernetes import run
+
+from kajitori.api.streams import run_rows
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.policy.file import parse_policy
+
+CHANGES = "/v1/runs/changes"
+H100 = {"gpu": 8, "gpuType": "h100"}
+
+
+async def furnish(world: World) -> None:
+    """Create three runs of two owners in two namespaces."""
+    made: list[tuple[str, str, dict[str, Any]]] = [
+        ("bert", "10:02", run("bert", phase="Running", replicas=2, resources=H100)),
+        ("gpt", "10:01", run("gpt", phase="Failed", image="Registry/LLM:3")),
+        ("vit", "10:03", run("vit", owner="grace", namespace="other", replicas=4)),
+    ]
+    for name, time, document in made:
+        document["metadata"] |= {"creationTimestamp": f"2026-11-21T{time}:00Z", "labels": {"stage": f"of-{name}"}}
+        world.kubernetes.put("runs", document)
+    await world.caught_up()
+
+
+async def listed(world: World, **params: Any) -> dict[str, Any]:
+    response = await world.http.get("/v1/runs", params=params)
+    assert response.status_code == 200, response.text
+    page: dict[str, Any] = response.json()
+    return page | {"names": [item["name"] for item in page["items"]]}
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("name", ["bert", "gpt", "vit"]),
+        ("-name", ["vit", "gpt", "bert"]),
+        ("createdAt", ["gpt", "bert", "vit"]),
+        ("phase", ["vit", "bert", "gpt"]),
+        ("-gpus", ["bert", "vit", "gpt"]),
+        ("-members", ["vit", "bert", "gpt"]),
+        ("-owner", ["vit", "bert", "gpt"]),
+    ],
+)
+async def test_a_list_is_sorted_in_pages_and_in_windows(world: World, sort: str, expected: list[str]) -> None:
+    await furnish(world)
+    assert (await listed(world, sort=sort))["names"] == expected
+    paged = await listed(world, sort=sort, limit=2)
+    rest = await listed(world, sort=sort, **{"continue": paged["continue"]})
+    assert paged["names"] + rest["names"] == expected
+    assert (await listed(world, sort=sort, offset=1, limit=1))["names"] == expected[1:2]
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"search": "BERT"}, ["bert"]),
+        ({"search": "registry/llm"}, ["gpt"]),
+        ({"search": "stage=of-vit grace"}, ["vit"]),
+        ({"search": "vit ada"}, []),
+        ({"owner": ["@me", "grace"]}, ["bert", "gpt", "vit"]),
+        ({"owner": ["", "grace"]}, ["vit"]),
+        ({"namespace": ["team", "other"]}, ["bert", "gpt", "vit"]),
+        ({"namespace": ""}, ["bert", "gpt", "vit"]),
+        ({"team": "vision"}, ["vit"]),
+        ({"team": "vision", "namespace": "team"}, []),
+    ],
+)
+async def test_filters_of_a_table(world: World, params: dict[str, Any], expected: list[str]) -> None:
+    """Values of one filter are alternatives; all filters have to match."""
+    world.change(policy=PolicyFile(None, without_file=parse_policy("teams: {vision: {namespaces: [other]}}")))
+    await furnish(world)
+    assert sorted((await listed(world, **params))["names"]) == expected
+
+
+async def test_counts_by_phase_ignore_the_filter_of_phases(world: World) -> None:
+    """A page shows how many runs another choice of phases would list."""
+    await furnish(world)
+    page = await listed(world, phase="Running", limit=1)
+    assert page["counts"] == {"total": 1, "phases": {"Queued": 1, "Running": 1, "Failed": 1}}
+    assert (await listed(world, active="true", owner="ada"))["counts"] == {
+        "total": 1,
+        "phases": {"Running": 1, "Failed": 1},
+    }
+    assert (await listed(world, limit=1))["counts"]["total"] == 3
+
+
+async def test_fields_narrow_each_run(world: World) -> None:
+    await furnish(world)
+    page = await listed(world, fields=["name", "owner"], sort="name", limit=1)
+    assert page["items"] == [{"name": "bert", "owner": "ada"}]
+
+
+async def test_a_summary_has_what_a_table_shows(world: World) -> None:
+    """GPUs are those of all members; a sweep counts those that may run at once, until it has members."""
+    await furnish(world)
+    world.kubernetes.put("runs", run("grid", array="0-99%4", resources={"gpu": 2}))
+    world.kubernetes.put("runs", run("odd", repliccas="many", array=7, image=[]))
+    await world.caught_up()
+    rows = {item["name"]: item for item in (await listed(world, fields="summary"))["items"]}
+    shown = {key: rows["bert"][key] for key in ("namespace", "owner", "phase", "gpus", "gpuType", "members")}
+    counts = {"total": 1, "pending": 0, "running": 0, "succeeded": 0, "failed": 0}
+    assert shown == {
+        "namespace": "team",
+        "owner": "ada",
+        "phase": "Running",
+        "gpus": 16,
+        "gpuType": "h100",
+        "members": counts,
+    }
+    assert (rows["grid"]["gpus"], rows["grid"]["members"]["total"], rows["grid"]["reason"]) == (8, 4, "NotPlannedYet")
+    assert rows["odd"]["gpus"] == 0, "an invalid spec, written with kubectl, does not break the list"
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"sort": "color"}, "sort"),
+        ({"fields": "color"}, "fields"),
+        ({"fields": ["summary", "name"]}, "fields"),
+        ({"team": "nosuch"}, "team"),
+        ({"search": "a " * 17}, "search"),
+        ({"sort": "name", "offset": "1"}, "offset"),
+        ({"sort": "-name"}, "continue"),
+        ({}, "continue"),
+    ],
+)
+async def test_a_list_refuses_what_it_cannot_do(world: World, params: dict[str, Any], field: str) -> None:
+    await furnish(world)
+    following = (await listed(world, sort="name", limit=1))["continue"]
+    more = {"continue": following} if field in ("continue", "offset") else {}
+    response = await world.http.get("/v1/runs", params=params | more)
+    assert response.status_code == 422
+    assert response.json()["faults"][0]["field"].startswith(field)
+
+
+class Events:
+    """The events of a stream, and the ID of the last one."""
+
+    def __init__(self, lines: AsyncIterator[str]) -> None:
+        self._lines = lines
+        self.last_id = ""
+
+    async def next(self) -> tuple[str, dict[str, Any]]:
+        """Return kind and data of the next event that has data."""
+        kind = ""
+        async for line in self._lines:
+            field, _, value = line.partition(": ")
+            if field == "id":
+                self.last_id = value
+            elif field == "event":
+                kind = value
+            elif field == "data":
+                return kind, json.loads(value)
+        raise AssertionError("the stream has ended")
+
+
+@asynccontextmanager
+async def changes(http: httpx2.AsyncClient, last_id: str = "", **params: Any) -> AsyncIterator[Events]:
+    headers = {"Last-Event-ID": last_id} if last_id else {}
+    async with http.stream("GET", CHANGES, params=params, headers=headers) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield Events(response.aiter_lines())
+
+
+def names_in(data: dict[str, Any]) -> dict[str, list[str]]:
+    return {key: [item["name"] for item in data[key]] for key in ("added", "changed", "removed")}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_rows, "BATCH_SECONDS", 0.0)
+
+
+async def test_a_stream_shows_a_snapshot_then_changes(world: World, served: httpx2.AsyncClient) -> None:
+    """A run that matches no more is removed from the table, and one that matches now is added."""
+    await furnish(world)
+    async with changes(served, active="true") as events:
+        kind, data = await events.next()
+        assert (kind, sorted(item["name"] for item in data["items"])) == ("snapshot", ["bert", "vit"])
+        assert data["counts"] == {"total": 2, "phases": {"Queued": 1, "Running": 1, "Failed": 1}}
+        world.kubernetes.change("runs", "bert", status={"phase": "Running", "message": "half done"})
+        kind, data = await events.next()
+        assert (kind, names_in(data)) == ("changes", {"added": [], "changed": ["bert"], "removed": []})
+        assert data["changed"][0]["message"] == "half done"
+        world.kubernetes.change("runs", "gpt", status={"phase": "Restarting"})
+        assert names_in((await events.next())[1]) == {"added": ["gpt"], "changed": [], "removed": []}
+        world.kubernetes.change("runs", "gpt", status={"phase": "Failed"})
+        assert names_in((await events.next())[1]) == {"added": [], "changed": [], "removed": ["gpt"]}
+        world.kubernetes.remove("runs", "vit", "other")
+        data = (await events.next())[1]
+        assert names_in(data) == {"added": [], "changed": [], "removed": ["vit"]}
+        assert data["counts"] == {"total": 1, "phases": {"Running": 1, "Failed": 1}}
+
+
+async def test_a_stream_goes_on_where_a_list_or_stream_ended(world: World, served: httpx2.AsyncClient) -> None:
+    """All changes in between are one batch with the newest state of each run."""
+    await furnish(world)
+    version = (await listed(world, fields="summary"))["version"]
+    for message in ("one", "two"):
+        world.kubernetes.change("runs", "bert", status={"phase": "Running", "message": message})
+        await world.caught_up()
+        await listed(world)
+    async with changes(served, since=version, items="false") as events:
+        kind, data = await events.next()
+        assert (kind, [item["message"] for item in data["changed"]]) == ("changes", ["two"])
+    world.kubernetes.remove("runs", "gpt")
+    await world.caught_up()
+    async with changes(served, last_id=events.last_id, since=version) as events:
+        assert names_in((await events.next())[1]) == {"added": [], "changed": [], "removed": ["gpt"]}
+
+
+async def test_a_reader_that_is_too_far_behind_gets_a_snapshot(
+    world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same holds for a version of another filter or another process."""
+    monkeypatch.setattr(run_rows, "LOG_LENGTH", 1)
+    await furnish(world)
+    version = (await listed(world, fields="summary"))["version"]
+    for name in ("bert", "gpt"):
+        world.kubernetes.change("runs", name, status={"phase": "Failed", "message": "again"})
+        await world.caught_up()
+        await listed(world)
+    for last_id in (version, "other.1.1", (await listed(world, fields="summary", owner="ada"))["version"]):
+        async with changes(served, last_id=last_id, items="false") as events:
+            kind, data = await events.next()
+            assert (kind, data["items"], data["counts"]["total"]) == ("snapshot", [], 3)
+
+
+async def test_streams_of_one_selection_share_their_batches(world: World) -> None:
+    """Two hundred open pages cost one encoding, and no request to the API server."""
+    await furnish(world)
+    rows, selected = world.api.runs.rows, run_rows.RunFilter(owners=frozenset({"ada"}))
+    with rows.selecting(selected) as first, rows.selecting(selected) as second:
+        assert first is second
+        since, _ = rows.snapshot(first, items=True)
+        world.kubernetes.change("runs", "bert", status={"phase": "Stopped"})
+        await world.caught_up()
+        batch = rows.changes(first, since)
+        assert b"bert" in batch[1] and rows.changes(second, since)[1] is batch[1]
+        world.kubernetes.change("runs", "vit", "other", status={"phase": "Stopped"})
+        await world.caught_up()
+        assert rows.changes(first, batch[0])[1] == b"", "nothing that the reader sees has changed"
+
+
+async def test_a_stream_shows_only_namespaces_that_the_caller_may_read(
+    world: World, served: httpx2.AsyncClient
+) -> None:
+    """A namespace that gets its first run later is shown as soon as it has one."""
+    await furnish(world)
+    world.kubernetes.denied |= {("ada", "list", "runs", namespace) for namespace in ("", "other")}
+    assert (await served.get(CHANGES, params={"namespace": "other"})).status_code == 403
+    async with changes(served) as events:
+        assert sorted(item["name"] for item in (await events.next())[1]["items"]) == ["bert", "gpt"]
+        world.kubernetes.change("runs", "vit", "other", status={"phase": "Failed"})
+        world.kubernetes.put("runs", run("new", namespace="late"))
+        kind, data = await events.next()
+        assert (kind, sorted(item["name"] for item in data["items"])) == ("snapshot", ["bert", "gpt", "new"])
+        world.kubernetes.denied.add(("ada", "list", "runs", "late"))
+        await world.api.callers.sessions.recheck()
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await events.next()
