@@ -1,4 +1,4 @@
-"""What the sending process may do, whatever a service's code or a user's URL makes of it.
+"""Limits of the sending process, which hold for every service's code and every URL.
 
 An audit hook of the interpreter sees every connection before it is made, with the address that was resolved, so a host
 name that changes its address between two look-ups gains nothing. It also sees files and programs. It can't be removed.
@@ -46,7 +46,7 @@ _READABLE += (
 
 
 class Rules(msgspec.Struct, kw_only=True):
-    """Where messages may go; the policy's section `notifications`, with the addresses of the cluster."""
+    """Allowed destinations: the policy's section `notifications`, and the addresses of the cluster."""
 
     schemes: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Guard:
             self._refuse(f"{event} is not allowed")
 
     def _check_peer(self, sock: Any, address: Any) -> None:
-        if address is None:  # of a connected socket
+        if address is None:  # the socket is connected already
             return
         family = getattr(sock, "family", None)
         if family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(address, tuple):

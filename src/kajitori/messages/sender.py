@@ -42,7 +42,7 @@ class Letter(msgspec.Struct, kw_only=True):
 
 
 class Receipt(msgspec.Struct, kw_only=True):
-    """What became of it."""
+    """The outcome of a letter."""
 
     number: int
     error: str = ""

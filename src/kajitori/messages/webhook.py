@@ -14,7 +14,7 @@ import secrets
 
 KEY_PREFIX = "whsec_"
 TOLERANCE_SECONDS = 300
-"""Age from which a receiver should refuse a request: somebody may have recorded it."""
+"""Age from which a receiver should refuse a request, because it may be a recorded one."""
 
 
 def new_key() -> str:

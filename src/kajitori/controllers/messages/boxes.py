@@ -72,7 +72,7 @@ class Box:
         self.outbox = outbox
 
     async def _read_again(self) -> None:
-        """Read what is stored: a write whose answer was lost, or somebody's edit."""
+        """Read the outbox again, after a write whose answer was lost or an edit by another client."""
         selector = f"metadata.name={self.recipient.outbox}"
         for secret in (await self._client.list(SECRETS, self._namespace, field_selector=selector)).items:
             self.load(secret)

@@ -58,7 +58,7 @@ class ChannelSecret(Wire, frozen=True):
 
 
 class ChannelBook:
-    """Follows the channels. Without the right to read them, nobody has any."""
+    """Follows the channels of all recipients. A controller without the right to read them tells nothing to anyone."""
 
     def __init__(self, client: KubeClient, namespace: str, on_change: Callable[[Recipient], None]) -> None:
         self._client = client
@@ -78,7 +78,7 @@ class ChannelBook:
         return self._channels.get(recipient, NO_CHANNELS)
 
     def wanted_by_anyone(self, owner: str, namespace: str) -> bool:
-        """Whether somebody has channels who may be told about a run."""
+        """Whether the run's owner or its team has channels."""
         return bool(self._channels) and any(one in self._channels for one in recipients_of(owner, namespace))
 
     async def follow(self) -> None:

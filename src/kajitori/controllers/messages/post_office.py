@@ -55,7 +55,7 @@ _LOG_BYTES = 64 * 1024
 
 
 class _Told(msgspec.Struct):
-    """The part of a spec that says who is told."""
+    """The part of a spec that chooses channels and kinds of messages."""
 
     notify: dict[str, list[str] | None] | None = None
 
@@ -93,7 +93,7 @@ class PostOffice:
     # ------------------------------------------------------------------------------------------ for the reconciler
 
     def is_wanted(self, run: RunObject) -> bool:
-        """Whether anybody has channels who may be told about the run."""
+        """Whether messages are on, and the run's owner or its team has channels."""
         enabled = self._view.policy.notifications.enabled
         return enabled and self.book.wanted_by_anyone(run.owner, run.metadata.namespace)
 
@@ -212,7 +212,8 @@ class PostOffice:
         self._count()
 
     async def _ends_of_output(self, runs: Sequence[RunObject]) -> dict[str, str]:
-        """Return the last lines of each run by UID; of none if so many failed at once that a digest tells of them."""
+        """Return the last lines of output by UID of the run. If many runs failed at once, a digest lists them without
+        output, so nothing is read."""
         if len(runs) > MOST_OUTPUTS:
             return {}
         ends = await asyncio.gather(*map(self._last_lines, runs))

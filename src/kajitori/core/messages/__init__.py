@@ -1,1 +1,1 @@
-"""Messages about runs: which are due, to whom, in which words, and what is sent next. Nothing here sends."""
+"""Decisions about messages: which are due, the channels that get them, their text, and the next request."""

@@ -1,4 +1,4 @@
-"""Notices: a run's events that somebody wants to be told, in the run's status until an outbox has them.
+"""Notices: events of a run for its owner or its team. They stay in the run's status until an outbox has them.
 
 They follow from the status alone, not from a change of it, and each is noted once: the status keeps the mark of the
 last notice of each kind. So a notice is stored together with the decision that it is about, and a controller that is
@@ -36,7 +36,7 @@ def with_notices(
 ) -> RunStatus:
     """Return the status with notices of what happened, and without those that are `taken` (by their ids).
 
-    `wanted` is whether anybody would be told.
+    `wanted`: whether the owner or the team has channels.
     """
     before = status.notices or Notices()
     noted, waiting = dict(before.noted), [notice for notice in before.waiting if notice.id not in taken]
@@ -65,7 +65,7 @@ def _ahead_seconds(rules: Notifications, time_limit_seconds: int) -> float:
 def _events(
     status: RunStatus, rules: Notifications, now: datetime, time_limit_seconds: int | None
 ) -> Iterator[tuple[Kind, str, datetime, str]]:
-    """Yield kind, mark, time and text of everything in the status that can be told, the earliest first."""
+    """Yield kind, mark, time and text of every event that the status shows, the earliest first."""
     found = [*_setbacks(status), *_start(status, rules)]
     warning = warning_at(status, rules, time_limit_seconds)
     if warning is not None and warning <= now and status.phase is Phase.RUNNING:

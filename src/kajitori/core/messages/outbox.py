@@ -44,7 +44,7 @@ class Message(msgspec.Struct, omit_defaults=True, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, omit_defaults=True, frozen=True, kw_only=True):
-    """What is sent to a channel: one message, or a digest of several."""
+    """A request to a channel, with one message or a digest of several."""
 
     id: str
     messages: tuple[str, ...]
@@ -57,7 +57,7 @@ class Request(msgspec.Struct, omit_defaults=True, frozen=True, kw_only=True):
 
 
 class ChannelState(msgspec.Struct, omit_defaults=True, frozen=True, kw_only=True):
-    """What is under way to one channel, and how the last request went."""
+    """The current request to one channel, and the outcome of the last one."""
 
     request: Request | None = None
     sent_at: float = 0.0

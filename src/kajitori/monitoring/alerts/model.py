@@ -1,4 +1,4 @@
-"""What an alert is, and the generated files: rules, tests in promtool's format, and the runbook page."""
+"""The type of alerts, and the files made of them: rules, tests in promtool's format, and the runbook page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEST_INTERVAL = "1m"
 
 
 class Severity(StrEnum):
-    """How fast somebody has to look."""
+    """Urgency of an alert."""
 
     CRITICAL = "critical"
     """Now: users are affected, or soon will be."""
@@ -46,7 +46,7 @@ class Alert:
     description: str
     """Prometheus' template with the figures."""
     means: str
-    """What is wrong, and what users notice."""
+    """The fault, and its effect on users."""
     do: Sequence[str]
     """Steps for whoever is on duty, the fastest check first."""
     fires: Example
