@@ -58,7 +58,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """Where a backup is restored to."""
+    """The destination of a restore."""
 
     client: KubeClient
     history: History | None = None
@@ -70,7 +70,7 @@ class Destination:
 
 @dataclass
 class Report:
-    """What a restore did, or would do."""
+    """Result of a restore, or of its dry run."""
 
     queued: list[str] = field(default_factory=list)
     """Runs that come back to the queue, by `namespace/name`."""
@@ -199,7 +199,7 @@ def meanwhile(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus |
 
 
 async def _make(client: KubeClient, one: _Chosen) -> RunObject:
-    """Create the object of a run in its owner's name, since the API server lets nobody write another owner. It waits
+    """Create the object of a run in its owner's name, because the API server accepts no other owner. The run waits
     until it has a status."""
     if one.made is not None:
         return one.made

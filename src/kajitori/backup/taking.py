@@ -35,7 +35,7 @@ TOGETHER = 2_000
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a backup is taken of."""
+    """The cluster, history and blobs that a backup reads."""
 
     client: KubeClient
     namespace: str

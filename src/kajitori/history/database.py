@@ -23,7 +23,7 @@ class Statement:
 
 
 class Reader(Protocol):
-    """What reads from a database."""
+    """A database, or one transaction of it, that can be read."""
 
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""

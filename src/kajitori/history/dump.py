@@ -27,7 +27,7 @@ class Table:
 
     name: str
     key: tuple[str, ...]
-    """Columns in whose order rows are read."""
+    """Columns by which rows are ordered and paged."""
     columns: tuple[str, ...]
     run: str = ""
     """Column with the UID of a run."""
@@ -91,7 +91,7 @@ TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the history that takes a dump knows of it."""
+    """Facts of the receiving history about a dump."""
 
     skip_before: int = 0
     """Runs of the dump that ended before this time and are not there have expired there."""
