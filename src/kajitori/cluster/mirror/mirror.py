@@ -52,6 +52,8 @@ FREEZE_OBJECTS = 2_000
 
 ASK_AGAIN_SECONDS = 300.0
 """Interval at which a kind is tried again that the API server did not serve."""
+FORBIDDEN_SECONDS = 30.0
+"""The same if it was forbidden to read."""
 
 CATCH_UP_SECONDS = 0.5
 """Time in which a watch that is accepted again delivers what happened while it was broken."""
@@ -289,12 +291,41 @@ class Mirror:
     # ------------------------------------------------------------------------------------------ watching
 
     async def _mirror(self, resource: Resource, state: _State) -> None:
+        try:
+            await self._follow(resource, state)
+        except KajitoriError as error:
+            state.trouble = state.fatal = error
+            state.first_sync.set()
+
+    async def _mirror_if_served(self, resource: Resource, state: _State) -> None:
+        """Mirror a kind that the API server may lack, or forbid to read: then there are no such objects. It is tried
+        again from time to time, since API servers are upgraded and roles are completed."""
+        store, was_forbidden = self._kinds[resource][1], False
+        while True:
+            try:
+                await self._follow(resource, state)
+            except KajitoriError as error:
+                is_forbidden = isinstance(error, Forbidden)
+                if is_forbidden and not was_forbidden:
+                    log.warning("%s are not counted: %s", resource.plural, error)
+                was_forbidden = was_forbidden or is_forbidden
+                self._note_trouble(state, None)
+                state.first_sync.set()
+                for key in list(store):
+                    meta = store.pop(key).metadata
+                    self._tell(resource, meta.namespace, meta.name)
+                # An API server that has just started may refuse what it allows a moment later.
+                await self._client.environment.sleep(FORBIDDEN_SECONDS if is_forbidden else ASK_AGAIN_SECONDS)
+
+    async def _follow(self, resource: Resource, state: _State) -> None:
+        """Follow the watch of a kind. Raises what the API server refuses for good before the first list; for a kind
+        that it may lack, also that it no longer serves it."""
         type, store, shrink = self._kinds[resource]
 
         def note(error: Exception | None) -> None:
-            if state.note(error, self._clock()):
-                for callback in self._on_health:
-                    callback()
+            if resource in DEVICE_KINDS and isinstance(error, NotFound):
+                raise error
+            self._note_trouble(state, error)
 
         watcher: Watcher[Any] = Watcher(
             self._client,
@@ -306,66 +337,22 @@ class Mirror:
             settings=self._settings,
             on_trouble=note,
         )
-        try:
-            async with aclosing(follow(watcher)) as changes:
-                async for change in changes:
-                    if isinstance(change, Synced):
-                        self._note_synced(resource, state)
-                        continue
-                    if resource is PODS:
-                        self._index(change)
-                    elif resource is RUNS:
-                        self._pods.note_run(change)
-                    meta = change.object.metadata
-                    self._tell(resource, meta.namespace, meta.name)
-        except KajitoriError as error:
-            state.trouble = state.fatal = error
-            state.first_sync.set()
+        async with aclosing(follow(watcher)) as changes:
+            async for change in changes:
+                if isinstance(change, Synced):
+                    self._note_synced(resource, state)
+                    continue
+                if resource is PODS:
+                    self._index(change)
+                elif resource is RUNS:
+                    self._pods.note_run(change)
+                meta = change.object.metadata
+                self._tell(resource, meta.namespace, meta.name)
 
-    async def _mirror_if_served(self, resource: Resource, state: _State) -> None:
-        """Mirror a kind that the API server may lack, or forbid to read: then there are no such objects. It is tried
-        again from time to time, since API servers are upgraded and roles are completed."""
-        type, store, shrink = self._kinds[resource]
-        was_forbidden = False
-        while True:
-
-            def note(error: Exception | None) -> None:
-                if isinstance(error, NotFound | Forbidden):
-                    raise error
-                if state.note(error, self._clock()):
-                    for callback in self._on_health:
-                        callback()
-
-            watcher: Watcher[Any] = Watcher(
-                self._client,
-                resource,
-                type,
-                page_size=self._page_size,
-                shrink=shrink,
-                store=store,
-                settings=self._settings,
-                on_trouble=note,
-            )
-            try:
-                async with aclosing(follow(watcher)) as changes:
-                    async for change in changes:
-                        if isinstance(change, Synced):
-                            state.first_sync.set()
-                            continue
-                        meta = change.object.metadata
-                        self._tell(resource, meta.namespace, meta.name)
-            except KajitoriError as error:
-                if isinstance(error, Forbidden) and not was_forbidden:
-                    was_forbidden = True
-                    log.warning("%s are not counted: %s", resource.plural, error)
-                if state.note(None, self._clock()):
-                    for callback in self._on_health:
-                        callback()
-                state.first_sync.set()
-                for key in list(store):
-                    meta = store.pop(key).metadata
-                    self._tell(resource, meta.namespace, meta.name)
-            await self._client.environment.sleep(ASK_AGAIN_SECONDS)
+    def _note_trouble(self, state: _State, error: Exception | None) -> None:
+        if state.note(error, self._clock()):
+            for callback in self._on_health:
+                callback()
 
     def _index(self, change: Added[Pod] | Modified[Pod] | Deleted[Pod]) -> None:
         self._pods.note_pod(change)
