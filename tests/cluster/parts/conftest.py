@@ -1,4 +1,5 @@
-"""The installation that all tests of this folder use."""
+"""The installation that all tests of this folder use. Each module also runs alone; of `test_rights` a part is skipped
+then."""
 
 from __future__ import annotations
 
