@@ -59,7 +59,9 @@ class Figures:
             self._read_events(pids, member.tensorboard)
 
     def close(self) -> None:
-        """Read what a program that has ended left in its file, and close all files."""
+        """Read what a program that has ended left in its file and its log, and close all files."""
+        if self._log is not None:
+            self._take_log(self._log)
         if self._file is not None:
             for piece in self._file.pieces():
                 take_lines(self.training, self._lines.feed(piece))

@@ -9,7 +9,6 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-_MIB = 1 << 20
 _KIB = 1 << 10
 _IDLE = 0x1
 """nvmlClocksEventReasonGpuIdle: the clocks are low because nothing runs."""

@@ -41,6 +41,7 @@ class _Watched:
         self.figures = Figures()
         self.sampled_at = 0.0
         self.seen_at = 0.0
+        self.has_ended = False
 
     def sample(self, at: float, gpus: Mapping[str, Mapping[str, float]]) -> None:
         """Add a row to the rings."""
@@ -103,10 +104,13 @@ class Watch:
             known = self._watched.get(member.uid)
             if known is None or known.gpus != member.gpus[:MAX_GPUS]:
                 known = self._watched[member.uid] = _Watched(member)
-            known.member, known.seen_at = member, now
+            known.member, known.seen_at, known.has_ended = member, now, False
         for uid, each in list(self._watched.items()):
             if each.seen_at < now:
-                each.figures.close()
+                if not each.has_ended:
+                    each.has_ended = True
+                    each.figures.close()
+                    each.figures.training.sample(max(each.sampled_at, now - SAMPLE_SECONDS))
                 if now - max(each.seen_at, each.sampled_at) > KEPT_ENDED_SECONDS:
                     del self._watched[uid]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import struct
-from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -314,8 +313,3 @@ def take_lines(training: Training, lines: Iterable[bytes]) -> None:
         figures = figures_in(line)
         if figures:
             training.take(figures)
-
-
-def array_of(values: Iterable[float]) -> bytes:
-    """Return 64-bit floats as bytes."""
-    return array("d", values).tobytes()

@@ -167,6 +167,21 @@ def test_an_ended_member_is_kept_until_its_last_minute_is_reported(tmp_path: Pat
     assert watch.report((minute,)).minutes == ()
 
 
+def test_the_last_figures_of_an_ended_program_are_reported(tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    log.write_bytes(line(loss=2.0))
+    clock, source = Clock(1_200_030.0), Members(member(group(tmp_path), log=log))
+    watch = Watch(source, clock=clock)
+    watch.sample(clock.now)
+    with log.open("ab") as file:
+        file.write(line(loss=1.0))
+    source.found.clear()
+    clock.now += 15
+    watch.sample(clock.now)
+    (minute,) = watch.report((int(clock.now // 60),)).minutes
+    assert minute.training == {"loss": 1.0}
+
+
 def test_each_gpu_of_a_member_has_its_own_values(tmp_path: Path) -> None:
     clock, gpus = Clock(), Gpus(A=10.0, B=90.0, C=50.0)
     watch = Watch(Members(member(group(tmp_path), gpus=("B", "A", "gone"))), gpus, clock)
