@@ -73,7 +73,7 @@ def parse(text: str) -> dict[str, dict[str, float]]:
         except ValueError:
             continue
         if labels.get("GPU_I_ID"):
-            continue  # a slice of a GPU, whose UUID is that of the whole
+            continue  # a slice of a GPU: the exporter gives it the UUID of the whole GPU
         for identifier in (labels.get("UUID"), labels.get("gpu")):
             if identifier:
                 found.setdefault(identifier, {})[known[0]] = value

@@ -14,7 +14,7 @@ class GpuSource(Protocol):
         ...
 
     def processes(self) -> Mapping[int, str]:
-        """Return the GPU of each process that uses one, for members whose GPUs nobody names."""
+        """Return the GPU of each process that uses one, for members without a list of GPUs."""
         ...
 
 

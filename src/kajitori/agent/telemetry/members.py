@@ -34,5 +34,5 @@ class MemberSource(Protocol):
     """A source of this node's members."""
 
     def members(self) -> Sequence[LocalMember]:
-        """Return the members whose programs run. Raises OSError if they cannot be listed now."""
+        """Return the members with running programs. Raises OSError if they cannot be listed now."""
         ...

@@ -48,7 +48,7 @@ class PodMembers:
         self._known: dict[str, LocalMember] = {}
 
     def members(self) -> Sequence[LocalMember]:
-        """Return the members whose Pods have processes. Raises OSError if the Pods cannot be listed now."""
+        """Return the members with processes. Raises OSError if the Pods cannot be listed now."""
         found: dict[str, LocalMember] = {}
         for uid, pod in self._pods.pods().items():
             if not pod.run_uid:

@@ -1,4 +1,4 @@
-"""What a member's processes use: from control groups of version 1 or 2, and from /proc for what groups do not count."""
+"""Readings of a member's processes: from control groups of version 1 or 2, and from /proc where groups are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _NO_LIMIT = 1 << 60
 """Version 1 shows a limit near 2**63 for none."""
 MAX_EXACT = 64
-"""Most processes whose shared pages are counted once; of more, the sum of resident pages is taken, which is cheap."""
+"""Largest number of processes for which shared pages are counted once. For more, resident pages are added up, which is
+cheap."""
 
 
 class Processes:

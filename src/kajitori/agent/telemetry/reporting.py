@@ -119,7 +119,7 @@ class TelemetryReporting:
 
     def _answer(self, question: Question) -> None:
         path = ANSWER_PATH.format(node=self._node, question=quote(question.id, safe=""))
-        with contextlib.suppress(_Refused):  # nobody waits any more
+        with contextlib.suppress(_Refused):  # the question has expired
             self._ask("POST", path, encode(self._watch.answer(question)), http.HTTPStatus.NO_CONTENT)
 
     def _ask(

@@ -1,7 +1,7 @@
 """Agents that wait for questions. Connections are made by agents alone, so that nodes may be behind any NAT.
 
-An agent's report is answered when somebody asks for one of its members, or when its time is over. So a question reaches
-a node at once, and a waiting agent costs an idle connection and one request a minute.
+The server holds an agent's request until a user asks for one of its members, or until the time is over. So a question
+reaches a node at once, and a waiting agent costs an idle connection and one request a minute.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_QUESTIONS = 64
 
 
 class _Open:
-    """A question and everybody who waits for its answer."""
+    """A question and the future that its callers wait for."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -97,10 +97,10 @@ class Lines:
                 del self._open[node]
 
     def settle(self, node: str, question: str, answer: Answer) -> None:
-        """Give a node's answer to those who wait for it. Raises NotFound if nobody waits any more."""
+        """Pass a node's answer to the waiting callers. Raises NotFound if the question has expired."""
         known = self._open.get(node, {}).get(question)
         if known is None:
-            raise NotFound("nobody waits for this answer any more")
+            raise NotFound("the question has expired: no caller waits for this answer")
         if not known.answer.done():
             known.answer.set_result(answer)
 

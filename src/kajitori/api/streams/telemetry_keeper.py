@@ -57,7 +57,7 @@ class _Asked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TelemetryKeeper:
-    """What one server knows of telemetry."""
+    """The telemetry that one server knows."""
 
     def __init__(self, blobs: Blobs | None, history: History | None, now: Callable[[], datetime]) -> None:
         self.book = Book()
@@ -124,7 +124,7 @@ class TelemetryKeeper:
                 await asyncio.shield(blobs.delete(f"{QUESTIONS}/{number}", f"{ANSWERS}/{number}"))
 
     async def look_for_questions(self) -> None:
-        """Answer the questions of other servers about nodes whose agents wait here. Raises the errors of the store."""
+        """Answer questions of other servers if the nodes' agents wait here. Raises the errors of the store."""
         if self._blobs is None or not self._has_others:
             return
         now, seen, old = self._now().timestamp(), set(), []

@@ -79,7 +79,7 @@ def _place(api: Api, node: str, minute: MemberMinute) -> tuple[Attempt, int] | N
 async def questions(
     api: Shared, node: str, request: Request, query: Annotated[QuestionParameters, Query()]
 ) -> Response:
-    """For agents. The answer is held until somebody asks for a member of the node in full resolution."""
+    """For agents. The answer is held until a user asks for a member of the node in full resolution."""
     await require_agent(api, request, node)
     found = await api.telemetry.lines.wait(node, query.hold)
     return Response(encode(found), media_type=MEDIA_TYPE)
@@ -93,7 +93,7 @@ async def questions(
     summary="Answer a question about a node's members",
 )
 async def take_answer(api: Shared, node: str, question: str, request: Request) -> Response:
-    """For agents. 404 if nobody waits for the answer any more."""
+    """For agents. 404 if the question has expired."""
     await require_agent(api, request, node)
     require_media_type(request, (MEDIA_TYPE,))
     body = await request.body()

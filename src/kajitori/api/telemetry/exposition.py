@@ -1,6 +1,6 @@
 """The newest bands of runs for Prometheus, with a bounded number of series.
 
-Runs are named, so the route needs a token whose bearer may list the runs of all namespaces; /metrics names none. Only
+The text names runs, so the route needs the right to list the runs of all namespaces; /metrics names none. Only
 quantities for operators are shown (`Audience.OPERATORS`), three series each; of more than MAX_RUNS runs those with
 the most ranks.
 """

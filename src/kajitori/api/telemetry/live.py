@@ -1,4 +1,4 @@
-"""The newest values of a run's ranks: asked from their nodes, as far as somebody looks at them."""
+"""The newest values of a run's ranks: asked from their nodes while a user looks at them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import KajitoriError
 
 MAX_LIVE = 64
-"""Most ranks whose nodes are asked for one answer."""
+"""Largest number of ranks that one answer asks from their nodes."""
 MAX_ELSEWHERE = 4
 """Most nodes that are asked through other servers, where their agents wait: each question costs the store a few
 requests. The ranks of more nodes have means of the last minute there."""
@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 4.0
 async def live_stats(api: Api, run: RunObject, ranks: Sequence[int], limit: int, *, live: bool) -> RunStats:
     """Return the newest values of a run's ranks: those of `ranks` if there are any, else the lowest, at most `limit`.
 
-    The nodes of the first MAX_LIVE of them are asked. A rank whose node does not answer has the means of its last
+    The nodes of the first MAX_LIVE of them are asked. If a node does not answer, its ranks have the means of their last
     minute, if this server knows any.
     """
     latest = api.telemetry.book.latest(run.metadata.uid)
@@ -73,7 +73,7 @@ async def live_stats(api: Api, run: RunObject, ranks: Sequence[int], limit: int,
 
 
 async def _ask(api: Api, pods: Mapping[int, Pod]) -> dict[int, RankStats]:
-    """Return the newest values of these ranks, without those whose nodes do not answer in time."""
+    """Return the newest values of these ranks, except ranks on nodes that do not answer in time."""
     by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for rank, pod in pods.items():
         by_node[pod.spec.node_name][pod.metadata.uid] = rank

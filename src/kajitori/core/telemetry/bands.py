@@ -1,4 +1,4 @@
-"""Bands over the ranks of a run: what is left of thousands of values when nobody looks at a single one.
+"""Bands over the ranks of a run: a summary of thousands of values.
 
 A band has the minimum, three percentiles and the maximum of one quantity over all ranks (or all GPUs) of an attempt in
 one interval, and the ranks of both extremes. Percentiles interpolate linearly between the two nearest values, as
@@ -24,7 +24,7 @@ PERCENTILES = (0.1, 0.5, 0.9)
 
 
 class Place(NamedTuple):
-    """Where an extreme was: a rank, and which of its GPUs, counted from 0; -1 for quantities of the member."""
+    """The place of an extreme: a rank, and the number of its GPU, counted from 0; -1 for quantities of the member."""
 
     rank: int
     gpu: int = -1

@@ -22,7 +22,7 @@ SETTLE_SECONDS = 40.0
 SHARED_AFTER_SECONDS = 25.0
 """Time after the end of a minute at which a server tells others what it received of it."""
 KEPT_MINUTES = 6
-"""Minutes whose single values are kept, and for which late values are accepted."""
+"""Number of minutes for which single values are kept and late values are accepted."""
 AHEAD_MINUTES = 2
 """Tolerated difference of an agent's clock into the future."""
 MAX_RECENT_BYTES = 64 << 20
@@ -70,7 +70,7 @@ class Book:
     def __init__(self) -> None:
         self._minutes: dict[int, dict[Attempt, _Ranks]] = {}
         self._own: dict[int, set[tuple[Attempt, int]]] = {}
-        """What this server received itself."""
+        """Values that this server received from agents, not from other servers."""
         self._unshared: set[int] = set()
         """Minutes with values that no part has yet."""
         self._changed: dict[int, set[Attempt]] = {}
@@ -194,7 +194,7 @@ class Book:
         return found
 
     def recent(self, run_uid: str, since: float, until: float) -> list[Interval]:
-        """Return the bands of a run whose minutes begin in this time, in any order."""
+        """Return the bands of a run for minutes that begin in this time, in any order."""
         return [
             Interval(run_uid, attempt.number, MINUTE_SECONDS, minute * MINUTE_SECONDS, ranks, unpack(document))
             for (minute, attempt), (ranks, document) in self._recent.items()

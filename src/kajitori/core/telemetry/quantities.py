@@ -50,10 +50,10 @@ class Unit(StrEnum):
 
 
 class Audience(StrEnum):
-    """Who sees a quantity."""
+    """The readers of a quantity."""
 
     RUN = "run"
-    """Whoever may read the run."""
+    """Users who may read the run."""
     OPERATORS = "operators"
     """Operators as well: the Web API's /metrics has the run's median and extremes."""
 
@@ -66,7 +66,7 @@ class Quantity:
     unit: Unit
     kind: Kind
     text: str
-    """What it is, for tables and documentation."""
+    """A description for tables and documentation."""
     audience: Audience = Audience.RUN
 
 

@@ -1,4 +1,4 @@
-"""What agents and servers send each other about telemetry, in MessagePack.
+"""Messages about telemetry between agents and servers, in MessagePack.
 
 An agent reports each minute of each member twice, in two reports that follow each other. So a report that is lost with
 a server costs nothing, and a value that arrives twice counts once: it is stored by member and minute.
@@ -24,7 +24,7 @@ PATH = "/v1/nodes/{node}/telemetry"
 ANSWER_PATH = "/v1/nodes/{node}/telemetry/answers/{question}"
 QUESTIONS_PATH = "/v1/nodes/{node}/telemetry/questions"
 HOLD = "hold"
-"""Query parameter of QUESTIONS_PATH: seconds for which the server may hold the answer until somebody asks."""
+"""Query parameter of QUESTIONS_PATH: seconds for which the server may hold the answer until there is a question."""
 MAX_HOLD_SECONDS = 55
 MEDIA_TYPE = "application/vnd.msgpack"
 
@@ -118,7 +118,7 @@ decode_questions = msgspec.msgpack.Decoder(tuple[Question, ...]).decode
 
 
 def read_report(body: bytes) -> Report:
-    """Return the report in a body. Raises InvalidInput for anything that is none, or whose sizes do not agree."""
+    """Return the report in a body. Raises InvalidInput if it is no report, or if its sizes do not agree."""
     try:
         report = _decode_report(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -134,7 +134,7 @@ def read_report(body: bytes) -> Report:
 
 
 def read_answer(body: bytes) -> Answer:
-    """Return the answer in a body. Raises InvalidInput for anything that is none, or whose sizes do not agree."""
+    """Return the answer in a body. Raises InvalidInput if it is no answer, or if its sizes do not agree."""
     try:
         answer = _decode_answer(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

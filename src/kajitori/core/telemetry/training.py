@@ -35,7 +35,7 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def figures_in(line: bytes) -> dict[str, float] | None:
-    """Return the numbers in a JSON object, without those whose names are none; None if the line is no such object.
+    """Return the numbers in a JSON object, without those with invalid names; None if the line is no such object.
 
     A step number is a number like others. Booleans, texts, nested objects and numbers that are not finite are left out.
     """
@@ -113,7 +113,7 @@ class Series:
 
 @dataclass
 class _Rate:
-    """What is known to make a rate: the total before, and its time."""
+    """The last total of a rate, and its time."""
 
     at: float
     total: float
