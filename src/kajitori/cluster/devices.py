@@ -28,9 +28,12 @@ class Devices:
         self._node_of_pool: dict[tuple[str, str], str] = {}
         """Node by driver and pool."""
         self._nodes: dict[str, NodeGpus] = {}
+        self._drivers: dict[str, bool] = {}
         self._classes: tuple[DeviceClass, ...] | None = None
         self._claims: dict[Key, DeviceClaim] = {}
         """The allocated claims that are counted."""
+        self._nodes_of_claim: dict[Key, set[str]] = {}
+        """The nodes on which each of them is counted."""
         self._claims_of_pods: dict[str, set[Key]] = {}
         """Allocated claims by the UID of the Pod that they are reserved for."""
         self._early: dict[tuple[str, str], set[Key]] = {}
@@ -96,8 +99,9 @@ class Devices:
         return changed
 
     def read_all_again(self) -> None:
-        """Read all nodes again, because policy changed."""
+        """Read all nodes again, because policy, a DeviceClass or a taint rule changed."""
         self._nodes.clear()
+        self._drivers.clear()
         for name in self._mirror.slices:
             self._note_slice(name)
         self._classes = None
@@ -126,7 +130,7 @@ class Devices:
                 del self._slices[before]
             self._forget(before)
         found = self._mirror.slices.get(name)
-        if found is None or not found.spec.node_name or not self._policy().gpu.is_driver(found.spec.driver):
+        if found is None or not found.spec.node_name or not self._is_driver(found.spec.driver):
             return
         node = found.spec.node_name
         self._node_of_slice[name] = node
@@ -138,6 +142,12 @@ class Devices:
                 self._note_claim(key)
         self._forget(node)
 
+    def _is_driver(self, name: str) -> bool:
+        """Return whether the devices of a driver are GPUs."""
+        if name not in self._drivers:
+            self._drivers[name] = self._policy().gpu.is_driver(name)
+        return self._drivers[name]
+
     def _forget(self, node: str) -> None:
         self._nodes.pop(node, None)
         self._changed.add(node)
@@ -146,8 +156,8 @@ class Devices:
     def _note_claim(self, key: Key) -> None:
         before = self._claims.pop(key, None)
         if before is not None:
-            for node in self._nodes_of(before):
-                self._claims_on.get(node, set()).discard(key)
+            for node in self._nodes_of_claim.pop(key):
+                self._claims_on[node].discard(key)
                 self._used_changed.add(node)
             for consumer in before.status.reserved_for:
                 keys = self._claims_of_pods.get(consumer.uid, set())
@@ -155,23 +165,25 @@ class Devices:
                 if not keys:
                     self._claims_of_pods.pop(consumer.uid, None)
         claim = self._mirror.device_claims.get(key)
+        for keys in self._early.values():  # few: slices are usually published long before the claims
+            keys.discard(key)
         if claim is None:
             return
-        nodes = self._nodes_of(claim)
+        pools = {device[:2] for device in devices_of(claim) if self._is_driver(device[0])}
+        nodes = set()
+        for pool in pools:
+            if pool in self._node_of_pool:
+                nodes.add(self._node_of_pool[pool])
+            else:
+                self._early.setdefault(pool, set()).add(key)
         if not nodes:
-            for device in devices_of(claim):
-                self._early.setdefault(device[:2], set()).add(key)
             return
-        self._claims[key] = claim
+        self._claims[key], self._nodes_of_claim[key] = claim, nodes
         for node in nodes:
             self._claims_on.setdefault(node, set()).add(key)
             self._used_changed.add(node)
         for consumer in claim.status.reserved_for:
             self._claims_of_pods.setdefault(consumer.uid, set()).add(key)
-
-    def _nodes_of(self, claim: DeviceClaim) -> set[str]:
-        pools = {device[:2] for device in devices_of(claim)}
-        return {self._node_of_pool[pool] for pool in pools if pool in self._node_of_pool}
 
     # ------------------------------------------------------------------------------------------ reading
 

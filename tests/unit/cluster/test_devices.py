@@ -106,6 +106,20 @@ def test_devices_of_any_claim_are_in_use_until_it_releases_them() -> None:
     assert scene.gpus == (0, 8)
 
 
+def test_a_pool_that_moves_to_another_node_takes_its_claims_along() -> None:
+    """Drivers may name pools as they like; a claim that is released then is counted nowhere."""
+    scene = Scene()
+    scene.publish(*(nvidia.gpu(index) for index in range(8)))
+    scene.claim("c", "gpu-1", pod="p")
+    published = scene.mirror.slices["n1-gpu.nvidia.com-0"]
+    moved = msgspec.structs.replace(published, spec=msgspec.structs.replace(published.spec, node_name="n2"))
+    scene.mirror.slices["n1-gpu.nvidia.com-0"] = moved
+    scene.tell(RESOURCE_SLICES, "", "n1-gpu.nvidia.com-0")
+    scene.release("c")
+    assert scene.view.devices.used("n1") == {}
+    assert scene.view.devices.used("n2") == {"h100": 0}
+
+
 def test_a_pod_counts_once_before_and_after_its_claim_is_seen() -> None:
     """Pods and claims are watched apart, so either may be seen first."""
     scene = Scene()

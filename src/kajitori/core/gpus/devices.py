@@ -133,9 +133,9 @@ def counters_left(node: NodeDevices, taken: Collection[DeviceId]) -> dict[Counte
 
 
 def allocatable(
-    devices: Iterable[Device], left: Mapping[CounterId, int], taken: Mapping[DeviceId, int], most: int | None = None
+    devices: Iterable[Device], left: Mapping[CounterId, int], taken: Mapping[DeviceId, int]
 ) -> list[DeviceId]:
-    """Return which of these devices can be allocated together, at most `most`; a shared one occurs once per share.
+    """Return which of these devices can be allocated together; a shared one occurs once per share.
 
     `left` is the rest of the shared counters. `taken` is the number of shares in use of each allocated device.
     """
@@ -150,8 +150,6 @@ def allocatable(
         if device.counters and device.id not in taken:
             _take(rest, device)
         found += [device.id] * free
-        if most is not None and len(found) >= most:
-            return found[:most]
     return found
 
 
