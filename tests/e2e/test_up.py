@@ -191,6 +191,7 @@ load_batch(threading.Lock()) if os.environ["KAJI_RANK"] == "2" else wait_for_all
     assert told[0] == f"Rank 2 on {here} is in load_batch (train.py:4)."
     assert told[1].startswith("3 ranks (0-1,3) are in wait_for_all (train.py:")
     assert "    load_batch (" in up.kaji("stacks", "--rank", "2", "frozen").stdout
+    assert told[0] in up.kaji("why", "frozen").stdout
     up.kaji("rm", "-f", "frozen")
 
 

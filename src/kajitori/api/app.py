@@ -36,7 +36,7 @@ from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists
 from kajitori.api.telemetry import agents as telemetry_agents
 from kajitori.api.telemetry import routes as telemetry
-from kajitori.api.telemetry import stacks
+from kajitori.api.telemetry import stacks, why
 from kajitori.api.traffic import networks
 from kajitori.api.traffic import routes as traffic
 from kajitori.api.views import base, configuration, people, server, storage
@@ -78,6 +78,7 @@ ROUTERS = tuple(
             telemetry_agents,
             telemetry,
             stacks,
+            why,
             identity,
             robots,
             browser_routes,

@@ -61,7 +61,7 @@ def offers(*words: str, api: FakeWebApi | None = None) -> list[str]:
 def test_verbs_come_with_their_help_and_without_loading_them() -> None:
     found = offered(kaji, cli_of(fake_api()), [], "")
     assert {item.value: item.help for item in found if item.value in VERBS} == VERBS
-    assert offers("wh") == ["what-if", "whoami"]
+    assert offers("wh") == ["what-if", "why", "whoami"]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_a_shell_completes_only_the_common_prefix(terminal: Terminal) -> None:
         ("kaji run --priority=n", ["--priority=normal"]),
         ("kaji run reg", ["registry/bert:3"]),
         ("kaji run python:3.12 python tr", ["train.py"]),
-        ("kaji wh", ["what-if", "whoami"]),
+        ("kaji wh", ["what-if", "why", "whoami"]),
     ],
 )
 def test_fish_offers_the_same_completions(folder: Path, server: str, line: str, found: list[str]) -> None:

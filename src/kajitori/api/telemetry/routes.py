@@ -99,7 +99,7 @@ async def run_metrics(
     now = api.now().timestamp()
     until = _moment("until", query.until, now, now)
     since = _moment("since", query.since, now, until - DEFAULT_SINCE_SECONDS)
-    intervals = await _intervals(api, run, since, until)
+    intervals = await intervals_of(api, run, since, until)
     if query.attempt:
         intervals = [each for each in intervals if each.attempt == query.attempt]
     found = await asyncio.to_thread(shown, intervals, query.points)
@@ -232,7 +232,7 @@ def _newest(api: Api) -> Iterator[tuple[RunObject, Attempt, int, bytes]]:
             yield run, attempt, minute, document
 
 
-async def _intervals(api: Api, run: RunObject, since: float, until: float) -> list[Interval]:
+async def intervals_of(api: Api, run: RunObject, since: float, until: float) -> list[Interval]:
     """Return the intervals of a run from history and from this server's memory, which has the newest ones."""
     uid = run.metadata.uid
     first = math.floor(since) - MINUTE_SECONDS

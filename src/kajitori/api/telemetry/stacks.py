@@ -27,6 +27,7 @@ from kajitori.api.views.stacks import (
     ThreadView,
 )
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import MemberState
 from kajitori.core.telemetry.report import MAX_ASKED, Answer
@@ -56,7 +57,7 @@ async def run_stacks(
     ones first. Needs the right to run programs in the members (`create pods/exec`), because stacks show code."""
     run = await find_run(api, user, namespace, name)
     await user.require("create", run.metadata.namespace, resource=PODS, subresource="exec")
-    pods = {rank: pod for rank, pod in newest_pods(api.mirror.pods_of_run(run)).items() if _is_running(api, pod)}
+    pods = running_members(api, run)
     if not pods:
         message = f"{run.metadata.name} is {phase_of(run).value}: none of its members is running"
         raise WrongState(message, hint=f"for details: kaji describe {run.metadata.name}")
@@ -68,27 +69,27 @@ async def run_stacks(
     about = f"run {run.metadata.name}"
     api.audit.note(request.scope, user.name, "read stacks", namespace=run.metadata.namespace, object=about)
     taken = await take_stacks(api, asked)
-    nodes = {rank: pod.spec.node_name for rank, pod in asked.items()}
-    groups = group({rank: each.processes for rank, each in taken.ranks.items()})
     found = RunStacks(
         run=run.metadata.name,
         namespace=run.metadata.namespace,
         attempt=run.status.attempts if run.status is not None else 0,
         at=format_time(time_at(api.now().timestamp())),
-        groups=[
-            StackGroupView(list(each.ranks), each.odd, words)
-            for each, words in zip(groups, sentences(groups, nodes), strict=True)
-        ],
-        ranks=[_member(rank, nodes[rank], each) for rank, each in sorted(taken.ranks.items())],
+        groups=grouped(taken, asked),
+        ranks=[_member(rank, asked[rank].spec.node_name, each) for rank, each in sorted(taken.ranks.items())],
         silent=sorted(set(asked) - set(taken.ranks)),
         trouble=taken.trouble,
     )
     return answer(found)
 
 
-def _is_running(api: Api, pod: Pod) -> bool:
-    member = member_of(pod, api.mirror.nodes)
-    return member is not None and member.state is MemberState.RUNNING and bool(pod.spec.node_name)
+def running_members(api: Api, run: RunObject) -> dict[int, Pod]:
+    """Return the Pods of the members that run, by rank."""
+    found = {}
+    for rank, pod in newest_pods(api.mirror.pods_of_run(run)).items():
+        member = member_of(pod, api.mirror.nodes)
+        if member is not None and member.state is MemberState.RUNNING and pod.spec.node_name:
+            found[rank] = pod
+    return found
 
 
 @dataclass
@@ -125,6 +126,13 @@ async def take_stacks(api: Api, pods: Mapping[int, Pod]) -> Taken:
         if found is not None and not found.stacks:
             taken.trouble = f"the agent of node {node} has no stacks of these members, or is too old to take them"
     return taken
+
+
+def grouped(taken: Taken, pods: Mapping[int, Pod]) -> list[StackGroupView]:
+    """Return the ranks by where they are, with the nodes of single ones."""
+    groups = group({rank: each.processes for rank, each in taken.ranks.items()})
+    words = sentences(groups, {rank: pod.spec.node_name for rank, pod in pods.items()})
+    return [StackGroupView(list(each.ranks), each.odd, told) for each, told in zip(groups, words, strict=True)]
 
 
 def _member(rank: int, node: str, found: MemberStacks) -> MemberStacksView:

@@ -74,3 +74,21 @@ class RunStacks(View, omit_defaults=True):
     """Ranks whose nodes did not answer."""
     trouble: str = ""
     """Why one of these nodes did not answer."""
+
+
+class RunReason(View, omit_defaults=True):
+    """What a run is doing now."""
+
+    run: str
+    namespace: str
+    attempt: int
+    phase: str
+    verdict: str
+    """well, unknown (too little was measured), suspected, or stuck (suspected, and no process moved between two
+    looks)."""
+    words: list[str]
+    """Sentences for people."""
+    since: Time | None = None
+    """Time of the last progress, if it is quiet now."""
+    groups: list[StackGroupView] = msgspec.field(default_factory=list)
+    """Where the ranks are: the odd groups first."""

@@ -7,6 +7,8 @@ import asyncio
 from tests.unit.api.conftest import NOW, World
 from tests.unit.api.telemetry.test_routes import RUN, answer_one, described, gang
 
+from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.report import Answer
 from kajitori.core.telemetry.stacks import Frame, MemberStacks, ProcessStacks, ThreadStack
 
@@ -51,3 +53,38 @@ async def test_a_rank_that_does_not_run_is_refused(world: World) -> None:
     await gang(world, ranks=1)
     answer = await world.http.get(f"{RUN}/stacks", params={"rank": 5})
     assert answer.status_code == 404 and "rank 5" in answer.json()["detail"], answer.text
+
+
+async def test_why_names_the_rank_of_a_run_that_stands_still(world: World) -> None:
+    """Suspected by its rhythm, and stuck because no process moved between two looks."""
+    pods = await gang(world, ranks=2)
+    run_uid = pods[0]["metadata"]["ownerReferences"][0]["uid"]
+    first = int(NOW.timestamp()) // 60 * 60 - 40 * 60
+
+    def interval(number: int) -> Interval:
+        age = 5.0 if number < 20 else 60.0 * (number - 19)
+        output = Band(2, age, age, age, age, age, Place(0), Place(0))
+        return Interval(run_uid, 1, 60, first + 60 * number, 2, {"output.age": output})
+
+    assert world.api.stores.history is not None
+    await world.api.stores.history.record_telemetry([interval(number) for number in range(40)])
+    answer = Answer(stacks=tuple(told(pod["metadata"]["uid"], f"f{rank}") for rank, pod in enumerate(pods)))
+
+    async def agent() -> None:
+        for _ in range(2):
+            await answer_one(world, answer)
+
+    answering = asyncio.create_task(agent())
+    shown = described("/v1/runs/{namespace}/{name}/why", await world.http.get(f"{RUN}/why"))
+    await answering
+    assert shown["verdict"] == "stuck"
+    assert shown["words"][0].startswith("It is stuck: no rank has shown progress for 20m, and neither")
+    assert shown["words"][1] == "Rank 0 on g1 is in f0 (data.py:14)."
+
+
+async def test_why_shows_no_code_without_the_right_to_it(world: World) -> None:
+    await gang(world, ranks=1)
+    world.kubernetes.denied.add(("mallory", "create", "pods/exec", "*"))
+    shown = (await world.http.get(f"{RUN}/why", headers={"Authorization": "Bearer mallory"})).json()
+    assert (shown["verdict"], shown.get("groups", [])) == ("unknown", [])
+    assert "pods/exec" in shown["words"][1]

@@ -39,7 +39,7 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
         if output is not None:
             print_document(view, output)
             return
-        _overview(cli, view, _expected(cli, api, view))
+        _overview(cli, view, _expected(cli, api, view), _stuck(api, view))
         _members(cli, api, view)
         _findings(view)
         if view.get("removedAt"):
@@ -77,7 +77,22 @@ def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
     return expected_words(found)
 
 
-def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
+def _stuck(api: Api, view: dict[str, Any]) -> str:
+    """Return that a run is suspected to be stuck; empty if it is not."""
+    from kajitori.cli.connection.http import run_path
+    from kajitori.cli.words import runs as run_words
+    from kajitori.errors import KajitoriError
+
+    if run_words.phase_of(view) != "Running":
+        return ""
+    try:
+        found = api.get(run_path(view, "/why"), {"look": "false"})
+    except KajitoriError:
+        return ""  # all else is worth being told
+    return f"{found['words'][0]} See kaji why {view['name']}" if found["verdict"] == "suspected" else ""
+
+
+def _overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None:
     from kajitori.cli.output import print_pairs
     from kajitori.cli.words import runs as run_words
 
@@ -102,6 +117,7 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str) -> None:
             ("Status", run_words.status_words(view)),
             ("Reason", run_words.reason_words(view)),
             ("Message", str(status.get("message") or "")),
+            ("Progress", stuck),
             ("Created", _ago(run_words.age(view.get("createdAt"), now))),
             ("Waiting", waited),
             ("Ran" if end is not None else "Runs", "" if is_queued else ran),

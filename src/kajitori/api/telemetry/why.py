@@ -1,0 +1,102 @@
+"""Route that tells what a run is doing now: whether it is stuck, and which rank the others wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import find_run
+from kajitori.api.paging import Parameters
+from kajitori.api.telemetry.routes import intervals_of
+from kajitori.api.telemetry.stacks import MAX_RANKS, grouped, running_members, take_stacks
+from kajitori.api.views.runs import phase_of
+from kajitori.api.views.stacks import RunReason
+from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.runs.stored_runs import type_of
+from kajitori.core.telemetry.stacks import ProcessStacks
+from kajitori.core.telemetry.stuck import Verdict, judge, stood_still, told
+from kajitori.core.words.times import format_time, time_at
+from kajitori.kube.resources import PODS
+
+router = APIRouter(tags=["telemetry"])
+
+JUDGED_SECONDS = 24 * 3600
+"""Time of a run that is looked at to learn its rhythm."""
+BETWEEN_SECONDS = 1.0
+"""Time between two looks at the same processes."""
+_NO_RIGHT = "Where its processes are is shown to those who may run programs in its members (create pods/exec)."
+
+
+class WhyParameters(Parameters):
+    look: bool = True
+    """Take stacks; else the answer says only what was measured."""
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/why", responses=describes(RunReason), summary="What a run is doing, and if it is stuck"
+)
+async def why(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[WhyParameters, Query()]
+) -> Response:
+    """A batch run is suspected to be stuck after a quiet time that is learned from its own rhythm. Then the stacks of
+    its processes are taken twice; if none of them moved, it is stuck. Stacks need the right `create pods/exec`."""
+    run = await find_run(api, user, namespace, name)
+    now = api.now().timestamp()
+    pods = running_members(api, run)
+    attempt = run.status.attempts if run.status is not None else 0
+    found = RunReason(
+        run=run.metadata.name,
+        namespace=run.metadata.namespace,
+        attempt=attempt,
+        phase=phase_of(run).value,
+        verdict=Verdict.UNKNOWN.value,
+        words=[],
+    )
+    if not pods:
+        message = run.status.message if run.status is not None else ""
+        found.words = [
+            f"{run.metadata.name} is {found.phase}: none of its members is running.",
+            *filter(None, [message]),
+        ]
+        return answer(found)
+    judged = []
+    if type_of(run) != "service":  # a service without requests is quiet for hours, and well
+        judged = await intervals_of(api, run, now - JUDGED_SECONDS, now)
+    finding = judge((each for each in judged if each.attempt == attempt), now)
+    found.verdict = finding.verdict.value
+    if finding.quiet_seconds:
+        found.since = format_time(time_at(now - finding.quiet_seconds))
+    is_suspected = finding.verdict is Verdict.SUSPECTED
+    is_still = await _look(api, user, run, found, twice=is_suspected) if query.look else None
+    if is_still:
+        found.verdict = "stuck"
+    found.words.insert(0, told(finding, is_still=is_still))
+    return answer(found)
+
+
+async def _look(api: Api, user: User, run: RunObject, found: RunReason, *, twice: bool) -> bool | None:
+    """Add where the processes are. Whether they stood still between two looks; None without these."""
+    namespace = run.metadata.namespace
+    if not await user.may("create", namespace, resource=PODS, subresource="exec"):
+        found.words.append(_NO_RIGHT)
+        return None
+    pods = dict(sorted(running_members(api, run).items())[:MAX_RANKS])
+    taken = await take_stacks(api, pods)
+    if not taken.ranks:
+        found.words.append(f"Where its processes are is not known: {taken.trouble}.")
+        return None
+    groups = grouped(taken, pods)
+    found.groups = groups
+    found.words += [f"{each.words[:1].upper()}{each.words[1:]}." for each in groups]
+    if not twice:
+        return None
+    await asyncio.sleep(BETWEEN_SECONDS)
+    again = await take_stacks(api, pods)
+    first: dict[int, tuple[ProcessStacks, ...]] = {rank: each.processes for rank, each in taken.ranks.items()}
+    second = {rank: each.processes for rank, each in again.ranks.items()}
+    return stood_still(first, second)

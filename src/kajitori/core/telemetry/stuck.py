@@ -1,0 +1,162 @@
+"""Whether a run is suspected to be stuck, from the bands of its minutes and from its own rhythm.
+
+Two kinds of signs are told apart. *Progress* is output, a training figure that changed, or bytes to or from disks and
+networks: a program that waits for ever makes none. *Work* is processor time or a GPU in use: a program that spins, or a
+collective operation on a GPU that polls for its peers, looks as if it worked. So a run without both is suspected soon,
+and one that works without progress much later.
+
+How long a run is quiet while all is well is learned from itself: evaluations, checkpoints and compilations come again.
+A run that never showed progress is never suspected, because nothing is known of its rhythm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX
+from kajitori.core.telemetry.stacks import ProcessStacks
+from kajitori.core.words.quantities import format_duration
+
+MOVED_BYTES_PER_SECOND = 4096.0
+"""Traffic of the busiest rank that counts as progress. Connections that only keep themselves alive need less."""
+WORKING_CORES = 0.05
+WORKING_GPU_PERCENT = 1.0
+"""Use by the busiest rank that counts as work. Threads that only look whether there is something to do need less."""
+RHYTHM_INTERVALS = 3
+"""Intervals with progress after which a run's rhythm counts as known."""
+LATE_SECONDS = 4 * MINUTE_SECONDS
+"""Age of the newest interval beyond which nothing is said: bands appear up to two minutes after their beginning."""
+_BYTES = ("disk.read", "disk.written", "network.received", "network.sent")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Limits of the time after which a run is suspected."""
+
+    floor_seconds: float = 600.0
+    """Shortest quiet time, for a run without progress and without work."""
+    working_floor_seconds: float = 3600.0
+    """The same for a run that works without progress."""
+    ceiling_seconds: float = 6 * 3600.0
+    factor: float = 3.0
+    """Multiple of the longest quiet time so far."""
+
+
+class Verdict(StrEnum):
+    WELL = "well"
+    """It makes progress, or is not quiet for long enough."""
+    UNKNOWN = "unknown"
+    """Too little was measured of it."""
+    SUSPECTED = "suspected"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the bands of a run say."""
+
+    verdict: Verdict
+    quiet_seconds: float = 0.0
+    """Time since the last progress."""
+    after_seconds: float = 0.0
+    """Quiet time after which it is suspected; 0 if it is not known."""
+    longest_seconds: float = 0.0
+    """Longest quiet time before this one."""
+    works: bool = False
+    """Whether it used a processor or a GPU meanwhile."""
+
+
+def judge(intervals: Iterable[Interval], now: float, patience: Patience | None = None) -> Finding:
+    """Judge the intervals of one attempt. `now` is in seconds since 1970."""
+    patience = patience or Patience()
+    ordered = sorted(intervals, key=lambda each: each.start)
+    if not ordered or now - (ordered[-1].start + ordered[-1].seconds) > LATE_SECONDS:
+        return Finding(Verdict.UNKNOWN)
+    quiet = longest = 0.0
+    progressed, works = 0, False
+    before: Mapping[str, float] = {}
+    for each in ordered:
+        figures = _figures(each)
+        if _progressed(each) or any(before.get(name) != value for name, value in figures.items()):
+            longest, quiet, works = max(longest, quiet), 0.0, False
+            progressed += 1
+        else:
+            quiet += each.seconds
+            works = works or _works(each)
+        before = figures or before
+    if quiet:
+        quiet = max(quiet, quiet + now - (ordered[-1].start + ordered[-1].seconds))
+    if progressed < RHYTHM_INTERVALS:
+        return Finding(Verdict.UNKNOWN, quiet, works=works)
+    floor = patience.working_floor_seconds if works else patience.floor_seconds
+    after = min(max(floor, patience.factor * longest), max(patience.ceiling_seconds, floor))
+    verdict = Verdict.SUSPECTED if quiet >= after else Verdict.WELL
+    return Finding(verdict, quiet, after, longest, works)
+
+
+def _figures(each: Interval) -> dict[str, float]:
+    """Return the newest training figures, without rates."""
+    return {
+        name: band.most
+        for name, band in each.bands.items()
+        if name.startswith(TRAINING_PREFIX) and not name.endswith(".rate")
+    }
+
+
+def _progressed(each: Interval) -> bool:
+    bands = each.bands
+    output = bands.get("output.age")
+    if output is not None and output.least < each.seconds:
+        return True
+    return any(name in bands and bands[name].most >= MOVED_BYTES_PER_SECOND for name in _BYTES)
+
+
+def _works(each: Interval) -> bool:
+    cpu, gpu = each.bands.get("cpu.used"), each.bands.get("gpu.used")
+    return (cpu is not None and cpu.most >= WORKING_CORES) or (gpu is not None and gpu.most >= WORKING_GPU_PERCENT)
+
+
+Stacks = Mapping[int, Sequence[ProcessStacks]]
+"""Processes by rank."""
+
+
+def stood_still(first: Stacks, second: Stacks) -> bool:
+    """Whether every process that was looked at twice was at the same lines both times, and there was one.
+
+    Together with the suspicion this is the evidence that a run is stuck: an evaluation moves on meanwhile.
+    """
+    compared = [
+        (known.threads, each.threads)
+        for rank, processes in first.items()
+        for known in processes
+        for each in second.get(rank, ())
+        if known.pid == each.pid and (known.threads or each.threads)
+    ]
+    return bool(compared) and all(
+        [thread.frames for thread in known] == [thread.frames for thread in now] for known, now in compared
+    )
+
+
+def told(finding: Finding, *, is_still: bool | None) -> str:
+    """Return a finding as sentences. `is_still`: what `stood_still` says; None if nobody looked."""
+    quiet, longest, after = (
+        format_duration(int(seconds // MINUTE_SECONDS) * MINUTE_SECONDS)
+        for seconds in (finding.quiet_seconds, finding.longest_seconds, finding.after_seconds)
+    )
+    busy = "though processors or GPUs are busy" if finding.works else "and neither processors nor GPUs work"
+    match finding.verdict:
+        case Verdict.UNKNOWN:
+            return "Whether it makes progress is not known: it showed no rhythm yet, or is a service."
+        case Verdict.WELL if not finding.quiet_seconds:
+            return "It makes progress: output, training figures, or bytes of disks or networks."
+        case Verdict.WELL:
+            return f"It has shown no progress for {quiet}, which is suspicious only after {after}."
+    if is_still:
+        start = "It is stuck"
+    elif is_still is None:
+        start = "It may be stuck"
+    else:
+        start = "It may be stuck, but its processes still move"
+    return f"{start}: no rank has shown progress for {quiet}, {busy}. Its longest quiet time before was {longest}."

@@ -1,0 +1,106 @@
+"""Which runs are suspected to be stuck: the guilty, and the innocent that look like them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.stacks import Frame, ProcessStacks, ThreadStack
+from kajitori.core.telemetry.stuck import Finding, Patience, Verdict, judge, stood_still
+
+START = 1_200_000
+
+Minute = dict[str, float]
+
+
+def band(value: float) -> Band:
+    return Band(4, value, value, value, value, value, Place(0), Place(0))
+
+
+def judged(*parts: tuple[int, Minute], late: float = 0.0) -> Finding:
+    """Judge a run of such parts: minutes, and what each of these measured. A figure that ends in + grows."""
+    intervals: list[Interval] = []
+    quiet = 0.0
+    for minutes, values in parts:
+        for _ in range(minutes):
+            quiet = 0.0 if "output" in values else quiet + 60
+            number = len(intervals)
+            bands = {name: band(value) for name, value in values.items() if name not in ("output", "step")}
+            if "step" in values:
+                bands["train.step"] = band(values["step"] + number if values.get("cpu.used", 0) else values["step"])
+            bands["output.age"] = band(quiet or 5.0)
+            intervals.append(Interval("u", 1, 60, START + 60 * number, 4, bands))
+    return judge(intervals, START + 60 * len(intervals) + late)
+
+
+TRAINS: Minute = {"output": 1, "cpu.used": 1.0, "gpu.used": 97.0, "network.sent": 1e6}
+WAITS: Minute = {"cpu.used": 0.01, "gpu.used": 0.0, "network.sent": 200.0}
+SPINS: Minute = {"cpu.used": 1.0, "gpu.used": 100.0, "network.sent": 200.0}
+STOPPED: Minute = {"cpu.used": 0.0}
+EVALUATES: Minute = {"cpu.used": 1.0, "gpu.used": 60.0}
+SAVES: Minute = {"cpu.used": 0.02, "disk.written": 5e7}
+LOADS: Minute = {"cpu.used": 0.4, "disk.read": 1e6}
+COMPILES: Minute = {"cpu.used": 8.0}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([(30, TRAINS), (15, WAITS)], id="lock-or-socket"),
+        pytest.param([(30, TRAINS), (15, STOPPED)], id="sigstop"),
+        pytest.param([(30, TRAINS), (70, SPINS)], id="spins"),
+        pytest.param([(5, COMPILES), (30, TRAINS), (20, WAITS)], id="lock-after-a-compilation"),
+        pytest.param([(20, TRAINS), (4, WAITS), (20, TRAINS), (13, WAITS)], id="longer-than-ever"),
+        pytest.param([(30, TRAINS), (5, SAVES), (15, WAITS)], id="a-checkpoint-that-never-ends"),
+    ],
+)
+def test_a_stuck_run_is_suspected(parts: Sequence[tuple[int, Minute]]) -> None:
+    assert judged(*parts).verdict is Verdict.SUSPECTED
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([(30, TRAINS), (55, EVALUATES)], id="long-evaluation"),
+        pytest.param([(30, TRAINS), (25, EVALUATES), (30, TRAINS), (70, EVALUATES)], id="evaluation-of-known-length"),
+        pytest.param([(30, TRAINS), (90, SAVES)], id="slow-checkpoint"),
+        pytest.param([(50, COMPILES)], id="compilation-at-the-start"),
+        pytest.param([(30, TRAINS), (45, COMPILES)], id="compilation-later"),
+        pytest.param([(30, TRAINS), (90, LOADS)], id="loads-data"),
+        pytest.param([(600, EVALUATES)], id="never-prints"),
+        pytest.param([(600, WAITS)], id="a-program-that-only-waits"),
+        pytest.param([(20, TRAINS), (8, WAITS), (20, TRAINS), (20, WAITS)], id="pauses-as-before"),
+        pytest.param([(30, TRAINS), (9, WAITS)], id="below-the-floor"),
+        pytest.param([(3, TRAINS | {"step": 0.0}), (90, EVALUATES | {"step": 5.0})], id="quiet-but-counts-steps"),
+    ],
+)
+def test_a_run_that_is_well_is_not_suspected(parts: Sequence[tuple[int, Minute]]) -> None:
+    assert judged(*parts).verdict is not Verdict.SUSPECTED
+
+
+def test_a_run_whose_agents_are_silent_is_not_judged() -> None:
+    """The measurements ended, which says nothing of the run."""
+    assert judged((30, TRAINS), (15, WAITS), late=600.0) == Finding(Verdict.UNKNOWN)
+    assert judge([], START) == Finding(Verdict.UNKNOWN)
+
+
+def test_the_time_is_learned_within_floor_and_ceiling() -> None:
+    assert judged((30, TRAINS), (2, WAITS)).after_seconds == Patience().floor_seconds
+    assert judged((30, TRAINS), (9, WAITS), (5, TRAINS)).after_seconds == 27 * 60
+    assert judged((5, TRAINS), (300, WAITS), (5, TRAINS)).after_seconds == Patience().ceiling_seconds
+
+
+def stacks(*lines: int) -> dict[int, list[ProcessStacks]]:
+    return {
+        rank: [ProcessStacks(7, "python", "S", (ThreadStack("MainThread", (Frame("step", "/a.py", line),)),))]
+        for rank, line in enumerate(lines)
+    }
+
+
+def test_evidence_is_that_no_process_moved_between_two_looks() -> None:
+    assert stood_still(stacks(4, 9), stacks(4, 9))
+    assert not stood_still(stacks(4, 9), stacks(4, 10))
+    assert not stood_still({}, stacks(4)), "nothing was compared"
