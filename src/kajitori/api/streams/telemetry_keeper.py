@@ -24,6 +24,7 @@ import zstandard
 
 from kajitori.api.streams.node_lines import ANSWER_SECONDS, NO_AGENT, Lines
 from kajitori.blobs.blobs import Blobs
+from kajitori.core.telemetry.bands import bands_of
 from kajitori.core.telemetry.book import KEPT_MINUTES, Book, decode_part
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
@@ -43,7 +44,9 @@ LOOK_SECONDS = 5.0
 DOWNSAMPLE_SECONDS = 600.0
 _MAX_PART_BYTES = 256 << 20
 _ROWS_AT_ONCE = 2000
-"""Bands that are written in one transaction, and made before other tasks get their turn."""
+"""Bands that are written in one transaction."""
+_RUNS_AT_ONCE, _RANKS_IN_LOOP = 20, 200
+"""Runs whose bands are made before other tasks get their turn, and ranks of a run above which a thread makes them."""
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -235,9 +238,13 @@ class TelemetryKeeper:
 
     async def _settle(self, now: float) -> None:
         count = 0
-        for count, interval in enumerate(self.book.settle(now), 1):
-            self._unstored.append(interval)
-            if count % _ROWS_AT_ONCE == 0:
+        for minute, attempt, ranks in list(self.book.due(now)):
+            # Thousands of ranks take a moment, and other tasks must not wait for it.
+            is_large = len(ranks) > _RANKS_IN_LOOP
+            bands = await asyncio.to_thread(bands_of, ranks) if is_large else bands_of(ranks)
+            self._unstored.append(self.book.settle(minute, attempt, len(ranks), bands))
+            count += 1
+            if count % _RUNS_AT_ONCE == 0:
                 await asyncio.sleep(0)
         if count:
             self.changed.set()

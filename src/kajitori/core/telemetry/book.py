@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from kajitori.core.telemetry.bands import Bands, RankMinute, bands_of, pack, unpack
+from kajitori.core.telemetry.bands import Bands, RankMinute, pack, unpack
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.core.telemetry.report import MAX_QUANTITIES, MemberMinute
@@ -99,18 +99,18 @@ class Book:
         ranks[each.rank] = RankMinute(each.rank, member_names, gpu_names, each.minute)
         self._changed.setdefault(minute, set()).add(attempt)
 
-    def settle(self, now: float) -> Iterator[Interval]:
-        """Yield bands of each attempt and minute that is complete, or late, and not yielded with all its values yet."""
+    def due(self, now: float) -> Iterator[tuple[int, Attempt, list[RankMinute]]]:
+        """Yield the ranks of each attempt and minute that is complete, or has late values. The caller makes their bands
+        and passes them to `settle`."""
         for minute in sorted(self._changed):
-            if now < (minute + 1) * MINUTE_SECONDS + SETTLE_SECONDS:
-                continue
-            for attempt in self._changed.pop(minute):
-                ranks = self._minutes[minute][attempt]
-                bands = bands_of(list(ranks.values()))
-                self._remember(minute, attempt, len(ranks), bands)
-                yield Interval(
-                    attempt.run_uid, attempt.number, MINUTE_SECONDS, minute * MINUTE_SECONDS, len(ranks), bands
-                )
+            if now >= (minute + 1) * MINUTE_SECONDS + SETTLE_SECONDS:
+                for attempt in self._changed.pop(minute):
+                    yield minute, attempt, list(self._minutes[minute][attempt].values())
+
+    def settle(self, minute: int, attempt: Attempt, ranks: int, bands: Bands) -> Interval:
+        """Remember the bands of one attempt and minute, and return them as an interval."""
+        self._remember(minute, attempt, ranks, bands)
+        return Interval(attempt.run_uid, attempt.number, MINUTE_SECONDS, minute * MINUTE_SECONDS, ranks, bands)
 
     def forget(self, now: float) -> None:
         """Drop the values of old minutes, and old bands."""
