@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.lookup import require_definition
 from kajitori.api.paging import PageParameters, Parameters, decode_token, encode_token
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, SERVER_SENT_EVENTS, Chunks
@@ -148,19 +149,22 @@ async def watch_runs(
     """Server-sent events, without end: `snapshot` (a RunSnapshot) and `changes` (RunChanges), at most one a second. The
     stream begins with a snapshot, or with the changes since `Last-Event-ID` or `since`. A client that is too far behind
     gets a snapshot again. An event without data keeps the connection open."""
+    known = frozenset(api.runs.rows.namespaces)
     run_filter = await _filter(api, user, query)
-    chunks = _changes(api, user, query, run_filter, last_event_id or query.since)
+    chunks = _changes(api, user, query, run_filter, known, last_event_id or query.since)
     return api.streams.stream(chunks, kind="runs", media_type=SERVER_SENT_EVENTS)
 
 
-async def _changes(api: Api, user: User, query: ChangesParameters, run_filter: RunFilter, token: str) -> Chunks:
+async def _changes(
+    api: Api, user: User, query: ChangesParameters, run_filter: RunFilter, known: frozenset[str], token: str
+) -> Chunks:
+    """Yield the events. `known` are the namespaces with runs before the caller's rights were asked for."""
     yield f"retry: {RECONNECT_MILLIS}\n\n".encode()
     rows = api.runs.rows
     while True:
-        namespaces = frozenset(rows.namespaces)
         with rows.selecting(run_filter) as selection:
             since = rows.version_of(token, selection)
-            while rows.namespaces.keys() <= namespaces or run_filter.namespaces is None:
+            while rows.namespaces.keys() <= known or run_filter.namespaces is None:
                 if since is None or not rows.can_continue(since):
                     since, pieces = rows.snapshot(selection, items=query.items)
                     for piece in pieces:
@@ -170,8 +174,9 @@ async def _changes(api: Api, user: User, query: ChangesParameters, run_filter: R
                     if batch:
                         yield batch
                 if not await rows.newer_than(since, HEARTBEAT_SECONDS):
-                    yield rows.heartbeat(selection)
+                    yield rows.heartbeat(selection, since)
             token = rows.token_at(selection, since) if since is not None else ""
+        known = frozenset(rows.namespaces)
         run_filter = await _filter(api, user, query)  # the caller may be allowed to read a namespace that is new
 
 
@@ -212,6 +217,7 @@ async def _filter(api: Api, user: User, query: FilterParameters) -> RunFilter:
 
 async def _namespaces(api: Api, user: User, query: FilterParameters) -> frozenset[str] | None:
     """Return the namespaces whose runs are shown; None means all."""
+    require_definition(api)
     teams = api.policy.current().policy.teams
     for name in query.team:
         if name and name not in teams:

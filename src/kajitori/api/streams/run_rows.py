@@ -197,7 +197,7 @@ class RunRows:
         digest, _, text = rest.partition(".")
         if epoch != self._epoch or digest != selection.digest or not (text.isascii() and text.isdigit()):
             return None
-        version = int(text[:20])
+        version = int(text)
         return version if version <= self._version and self.can_continue(version) else None
 
     def token_at(self, selection: Selection, version: int) -> str:
@@ -223,9 +223,9 @@ class RunRows:
             known = self._batches[selection.digest, since] = self._batch(selection, since)
         return self._version, known
 
-    def heartbeat(self, selection: Selection) -> bytes:
+    def heartbeat(self, selection: Selection, version: int) -> bytes:
         """Return an event without data. It keeps the connection open, and the reader remembers the version."""
-        return f"id: {self._token(selection.digest)}\n\n".encode()
+        return f"id: {self.token_at(selection, version)}\n\n".encode()
 
     async def newer_than(self, version: int, timeout_seconds: float) -> bool:
         """Wait for the next batch if none is newer than this version. Returns False after the timeout."""

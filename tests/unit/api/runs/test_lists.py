@@ -271,3 +271,40 @@ async def test_a_stream_shows_only_namespaces_that_the_caller_may_read(
         await world.api.callers.sessions.recheck()
         with pytest.raises(httpx2.RemoteProtocolError):
             await events.next()
+
+
+async def test_a_browser_reads_a_stream_in_its_session(world: World, served: httpx2.AsyncClient) -> None:
+    """Scripts of a page cannot send a token with an EventSource; the cookie is enough."""
+    await furnish(world)
+    code = (await served.post("/v1/sign-in-links")).json()["code"]
+    origin = str(served.base_url).rstrip("/")
+    async with httpx2.AsyncClient(base_url=origin) as browser:
+        answer = await browser.post("/sign-in/link", headers={"Kajitori-Link": code, "Origin": origin})
+        assert answer.status_code == 204
+        cookies = "; ".join(value.partition(";")[0] for value in answer.headers.get_list("set-cookie"))
+        browser.headers["Cookie"] = cookies
+        async with changes(browser, owner="@me") as events:
+            assert sorted(item["name"] for item in (await events.next())[1]["items"]) == ["bert", "gpt"]
+
+
+async def test_a_heartbeat_names_the_version_that_the_reader_has(world: World) -> None:
+    """A change that a list has counted, but the stream has not sent, would be lost if the reader resumed after it."""
+    await furnish(world)
+    rows = world.api.runs.rows
+    with rows.selecting(run_rows.RunFilter()) as selection:
+        since, _ = rows.snapshot(selection, items=False)
+        world.kubernetes.change("runs", "bert", status={"phase": "Stopped"})
+        await world.caught_up()
+        await listed(world)
+        token = rows.heartbeat(selection, since).decode().removeprefix("id: ").strip()
+        assert rows.version_of(token, selection) == since
+
+
+async def test_a_list_is_refused_while_the_cluster_does_not_define_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty list would be misleading, also of one namespace."""
+    monkeypatch.setattr(world.mirror, "lacks", lambda resource: True)
+    for path in ("/v1/runs", CHANGES):
+        response = await world.http.get(path, params={"namespace": "team"})
+        assert "CustomResourceDefinition" in response.json()["detail"]
