@@ -35,6 +35,11 @@ def _as_it_is(_context: SerializationContext, value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
+_TO_NOBODY = (401, 404, 405)
+"""Answers to callers without credentials: nothing else is decided before it is known who calls. A path with generated
+names may be that of no operation."""
+
+
 @dataclass
 class GeneratedCalls:
     """A running Web API, callers, and names of existing objects by parameter."""
@@ -132,8 +137,8 @@ class _Checks:
         status = answer.status_code
         if status >= 500 and not (status == 503 and self.path == "/readyz"):
             return f"{status}: {answer.text}"
-        if not knows and not self._is_open and status < 400:
-            return f"{status} for a caller without credentials"
+        if not knows and not self._is_open and status not in _TO_NOBODY:
+            return f"{status} for a caller without credentials: {answer.text:.300}"
         kind = answer.headers.get("content-type", "").partition(";")[0]
         if str(status) not in self._responses and status < 400:
             return f"status {status} is not documented"

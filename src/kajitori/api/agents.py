@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from fastapi import Depends
 from starlette.requests import Request
 
 from kajitori.api.auth import address_of, authenticated
-from kajitori.api.context import Api
+from kajitori.api.context import Api, Shared
 from kajitori.api.middleware import note_caller
 from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.resources import NODES
 
 
-async def require_agent(api: Api, request: Request, node: str) -> None:
+async def _require(api: Shared, request: Request, node: str) -> None:
     """Return if the request is from the agent of this node, or from a user who may patch the status of that Node.
 
     Raises Unauthenticated or Forbidden, and InvalidInput if there is no such node.
@@ -39,3 +40,7 @@ async def _authenticate(api: Api, request: Request, node: str) -> None:
             return
     async with asynccontextmanager(authenticated)(request) as user:
         await user.require("patch", "", node, resource=NODES, subresource="status")
+
+
+NodeAgent = Depends(_require)
+"""Dependency of routes for agents. As a dependency it comes before the route's own parameters are judged."""

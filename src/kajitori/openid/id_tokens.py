@@ -114,10 +114,13 @@ class IdTokens:
         """Return the user of an ID token; None if it is no JWT of these providers, or is refused, which is logged."""
         try:
             header, claims = claims_of(token)
-            found = self._issuers.get(str(claims.get("iss")))
-            if found is None:
-                return None
-            wanted, keys = found
+        except TokenRefused:
+            return None  # strangers can send any number of such texts
+        found = self._issuers.get(str(claims.get("iss")))
+        if found is None:
+            return None
+        wanted, keys = found
+        try:
             key_id = header.get("kid")
             known = await keys.key_set(key_id if isinstance(key_id, str) else None)
             verified = jwt.decode(token, known, algorithms=ALGORITHMS)

@@ -53,6 +53,12 @@ async def test_requests_without_valid_credentials_are_refused(world: World, head
     assert response.json()["hint"]
 
 
+@pytest.mark.parametrize("path", ["/v1/nodes/g1/telemetry/questions?hold=99", "/v1/runs?limit=nonsense"])
+async def test_parameters_are_judged_only_once_it_is_known_who_calls(world: World, path: str) -> None:
+    del world.http.headers["Authorization"]
+    assert (await world.http.get(path)).status_code == 401
+
+
 async def test_an_identity_is_remembered_for_a_limited_time(world: World) -> None:
     for _ in range(3):
         assert (await world.http.get("/v1/version")).json()["user"] == "ada"

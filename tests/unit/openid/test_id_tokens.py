@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -113,6 +114,17 @@ async def test_only_the_providers_signature_counts() -> None:
     assert await tokens.user_of(f"{head}.{unsigned[1]}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}") is None
     for no_token in ("", "a.b", "a.b.c", "e30.e30.e30", "W10.W10.x"):
         assert await tokens.user_of(no_token) is None
+
+
+async def test_only_tokens_of_its_providers_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Strangers cannot fill the log with other texts."""
+    caplog.set_level(logging.DEBUG)
+    tokens = Provider(FIRST).tokens()
+    for text in ("s3cr3t", "a.b.c", signed({**CLAIMS, "iss": "https://another.example.org"})):
+        assert await tokens.user_of(text) is None
+    assert not caplog.records
+    assert await tokens.user_of(signed({**CLAIMS, "exp": NOW})) is None
+    assert "expired" in caplog.text
 
 
 async def test_a_new_key_is_fetched_when_a_token_names_it() -> None:

@@ -10,7 +10,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kajitori.api.agents import require_agent
+from kajitori.api.agents import NodeAgent
 from kajitori.api.bodies import require_media_type
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.paging import Parameters
@@ -40,6 +40,7 @@ class QuestionParameters(Parameters):
 
 @router.post(
     PATH,
+    dependencies=[NodeAgent],
     status_code=204,
     responses=describes(None, status=204),
     openapi_extra=_BODY,
@@ -51,7 +52,6 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
 
     A report that arrives twice, or at another server, counts once. Members that are not on this node are left out.
     """
-    await require_agent(api, request, node)
     require_media_type(request, (MEDIA_TYPE,))
     report = read_report(await request.body())
     book, now = api.telemetry.book, api.now().timestamp()
@@ -73,20 +73,19 @@ def _place(api: Api, node: str, minute: MemberMinute) -> tuple[Attempt, int] | N
 
 @router.get(
     QUESTIONS_PATH,
+    dependencies=[NodeAgent],
     responses=describes(None, media_type=MEDIA_TYPE),
     summary="Wait for questions about a node's members",
 )
-async def questions(
-    api: Shared, node: str, request: Request, query: Annotated[QuestionParameters, Query()]
-) -> Response:
+async def questions(api: Shared, node: str, query: Annotated[QuestionParameters, Query()]) -> Response:
     """For agents. The answer is held until a user asks for a member of the node in full resolution."""
-    await require_agent(api, request, node)
     found = await api.telemetry.lines.wait(node, query.hold)
     return Response(encode(found), media_type=MEDIA_TYPE)
 
 
 @router.post(
     ANSWER_PATH,
+    dependencies=[NodeAgent],
     status_code=204,
     responses=describes(None, status=204),
     openapi_extra=_BODY,
@@ -94,7 +93,6 @@ async def questions(
 )
 async def take_answer(api: Shared, node: str, question: str, request: Request) -> Response:
     """For agents. 404 if the question has expired."""
-    await require_agent(api, request, node)
     require_media_type(request, (MEDIA_TYPE,))
     body = await request.body()
     answer = await asyncio.to_thread(read_answer, body)

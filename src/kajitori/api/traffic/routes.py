@@ -10,7 +10,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kajitori.api.agents import require_agent
+from kajitori.api.agents import NodeAgent
 from kajitori.api.auth import Caller
 from kajitori.api.bodies import JSON, require_media_type
 from kajitori.api.context import Api, Shared, answer, describes
@@ -161,6 +161,7 @@ async def run_traffic(
 
 @router.post(
     PATH,
+    dependencies=[NodeAgent],
     status_code=204,
     responses=describes(None, status=204),
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}},
@@ -172,7 +173,6 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
     A report holds the totals since the agent started. So a report that arrives twice, or at another server, counts
     once.
     """
-    await require_agent(api, request, node)
     require_media_type(request, JSON)
     report = read_report(await request.body())
     now = api.now().timestamp()
