@@ -75,6 +75,9 @@ LISTS = frozenset(
 WITH_TICKETS = frozenset({"GET /v1/members/hosts", "GET /v1/members/ssh", "GET /v1/members/code"})
 """Calls of members of a run, which need a ticket instead of a user's token."""
 
+LEADS_ONLY = frozenset({"/v1/tokens", "/v1/stats/prometheus", "/v1/channels/{name}/test"})
+"""Paths that a user of the team may not read; leads or operators may."""
+
 SPEC = {
     "image": "victims-image:1",
     "command": ["victims-word"],
@@ -107,6 +110,7 @@ class EveryCall:
         bodies: dict[str, dict[str, Any]] = {
             "/v1/runs": asked,
             "/v1/what-if": asked,
+            "/v1/channels": {"name": "intruder", "url": "https://hooks.example.org/intruder"},
             "/v1/tokens": {"namespace": self.cluster.namespace, "name": "intruder"},
             "/v1/secrets": {"namespace": self.cluster.namespace, "name": "intruder", "data": {"key": "eA=="}},
             "/v1/preflight": {"nodes": [next(iter(self.cluster.nodes_of(RUN)))]},
@@ -135,6 +139,8 @@ class EveryCall:
     def _request(self, method: str, path: str, headers: dict[str, str], name: str) -> httpx2.Request:
         operation = openapi_document()["paths"][path][method]
         known = {"namespace": self.cluster.namespace, "rank": "0", "sha256": "0" * 64}
+        if path.startswith("/v1/channels"):  # of a namespace; without it, of the caller
+            known |= {"team": self.cluster.namespace, "id": "1-abc"}
         queries = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
         params = {key: value for key, value in known.items() if key in queries}
         if "follow" in queries:

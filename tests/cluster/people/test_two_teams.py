@@ -17,7 +17,7 @@ import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.commands import clean_environment, kaji
 from tests.harness.identity_provider import IdentityProvider
-from tests.helpers.every_call import LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall
+from tests.helpers.every_call import LEADS_ONLY, LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall
 from tests.helpers.two_teams import PATIENCE_SECONDS, may_submit, speech_of
 
 from kajitori.api.app import openapi_document, operations
@@ -29,7 +29,6 @@ from kajitori.install.roles import team_keeper
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS
 
-LEADS_ONLY = ("/v1/tokens", "/v1/stats/prometheus")
 KEEPER = "kajitori-team-keeper"
 TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
 BROWSER = Path(__file__).parents[2] / "helpers" / "browse.py"
