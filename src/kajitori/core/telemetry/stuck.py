@@ -69,9 +69,14 @@ class Finding:
 
 
 def judge(intervals: Iterable[Interval], now: float, patience: Patience | None = None) -> Finding:
-    """Judge the intervals of one attempt. `now` is in seconds since 1970."""
+    """Judge the intervals of one attempt. `now` is in seconds since 1970.
+
+    Intervals in which some ranks did not report are left out: one of these may be the rank that prints.
+    """
     patience = patience or Patience()
-    ordered = sorted(intervals, key=lambda each: each.start)
+    found = list(intervals)
+    ranks = max((each.ranks for each in found), default=0)
+    ordered = sorted((each for each in found if each.ranks == ranks), key=lambda each: each.start)
     if not ordered or now - (ordered[-1].start + ordered[-1].seconds) > LATE_SECONDS:
         return Finding(Verdict.UNKNOWN)
     quiet = longest = 0.0

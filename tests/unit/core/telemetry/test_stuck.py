@@ -25,14 +25,15 @@ def judged(*parts: tuple[int, Minute], late: float = 0.0) -> Finding:
     intervals: list[Interval] = []
     quiet = 0.0
     for minutes, values in parts:
+        ranks = int(values.get("ranks", 4))
         for _ in range(minutes):
             quiet = 0.0 if "output" in values else quiet + 60
             number = len(intervals)
-            bands = {name: band(value) for name, value in values.items() if name not in ("output", "step")}
+            bands = {name: band(value) for name, value in values.items() if name not in ("output", "step", "ranks")}
             if "step" in values:
                 bands["train.step"] = band(values["step"] + number if values.get("cpu.used", 0) else values["step"])
             bands["output.age"] = band(quiet or 5.0)
-            intervals.append(Interval("u", 1, 60, START + 60 * number, 4, bands))
+            intervals.append(Interval("u", 1, 60, START + 60 * number, ranks, bands))
     return judge(intervals, START + 60 * len(intervals) + late)
 
 
@@ -74,6 +75,7 @@ def test_a_stuck_run_is_suspected(parts: Sequence[tuple[int, Minute]]) -> None:
         pytest.param([(600, WAITS)], id="a-program-that-only-waits"),
         pytest.param([(20, TRAINS), (8, WAITS), (20, TRAINS), (20, WAITS)], id="pauses-as-before"),
         pytest.param([(30, TRAINS), (9, WAITS)], id="below-the-floor"),
+        pytest.param([(30, TRAINS), (20, WAITS | {"ranks": 3})], id="the-rank-that-prints-is-not-measured"),
         pytest.param([(3, TRAINS | {"step": 0.0}), (90, EVALUATES | {"step": 5.0})], id="quiet-but-counts-steps"),
     ],
 )
