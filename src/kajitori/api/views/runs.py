@@ -117,7 +117,8 @@ class RunTable(View, omit_defaults=True):
     items: list[RunTableRow]
     counts: RunCounts
     version: str
-    """Version of the list: with this as `since`, `GET /v1/runs/changes` begins with the changes after this answer."""
+    """Version of the list: with this as `since` and the same filters, `GET /v1/runs/changes` begins with the changes
+    after this answer."""
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send it back for the next page; absent on the last."""
 
@@ -268,7 +269,8 @@ def run_view(run: RunObject, nodes: str = "") -> RunView:
 def run_summary(run: RunObject, spec: StoredSpec) -> RunTableRow:
     """Return the row of a Run with this spec."""
     meta, status = run.metadata, run.current_status
-    counts = status.members if run.status is not None else MemberCounts(total=_members_at_once(spec))
+    total, at_once = _sizes(spec)
+    counts = status.members if run.status is not None else MemberCounts(total=total)
     there = counts.running + counts.pending if spec.is_sweep else 0
     return RunTableRow(
         namespace=meta.namespace,
@@ -279,7 +281,7 @@ def run_summary(run: RunObject, spec: StoredSpec) -> RunTableRow:
         reason=(status.reason if run.status is not None else Reason.NOT_PLANNED_YET).value,
         message=status.message,
         members=counts,
-        gpus=spec.gpus * (there or _members_at_once(spec)),
+        gpus=spec.gpus * (there or at_once),
         gpu_type=spec.gpu_type,
         restarts=status.restarts,
         created_at=meta.creation_timestamp,
@@ -290,13 +292,15 @@ def run_summary(run: RunObject, spec: StoredSpec) -> RunTableRow:
     )
 
 
-def _members_at_once(spec: StoredSpec) -> int:
+def _sizes(spec: StoredSpec) -> tuple[int, int]:
+    """Return the number of members, in total and at the same time; 0 for a sweep with invalid indices."""
     if not spec.is_sweep:
-        return spec.members
+        return spec.members, spec.members
     try:
-        return parse_array(spec.array).at_once
+        sweep = parse_array(spec.array)
     except FieldError:
-        return 0
+        return 0, 0
+    return len(sweep.indices), sweep.at_once
 
 
 class RunRenderer:

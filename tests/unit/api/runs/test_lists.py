@@ -118,7 +118,7 @@ async def test_a_summary_has_what_a_table_shows(world: World) -> None:
         "gpuType": "h100",
         "members": counts,
     }
-    assert (rows["grid"]["gpus"], rows["grid"]["members"]["total"], rows["grid"]["reason"]) == (8, 4, "NotPlannedYet")
+    assert (rows["grid"]["gpus"], rows["grid"]["members"]["total"], rows["grid"]["reason"]) == (8, 100, "NotPlannedYet")
     assert rows["odd"]["gpus"] == 0, "an invalid spec, written with kubectl, does not break the list"
 
 
