@@ -120,11 +120,14 @@ def test_the_controllers_have_exactly_the_rights_that_they_use(installed: Instal
 
 
 def let_a_run_ask_for_devices(installed: Installation) -> None:
-    """A node has a GPU that only a claim can get. The process kubelet there refuses each attempt, and for the second
-    one the template of claims is found."""
+    """A node has a GPU that only a claim can get, and the process kubelet there starts no member with claims. The first
+    attempt loses its member, and for the second one the template of claims is found."""
     installed.change("POST", f"{DEVICES}/deviceclasses", nvidia.driver_classes(extended=False)[0])
     installed.change("POST", f"{DEVICES}/resourceslices", nvidia.slices("here", [nvidia.gpu(0, "NVIDIA L4")])[0])
     installed.submit("devices", resources=SMALL | {"gpu": 1, "gpuType": "l4"})
+    member = f"{CORE}/pods/devices-1-0"
+    installed.until(lambda: bool(installed.get(member)), "the first attempt has its member")
+    installed.change("DELETE", member)
 
 
 def leave_objects_of_an_earlier_run(installed: Installation, run: str, grown: str) -> None:
