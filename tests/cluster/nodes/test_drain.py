@@ -116,7 +116,7 @@ async def test_a_gang_is_evicted_only_as_a_whole_and_after_cordoning(cluster: Cl
         with pytest.raises(TooManyRequestsError):
             await evict(cluster, pod.metadata.name)
     try:
-        drained = await cluster.kubectl("drain", before[1], "--timeout=30s")
+        drained = await cluster.kubectl("drain", before[1], "--delete-emptydir-data", "--timeout=30s")
         assert drained.returncode == 0, drained
         assert not [pod for pod in cluster.pods("bert") if pod.spec.node_name == before[1]]
         status = await cluster.reaches("bert", Phase.RUNNING, attempt=2)

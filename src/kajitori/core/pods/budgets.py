@@ -19,9 +19,9 @@ def budget_spec(
     """Return the spec of the budget that a run should have now; None if there is nothing to protect.
 
     No member of a gang may be evicted, nor a service's only member. A service with several members may lose one at a
-    time. Members on cordoned nodes are excluded, so that `kubectl drain` succeeds there; the rest of the gang then ends
-    together with the evicted member. The budget has an absolute number, because Kubernetes cannot read the desired
-    number of members from a Run.
+    time. Members on cordoned nodes are excluded, so that `kubectl drain --delete-emptydir-data` succeeds there; the
+    rest of the gang then ends together with the evicted member. The budget has an absolute number, because Kubernetes
+    cannot read the desired number of members from a Run.
     """
     total = status.members.total
     if status.phase not in _ALIVE or not total:

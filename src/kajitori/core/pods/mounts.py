@@ -85,14 +85,16 @@ def mount_first_step_files(
 
 METRICS_VOLUME, METRICS_FOLDER = "kajitori-metrics", "/kajitori-metrics"
 METRICS_FILE = f"{METRICS_FOLDER}/metrics.jsonl"
-_METRICS_SIZE = "64Mi"
 
 
 def mount_metrics(mounts: Mounts) -> None:
-    """Mount the folder in which the program may write its figures, for the node's agent to read."""
+    """Mount the folder in which the program may write its figures, for the node's agent to read.
+
+    It has no size limit of its own: kubelets evict a Pod that exceeds one, and figures must not end a training.
+    """
     if any(mount["mountPath"] == METRICS_FOLDER for mount in mounts.mounts):
         return  # two volumes cannot be mounted at one path
-    mounts.add(METRICS_VOLUME, METRICS_FOLDER, {"emptyDir": {"sizeLimit": _METRICS_SIZE}})
+    mounts.add(METRICS_VOLUME, METRICS_FOLDER, {"emptyDir": {}})
 
 
 def _mount_checkpoint(mounts: Mounts, spec: RunSpec, policy: Policy, run: RunIdentity, findings: Findings) -> str:

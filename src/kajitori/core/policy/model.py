@@ -149,8 +149,9 @@ class Policy(Document):
     start: Starting = Starting()
     disruption_budgets: bool = True
     """Whether each run gets a PodDisruptionBudget. It prevents cluster autoscalers and deschedulers from evicting
-    single members of a gang. It does not protect members on a cordoned node: `kubectl drain` succeeds, and the whole
-    gang moves. A service with several members may be evicted one member at a time on any node."""
+    single members of a gang. It does not protect members on a cordoned node: `kubectl drain --delete-emptydir-data`
+    succeeds, and the whole gang moves. A service with several members may be evicted one member at a time on any
+    node."""
     binding: Binding = Binding()
     rendezvous: Rendezvous = Rendezvous()
     code: StoredCode = StoredCode()

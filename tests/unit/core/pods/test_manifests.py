@@ -14,7 +14,7 @@ from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.words import first_step, names
 
-METRICS = {"name": "kajitori-metrics", "emptyDir": {"sizeLimit": "64Mi"}}
+METRICS = {"name": "kajitori-metrics", "emptyDir": {}}
 METRICS_MOUNT = {"name": "kajitori-metrics", "mountPath": "/kajitori-metrics"}
 """The folder in which programs write their figures."""
 
