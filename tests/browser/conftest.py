@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 PATIENCE_MS = 30_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A browser without windows. It is given a proxy that does not exist, so that any request elsewhere fails."""
+    """A browser without windows. It is given a proxy that does not exist, so that any request elsewhere fails.
+
+    It ends with the module: Playwright's event loop runs in the worker's thread as long as the browser does, and
+    asynchronous tests could not start theirs.
+    """
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("there is no chromium: apt-get install chromium")
