@@ -83,3 +83,20 @@ def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Bro
     page.goto(used)
     page.get_by_role("alert").get_by_text("used before or has expired").wait_for()
     context.close()
+
+
+def test_the_list_goes_on_after_a_restart_of_the_server(cluster: KajiUp, chromium: Browser) -> None:
+    """It stays on the page and says how old it is; the session is valid afterwards."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(link(cluster))
+    run(cluster, "early", "sleep", "1000")
+    page.get_by_role("link", name="early").wait_for()
+    cluster.kill()
+    page.get_by_role("status").get_by_text("The server does not answer. This is").wait_for()
+    assert page.get_by_role("link", name="early").is_visible()
+    cluster.start("--nodes", "2")
+    run(cluster, "late", "sleep", "1000")
+    page.get_by_role("link", name="late").wait_for()
+    page.get_by_role("status").wait_for(state="detached")
+    context.close()

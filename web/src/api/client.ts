@@ -3,8 +3,7 @@ import createClient from "openapi-fetch";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
-/** A run as the server shows it. The document says of `spec` only that it is an object like RunSpec. */
-export type Run = Omit<Schemas["RunView"], "spec"> & { spec: Partial<Schemas["RunSpec"]> };
+export type Run = Schemas["RunView"];
 export type Member = Schemas["MemberView"];
 export type Phase = Schemas["Phase"];
 

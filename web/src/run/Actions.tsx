@@ -8,7 +8,7 @@ import { useState } from "react";
 import { useNavigate } from "react-router";
 import { client, ensureDone, type Run } from "../api/client";
 import { Problem } from "../app/Problem";
-import { isFinal } from "./useRun";
+import { isFinal } from "./status";
 
 type Verb = "stop" | "resume" | "delete";
 const WORDS: Record<Verb, string> = { stop: "Stop", resume: "Resume", delete: "Delete" };

@@ -2,19 +2,21 @@ import Box from "@mui/material/Box";
 import type { ReactNode } from "react";
 import type { Run } from "../api/client";
 import { Age } from "../words/Age";
+import { membersOf } from "./status";
 
 /** What a run is and where it runs, as pairs of name and value. */
 export function Facts({ run }: { run: Run }) {
   const { status, spec } = run;
+  const members = membersOf(run);
   const command = [...(spec.command ?? []), ...(spec.args ?? [])].join(" ");
   const facts: [string, ReactNode][] = [
     ["Owner", run.owner],
     ["Team", run.namespace],
     ["Image", spec.image],
     ["Command", command],
-    ["Members", status.members.total ? `${status.members.running} of ${status.members.total} run` : ""],
+    ["Members", members.total ? `${members.running} of ${members.total} run` : ""],
     ["Nodes", run.nodes],
-    ["Attempt", status.attempts > 1 ? status.attempts : ""],
+    ["Attempt", (status.attempts ?? 0) > 1 ? status.attempts : ""],
     ["Restarts", status.restarts || ""],
     ["Exit code", status.exitCode ?? ""],
     ["Created", <Age key="created" time={run.createdAt} />],

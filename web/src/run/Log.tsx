@@ -7,6 +7,7 @@ import { useEffect, useRef, useState } from "react";
 import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { MONOSPACE } from "../app/theme";
+import { membersOf } from "./status";
 import { useLog } from "./useLog";
 
 const LINE_PX = 18;
@@ -40,7 +41,7 @@ export function Log({ run, rank, chooseRank }: { run: Run; rank: number; chooseR
   return (
     <>
       <Box sx={{ display: "flex", alignItems: "center", gap: 3, mb: 2 }}>
-        {(run.status.members.total > 1 || rank > 0) && (
+        {(membersOf(run).total > 1 || rank > 0) && (
           <TextField
             size="small"
             type="number"

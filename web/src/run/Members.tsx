@@ -10,6 +10,7 @@ import { useQuery } from "@tanstack/react-query";
 import { client, contentOf, type Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { Age } from "../words/Age";
+import { membersOf } from "./status";
 
 const SHOWN = 200;
 
@@ -62,9 +63,9 @@ export function Members({ run, showLog }: { run: Run; showLog: (rank: number) =>
           ))}
         </TableBody>
       </Table>
-      {run.status.members.total > SHOWN && (
+      {membersOf(run).total > SHOWN && (
         <Typography color="text.secondary" sx={{ mt: 2 }}>
-          The first {SHOWN} of {run.status.members.total} members.
+          The first {SHOWN} of {membersOf(run).total} members.
         </Typography>
       )}
     </Box>

@@ -13,6 +13,7 @@ import { Events } from "./Events";
 import { Facts } from "./Facts";
 import { Log } from "./Log";
 import { Members } from "./Members";
+import { phaseOf } from "./status";
 import { useRun } from "./useRun";
 
 const TABS = ["log", "members", "events"] as const;
@@ -38,9 +39,9 @@ export function RunPage() {
         <Typography variant="h1" sx={{ overflowWrap: "anywhere" }}>
           {view.name}
         </Typography>
-        <StateMark phase={view.status.phase} />
+        <StateMark phase={phaseOf(view)} />
         <Box sx={{ flex: 1 }} />
-        <Since query={run} />
+        <Since currentAt={run.dataUpdatedAt} error={run.error} />
         <Actions run={view} />
       </Box>
       {view.status.message && <Typography sx={{ mb: 3 }}>{view.status.message}</Typography>}

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import { linesOf, refusalFrom, type Run } from "../api/client";
 import { appended, NO_LINES, type LogLines } from "./logLines";
-import { isFinal } from "./useRun";
+import { isFinal } from "./status";
 
 const TAIL_LINES = 5_000;
 const AGAIN_MS = 2_000;

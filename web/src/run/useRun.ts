@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
-import { client, contentOf, type Run } from "../api/client";
-import { FINAL } from "../states/states";
+import { client, contentOf } from "../api/client";
+import { isFinal } from "./status";
 
 const REFRESH_MS = 2_000;
 
@@ -12,9 +12,4 @@ export function useRun(namespace: string, name: string) {
       contentOf(await client.GET("/v1/runs/{namespace}/{name}", { params: { path: { namespace, name } } })),
     refetchInterval: (query) => (query.state.data && isFinal(query.state.data) ? 10 * REFRESH_MS : REFRESH_MS),
   });
-}
-
-/** Whether a run has ended for good. */
-export function isFinal(run: Run): boolean {
-  return FINAL.has(run.status.phase);
 }

@@ -2,15 +2,15 @@ import Box from "@mui/material/Box";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useRef } from "react";
 import { useNavigate } from "react-router";
-import type { Run } from "../api/client";
 import { COLUMNS } from "./columns";
+import type { Row } from "./rows";
 
 const ROW_PX = 32;
 const GRID = { display: "grid", gridTemplateColumns: COLUMNS.map((column) => column.width).join(" "), gap: 3, px: 3 };
 const CELL = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" } as const;
 
 /** A table of runs of which only the visible rows exist. `selected` is the row of the keyboard. */
-export function RunTable({ runs, selected }: { runs: readonly Run[]; selected: number }) {
+export function RunTable({ runs, selected }: { runs: readonly Row[]; selected: number }) {
   const list = useRef<HTMLDivElement>(null);
   const navigate = useNavigate();
   const rows = useWindowVirtualizer({
@@ -70,7 +70,7 @@ export function RunTable({ runs, selected }: { runs: readonly Run[]; selected: n
 }
 
 /** The address of a run's page. */
-export function addressOf(run: Pick<Run, "namespace" | "name">): string {
+export function addressOf(run: Pick<Row, "namespace" | "name">): string {
   return `/runs/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`;
 }
 

@@ -26,8 +26,8 @@ export function RunsPage() {
   const search = useRef<HTMLInputElement>(null);
   const navigate = useNavigate();
   const runs = useRuns(filter.whose);
-  const counts = useMemo(() => counted(runs.data ?? []), [runs.data]);
-  const shown = useMemo(() => (runs.data ?? []).filter((run) => fits(run, filter)), [runs.data, filter]);
+  const counts = useMemo(() => counted(runs.rows ?? []), [runs.rows]);
+  const shown = useMemo(() => (runs.rows ?? []).filter((run) => fits(run, filter)), [runs.rows, filter]);
   const selected = useRowKeys(shown.length, {
     open: (index) => shown[index] && navigate(addressOf(shown[index])),
     search: () => search.current?.focus(),
@@ -40,7 +40,7 @@ export function RunsPage() {
         <Typography variant="h1" sx={{ flex: "1 1 auto" }}>
           Runs
         </Typography>
-        <Since query={runs} />
+        <Since currentAt={runs.currentAt} error={runs.error} />
         <ToggleButtonGroup
           size="small"
           exclusive
@@ -65,9 +65,9 @@ export function RunsPage() {
         />
       </Box>
       <Phases counts={counts} chosen={filter.phases} choose={(phases) => change({ phases })} />
-      {runs.error && !runs.data && <Problem error={runs.error} retry={() => void runs.refetch()} />}
-      {runs.isPending && <Skeleton variant="rectangular" height={320} />}
-      {runs.data && (shown.length ? <RunTable runs={shown} selected={selected} /> : <Nothing any={runs.data.length > 0} />)}
+      {runs.error && !runs.rows && <Problem error={runs.error} />}
+      {!runs.rows && !runs.error && <Skeleton variant="rectangular" height={320} />}
+      {runs.rows && (shown.length ? <RunTable runs={shown} selected={selected} /> : <Nothing any={runs.rows.length > 0} />)}
     </>
   );
 }

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Run } from "../api/client";
 import { counted, filterOf, fits, parametersOf } from "./filter";
+import type { Row } from "./rows";
 
-function run(name: string, phase: Run["status"]["phase"], owner = "ada"): Run {
-  return { name, namespace: "vision", owner, status: { phase, message: "needs 2 h100" } } as Run;
+function run(name: string, phase: Row["phase"], owner = "ada"): Row {
+  return { name, namespace: "vision", owner, phase, message: "needs 2 h100" } as Row;
 }
 
 describe("the filter in the address", () => {

@@ -1,6 +1,7 @@
 /** Which runs a person wants to see, as it stands in the page's address. */
-import type { Phase, Run } from "../api/client";
+import type { Phase } from "../api/client";
 import { STATES } from "../states/states";
+import type { Row } from "./rows";
 
 export type Whose = "mine" | "all";
 
@@ -25,10 +26,10 @@ export function parametersOf({ whose, text, phases }: Filter): URLSearchParams {
   return parameters;
 }
 
-/** Whether a run's name, team, owner, state or message contains every word of the filter's text. */
-export function fits(run: Run, { text, phases }: Filter): boolean {
-  if (phases.length && !phases.includes(run.status.phase)) return false;
-  const shown = [run.name, run.namespace, run.owner, run.status.phase, run.status.message].join(" ").toLowerCase();
+/** Whether a run's name, team, owner, state, message or GPU type contains every word of the filter's text. */
+export function fits(run: Row, { text, phases }: Filter): boolean {
+  if (phases.length && !phases.includes(run.phase)) return false;
+  const shown = [run.name, run.namespace, run.owner, run.phase, run.message, run.gpuType].join(" ").toLowerCase();
   return text
     .toLowerCase()
     .split(/\s+/)
@@ -36,8 +37,8 @@ export function fits(run: Run, { text, phases }: Filter): boolean {
 }
 
 /** Return the number of runs in each phase. */
-export function counted(runs: readonly Run[]): Map<Phase, number> {
+export function counted(runs: readonly Row[]): Map<Phase, number> {
   const counts = new Map<Phase, number>();
-  for (const run of runs) counts.set(run.status.phase, (counts.get(run.status.phase) ?? 0) + 1);
+  for (const run of runs) counts.set(run.phase, (counts.get(run.phase) ?? 0) + 1);
   return counts;
 }

@@ -1,28 +1,66 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { client, contentOf, type Run } from "../api/client";
+import { useEffect, useMemo, useState } from "react";
+import { whoAmI } from "../api/signIn";
 import type { Whose } from "./filter";
+import { changedRows, newestFirst, rowsOf, type Row, type Rows } from "./rows";
 
-const REFRESH_MS = 3_000;
-const PAGE_SIZE = 1_000;
+const AGAIN_MS = 3_000;
 
-/** Return the runs that the caller may see, newest first, and refresh them. */
-export function useRuns(whose: Whose) {
-  return useQuery({
-    queryKey: ["runs", whose],
-    queryFn: () => allRuns(whose),
-    refetchInterval: REFRESH_MS,
-    placeholderData: keepPreviousData,
-  });
+export interface LiveRuns {
+  /** The runs that the caller may see, newest first; null until the server has sent them. */
+  rows: Row[] | null;
+  /** When the list was current for the last time, in milliseconds; 0 if it never was. */
+  currentAt: number;
+  /** Why the list is not current now. */
+  error: Error | null;
 }
 
-async function allRuns(whose: Whose): Promise<Run[]> {
-  const found: Run[] = [];
-  let next: string | null = "";
-  while (next !== null) {
-    const query = { limit: PAGE_SIZE, ...(whose === "mine" ? { owner: "@me" } : {}), ...(next ? { continue: next } : {}) };
-    const page: { items: Run[]; continue?: string | null } = contentOf(await client.GET("/v1/runs", { params: { query } }));
-    found.push(...page.items);
-    next = page.continue ?? null;
+/** Follow the list of runs. After a break the server sends what changed meanwhile. */
+export function useRuns(whose: Whose): LiveRuns {
+  const [rows, setRows] = useState<Rows | null>(null);
+  const [link, setLink] = useState<{ currentAt: number; error: Error | null }>({ currentAt: 0, error: null });
+
+  useEffect(() => {
+    let source: EventSource;
+    let timer = 0;
+    const heard = () => setLink({ currentAt: Date.now(), error: null });
+    const open = () => {
+      source = new EventSource(`/v1/runs/changes${whose === "mine" ? "?owner=%40me" : ""}`);
+      source.addEventListener("open", heard);
+      source.addEventListener("snapshot", (event) => {
+        setRows(rowsOf(JSON.parse(event.data)));
+        heard();
+      });
+      source.addEventListener("changes", (event) => {
+        setRows((held) => changedRows(held ?? new Map(), JSON.parse(event.data)));
+        heard();
+      });
+      source.addEventListener("error", () => {
+        setLink((held) => ({
+          currentAt: held.error ? held.currentAt : held.currentAt && Date.now(),
+          error: new Error("the server does not answer"),
+        }));
+        if (source.readyState !== EventSource.CLOSED) return; // the browser opens it again by itself
+        void refusal().then((error) => error && setLink((held) => ({ ...held, error })));
+        timer = window.setTimeout(open, AGAIN_MS);
+      });
+    };
+    setRows(null);
+    open();
+    return () => {
+      window.clearTimeout(timer);
+      source.close();
+    };
+  }, [whose]);
+
+  const ordered = useMemo(() => (rows ? newestFirst(rows) : null), [rows]);
+  return { rows: ordered, ...link };
+}
+
+/** Return why the server refuses this browser, which a stream of events does not tell; null if it does not. */
+async function refusal(): Promise<Error | null> {
+  try {
+    return (await whoAmI()) ? null : new Error("your session has ended");
+  } catch (error) {
+    return error instanceof Error ? error : null;
   }
-  return found;
 }

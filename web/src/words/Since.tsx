@@ -2,16 +2,17 @@ import Typography from "@mui/material/Typography";
 import { duration } from "./times";
 import { useNow } from "./useNow";
 
-const STALE_SECONDS = 15;
-
-/** Since when a list is not current, if the server does not answer. */
-export function Since({ query }: { query: { dataUpdatedAt: number; error: Error | null } }) {
+/** Since when what a page shows is not current, while there is an error. `currentAt` is in milliseconds. */
+export function Since({ currentAt, error }: { currentAt: number; error: Error | null }) {
   const now = useNow();
-  const age = (now - query.dataUpdatedAt) / 1_000;
-  if (!query.dataUpdatedAt || (!query.error && age < STALE_SECONDS)) return null;
+  if (!currentAt || !error) return null;
   return (
     <Typography role="status" color="warning.main">
-      The server does not answer. This is {duration(age)} old.
+      {sentence(error.message)} This is {duration((now - currentAt) / 1_000)} old.
     </Typography>
   );
+}
+
+function sentence(message: string): string {
+  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 }

@@ -1,0 +1,13 @@
+import { expect, it } from "vitest";
+import type { Run } from "../api/client";
+import { isFinal, membersOf, phaseOf } from "./status";
+
+it("fills in what the server leaves out", () => {
+  const run = { status: {} } as Run;
+  expect([phaseOf(run), isFinal(run), membersOf(run)]).toEqual(["Queued", false, { running: 0, total: 0 }]);
+});
+
+it("reads what the server says", () => {
+  const run = { status: { phase: "Failed", members: { total: 4, failed: 4 } } } as Run;
+  expect([phaseOf(run), isFinal(run), membersOf(run)]).toEqual(["Failed", true, { running: 0, total: 4 }]);
+});
