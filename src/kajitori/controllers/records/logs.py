@@ -283,15 +283,27 @@ class LogKeeper:
             self._events.say(about, "Warning", reason, message)
 
     async def _keep_rest(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
+        """Store the log of an ending member, up to its end. A kubelet that is away is asked again: the Pod can only go
+        once it is back."""
         try:
             async with asyncio.timeout(seconds):
-                end = await self._read_end(member, name.namespace, size_bytes, follow=True)
-                if end:
-                    await self._kept.keep(name, end)
+                while (why := await self._try_to_keep_rest(member, name, size_bytes)) is not None:
+                    log.debug("the log of Pod %s/%s is not read to its end yet: %s", name.namespace, member.pod, why)
+                    await asyncio.sleep(TRY_AGAIN_SECONDS)
         except TimeoutError:
             log.info("Pod %s/%s did not end in time: the end of its log is not kept", name.namespace, member.pod)
-        except KajitoriError as error:
+
+    async def _try_to_keep_rest(self, member: Member, name: MemberLogName, size_bytes: int) -> KajitoriError | None:
+        """Try once. Return why that failed, if it may pass."""
+        try:
+            end = await self._read_end(member, name.namespace, size_bytes, follow=True)
+            if end:
+                await self._kept.keep(name, end)
+        except (InvalidInput, NotFound) as error:  # it never started, or its Pod is gone
             log.debug("the log of Pod %s/%s was not read to its end: %s", name.namespace, member.pod, error)
+        except KajitoriError as error:
+            return error
+        return None
 
     async def _read_end(self, member: Member, namespace: str, size_bytes: int, *, follow: bool) -> bytes:
         """Return the last bytes of a member's log in whole lines, after a notice if earlier lines are left out."""

@@ -106,10 +106,14 @@ async def test_a_running_member_is_read_again_if_its_kubelet_is_away(
     """After a restart of `kaji up` the kubelet may answer a moment later than the controller deletes the member."""
     monkeypatch.setattr(logs, "TRY_AGAIN_SECONDS", 0.0)
     kept = await kept_in(tmp_path)
-    client = FakeLogClient(bert_2_0=iter([Unavailable("no kubelet"), Unavailable("no kubelet"), [b"0 hello\n"], None]))
+    away = Unavailable("no kubelet")
+    client = FakeLogClient(bert_2_0=iter([away, away, [b"0 hello\n"], away, [b"0 hello\n", b"1 step\n"]]))
     keeper = LogKeeper(cast(KubeClient, client), kept)
     await keeper.keep_ending(RUN, [RUNS], size_bytes=1000, grace_seconds=5)
     assert await read(kept, RUNS) == b"0 hello\n"
+    client.ending.set()
+    await asyncio.gather(*keeper._following)
+    assert await read(kept, RUNS) == b"0 hello\n1 step\n2 bye\n"
     await keeper.close()
 
 
