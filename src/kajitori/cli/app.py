@@ -89,7 +89,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "controller": "Run the controller alone.",
         "relay": "Tell agents about their nodes' Pods, without the API server.",
         "node": "Make this machine a node.",
-        "agent": "Count the traffic of this node's Pods.",
+        "agent": "Watch this node's Pods: their traffic and what members use.",
         "sim": "Add simulated nodes to a cluster.",
     },
     "You": {

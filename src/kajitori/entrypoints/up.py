@@ -345,6 +345,7 @@ def _say_how_to_use(
         f"Kajitori is up. Web API: {serving.public_url(port)}",
         "  kaji run python:3.12 python3 -c 'print(6 * 7)'     run something (in another terminal)",
         "  kaji ps -a        kaji gpus        kaji nodes        what there is",
+        "  kaji open         the same in a browser",
     ]
     if kubeconfig is not None:
         lines.append(f"  export KUBECONFIG={kubeconfig}     for kubectl and every other client")

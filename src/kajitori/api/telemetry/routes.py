@@ -35,7 +35,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.core.telemetry.bands import Band, Place, unpack
 from kajitori.core.telemetry.book import Attempt
 from kajitori.core.telemetry.levels import MAX_POINTS, Interval, shown
-from kajitori.core.telemetry.quantities import MINUTE_SECONDS, describe
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, describe
 from kajitori.core.traffic.totals import run_id
 from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
 from kajitori.core.words.suggestions import did_you_mean
@@ -282,12 +282,16 @@ def _extreme(value: float, place: Place) -> ExtremeView:
 
 def _order(name: str) -> tuple[int, str]:
     """Return the sort key of a quantity: training first, since people look at it most, then the member, then GPUs."""
-    group = 0 if name.startswith("train.") else 2 if name.startswith("gpu.") else 1
+    group = 0 if name.startswith(TRAINING_PREFIX) else 2 if name.startswith("gpu.") else 1
     return group, name
 
 
 def _is_wanted(name: str, wanted: Sequence[str]) -> bool:
-    return not wanted or any(name == each or (each.endswith(".") and name.startswith(each)) for each in wanted)
+    """Whether a quantity is one of the wanted ones: by its name, by `gpu.` for all that begin so, or, for a figure of
+    the training, by the name that the program gave it."""
+    return not wanted or any(
+        name in (each, f"{TRAINING_PREFIX}{each}") or (each.endswith(".") and name.startswith(each)) for each in wanted
+    )
 
 
 def _require_known(wanted: Iterable[str], names: Iterable[str]) -> None:
@@ -295,7 +299,8 @@ def _require_known(wanted: Iterable[str], names: Iterable[str]) -> None:
     for name in wanted if known else ():
         if not any(_is_wanted(each, (name,)) for each in known):
             hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
-            raise InvalidInput.one("name", "was not measured of this run in this time", value=name[:80], hint=hint)
+            message = f"{name[:80]} was not measured of this run in this time"
+            raise InvalidInput.one("name", message, value=name[:80], hint=hint)
 
 
 def _moment(field: str, text: str, now: float, default: float) -> float:

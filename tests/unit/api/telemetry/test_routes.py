@@ -208,6 +208,30 @@ async def test_one_rank_in_full_resolution_comes_from_its_node(world: World) -> 
     }
 
 
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [(("loss",), {"train.loss"}), (("gpu.",), {"gpu.used"}), (("loss", "cpu.used"), {"train.loss", "cpu.used"})],
+)
+async def test_a_quantity_is_wanted_by_the_program_s_own_name(
+    world: World, wanted: tuple[str, ...], names: set[str]
+) -> None:
+    """A program writes `loss`, and the list calls it `train.loss`."""
+    pods = await gang(world, ranks=1)
+    times = array("d", [NOW.timestamp() - 30]).tobytes()
+    told = Series(
+        pods[0]["metadata"]["uid"],
+        times,
+        values(cpu_used=1.0),
+        ("A",),
+        gpu_values(1.0),
+        {"loss": [(NOW.timestamp() - 30, 0.5)]},
+    )
+    agent = asyncio.create_task(answer_one(world, Answer((told,))))
+    answer = await world.http.get(f"{RUN}/members/0/metrics", params={"since": "10m", "name": list(wanted)})
+    await agent
+    assert {each["name"] for each in answer.json()["series"]} == names
+
+
 async def test_a_question_reaches_a_node_whose_agent_waits_elsewhere(world: World) -> None:
     """Through the store that the servers share."""
     pods = await gang(world, ranks=1)

@@ -158,7 +158,7 @@ def _print_runs(cli: Cli, answer: Mapping[str, Any]) -> None:
 
     rows = list(_run_rows(answer["items"]))
     if not rows:
-        echo("None of your runs reported in the last minutes. Of one run, at once: kaji stats RUN")
+        echo("None of your runs was measured in the last minutes. For the present figures of one run: kaji stats RUN")
         return
     titles = [title for title in rows[0] if any(row[title] for row in rows)]
     columns = [Column(title, right=title not in ("RUN", "OWNER"), flexible=title == "RUN") for title in titles]

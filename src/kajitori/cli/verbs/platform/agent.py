@@ -47,11 +47,11 @@ def _data_option(function: Any) -> Any:
 @log_options("info")
 @click.pass_context
 def command(context: click.Context, /, pods: Path | None, **options: Any) -> int | None:
-    """Count the traffic of this node's Pods.
+    """Watch this node's Pods: their traffic and what members use.
 
-    Bytes and packets, in and out, by the classes of addresses in policy's section traffic, for Prometheus and, with
-    --report, for kaji traffic. With --report it also samples the members of runs, for kaji stats and kaji metrics.
-    Needs root and nft. Killed and started again it loses nothing.
+    Traffic is bytes and packets, in and out, by the classes of addresses in policy's section traffic, for Prometheus
+    and, with --report, for kaji traffic. With --report it also samples the members of runs, for kaji stats and kaji
+    metrics. Needs root and nft. Killed and started again it loses nothing.
     """
     if context.invoked_subcommand is not None:
         return None
