@@ -32,7 +32,7 @@ def test_an_empty_list_teaches_the_next_step(page: Page) -> None:
 
 
 def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: Page) -> None:
-    """What a program prints is shown as text, whatever it contains; a progress bar stays one line."""
+    """The output of a program is shown as text, HTML as well. A progress bar stays one line."""
     run(cluster, "bert", "python3", "-c", SCRIPT)
     run(cluster, "other", "sleep", "1000")
     page.get_by_role("row").filter(has_text="bert").get_by_text("Running").wait_for()

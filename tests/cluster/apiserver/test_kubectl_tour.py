@@ -317,7 +317,7 @@ def met() -> Iterator[Path]:
 
 
 def test_logs_of_members_outlive_their_pods(kubectl: Kubectl, met: Path) -> None:
-    """Of an ended attempt, the logs of rank 0 and of failed members are kept to the last line. They are deleted with
+    """The logs of rank 0 and of failed members of an ended attempt are kept to the last line. They are deleted with
     the run."""
     here = {"kubernetes.io/hostname": NODE}
     small = {"cpu": 0.1, "memory": "32Mi"}

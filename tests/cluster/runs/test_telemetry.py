@@ -28,7 +28,7 @@ with open(os.environ["KAJI_METRICS"], "a", buffering=1) as metrics:
 
 
 async def test_each_rank_is_asked_from_its_node(cluster: Cluster, tmp_path: Path) -> None:
-    """What the processes use, the file of figures, and figures in the log; also with kaji."""
+    """The amounts that processes use, the file of figures, and figures in the log are shown, also by `kaji`."""
     async with this_machine(cluster) as here, web_api(cluster, blobs=MemoryBlobs()) as web:
         cluster.start_controller()
         token = tmp_path / "token"

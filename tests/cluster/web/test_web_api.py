@@ -135,7 +135,7 @@ async def test_a_missing_definition_of_runs_is_an_error(cluster: Cluster, http: 
 
 
 async def test_explain_and_the_gpu_board_show_why_a_run_waits(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """Which run has the GPUs, how many are missing, and totals that add up."""
+    """The answers name the run that has the GPUs and the number of missing ones, and the totals add up."""
     whole = {"cpu": 4, "memory": "8Gi", "gpu": 8, "gpuType": "h100"}
     await submit(http, "big", replicas=6, resources=whole)
     await cluster.reaches("big", Phase.RUNNING)
