@@ -32,7 +32,10 @@ class ClusterFile:
 
 @contextmanager
 def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
-    """Let `kaji` find the cluster while the context lasts. Only the file's owner can read it (mode 0600)."""
+    """Let `kaji` find the cluster while the context lasts. Only the file's owner can read it (mode 0600).
+
+    The link comes first, so that whoever sees the file also finds the cluster without naming its folder.
+    """
     file = folder / CLUSTER_FILE
     document = {
         "url": cluster.url,
@@ -42,7 +45,6 @@ def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
         "pid": cluster.pid,
         "namespace": cluster.namespace,
     }
-    write_private(file, json.dumps(document).encode())
     from hashlib import sha256
 
     link = links_folder() / sha256(str(folder.resolve()).encode()).hexdigest()[:16]
@@ -51,6 +53,7 @@ def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
     fresh.symlink_to(file)
     fresh.replace(link)
     try:
+        write_private(file, json.dumps(document).encode())
         yield
     finally:
         with contextlib.suppress(OSError):
