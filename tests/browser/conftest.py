@@ -44,6 +44,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KajiUp]:
     up = KajiUp(tmp_path_factory.mktemp("browser"))
     up.start("--nodes", "2")
     yield up
+    if names := up.kaji("ps", "-a", "-q").stdout.split():
+        up.kaji("rm", "-f", *names)  # members run on without `kaji up`
     up.kill()
 
 
