@@ -6,10 +6,12 @@ session of its browser.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import mimetypes
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,10 +27,10 @@ BUILT = Path(__file__).parent.parent / "web_page"
 """Folder with the built files; it is missing in a checkout in which `make web` was never run."""
 
 NONCE = "KAJITORI_STYLE_NONCE"
-"""What stands in the document where the number of its style elements goes."""
-PAGES = ("runs",)
-"""First words of the page's addresses."""
-YEAR_SECONDS = 365 * 24 * 3600
+"""Placeholder in the document for the nonce of its style elements."""
+PAGES = ("/runs",)
+"""Beginnings of the page's addresses, beside `/`."""
+DAY_SECONDS = 24 * 3600
 LEAST_COMPRESSED_BYTES = 1024
 
 _NOT_BUILT = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Kajitori</title>
@@ -48,36 +50,29 @@ class BuiltFile:
     tag: str
 
 
-@router.get("/")
-async def home() -> Response:
-    """Answer with the page, which then shows the runs."""
-    return _document()
-
-
 async def page() -> Response:
     """Answer with the page, which finds in its address what to show."""
-    return _document()
+    return _document(await _files())
 
 
-for _page in PAGES:
-    router.add_api_route(f"/{_page}", page, methods=["GET"])
-    router.add_api_route(f"/{_page}/{{rest:path}}", page, methods=["GET"])
+for _address in ("/", *PAGES, *(f"{_page}/{{rest:path}}" for _page in PAGES)):
+    router.add_api_route(_address, page, methods=["GET"])
 
 
 @router.get("/favicon.svg")
 async def icon(request: Request) -> Response:
     """Answer with the icon of the page."""
-    return _file(request, "favicon.svg", kept_seconds=24 * 3600)
+    return _answer(request, (await _files()).get("favicon.svg"), f"max-age={DAY_SECONDS}")
 
 
 @router.get("/assets/{name}")
 async def asset(request: Request, name: str) -> Response:
     """Answer with a script or style. Its name contains the hash of its content, so a browser may keep it."""
-    return _file(request, f"assets/{name}", kept_seconds=YEAR_SECONDS)
+    return _answer(request, (await _files()).get(f"assets/{name}"), f"max-age={365 * DAY_SECONDS}, immutable")
 
 
-def _document() -> Response:
-    found = _files().get("index.html")
+def _document(files: Mapping[str, BuiltFile]) -> Response:
+    found = files.get("index.html")
     nonce = secrets.token_urlsafe(16)
     text = found.plain.replace(NONCE.encode(), nonce.encode()) if found is not None else _NOT_BUILT
     headers = {
@@ -90,7 +85,7 @@ def _document() -> Response:
 
 
 def content_policy(nonce: str) -> str:
-    """Return what the page may load: its own files, styles with this number, and nothing of another server."""
+    """Return what the page may load: its own files, styles with this nonce, and nothing from another server."""
     rules = {
         "default-src": "'none'",
         "script-src": "'self'",
@@ -105,17 +100,13 @@ def content_policy(nonce: str) -> str:
     return "; ".join(f"{name} {value}" for name, value in rules.items())
 
 
-def _file(request: Request, name: str, *, kept_seconds: int) -> Response:
-    found = _files().get(name)
+def _answer(request: Request, found: BuiltFile | None, keeping: str) -> Response:
+    """Answer with a file, which browsers keep as `keeping` says."""
     if found is None:
         raise NotFound(
-            f"the web page has no file {name:.200}", hint="load the page again: it may be of another version"
+            f"the web page has no {request.url.path:.200}", hint="load it again: it may be of another version"
         )
-    headers = {
-        "Cache-Control": f"public, max-age={kept_seconds}, immutable",
-        "ETag": found.tag,
-        "Vary": "Accept-Encoding",
-    }
+    headers = {"Cache-Control": f"public, {keeping}", "ETag": found.tag, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == found.tag:
         return Response(status_code=304, headers=headers)
     if found.compressed is not None and "gzip" in request.headers.get("accept-encoding", ""):
@@ -123,8 +114,12 @@ def _file(request: Request, name: str, *, kept_seconds: int) -> Response:
     return Response(found.plain, 200, headers, found.media_type)
 
 
+async def _files() -> dict[str, BuiltFile]:
+    return await asyncio.to_thread(_read_all)
+
+
 @cache
-def _files() -> dict[str, BuiltFile]:
+def _read_all() -> dict[str, BuiltFile]:
     """Return all files of the page by their paths: a few hundred kB, read when the page is first opened."""
     paths = [path for path in BUILT.rglob("*") if path.is_file()] if BUILT.is_dir() else []
     return {path.relative_to(BUILT).as_posix(): _read(path) for path in paths}

@@ -19,13 +19,13 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "assets" / "main-1.js").write_text("let x = 1;\n" * 500)
     (tmp_path / "index.html").write_text(f'<meta name="nonce" content="{web_page.NONCE}">')
     monkeypatch.setattr(web_page, "BUILT", tmp_path)
-    web_page._files.cache_clear()
+    web_page._read_all.cache_clear()
     yield tmp_path
-    web_page._files.cache_clear()
+    web_page._read_all.cache_clear()
 
 
 async def test_all_addresses_of_the_page_are_one_document(world: World, built: Path) -> None:
-    """It needs no credentials. Each answer has its own number for styles; scripts come from this server alone."""
+    """It needs no credentials. Each answer has its own nonce for styles; scripts come from this server alone."""
     numbers = set()
     for path in ("/", "/runs", "/runs/team/bert"):
         answer = await world.http.get(path, headers={"Authorization": ""})
@@ -55,7 +55,7 @@ async def test_a_page_that_was_not_built_names_the_command(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_page, "BUILT", tmp_path / "missing")
-    web_page._files.cache_clear()
+    web_page._read_all.cache_clear()
     answer = await world.http.get("/")
     assert answer.status_code == 503 and "make web" in answer.text
-    web_page._files.cache_clear()
+    web_page._read_all.cache_clear()

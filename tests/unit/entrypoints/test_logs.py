@@ -29,8 +29,8 @@ class Options:
 @pytest.fixture
 def begin() -> Iterator[Callable[[Options], None]]:
     """Begin logging as in a new process without handlers; restore the handlers afterwards."""
-    root, own = logging.getLogger(), logging.getLogger("kajitori")
-    handlers, levels = root.handlers[:], (root.level, own.level)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
 
     def begin_afresh(options: Options) -> None:
         root.handlers[:] = []
@@ -39,8 +39,7 @@ def begin() -> Iterator[Callable[[Options], None]]:
     yield begin_afresh
     logging.captureWarnings(False)
     root.handlers[:] = handlers
-    for logger, level in zip((root, own), levels, strict=True):
-        logger.setLevel(level)
+    root.setLevel(level)
 
 
 Begin = Callable[[Options], None]

@@ -1,7 +1,7 @@
 import Box from "@mui/material/Box";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useRef } from "react";
-import { useNavigate } from "react-router";
+import { Link, useNavigate } from "react-router";
 import { COLUMNS } from "./columns";
 import type { Row } from "./rows";
 
@@ -55,11 +55,25 @@ export function RunTable({ runs, selected }: { runs: readonly Row[]; selected: n
                 }}
                 style={{ transform: `translateY(${row.start - rows.options.scrollMargin}px)` }}
               >
-                {COLUMNS.map(({ name, right, cell }) => (
-                  <Box key={name} role="cell" sx={{ ...CELL, textAlign: right ? "right" : "left" }} title={titleOf(cell(run))}>
-                    {name === "Name" ? <a href={to} onClick={(event) => event.preventDefault()}>{cell(run)}</a> : cell(run)}
-                  </Box>
-                ))}
+                {COLUMNS.map(({ name, right, cell }) => {
+                  const content = cell(run);
+                  return (
+                    <Box
+                      key={name}
+                      role="cell"
+                      sx={{ ...CELL, textAlign: right ? "right" : "left" }}
+                      title={typeof content === "string" ? content : undefined}
+                    >
+                      {name === "Name" ? (
+                        <Link to={to} onClick={(event) => event.stopPropagation()}>
+                          {content}
+                        </Link>
+                      ) : (
+                        content
+                      )}
+                    </Box>
+                  );
+                })}
               </Box>
             );
           })}
@@ -72,8 +86,4 @@ export function RunTable({ runs, selected }: { runs: readonly Row[]; selected: n
 /** The address of a run's page. */
 export function addressOf(run: Pick<Row, "namespace" | "name">): string {
   return `/runs/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`;
-}
-
-function titleOf(content: unknown): string | undefined {
-  return typeof content === "string" && content ? content : undefined;
 }

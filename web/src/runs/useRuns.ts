@@ -35,10 +35,10 @@ export function useRuns(whose: Whose): LiveRuns {
         heard();
       });
       source.addEventListener("error", () => {
-        setLink((held) => ({
-          currentAt: held.error ? held.currentAt : held.currentAt && Date.now(),
-          error: new Error("the server does not answer"),
-        }));
+        setLink(({ currentAt, error }) => {
+          const wasCurrent = currentAt > 0 && !error; // until this moment
+          return { currentAt: wasCurrent ? Date.now() : currentAt, error: new Error("the server does not answer") };
+        });
         if (source.readyState !== EventSource.CLOSED) return; // the browser opens it again by itself
         void refusal().then((error) => error && setLink((held) => ({ ...held, error })));
         timer = window.setTimeout(open, AGAIN_MS);

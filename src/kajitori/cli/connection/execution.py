@@ -140,8 +140,15 @@ Send = Callable[[bytes], None]
 
 
 def _send_from_thread(socket: ClientConnection, loop: asyncio.AbstractEventLoop, message: bytes) -> None:
-    """Send a message from another thread than the event loop's, and wait until the connection has taken it."""
-    asyncio.run_coroutine_threadsafe(socket.send(message), loop).result()
+    """Send a message from another thread than the event loop's, and wait until the connection has taken it. Raises
+    RuntimeError if the loop has ended."""
+    sending = socket.send(message)
+    try:
+        future = asyncio.run_coroutine_threadsafe(sending, loop)
+    except RuntimeError:
+        sending.close()  # else Python warns on the user's terminal that it was never awaited
+        raise
+    future.result()
 
 
 def _send_input(send: Send, stdin: int, resized: int) -> None:

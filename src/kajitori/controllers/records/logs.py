@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from datetime import timedelta
 
 from kajitori.blobs.logs import NEW_RUN, KeptLogs, MemberLogName
@@ -162,7 +162,9 @@ class LogKeeper:
         wanted = [(member, _name(run, member)) for member in members]
         try:
             async with asyncio.timeout(BEFORE_END_SECONDS):
-                await asyncio.gather(*(self._keep_so_far(member, name, size_bytes) for member, name in wanted))
+                await asyncio.gather(
+                    *(self._keep_running(member, name, size_bytes, follow=False) for member, name in wanted)
+                )
         except TimeoutError:
             log.info("run %s in %s: some logs are read while their members end", run.name, run.namespace)
         for member, name in wanted:
@@ -259,22 +261,6 @@ class LogKeeper:
             return f"its log can't be stored: {error.message}"
         return None
 
-    async def _keep_so_far(self, member: Member, name: MemberLogName, size_bytes: int) -> None:
-        """Store what a running member has written. Tried again after a failure, until the caller's time limit."""
-        while True:
-            try:
-                async with self._slots_before_end:
-                    end = await self._read_end(member, name.namespace, size_bytes, follow=False)
-                if end:
-                    await self._kept.keep(name, end)
-                return
-            except (InvalidInput, NotFound) as error:  # it never started, or its Pod is gone
-                log.info("the log of Pod %s/%s so far is not kept: %s", name.namespace, member.pod, error)
-                return
-            except KajitoriError as error:
-                log.warning("the log of Pod %s/%s so far is not kept yet: %s", name.namespace, member.pod, error)
-            await asyncio.sleep(TRY_AGAIN_SECONDS)
-
     def _report(self, run: RunReference, member: Member, reason: str, why: str) -> None:
         message = f"rank {member.rank} of attempt {member.attempt}: {why}"
         log.warning("run %s/%s: %s", run.namespace, run.name, message)
@@ -283,27 +269,28 @@ class LogKeeper:
             self._events.say(about, "Warning", reason, message)
 
     async def _keep_rest(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
-        """Store the log of an ending member, up to its end. A kubelet that is away is asked again: the Pod can only go
-        once it is back."""
         try:
             async with asyncio.timeout(seconds):
-                while (why := await self._try_to_keep_rest(member, name, size_bytes)) is not None:
-                    log.debug("the log of Pod %s/%s is not read to its end yet: %s", name.namespace, member.pod, why)
-                    await asyncio.sleep(TRY_AGAIN_SECONDS)
+                await self._keep_running(member, name, size_bytes, follow=True)
         except TimeoutError:
             log.info("Pod %s/%s did not end in time: the end of its log is not kept", name.namespace, member.pod)
 
-    async def _try_to_keep_rest(self, member: Member, name: MemberLogName, size_bytes: int) -> KajitoriError | None:
-        """Try once. Return why that failed, if it may pass."""
-        try:
-            end = await self._read_end(member, name.namespace, size_bytes, follow=True)
-            if end:
-                await self._kept.keep(name, end)
-        except (InvalidInput, NotFound) as error:  # it never started, or its Pod is gone
-            log.debug("the log of Pod %s/%s was not read to its end: %s", name.namespace, member.pod, error)
-        except KajitoriError as error:
-            return error
-        return None
+    async def _keep_running(self, member: Member, name: MemberLogName, size_bytes: int, *, follow: bool) -> None:
+        """Store the log of a member that has not ended; with `follow` up to its end. A kubelet that does not answer is
+        asked again until the caller's time limit: the Pod cannot go before it is back."""
+        while True:
+            try:
+                async with nullcontext() if follow else self._slots_before_end:
+                    end = await self._read_end(member, name.namespace, size_bytes, follow=follow)
+                if end:
+                    await self._kept.keep(name, end)
+                return
+            except (InvalidInput, NotFound) as error:  # it never started, or its Pod is gone
+                log.info("the log of Pod %s/%s is not kept: %s", name.namespace, member.pod, error)
+                return
+            except KajitoriError as error:
+                log.info("the log of Pod %s/%s is not kept yet: %s", name.namespace, member.pod, error)
+            await asyncio.sleep(TRY_AGAIN_SECONDS)
 
     async def _read_end(self, member: Member, namespace: str, size_bytes: int, *, follow: bool) -> bytes:
         """Return the last bytes of a member's log in whole lines, after a notice if earlier lines are left out."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.server import ServerConnection, serve
 
-from kajitori.cli.connection.execution import PROTOCOL, STATUS, STDOUT, execute
+from kajitori.cli.connection.execution import PROTOCOL, STATUS, STDOUT, _send_from_thread, execute
 from kajitori.cli.connection.target import Target
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 
@@ -69,3 +71,18 @@ def test_one_thread_alone_uses_the_tls_connection(server: Target, monkeypatch: p
     assert execute(server, {"namespace": "vision", "name": "bert"}, ["ls"], rank=0, stdout=output) == 0
     assert output.getvalue() == b"here"
     assert len(threads - serving) == 1
+
+
+def test_input_after_the_end_leaves_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    """A key that is pressed, or a file that is still read, while the command ends."""
+
+    class Socket:
+        async def send(self, message: bytes) -> None:
+            """Take the message."""
+
+    loop = asyncio.new_event_loop()
+    loop.close()
+    with pytest.raises(RuntimeError):
+        _send_from_thread(cast(ClientConnection, Socket()), loop, b"late")
+    gc.collect()
+    assert not recwarn.list
