@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # uv takes a tenth of pip's time. It does not read pip's configuration, so pip is tried if uv reaches no index.
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
+# npm trusts the machine's certificate authorities, as pip and uv do.
+export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
+export NPM := --ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 # A test on a cluster waits for half of its time, so six workers keep two cores busy (measured: four leave a third idle).
 WORKERS := 6
@@ -13,21 +16,22 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests start hundreds of processes. With this variable set, each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install web demo test unit explore check lint types layers lock reference docs clean
+.PHONY: install web emulators demo test unit explore check lint types layers lock reference docs clean
 
 install: $(VENV)/.installed $(VENV)/.web
 
-web: $(VENV)/.web  ## Build the web page into the package.
+web: $(VENV)/.installed  ## Build the web page into the package, also if it was built before.
+	@web/build.sh $(BIN)/python
+	@touch $(VENV)/.web
 
-# Without Node.js everything but the web page works; the server then says so at its address.
-$(VENV)/.web: web/package-lock.json $(shell find web/src web/public web/index.html web/vite.config.ts) $(shell find src/kajitori/api -name '*.py') | $(VENV)/.installed
-	@if ! command -v npm >/dev/null; then \
-		echo "The web page is not built: npm is missing. Debian's package is called npm; then: make web"; else \
-	{ [ web/node_modules/.package-lock.json -nt web/package-lock.json ] || \
-		npm ci --prefix web --ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error; } && \
-	$(BIN)/python -c 'import json; from kajitori.api.app import openapi_document as made; print(json.dumps(made()))' >web/openapi.json && \
-	npm run --prefix web --silent types -- --silent && npm run --prefix web --silent build -- --logLevel error; fi
+$(VENV)/.web: web/build.sh web/package-lock.json $(shell find web/src web/public web/index.html web/vite.config.ts) $(shell find src/kajitori/api -name '*.py') | $(VENV)/.installed
+	@web/build.sh $(BIN)/python
 	@touch $@
+
+# Without npm, or where it reaches no registry, the tests that use these servers are skipped.
+emulators:  ## Install the servers of the npm registry that some tests use.
+	@npm ci --prefix tests/emulators $(NPM) || \
+		echo "The servers in tests/emulators could not be installed: tests that use them are skipped." >&2
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -68,7 +72,7 @@ lint: install
 
 types: install  ## Check the types of Python and of the web page, and run the web page's unit tests.
 	$(BIN)/mypy
-	! [ -d web/node_modules ] || { npm run --prefix web --silent check && npm run --prefix web --silent test -- --reporter=dot; }
+	! [ -e web/node_modules/.package-lock.json ] || { npm run --prefix web --silent check && npm run --prefix web --silent test -- --reporter=dot; }
 
 layers: install
 	$(BIN)/lint-imports --no-cache

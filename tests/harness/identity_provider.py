@@ -173,7 +173,7 @@ def what_is_missing() -> str:
     if shutil.which("node") is None:
         return "oidc-provider, the OpenID provider of the tests, needs Node.js: apt-get install nodejs npm"
     if not (FOLDER / "node_modules" / "oidc-provider").exists():
-        return "oidc-provider, the OpenID provider of the tests, is missing: npm ci --prefix tests/emulators"
+        return "oidc-provider, the OpenID provider of the tests, is missing: make emulators"
     return ""
 
 

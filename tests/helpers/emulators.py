@@ -65,7 +65,7 @@ def azure(folder: Path) -> Iterator[Emulator]:
     if node is None:
         pytest.skip("azurite, the emulator of Azure Blob Storage, needs Node.js: apt-get install nodejs npm")
     if not AZURITE.exists():
-        pytest.skip("azurite, the emulator of Azure Blob Storage, is missing: npm ci --prefix tests/emulators")
+        pytest.skip("azurite, the emulator of Azure Blob Storage, is missing: make emulators")
     words = [node, str(AZURITE), "--blobPort", "0", "--inMemoryPersistence", "--silent", "--disableTelemetry"]
     process = subprocess.Popen([*words, "--skipApiVersionCheck"], stdout=subprocess.PIPE, text=True, cwd=folder)
     try:
