@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 # npm trusts the machine's certificate authorities, as pip and uv do.
 export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
-export NPM := --ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error
+export NPM := --ignore-scripts --no-audit --no-fund --no-update-notifier --prefer-offline --loglevel=error
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 # A test on a cluster waits for half of its time, so six workers keep two cores busy (measured: four leave a third idle).
 WORKERS := 6

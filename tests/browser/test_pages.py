@@ -71,11 +71,12 @@ def test_rows_are_chosen_and_opened_by_the_keyboard(cluster: KajiUp, page: Page)
 
 def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Browser) -> None:
     """The code leaves the address at once. A used link is refused in words, and signing out ends the session."""
-    used = link(cluster, "keys")
+    run(cluster, "linked", "sleep", "1000")
+    used = link(cluster, "linked")
     context = chromium.new_context()
     page = context.new_page()
     page.goto(used)
-    page.get_by_role("heading", name="keys").wait_for()
+    page.get_by_role("heading", name="linked").wait_for()
     assert page.url == used.partition("#")[0]
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
