@@ -31,7 +31,8 @@ class Reader(Protocol):
 
 
 class Database(Protocol):
-    """A database whose schema is up to date. Raises kajitori.errors.Unavailable if it does not answer."""
+    """A database whose schema is up to date. `history.failures` lists the errors that its methods raise: Unavailable if
+    the same request may succeed later, Unsupported and StorageFull if an operator has to mend something first."""
 
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""

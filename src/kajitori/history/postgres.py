@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from getpass import getuser
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
-from kajitori.errors import Unavailable, Unsupported
+from kajitori.errors import KajitoriError, Unsupported
 from kajitori.history.database import Reader, Row, Statement, without_details
+from kajitori.history.failures import postgres_failure
 from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, newer_than_known, upgrade_script
 
 CONNECTIONS = 4
@@ -22,6 +25,8 @@ UPGRADE_SECONDS = 1800.0
 _SCHEMA_LOCK = 0x6B616A69
 """Key of the advisory lock under which one process changes the schema."""
 
+_FAILURES = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 
 class PostgresDatabase:
     """A pool of connections. Lost ones are replaced."""
@@ -29,6 +34,7 @@ class PostgresDatabase:
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], url: str) -> None:
         self._pool = pool
         self._shown = without_details(url)
+        self._user = _user_of(url)
 
     @classmethod
     async def open(cls, url: str, password: str | None = None) -> PostgresDatabase:
@@ -38,8 +44,8 @@ class PostgresDatabase:
             pool = await asyncpg.create_pool(
                 url, min_size=1, max_size=CONNECTIONS, command_timeout=SECONDS, timeout=SECONDS, **options
             )
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise Unavailable(f"the history in {without_details(url)} is not available: {_text(error)}") from error
+        except _FAILURES as error:
+            raise postgres_failure(without_details(url), error, user=_user_of(url)) from error
         database = cls(pool, url)
         try:
             await database._upgrade()
@@ -84,8 +90,15 @@ class PostgresDatabase:
         try:
             async with self._pool.acquire(timeout=SECONDS) as connection:
                 yield connection
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise Unavailable(f"the history in {self._shown} is not available: {_text(error)}") from error
+        except _FAILURES as error:
+            raise await self._failure(error) from error
+
+    async def _failure(self, error: BaseException) -> KajitoriError:
+        """Return the error for a failure. After a write to a standby, later requests connect anew: their host may have
+        been promoted, or its name may lead to another one."""
+        if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+            await self._pool.expire_connections()
+        return postgres_failure(self._shown, error, user=self._user)
 
     async def _upgrade(self) -> None:
         async with self._connection() as connection:
@@ -122,5 +135,5 @@ class _Snapshot:
         return [tuple(row) for row in rows]
 
 
-def _text(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+def _user_of(url: str) -> str:
+    return unquote(urlsplit(url).username or getuser())

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from kajitori.errors import Unavailable, Unsupported
 from kajitori.history.database import Reader, Row, Statement
+from kajitori.history.failures import sqlite_failure
 from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, newer_than_known, upgrade_script
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ class SqliteDatabase:
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
         except sqlite3.Error as error:
-            raise Unavailable(f"the history in {self._path} is not available: {error}") from error
+            raise sqlite_failure(str(self._path), error) from error
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(

@@ -18,7 +18,7 @@ from kajitori.history.runs import RunFilter
 
 
 class History:
-    """Runs, usage and audit in one database. Every method raises Unavailable while it does not answer."""
+    """Runs, usage and audit in one database. Every method raises the errors of `history.failures`."""
 
     def __init__(self, url: str, password: str | None = None) -> None:
         """`url` begins with `sqlite:` or `postgresql:`; `configuration.option_faults` checks it."""
@@ -144,7 +144,7 @@ class History:
 async def open_database(url: str, password: str | None = None) -> Database:
     """Open the database of this URL and bring its schema up to date.
 
-    Raises Unavailable if it does not answer, and Unsupported if its schema is newer than this program.
+    Raises the errors of `history.failures`, and Unsupported if its schema is newer than this program.
     """
     parts = urlsplit(url)
     if parts.scheme == "sqlite":

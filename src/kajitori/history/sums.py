@@ -39,8 +39,8 @@ _SET_FACT = "UPDATE history_facts SET value = $2 WHERE name = $1"
 
 
 async def sum_up(database: Database, together: int = TOGETHER) -> int:
-    """Add segments that are in no sum yet to the sums; return how many. Raises Unavailable if another process did so
-    at the same time, in which case nothing was changed."""
+    """Add segments that are in no sum yet to the sums; return how many. Raises Conflict, and changes nothing, if
+    another process did so at the same time."""
     turn = await fact(database, "sums")
     rows = await database.fetch(
         f"SELECT run_uid, id, {', '.join(_PART)} FROM usage WHERE summed = 0 LIMIT $1", together

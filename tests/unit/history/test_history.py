@@ -16,7 +16,7 @@ import pytest
 from kajitori.core.spec.status import UsageTotal
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
-from kajitori.errors import Unavailable, Unsupported
+from kajitori.errors import Conflict, KajitoriError, Unavailable, Unsupported
 from kajitori.history import runs
 from kajitori.history.audit import AuditFilter
 from kajitori.history.database import Database, Statement
@@ -217,7 +217,7 @@ async def test_two_controllers_never_sum_up_a_segment_twice(history: History) ->
             await sum_up(database)
             await database.write(statements)
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(Conflict):
         await sum_up(cast(Database, Slow()))
     assert await all_sums(history, 0, 200 * DAY) == before
 
@@ -364,7 +364,7 @@ async def test_the_audit_trail_is_append_only(history: History) -> None:
     assert [entry for _, entry in await history.audit(AuditFilter(outcome="refused"), 10)] == [refused]
     database = await history.open()
     for change in ("DELETE FROM audit", "UPDATE audit SET actor = 'eve'"):
-        with pytest.raises(Unavailable, match="append-only"):
+        with pytest.raises(KajitoriError, match="append-only"):
             await database.write([Statement(change)])
 
 
@@ -385,11 +385,11 @@ async def test_a_text_with_a_null_character_is_stored(history: History) -> None:
 async def test_a_transaction_is_stored_as_a_whole_or_not_at_all(history: History) -> None:
     """A fault in one statement undoes the earlier ones."""
     database = await history.open()
-    with pytest.raises(Unavailable):
-        await database.write([Statement("DELETE FROM runs"), Statement("INSERT INTO nothing VALUES (1)")])
+    with pytest.raises(Unsupported):
+        await database.write([Statement("DELETE FROM runs"), Statement("INSERT INTO elsewhere VALUES (1)")])
     await history.record([RunState(run=run(1))])
-    with pytest.raises(Unavailable):
-        await database.write([Statement("DELETE FROM runs"), Statement("INSERT INTO nothing VALUES (1)")])
+    with pytest.raises(Unsupported):
+        await database.write([Statement("DELETE FROM runs"), Statement("INSERT INTO elsewhere VALUES (1)")])
     assert await names(history, RunFilter()) == ["bert-1"]
 
 
