@@ -47,6 +47,7 @@ TO_WHOEVER_IS_KNOWN = frozenset(
         "GET /v1/nodes/{name}",
         "GET /v1/queue",
         "GET /v1/policy",
+        "POST /v1/command-line",
         "POST /v1/policy/check",
         "GET /v1/policy/cluster",
         "POST /v1/policy/cluster",
@@ -110,6 +111,7 @@ class EveryCall:
         bodies: dict[str, dict[str, Any]] = {
             "/v1/runs": asked,
             "/v1/what-if": asked,
+            "/v1/command-line": {"spec": {"image": "x"}},
             "/v1/channels": {"name": "intruder", "url": "https://hooks.example.org/intruder"},
             "/v1/tokens": {"namespace": self.cluster.namespace, "name": "intruder"},
             "/v1/secrets": {"namespace": self.cluster.namespace, "name": "intruder", "data": {"key": "eA=="}},

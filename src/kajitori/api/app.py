@@ -29,7 +29,7 @@ from kajitori.api.nodes import routes as nodes
 from kajitori.api.policy import routes as policy
 from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting
-from kajitori.api.runs import changes, events, exec, lists, members, results, submission, what_if
+from kajitori.api.runs import changes, command_line, events, exec, lists, members, results, submission, what_if
 from kajitori.api.runs import routes as runs
 from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
@@ -60,6 +60,7 @@ ROUTERS = tuple(
             members,
             results,
             submission,
+            command_line,
             changes,
             logs,
             events,

@@ -194,7 +194,7 @@ def test_describe_shows_all_sections() -> None:
         "Avoids     gpu-7 (2 failures)",
         "GPUs       16 h100",
         "Memory     peak 41Gi of 64Gi (rank 1) in attempt 3 on gpu-7, About an hour ago; 80Gi of all members together",
-        "Asked for  kaji run --name gpt -n 2 --launcher torchrun --gpus 8 --gpu-type h100 -m 64Gi --restarts 3"
+        "Asked for  kaji run --name gpt -n 2 --gpus 8 --gpu-type h100 -m 64g --launcher torchrun --restarts 3"
         " -e LR=3e-4 -v imagenet:/data:ro --secret TOKEN=hub/token --checkpoint /ckpt:100Gi registry/bert:3"
         " python 'train it.py'",
         "",

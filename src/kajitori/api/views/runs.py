@@ -368,3 +368,12 @@ def member_view(pod: Pod, member: Member) -> MemberView:
         restarts=container.restart_count if container is not None else 0,
         terminating=member.terminating,
     )
+
+
+class CommandLineView(View):
+    """The `kaji run` command for a request."""
+
+    text: str
+    """The command with quotes, for a shell. A comment at its end names what it leaves out."""
+    left_out: list[str]
+    """Fields of the spec that no option can express, such as `qos`."""

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.cli.fake_web_api import NOW, view
 
 from kajitori.cli.output import bar
-from kajitori.cli.submit.request import build_request
-from kajitori.cli.submit.run_options import RunWords
-from kajitori.cli.verbs.runs.run import command as run_command
 from kajitori.cli.words import runs as run_words
-from kajitori.core.spec.parsing import parse_spec
-from kajitori.core.spec.run import to_document
 
 
 @pytest.mark.parametrize(
@@ -86,50 +78,6 @@ def test_bars_have_their_width_and_show_every_kind(used: int, broken: int, free:
         assert ("░" in text) == (free > 0)
 
 
-SPECS: list[dict[str, Any]] = [
-    {"image": "python:3.11"},
-    {"image": "x", "args": ["python", "-c", "print('a b')", "--flag"]},
-    {"image": "x", "command": ["bash"], "args": ["-c", "echo $HOME"]},
-    {
-        "image": "x",
-        "replicas": 4,
-        "launcher": "torchrun",
-        "resources": {"gpu": 8, "gpuType": "h100", "cpu": "7500m", "memory": "64Gi", "shm": "1Gi"},
-        "env": {"A": "1 2", "B": ""},
-        "volumes": [{"name": "a", "path": "/a", "readOnly": True}, {"hostPath": "/b", "path": "/c"}],
-        "secrets": [{"name": "s"}, {"name": "s", "path": "/s"}, {"name": "s", "key": "k", "env": "K"}],
-        "checkpoint": {"path": "/ckpt", "size": "100Gi", "every": "10m"},
-        "ports": [80, 8888],
-        "nodeSelector": {"zone": "a"},
-        "priority": "low",
-        "timeLimit": "8h",
-        "grace": "1m",
-        "restarts": 0,
-        "workingDir": "/w",
-        "user": "1000:1000",
-    },
-    {"image": "x", "code": {"digest": f"sha256:{'0a' * 32}", "path": "/work"}},
-    {"image": "x", "type": "service", "resources": {"wholeNode": True, "gpuType": "h100"}, "hostNetwork": True},
-    {"image": "x", "network": {"from": [], "to": ["internal", "10.9.0.0/16"]}},
-]
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> None:
-    """The command line that `describe` prints gives the same spec again."""
-    shown = to_document(parse_spec(spec), with_defaults=True)
-    line = shlex.split(run_words.command_line({**view("bert"), "spec": shown}))
-    assert line[:4] == ["kaji", "run", "--name", "bert"]
-    with CliRunner().isolation():
-        ctx = run_command.make_context("run", line[2:])
-    known = RunWords.__dataclass_fields__
-    given_words = {key: value for key, value in ctx.params.items() if key in known}
-    request = build_request(
-        RunWords(**given_words), environment={}, folder=Path("/"), read_text=lambda _: "", pack=lambda _: ""
-    )
-    assert to_document(parse_spec(request.spec)) == to_document(parse_spec(spec))
-
-
 @pytest.mark.parametrize("spec", [{"replicas": -3}, {"replicas": 0}, {"array": "9-1"}])
 def test_an_invalid_number_of_members_is_not_shown(spec: dict[str, Any]) -> None:
     """Such a run came from kubectl and is refused; its numbers are not used in calculations."""
@@ -149,7 +97,6 @@ def test_a_sweep_is_described_with_its_members() -> None:
     assert run_words.sweep_words(run) == "5 of 10 ended, 1 of them failed; 2 running"
     assert run_words.member_words(run) == "5/10 ended"
     assert (run_words.members_asked_for(run), run_words.members_at_once(run)) == (10, 2)
-    assert "--array 0-9%2" in run_words.command_line(run)
     run["spec"] |= {"array": "0-9", "resources": {"gpu": 8, "gpuType": "h100"}}
     assert run_words.gpu_words(run) == "16 h100"  # the GPUs that it has, not those of all ten members
     counts |= {"running": 0, "pending": 3}
@@ -179,7 +126,6 @@ def test_an_elastic_gang_is_shown_with_its_present_and_possible_size(
     run = {"name": "bert", "spec": spec, "status": status}
     assert run_words.member_words(run) == members
     assert run_words.gpu_words(run) == gpus
-    assert "-n 8-32 " in run_words.command_line(run)
 
 
 def test_a_run_without_a_start_time_ran_for_zero_seconds() -> None:

@@ -95,6 +95,7 @@ def _stuck(api: Api, view: dict[str, Any]) -> str:
 def _overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None:
     from kajitori.cli.output import print_pairs
     from kajitori.cli.words import runs as run_words
+    from kajitori.core.spec.command_line import command_line
 
     now, status = cli.now(), run_words.status_of(view)
     attempt = status.get("attempt") or {}
@@ -131,7 +132,7 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None
             ("GPUs", run_words.gpu_words(view)),
             ("Memory", _peak(view, now)),
             ("Network", _network(status)),
-            ("Asked for", run_words.command_line(view)),
+            ("Asked for", command_line(view.get("spec") or {}, name=view.get("name", "")).text),
         )
     )
 

@@ -284,7 +284,8 @@ def at_home(api: Api, request: RunRequest) -> RunRequest:
 def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
     """Print the result of a dry run for people, or the whole document for programs. Returns the exit code."""
     from kajitori.cli.output import print_document
-    from kajitori.cli.words.runs import command_line, gpu_words, members_asked_for, size_words
+    from kajitori.cli.words.runs import gpu_words, members_asked_for, size_words
+    from kajitori.core.spec.command_line import command_line
 
     if output in ("json", "yaml"):
         print_document(answer, output)
@@ -305,7 +306,7 @@ def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
         f"{size if size and kind == 'Pod' else count} {kind}{'' if count == 1 else 's'}"
         for kind, count in kinds.items()
     )
-    echo(command_line(run))
+    echo(command_line(run["spec"], name=run["name"]).text)
     if gpus := gpu_words(run):
         untyped = not (run["spec"].get("resources") or {}).get("gpuType")
         echo(f"Takes {gpus}{(' GPU' if gpus == '1' else ' GPUs') if untyped else ''}.")

@@ -1,0 +1,44 @@
+"""Route that writes the command line for a request, for people who click and want to script it later."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.bodies import json_body
+from kajitori.api.context import Shared, answer, describes
+from kajitori.api.runs.submission import read_submission
+from kajitori.api.views.runs import CommandLineView
+from kajitori.core.spec.command_line import command_line
+from kajitori.core.spec.run import to_document
+from kajitori.errors import InvalidInput
+
+router = APIRouter(tags=["runs"])
+
+
+@router.post(
+    "/v1/command-line",
+    responses=describes(CommandLineView),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunRequest"}}},
+        }
+    },
+    summary="The kaji command for a request",
+)
+async def write_command_line(api: Shared, user: Caller, request: Request) -> Response:
+    """The `kaji run` command that asks for the same run. Parts of the request that cannot be read are left out; nothing
+    is checked against policy, and nothing is created."""
+    document = await json_body(request)
+    submission = read_submission(document, api.namespace)
+    if submission.draft.spec is None:
+        raise InvalidInput(submission.faults)
+    asks_for_namespace = isinstance(document, dict) and bool(document.get("namespace"))
+    line = command_line(
+        to_document(submission.spec),
+        name=submission.name,
+        namespace=submission.namespace if asks_for_namespace else "",
+    )
+    return answer(CommandLineView(text=line.text, left_out=list(line.left_out)))

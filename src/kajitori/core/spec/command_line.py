@@ -1,0 +1,191 @@
+"""The command line of `kaji run` that asks for a run, made from its spec."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_DEFAULTS = {"type": "batch", "replicas": 1, "launcher": "none", "qos": "guaranteed"}
+_OPTIONS = {
+    "type": "--type",
+    "array": "--array",
+    "stopAt": "--stop-at",
+    "launcher": "--launcher",
+    "workingDir": "-w",
+    "restarts": "--restarts",
+    "priority": "--priority",
+    "timeLimit": "--time-limit",
+    "grace": "--grace",
+    "tensorboard": "--tensorboard",
+    "user": "-u",
+}
+"""Options whose value is the field's."""
+_RESOURCES = {"gpu": "--gpus", "gpuType": "--gpu-type", "cpu": "--cpus"}
+_SIZES = {"memory": "-m", "shm": "--shm-size"}
+_FLAGS = {"privileged": "--privileged", "removeAfter": "--rm"}
+_NOT_ASKED = ("stopped", "resumes", "stopGrace")
+"""Fields that say what became of a run later."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A command line, and what it does not say."""
+
+    words: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Fields of the spec that no option can express, such as `qos`. A file can: `kaji run -f FILE`."""
+
+    @property
+    def text(self) -> str:
+        """The words with quotes, for a shell. A comment names what is left out."""
+        return shlex.join(self.words) + (f"  # without {', '.join(self.left_out)}" if self.left_out else "")
+
+
+def command_line(spec: Mapping[str, Any], *, name: str = "", namespace: str = "") -> CommandLine:
+    """Return the command line that asks for the same run as a spec's document, which may be valid or not. With an empty
+    name or namespace it has no such option."""
+    return _Writer(spec, name, namespace).write()
+
+
+class _Writer:
+    """Takes the fields out of a document as it writes options for them; no option can express what remains."""
+
+    def __init__(self, spec: Mapping[str, Any], name: str, namespace: str) -> None:
+        given = ((key, value) for key, value in spec.items() if key not in _NOT_ASKED)
+        self.rest = {key: value for key, value in given if not _is_left_out(key, value)}
+        self.head = ["kaji", "run"]
+        self.add("--namespace", namespace)
+        self.add("--name", name)
+
+    def write(self) -> CommandLine:
+        self.members()
+        self.resources(self.rest.pop("resources", {}))
+        for key, option in _OPTIONS.items():
+            self.add(option, self.rest.pop(key, None))
+        self.pairs("-e", "env")
+        self.files()
+        self.network()
+        self.pairs("-l", "labels")
+        self.pairs("--node-selector", "nodeSelector")
+        self.add_all("--toleration", self.taken("tolerations", _toleration))
+        self.add_all("-p", map(str, self.rest.pop("ports", ())))
+        self.notify()
+        self.head += [flag for key, flag in _FLAGS.items() if self.rest.pop(key, None) is not None]
+        tail = self.program()
+        return CommandLine((*self.head, *tail), tuple(self.rest))
+
+    def add(self, option: str, value: object) -> None:
+        """Write an option, unless its value is None or empty. `=` stands between them where the value looks like an
+        option."""
+        text = "" if value is None else str(value)
+        if text.startswith("-") and option.startswith("--"):
+            self.head.append(f"{option}={text}")
+        elif text:
+            self.head += [option, text]
+
+    def add_all(self, option: str, values: Iterable[str]) -> None:
+        for value in values:
+            self.add(option, value)
+
+    def pairs(self, option: str, key: str) -> None:
+        self.add_all(option, [f"{name}={value}" for name, value in self.rest.pop(key, {}).items()])
+
+    def taken(self, key: str, written: Callable[[Mapping[str, Any]], str | None]) -> list[str]:
+        """Return the items of a list as they are written; items that cannot be are left in the document."""
+        items = self.rest.pop(key, ())
+        texts = [written(item) for item in items]
+        if None in texts:
+            self.rest[key] = [item for item, text in zip(items, texts, strict=True) if text is None]
+        return [text for text in texts if text is not None]
+
+    def members(self) -> None:
+        fewest, most = self.rest.pop("minReplicas", None), self.rest.pop("replicas", None)
+        if fewest is not None:
+            self.add("-n", f"{fewest}-{most or 1}")
+        else:
+            self.add("-n", most)
+
+    def resources(self, resources: dict[str, Any]) -> None:
+        rest = {key: value for key, value in resources.items() if value}
+        if rest.pop("wholeNode", False):
+            self.head.append("--whole-node")
+        for key, option in _RESOURCES.items():
+            self.add(option, rest.pop(key, None))
+        for key, option in _SIZES.items():
+            self.add(option, _docker_size(rest.pop(key, None)))
+        self.rest |= {f"resources.{key}": value for key, value in rest.items()}
+
+    def files(self) -> None:
+        self.add_all("-v", self.taken("volumes", _volume))
+        self.add_all("--secret", self.taken("secrets", _secret))
+        if code := self.rest.pop("code", None):
+            self.add("--code", ":".join(filter(None, (code.get("digest"), code.get("path")))))
+        if checkpoint := self.rest.pop("checkpoint", None):
+            self.add("--checkpoint", ":".join(filter(None, (checkpoint.get("path"), checkpoint.get("size")))))
+            self.add("--checkpoint-every", checkpoint.get("every"))
+
+    def network(self) -> None:
+        if self.rest.pop("hostNetwork", False):
+            self.head.append("--network=host")
+        access = self.rest.pop("network", None) or {}
+        for key, option in (("from", "--allow-from"), ("to", "--allow-to")):
+            if access.get(key) is not None:
+                self.add(option, ",".join(access[key]) or "none")
+
+    def notify(self) -> None:
+        wanted = self.rest.pop("notify", None)
+        if wanted is None:
+            return
+        channels, kinds = wanted.get("channels") or [], wanted.get("kinds")
+        if (kinds == [] and channels) or (kinds is None and not channels):
+            self.rest["notify"] = wanted
+        else:
+            self.add("--notify", ",".join([*channels, *(kinds or [])]) or "none")
+
+    def program(self) -> list[str]:
+        command, args = self.rest.pop("command", []), self.rest.pop("args", [])
+        if command and command[0]:
+            self.add("--entrypoint", command[0])
+            args = [*command[1:], *args]  # one list for the container
+        elif command:
+            self.rest["command"] = command
+        if args[:1] == ["--"]:
+            args = ["--", *args]  # the first one is dropped
+        return [str(self.rest.pop("image", "")), *args]
+
+
+def _is_left_out(key: str, value: object) -> bool:
+    return value is None or value is False or value == _DEFAULTS.get(key) or (value in ({}, []) and key != "notify")
+
+
+def _volume(use: Mapping[str, Any]) -> str | None:
+    source, path = use.get("hostPath") or use.get("name"), use.get("path")
+    if not source or not path or ":" in source or ":" in path or "," in path:
+        return None
+    return f"{source}:{path}{':ro' if use.get('readOnly') else ''}"
+
+
+def _secret(use: Mapping[str, Any]) -> str:
+    name = use.get("name", "")
+    return (
+        f"{use['env']}={name}/{use.get('key')}" if use.get("env") else ":".join(filter(None, (name, use.get("path"))))
+    )
+
+
+def _toleration(wanted: Mapping[str, Any]) -> str | None:
+    key, value, effect = (wanted.get(name) or "" for name in ("key", "value", "effect"))
+    if not key:
+        return None
+    text = key if wanted.get("operator") == "Exists" else f"{key}={value}"
+    return f"{text}:{effect}" if effect else text
+
+
+def _docker_size(text: str | None) -> str | None:
+    """Return a size in Docker's units, which are binary: `64g` for `64Gi`."""
+    if text is None:
+        return None
+    binary = re.fullmatch(r"([0-9]+)([KMGTPE])i", text)
+    return f"{binary[1]}{binary[2].lower()}" if binary else text

@@ -1,0 +1,109 @@
+"""Whether the command line that is made from a run's spec asks for the same run, and says what it leaves out."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kajitori.cli.submit.request import build_request
+from kajitori.cli.submit.run_options import RunWords
+from kajitori.cli.verbs.runs.run import command as run_command
+from kajitori.core.spec.command_line import CommandLine, command_line
+from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.run import to_document
+
+SPECS: list[dict[str, Any]] = [
+    {"image": "python:3.11"},
+    {"image": "x", "args": ["python", "-c", "print('a b')", "--flag"]},
+    {"image": "x", "command": ["bash"], "args": ["-c", "echo $HOME"]},
+    {
+        "image": "x",
+        "replicas": 4,
+        "launcher": "torchrun",
+        "resources": {"gpu": 8, "gpuType": "h100", "cpu": "7500m", "memory": "64Gi", "shm": "1Gi"},
+        "env": {"A": "1 2", "B": ""},
+        "volumes": [{"name": "a", "path": "/a", "readOnly": True}, {"hostPath": "/b", "path": "/c"}],
+        "secrets": [{"name": "s"}, {"name": "s", "path": "/s"}, {"name": "s", "key": "k", "env": "K"}],
+        "checkpoint": {"path": "/ckpt", "size": "100Gi", "every": "10m"},
+        "ports": [80, 8888],
+        "nodeSelector": {"zone": "a"},
+        "priority": "low",
+        "timeLimit": "8h",
+        "grace": "1m",
+        "restarts": 0,
+        "workingDir": "/w",
+        "user": "1000:1000",
+    },
+    {"image": "x", "code": {"digest": f"sha256:{'0a' * 32}", "path": "/work"}},
+    {"image": "x", "type": "service", "resources": {"wholeNode": True, "gpuType": "h100"}, "hostNetwork": True},
+    {"image": "x", "replicas": 8, "minReplicas": 2, "privileged": True, "notify": {"kinds": []}},
+    {
+        "image": "x",
+        "tolerations": [{"key": "k", "operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoExecute"}],
+    },
+    {"image": "x", "labels": {"a": "b"}, "notify": {"channels": ["slack"], "kinds": ["failed"]}},
+    {"image": "x", "command": ["-c"], "args": ["--", "-x"]},
+    {"image": "x", "args": ["--", "-x"]},
+    {"image": "x", "network": {"from": [], "to": ["internal", "10.9.0.0/16"]}},
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> None:
+    """`kaji run` makes the same spec of it, also if the document names the defaults."""
+    shown = to_document(parse_spec(spec), with_defaults=True)
+    line = command_line(shown, name="bert", namespace="vision")
+    assert not line.left_out and line.words[:6] == ("kaji", "run", "--namespace", "vision", "--name", "bert")
+    assert parsed(line) == to_document(parse_spec(spec))
+
+
+def parsed(line: CommandLine) -> dict[str, Any]:
+    """Return the document that `kaji run` makes of a command line."""
+    words = shlex.split(line.text, comments=bool(line.left_out))
+    with CliRunner().isolation():
+        context = run_command.make_context("run", words[2:])
+    options = {key: value for key, value in context.params.items() if key in RunWords.__dataclass_fields__}
+    request = build_request(
+        RunWords(**options), environment={}, folder=Path("/"), read_text=lambda _: "", pack=lambda _: ""
+    )
+    assert not request.faults
+    return to_document(parse_spec(request.spec))
+
+
+@given(
+    words=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), max_size=4),
+    value=st.text(st.characters(codec="utf-8", exclude_characters="\0")),
+)
+def test_any_text_survives_the_shell(words: list[str], value: str) -> None:
+    """Quotes, line ends, words that look like options."""
+    document = to_document(parse_spec({"image": "x", "args": words, "env": {"A": value}}))
+    assert parsed(command_line(document)) == document
+
+
+@pytest.mark.parametrize(
+    ("part", "left_out"),
+    [
+        ({"qos": "burstable", "resources": {"cpu": 2, "cpuRequest": 1}}, ("qos", "resources.cpuRequest")),
+        ({"notify": {"channels": ["a"], "kinds": []}}, ("notify",)),
+        ({"volumes": [{"hostPath": "/a:b", "path": "/c"}, {"name": "d", "path": "/d"}]}, ("volumes",)),
+        ({"tolerations": [{"operator": "Exists"}]}, ("tolerations",)),
+    ],
+)
+def test_what_no_option_expresses_is_named(part: dict[str, Any], left_out: tuple[str, ...]) -> None:
+    """In a comment at the end; the rest of the line is valid."""
+    line = command_line(to_document(parse_spec({"image": "x", **part})))
+    assert line.left_out == left_out
+    assert line.text.endswith(f"x  # without {', '.join(left_out)}")
+    assert parsed(line)["image"] == "x"
+
+
+@pytest.mark.parametrize("spec", [{}, {"image": "x", "replicas": -3, "volumes": [{}], "resources": {"cpu": "lots"}}])
+def test_an_invalid_spec_has_a_command_line_too(spec: dict[str, Any]) -> None:
+    """A run that kubectl made is shown as it is."""
+    assert command_line(spec).words[:2] == ("kaji", "run")
