@@ -40,7 +40,7 @@ from kajitori.core.usage.records import AuditEntry
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, NotFound
-from kajitori.history.dump import TABLES, Record, complete, load, prepare, rename, unknown_expired
+from kajitori.history.dump import TABLES, Record, complete, load, prepare, rename, renamed_runs, unknown_expired
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.decoding import decode
@@ -148,8 +148,7 @@ async def _choose(path: Path, about: About, there: Destination, report: Report) 
     removed, ended = await asyncio.to_thread(meanwhile, path, about)
     renamed: Mapping[str, str] = {}
     if there.history is not None and about.history is not None:
-        database = await there.history.open()
-        renamed = await known_renames(database)
+        renamed = await renamed_runs(await there.history.open())
     chosen = []
     for document in _documents(path, RUN_LINES):
         run = decode(msgspec.json.encode(document), RunObject)
@@ -187,6 +186,8 @@ def _why_not(
 def meanwhile(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus | None]]:
     """Return what happened while the backup was taken, since history was read after the runs: the UIDs of runs that
     were removed, and the statuses of runs that ended."""
+    if about.history is None:
+        return set(), {}
     taken_at = parse_time(about.taken_at)
     since = taken_at.timestamp() * 1000 if taken_at is not None else 0
     removed, ended = set[str](), dict[str, RunStatus | None]()
@@ -268,12 +269,6 @@ async def _ensure_namespace(client: KubeClient, name: str) -> None:
         await client.create(NAMESPACES, {"metadata": {"name": name}})
     except AlreadyExists:
         return
-
-
-async def known_renames(database: Any) -> dict[str, str]:
-    """Return the new UIDs of runs that earlier restores made."""
-    rows = await database.fetch("SELECT name, value FROM history_facts WHERE name LIKE 'run:%'")
-    return {name.removeprefix("run:"): value for name, value in rows}
 
 
 async def _restore_history(

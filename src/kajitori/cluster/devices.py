@@ -99,14 +99,13 @@ class Devices:
         return changed
 
     def read_all_again(self) -> None:
-        """Read all nodes again, because policy, a DeviceClass or a taint rule changed."""
-        self._nodes.clear()
+        """Read everything again, because the policy changed, which names the drivers and types of GPUs."""
         self._drivers.clear()
         for name in self._mirror.slices:
             self._note_slice(name)
-        self._classes = None
-        self._changed.update(self._slices)
-        self._used_changed.update(self._slices)
+        for key in self._mirror.device_claims:
+            self._note_claim(key)
+        self._forget_all()
 
     # ------------------------------------------------------------------------------------------ changes
 
@@ -119,8 +118,8 @@ class Devices:
             pod = self._mirror.pods.get((namespace, name))
             if pod is not None and pod.spec.node_name in self._slices:
                 self._used_changed.add(pod.spec.node_name)
-        elif resource in DEVICE_KINDS:
-            self.read_all_again()
+        elif resource in DEVICE_KINDS:  # a DeviceClass or a taint rule
+            self._forget_all()
 
     def _note_slice(self, name: str) -> None:
         before = self._node_of_slice.pop(name, "")
@@ -152,6 +151,12 @@ class Devices:
         self._nodes.pop(node, None)
         self._changed.add(node)
         self._used_changed.add(node)
+
+    def _forget_all(self) -> None:
+        self._classes = None
+        self._nodes.clear()
+        self._changed.update(self._slices)
+        self._used_changed.update(self._slices)
 
     def _note_claim(self, key: Key) -> None:
         before = self._claims.pop(key, None)

@@ -30,13 +30,9 @@ class Reader(Protocol):
         ...
 
 
-class Database(Protocol):
+class Database(Reader, Protocol):
     """A database whose schema is up to date. `history.failures` lists the errors that its methods raise: Unavailable if
     the same request may succeed later, Unsupported and StorageFull if an operator has to mend something first."""
-
-    async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
-        """Return the rows of a query."""
-        ...
 
     def snapshot(self) -> AbstractAsyncContextManager[Reader]:
         """Return a reader to which the database does not change."""
@@ -49,6 +45,11 @@ class Database(Protocol):
     async def close(self) -> None:
         """Close the connections."""
         ...
+
+
+def places(count: int) -> str:
+    """Return the places of the first parameters of a statement: `$1, $2, $3`."""
+    return ", ".join(f"${number + 1}" for number in range(count))
 
 
 def without_details(url: str) -> str:

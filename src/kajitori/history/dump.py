@@ -13,8 +13,8 @@ from typing import Any
 
 import zstandard
 
-from kajitori.history.database import Database, Reader, Row, Statement
-from kajitori.history.sums import fact, fact_of
+from kajitori.history.database import Database, Reader, Row, Statement, places
+from kajitori.history.sums import fact
 
 PAGE = 2_000
 
@@ -101,19 +101,18 @@ class Target:
 
 async def facts_of_dump(reader: Reader) -> dict[str, str]:
     """Return what tells one history from another."""
-    return {name: await fact_of(reader, name) for name in ("id", "expired_before")}
+    return {name: await fact(reader, name) for name in ("id", "expired_before")}
 
 
 async def rows_of(reader: Reader, table: Table) -> AsyncIterator[Record]:
     """Yield the rows of a table, as values that JSON knows."""
     unpack = zstandard.ZstdDecompressor().decompress
     columns = (*table.columns, *(name for name in table.key if name not in table.columns))
-    places = ", ".join(f"${number + 1}" for number in range(len(table.key)))
     keys = ", ".join(table.key)
     condition = f"{table.only} AND " if table.only else ""
     after: Sequence[Any] = ()
     while True:
-        beyond = f"WHERE {condition}({keys}) > ({places})" if after else f"WHERE {condition}1 = 1"
+        beyond = f"WHERE {condition}({keys}) > ({places(len(table.key))})" if after else f"WHERE {condition}1 = 1"
         sql = f"SELECT {', '.join(columns)} FROM {table.name} {beyond} ORDER BY {keys} LIMIT {PAGE}"
         rows = await reader.fetch(sql, *after)
         for row in rows:
@@ -137,17 +136,16 @@ async def prepare(database: Database, facts: Mapping[str, str]) -> Target:
     is_empty = not await database.fetch("SELECT 1 FROM runs LIMIT 1") and not await database.fetch(
         "SELECT 1 FROM usage_sums LIMIT 1"
     )
-    known = await _known(database)
+    restored, renamed = await _facts_of_kind(database, "restored:"), await renamed_runs(database)
     statements: list[Statement] = []
     if is_empty and own != source:
         statements.append(Statement("UPDATE history_facts SET value = $1 WHERE name = 'id'", [(source,)]))
-    elif own != source and f"restored:{source}" not in known:
+    elif own != source and source not in restored:
         statements.append(_new_fact([(f"restored:{source}", "1")]))
     expired = int(await fact(database, "expired_before"))
     if statements:
         await database.write(statements)
-    renamed = {name.removeprefix("run:"): value for name, value in known.items() if name.startswith("run:")}
-    was_here = own == source or f"restored:{source}" in known
+    was_here = own == source or source in restored
     return Target(expired if was_here and not is_empty else 0, renamed)
 
 
@@ -170,8 +168,8 @@ async def load(database: Database, table: Table, records: Iterable[Record], targ
         if table.binary:
             record = record | {table.binary: base64.b64decode(record[table.binary])}
         rows.append(tuple(record[name] for name in table.columns))
-    places = ", ".join(f"${number + 1}" for number in range(len(table.columns)))
-    sql = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({places}) ON CONFLICT DO NOTHING"
+    columns = ", ".join(table.columns)
+    sql = f"INSERT INTO {table.name} ({columns}) VALUES ({places(len(table.columns))}) ON CONFLICT DO NOTHING"
     if rows:
         await database.write([Statement(sql, rows)])
 
@@ -182,8 +180,8 @@ async def unknown_expired(database: Database, records: Sequence[Record], before:
     found: set[str] = set()
     for start in range(0, len(old), 500):
         part = old[start : start + 500]
-        places = ", ".join(f"${number + 1}" for number in range(len(part)))
-        found |= {uid for (uid,) in await database.fetch(f"SELECT uid FROM runs WHERE uid IN ({places})", *part)}
+        sql = f"SELECT uid FROM runs WHERE uid IN ({places(len(part))})"
+        found |= {uid for (uid,) in await database.fetch(sql, *part)}
     return set(old) - found
 
 
@@ -207,9 +205,14 @@ async def rename(database: Database, uids: Mapping[str, str]) -> None:
     await database.write([*statements, _new_fact([(f"run:{old}", new) for old, new in pairs])])
 
 
-async def _known(database: Database) -> dict[str, str]:
-    rows = await database.fetch("SELECT name, value FROM history_facts WHERE name LIKE 'run%' OR name LIKE 'restored%'")
-    return dict(rows)
+async def renamed_runs(database: Database) -> dict[str, str]:
+    """Return the new UIDs of runs that earlier restores made again, by their UIDs in the dump."""
+    return await _facts_of_kind(database, "run:")
+
+
+async def _facts_of_kind(database: Database, prefix: str) -> dict[str, str]:
+    rows = await database.fetch("SELECT name, value FROM history_facts WHERE name LIKE $1", f"{prefix}%")
+    return {name.removeprefix(prefix): value for name, value in rows}
 
 
 def _new_fact(rows: Sequence[Row]) -> Statement:

@@ -13,7 +13,7 @@ from itertools import chain
 import msgspec
 
 from kajitori.core.usage.daily import DAY, Amount, SumKey, UsedPart, daily_sums
-from kajitori.history.database import Database, Reader, Row, Statement
+from kajitori.history.database import Database, Reader, Row, Statement, places
 
 TOGETHER = 5_000
 """Most segments that are summed up in one transaction."""
@@ -26,7 +26,7 @@ _AMOUNT = tuple(field.name for field in msgspec.structs.fields(Amount))
 _COLUMNS = (*_KEY, "origin", *_AMOUNT)
 
 ADD_TO_SUM = (
-    f"INSERT INTO usage_sums ({', '.join(_COLUMNS)}) VALUES ({', '.join(f'${n + 1}' for n in range(len(_COLUMNS)))}) "
+    f"INSERT INTO usage_sums ({', '.join(_COLUMNS)}) VALUES ({places(len(_COLUMNS))}) "
     f"ON CONFLICT ({', '.join((*_KEY, 'origin'))}) DO UPDATE SET "
     + ", ".join(f"{name} = usage_sums.{name} + excluded.{name}" for name in _AMOUNT)
 )
@@ -66,8 +66,8 @@ async def expire(database: Database, before: int, together: int = EXPIRED_TOGETH
     if not runs:
         return 0
     uids = [uid for (uid,) in runs]
-    places = ", ".join(f"${number + 1}" for number in range(len(uids)))
-    rows = await database.fetch(f"SELECT run_uid, id, {', '.join(_PART)} FROM usage WHERE run_uid IN ({places})", *uids)
+    sql = f"SELECT run_uid, id, {', '.join(_PART)} FROM usage WHERE run_uid IN ({places(len(uids))})"
+    rows = await database.fetch(sql, *uids)
     origin, sums = await fact(database, "id"), _sums_of(rows)
     less = {key: Amount(**{name: -getattr(amount, name) for name in _AMOUNT}) for key, amount in sums.items()}
     known = int(await fact(database, "expired_before"))
@@ -79,7 +79,6 @@ async def expire(database: Database, before: int, together: int = EXPIRED_TOGETH
         Statement("DELETE FROM usage WHERE run_uid = $1 AND id = $2", [row[:2] for row in rows]),
         Statement("DELETE FROM attempts WHERE run_uid = $1", runs),
         Statement("DELETE FROM telemetry WHERE run_uid = $1", runs),
-        Statement("DELETE FROM telemetry WHERE run_uid = $1", runs),
         Statement("DELETE FROM runs WHERE uid = $1", runs),
         Statement(_SET_FACT, [("expired_before", str(max(known, limit)))]),
     ]
@@ -87,14 +86,9 @@ async def expire(database: Database, before: int, together: int = EXPIRED_TOGETH
     return len(uids)
 
 
-async def fact(database: Database, name: str) -> str:
+async def fact(reader: Reader, name: str) -> str:
     """Return a fact about the history: its `id`; how often the `sums` were changed; `expired_before`, the end of the
     days of which it keeps only sums; `current_at`, the last time at which it lacked nothing (milliseconds)."""
-    return await fact_of(database, name)
-
-
-async def fact_of(reader: Reader, name: str) -> str:
-    """Return a fact as a transaction sees it."""
     ((value,),) = await reader.fetch("SELECT value FROM history_facts WHERE name = $1", name)
     return str(value)
 

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.core.usage.daily import DAY, Level, parts_of
+from kajitori.core.usage.daily import DAY, MIB_SHIFT, Level, parts_of
 from kajitori.core.usage.sums import By, Prices, UsageSum, add_up, add_whole
 from kajitori.core.words.node_lists import expand
 from kajitori.history.database import Database, Row
+from kajitori.history.sums import fact
 
 LONG_SECONDS = 2 * DAY
 """Segments longer than this have an index of their own. All others that overlap a time end soon after it."""
@@ -110,8 +111,7 @@ async def sum_usage(database: Database, by: By, wanted: Wanted, prices: Prices) 
 
 async def countable(database: Database, since: int, until: int) -> tuple[int, int]:
     """Return the times between which usage can be counted: whole days, if only daily sums are left of them."""
-    rows = await database.fetch("SELECT value FROM history_facts WHERE name = 'expired_before'")
-    limit = int(rows[0][0])
+    limit = int(await fact(database, "expired_before"))
     return (
         since // DAY * DAY if since < limit else since,
         -(-until // DAY) * DAY if until < limit else until,
@@ -136,8 +136,8 @@ async def _by_sums(database: Database, by: By, wanted: Wanted, prices: Prices) -
     for since, until, condition in segments:
         seconds = query.member_seconds(since, until)
         selects.append(
-            "SELECT key, gpu_type, gpus * seconds, cpu_millis * seconds, (memory_bytes >> 20) * seconds, "
-            "(memory_bytes & 1048575) * seconds, seconds FROM "
+            f"SELECT key, gpu_type, gpus * seconds, cpu_millis * seconds, (memory_bytes >> {MIB_SHIFT}) * seconds, "
+            f"(memory_bytes & {(1 << MIB_SHIFT) - 1}) * seconds, seconds FROM "
             f"(SELECT {key} AS key, gpu_type, gpus, cpu_millis, memory_bytes, {seconds} AS seconds "
             f"FROM usage WHERE {condition}) AS segments"
         )
@@ -179,7 +179,7 @@ async def _add_expired(
 def _amounts(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
     """Yield key, GPU type, GPU-seconds, milli-core-seconds, byte-seconds and member-seconds."""
     for key, gpu_type, gpus, cpu, mib, odd, members in rows:
-        yield key, gpu_type, int(gpus), int(cpu), (int(mib) << 20) + int(odd), int(members)
+        yield key, gpu_type, int(gpus), int(cpu), (int(mib) << MIB_SHIFT) + int(odd), int(members)
 
 
 async def _by_run(database: Database, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:

@@ -8,7 +8,6 @@ from kajitori.install.objects import Object, account, as_yaml, bound, cluster_ro
 from kajitori.install.settings import InstallSettings
 
 ACCOUNT = "kajitori-gateway"
-_SYSTEM = "system:"
 
 
 def gateway(settings: InstallSettings) -> list[Object]:

@@ -5,7 +5,6 @@ The same file serves both servers. Expressions (CEL) in it are refused: the embe
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from pydantic import Field
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.files import parse_document
+from kajitori.core.words.texts import are_certificates
 from kajitori.errors import Fault
 
 _MAX_ISSUERS = 64
@@ -94,8 +94,9 @@ def _faults(read: AuthenticationConfiguration) -> Iterator[Fault]:
         seen.add(issuer.url)
         if len(issuer.audiences) > 1 and not issuer.audience_match_policy:
             yield Fault(f"{path}.audienceMatchPolicy", "several audiences need a policy", "", "write MatchAny")
-        if issuer.certificate_authority:
-            yield from _authority_faults(f"{path}.certificateAuthority", issuer.certificate_authority)
+        if issuer.certificate_authority and not are_certificates(issuer.certificate_authority):
+            hint = "paste the file that begins with -----BEGIN CERTIFICATE-----"
+            yield Fault(f"{path}.certificateAuthority", "no PEM certificates", "", hint)
 
 
 def _url_faults(field: str, url: str) -> Iterator[Fault]:
@@ -104,10 +105,3 @@ def _url_faults(field: str, url: str) -> Iterator[Fault]:
         yield Fault(field, f"{url!r:.80} is not an https URL", url, "such as https://login.example.org")
     elif parts.query or parts.fragment or parts.username:
         yield Fault(field, "a query, a fragment or a user name cannot be part of it", url, "leave it out")
-
-
-def _authority_faults(field: str, pem: str) -> Iterator[Fault]:
-    try:
-        ssl.create_default_context(cadata=pem)
-    except (ssl.SSLError, ValueError):
-        yield Fault(field, "no PEM certificates", "", "paste the file that begins with -----BEGIN CERTIFICATE-----")

@@ -34,7 +34,7 @@ def record(uid: str, **changes: Any) -> bytes:
 def test_history_knows_what_happened_after_the_runs_were_read(tmp_path: Path) -> None:
     """A run that ended meanwhile is not started again. What history recorded before is older than the run's object: a
     run may have been resumed since."""
-    about = About(version="0.1.0", taken_at="2026-11-21T12:00:00Z", cluster="")
+    about = About(version="0.1.0", taken_at="2026-11-21T12:00:00Z", cluster="", history={"id": "h"})
     with writing(tmp_path / "b.tar.zst", about) as writer:
         lines = [
             record("gone", removed_at=NOON + 1),

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from tests.helpers import nvidia_slices as nvidia
 
+from kajitori.cluster.devices import Devices
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.mirror.pod_index import PodIndex
 from kajitori.cluster.nodes.node_facts import node_facts
@@ -14,7 +15,7 @@ from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.placement.snapshot import GPU
-from kajitori.core.policy.file import default_policy
+from kajitori.core.policy.file import default_policy, parse_policy
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.device_objects import DeviceClaim, PublishedClass, ResourceSlice
@@ -153,3 +154,19 @@ def test_gpus_that_a_node_offers_both_ways_count_once() -> None:
     written = {"metadata": {"name": "n1", "labels": labels}, "status": {"allocatable": amounts}}
     facts = node_facts(msgspec.convert(written, Node), default_policy(), scene.view.devices.offers("n1"))
     assert (facts.gpus, facts.gpu_type, facts.gpu_offers, facts.is_by_devices) == (8, "h100", (), False)
+
+
+def test_claims_count_once_the_policy_names_their_driver() -> None:
+    """The claims may be older than the change of the policy. A driver that the policy names no more has no GPUs."""
+    policy = parse_policy("gpu: {drivers: [gpu.amd.com]}")
+    scene = Scene()
+    devices = Devices(scene.mirror, lambda: policy)
+    scene.publish(*(nvidia.gpu(index) for index in range(8)))
+    scene.claim("c", "gpu-1", pod="p")
+    assert devices.used("n1") == {}
+    policy = default_policy()
+    devices.read_all_again()
+    assert devices.used("n1") == {"h100": 1}
+    policy = parse_policy("gpu: {drivers: [gpu.amd.com]}")
+    devices.read_all_again()
+    assert devices.used("n1") == {}

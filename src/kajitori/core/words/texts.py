@@ -189,6 +189,17 @@ def _checked(text: str, limit: int, unit: str, form: re.Pattern[str], said: str)
     return faults
 
 
+def are_certificates(pem: str) -> bool:
+    """Return whether a text holds certificates in PEM, as TLS needs them."""
+    import ssl  # takes longer to import than everything else here
+
+    try:
+        ssl.create_default_context(cadata=pem)
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
+
+
 def go_quoted(text: str) -> str:
     """Quote a text as Go's `%q` does."""
     if text.isprintable() and '"' not in text and "\\" not in text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -11,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Duration, DurationAboveZero, Image, LabelKey, LabelValue, ServerUrl
-from kajitori.core.words.texts import is_loopback
+from kajitori.core.words.texts import are_certificates, is_loopback
 from kajitori.errors import FieldError
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
@@ -54,13 +53,9 @@ class Starting(Document):
     @field_validator("server_ca")
     @classmethod
     def _is_pem(cls, pem: str | None) -> str | None:
-        if pem is None:
-            return None
-        try:
-            ssl.create_default_context(cadata=pem)
-        except (ssl.SSLError, ValueError) as error:
+        if pem is not None and not are_certificates(pem):
             hint = "write the certificate of the certificate authority as PEM: -----BEGIN CERTIFICATE----- and so on"
-            raise FieldError("this is not a certificate", hint) from error
+            raise FieldError("this is not a certificate", hint)
         return pem
 
     @model_validator(mode="after")
