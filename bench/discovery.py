@@ -38,7 +38,7 @@ from bench.gangs import lacks
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.cluster.run_object import RUNS
-from kajitori.configuration.settings import LEASE_NAMESPACE
+from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.pods.manifests import MemberPods
 from kajitori.core.pods.tickets import Ticket, sign

@@ -33,8 +33,8 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.core.admission.owner_policy import POLICY_NAME
 from kajitori.core.policy.file import own_machine_policy, parse_policy
 from kajitori.core.spec.reasons import Phase

@@ -29,7 +29,7 @@ from kajitori.agent.telemetry.choice import choose_gpus
 from kajitori.agent.telemetry.pods import PodMembers
 from kajitori.agent.telemetry.reporting import TelemetryReporting
 from kajitori.agent.telemetry.watch import Sampling, Watch
-from kajitori.configuration.settings import AgentOptions
+from kajitori.configuration.options.nodes import AgentOptions
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.entrypoints.logs import begin_logging, is_json, log_end, say
 from kajitori.errors import KajitoriError, Unavailable, Unsupported

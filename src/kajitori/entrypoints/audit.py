@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kajitori.cluster.nodes.client_evidence import Evidence, evidence_of
-from kajitori.configuration.settings import AuditOptions
+from kajitori.configuration.options.operators import AuditOptions
 from kajitori.core.protection.api_clients import Book, Report, book, report
 from kajitori.entrypoints.process import existing
 from kajitori.errors import Fault, InvalidInput

@@ -18,7 +18,7 @@ from kajitori.backup.taking import Source, take
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.opening import open_blobs
 from kajitori.configuration.cluster_file import CLUSTER_FILE
-from kajitori.configuration.settings import BackupOptions
+from kajitori.configuration.options.operators import BackupOptions
 from kajitori.core.words.times import parse_time
 from kajitori.entrypoints.parts.stores import blobs_of, history_of
 from kajitori.entrypoints.process import existing

@@ -9,8 +9,8 @@ from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView
+from kajitori.configuration.options.parts import ControllerOptions
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import ControllerOptions
 from kajitori.configuration.tls_files import ServingCertificate, followed
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.parts.leader import candidate

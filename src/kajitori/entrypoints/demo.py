@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from kajitori.configuration.cluster_file import CLUSTER_FILE
-from kajitori.configuration.settings import DemoOptions
+from kajitori.configuration.options.own_cluster import DemoOptions
 from kajitori.errors import KajitoriError, Unavailable, Unsupported
 
 STEPS = 300

@@ -16,7 +16,7 @@ from kajitori.cluster.platform.applying import Change, apply, find, remove, wait
 from kajitori.cluster.platform.survey import survey
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.option_faults import raise_all
-from kajitori.configuration.settings import InstallOptions
+from kajitori.configuration.options.operators import InstallOptions
 from kajitori.configuration.sign_in import SHORTEST_KEY_BYTES
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy.file import parse_policy

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from kajitori.agent.servers import Servers
-from kajitori.configuration.settings import NodeOptions
+from kajitori.configuration.options.nodes import NodeOptions
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.core.words.quantities import parse_cpu_millis, parse_spec_memory_bytes
 from kajitori.embedded.kubelet.kubelet import Kubelet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.agents import AgentTokens
 from kajitori.cluster.run_object import RUNS
-from kajitori.configuration.settings import RelayOptions
+from kajitori.configuration.options.parts import RelayOptions
 from kajitori.configuration.tls_files import ServingCertificate, followed
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import existing, run_until_told, stop_signal

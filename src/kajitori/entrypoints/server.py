@@ -14,8 +14,8 @@ from kajitori.cluster.platform.gateway import Gateway, gateway_faults
 from kajitori.cluster.platform.install import install
 from kajitori.configuration.networks_file import NetworksFile
 from kajitori.configuration.option_faults import raise_all
+from kajitori.configuration.options.parts import ServerOptions
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import ServerOptions
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.parts.members_start import members_start

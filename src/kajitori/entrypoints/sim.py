@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kajitori.configuration.settings import SimOptions, UpOptions
+from kajitori.configuration.options.nodes import SimOptions
+from kajitori.configuration.options.own_cluster import UpOptions
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal, supervise

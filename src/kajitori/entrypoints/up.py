@@ -29,8 +29,9 @@ from kajitori.cluster.platform.install import install
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration import cluster_file
 from kajitori.configuration.networks_file import NetworksFile
+from kajitori.configuration.options.own_cluster import UpOptions
+from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import LEASE_NAMESPACE, UpOptions
 from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.configuration.web_limits import WebLimits

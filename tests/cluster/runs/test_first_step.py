@@ -14,7 +14,7 @@ from tests.harness.web_api import web_api
 from tests.unit.kube.fake_api import serving
 
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
-from kajitori.configuration.settings import LEASE_NAMESPACE
+from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, verify
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase, Reason

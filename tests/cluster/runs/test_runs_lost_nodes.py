@@ -13,7 +13,7 @@ from tests.harness.web_api import web_api
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.cluster.run_object import RUNS
-from kajitori.configuration.settings import LEASE_NAMESPACE
+from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names

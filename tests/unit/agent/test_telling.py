@@ -21,7 +21,7 @@ from kajitori.agent.pods import PodFolder
 from kajitori.agent.policy import TrafficSection
 from kajitori.agent.state import LedgerFile, discard, exclusive_folder
 from kajitori.configuration import private_files
-from kajitori.configuration.settings import AgentOptions
+from kajitori.configuration.options.nodes import AgentOptions
 from kajitori.core.traffic.totals import (
     HOST,
     Count,

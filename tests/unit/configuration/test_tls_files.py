@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kajitori.configuration.options.parts import ControllerOptions
+from kajitori.configuration.options.shared import MembersStart
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import ControllerOptions, MembersStart
 from kajitori.configuration.tls_files import ServingCertificate, TrustedAuthorities
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
 from kajitori.entrypoints.parts.members_start import members_start

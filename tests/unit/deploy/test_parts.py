@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.health import router
 from kajitori.cli.verbs.platform.controller import command as controller
 from kajitori.cli.verbs.platform.server import command as server
-from kajitori.configuration.settings import LEASE_NAMESPACE, ControllerOptions, ServerOptions
+from kajitori.configuration.options.parts import ControllerOptions, ServerOptions
+from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.words.names import AGENT_ACCOUNT

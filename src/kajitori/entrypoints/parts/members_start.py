@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from kajitori.configuration.options.shared import MembersStart
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import MembersStart
 from kajitori.configuration.tls_files import FileText, following
 from kajitori.core.policy.file import Policy, with_first_step
 

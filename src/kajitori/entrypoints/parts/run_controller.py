@@ -13,7 +13,7 @@ from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.cluster.platform.team_keeper import TeamKeeper
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
-from kajitori.configuration.settings import LEASE_NAMESPACE
+from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.controllers.changes import Changes
 from kajitori.controllers.messages.courier import Courier, delivery_rules
 from kajitori.controllers.messages.post_office import PostOffice

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from kajitori.configuration.settings import UpOptions
+from kajitori.configuration.options.own_cluster import UpOptions
 from kajitori.core.words.texts import http_url, is_loopback
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, issue_web
 

@@ -55,8 +55,8 @@ from kajitori.cluster.queue.pending import PendingRuns
 from kajitori.cluster.queue.preemptions import Preemptions
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.networks_file import NetworksFile
+from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.configuration.settings import LEASE_NAMESPACE
 from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.words import names

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from kajitori.configuration.settings import UpOptions
+from kajitori.configuration.options.own_cluster import UpOptions
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.entrypoints.parts.serving import Serving, own_address, serving_of
 

@@ -111,7 +111,7 @@ def clients(
     itself, with your rights: DaemonSets, what their accounts may read, and its own count of open watches. With an audit
     log it shows what each client asks for, how often, and what to change.
     """
-    from kajitori.configuration.settings import AuditOptions
+    from kajitori.configuration.options.operators import AuditOptions
 
     settings = AuditOptions(kubeconfig=kubeconfig, context=context, audit_log=audit_log, planned_nodes=planned_nodes)
     from kajitori.cli.output import print_document

@@ -56,7 +56,7 @@ def command(context: click.Context, /, pods: Path | None, **options: Any) -> int
     if context.invoked_subcommand is not None:
         return None
     from kajitori.cli.process_options import data_default
-    from kajitori.configuration.settings import AgentOptions
+    from kajitori.configuration.options.nodes import AgentOptions
 
     if pods is None and not options["relay"]:
         pods = data_default().with_name("node") / "network"

@@ -80,7 +80,7 @@ def command(
             echo(f"{words[1]} is complete: taken {about.taken_at} by kaji {about.version}.")
             echo("  " + ", ".join(f"{name} {count}" for name, count in contents.counts.items()))
         return 0
-    from kajitori.configuration.settings import BackupOptions
+    from kajitori.configuration.options.operators import BackupOptions
 
     where = backup.back_up(BackupOptions(**options), words[0], say, results=results, secrets=secrets)
     if output is not None:

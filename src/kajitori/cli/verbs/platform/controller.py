@@ -36,7 +36,7 @@ def command(**options: Any) -> int | None:
 
     It plans, starts and restarts runs. Several may run; one of them leads. It serves /metrics, /healthz and /readyz.
     """
-    from kajitori.configuration.settings import ControllerOptions
+    from kajitori.configuration.options.parts import ControllerOptions
 
     settings = ControllerOptions(**options)
     from kajitori.entrypoints.controller import controller

@@ -20,7 +20,7 @@ def command(data: Path | None, nodes: int, gpus: int, keep: bool, log_level: str
 
     Starts a cluster of its own on this machine, tells its story in about a minute, and takes everything down again.
     """
-    from kajitori.configuration.settings import DemoOptions
+    from kajitori.configuration.options.own_cluster import DemoOptions
 
     folder = data.expanduser().absolute() if data is not None else None
     settings = DemoOptions(data=folder, nodes=nodes, gpus=gpus, keep=keep, log_level=log_level)

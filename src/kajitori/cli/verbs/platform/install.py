@@ -62,7 +62,7 @@ def command(cli: Cli, /, check: bool, dry_run: bool, output: str | None, **optio
     works, and waits until all parts are ready. Calling it again repairs or changes an installation. --check makes
     nothing, shows what is fine, missing or in the way, and ends with 2 if something prevents the installation.
     """
-    from kajitori.configuration.settings import InstallOptions
+    from kajitori.configuration.options.operators import InstallOptions
 
     if check and dry_run:
         raise click.UsageError("--check and --dry-run are two different questions: choose one")

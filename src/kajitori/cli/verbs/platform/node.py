@@ -61,7 +61,7 @@ def command(context: click.Context, /, data: Path | None, **options: Any) -> int
     """
     if context.invoked_subcommand is not None:
         return None
-    from kajitori.configuration.settings import NodeOptions
+    from kajitori.configuration.options.nodes import NodeOptions
 
     settings = NodeOptions(data=_folder(data), **options)
     from kajitori.entrypoints.node import node

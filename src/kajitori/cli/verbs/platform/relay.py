@@ -37,7 +37,7 @@ def command(**options: Any) -> int | None:
     It watches Pods and Runs once, and tells each node its own. While the API server is away it goes on with what it
     knows, and says how old that is. Several may run side by side.
     """
-    from kajitori.configuration.settings import RelayOptions
+    from kajitori.configuration.options.parts import RelayOptions
 
     settings = RelayOptions(**options)
     from kajitori.entrypoints.relay import relay

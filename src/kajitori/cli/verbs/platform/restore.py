@@ -35,7 +35,7 @@ def command(source: str, dry_run: bool, missing_runs: bool, secrets: bool, outpu
     Ended runs come back as they were; waiting ones keep their place in the queue; running ones are queued and continue
     from their checkpoints. The backup is read as a whole before anything is made.
     """
-    from kajitori.configuration.settings import BackupOptions
+    from kajitori.configuration.options.operators import BackupOptions
 
     settings = BackupOptions(**options)
     from kajitori.entrypoints import backup

@@ -70,7 +70,7 @@ def command(**options: Any) -> int | None:
 
     It keeps no state: several may run side by side. Callers authenticate with their own Kubernetes tokens.
     """
-    from kajitori.configuration.settings import ServerOptions
+    from kajitori.configuration.options.parts import ServerOptions
 
     settings = ServerOptions(**options)
     from kajitori.entrypoints.server import server

@@ -32,7 +32,7 @@ def command(**options: Any) -> int | None:
 
     Their Pods go Running and end as annotations say; thousands fit in one process.
     """
-    from kajitori.configuration.settings import SimOptions
+    from kajitori.configuration.options.nodes import SimOptions
 
     settings = SimOptions(**options)
     from kajitori.entrypoints.sim import sim

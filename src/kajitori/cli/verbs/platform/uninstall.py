@@ -25,7 +25,7 @@ def command(delete_runs: bool, yes: bool, **options: Any) -> int:
     Runs, their checkpoints, policy and blobs stay; it says where. Pods of active runs continue, but nothing restarts
     them until Kajitori is installed again.
     """
-    from kajitori.configuration.settings import InstallOptions
+    from kajitori.configuration.options.operators import InstallOptions
 
     settings = InstallOptions(**options)
     from kajitori.entrypoints import installation

@@ -68,7 +68,7 @@ def command(data: Path | None, no_kubelet: bool, memory: bool, gpu_type: tuple[s
     An embedded Kubernetes, the Web API and the controller in one process, with this machine as a node. Other kaji
     commands find it by themselves; kubectl uses DIR/kubeconfig. Runs until Ctrl-C; a later kaji up goes on.
     """
-    from kajitori.configuration.settings import UpOptions
+    from kajitori.configuration.options.own_cluster import UpOptions
 
     folder = (data or data_default()).expanduser().absolute()
     settings = UpOptions(data=folder, kubelet=not no_kubelet, in_memory=memory, gpu_type=gpu_type, **options)

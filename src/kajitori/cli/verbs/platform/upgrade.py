@@ -20,7 +20,7 @@ def command(certificates: bool, **options: Any) -> None:
     or down. It refuses, and changes nothing, if stored runs would break under the new definition. Settings, policy and
     address registry stay as they are unless you give others.
     """
-    from kajitori.configuration.settings import InstallOptions
+    from kajitori.configuration.options.operators import InstallOptions
 
     settings = InstallOptions(**options)
     from kajitori import __version__

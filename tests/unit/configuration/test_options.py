@@ -8,16 +8,9 @@ from typing import Any
 
 import pytest
 
-from kajitori.configuration.settings import (
-    AgentOptions,
-    ControllerOptions,
-    DemoOptions,
-    NodeOptions,
-    RelayOptions,
-    ServerOptions,
-    SimOptions,
-    UpOptions,
-)
+from kajitori.configuration.options.nodes import AgentOptions, NodeOptions, SimOptions
+from kajitori.configuration.options.own_cluster import DemoOptions, UpOptions
+from kajitori.configuration.options.parts import ControllerOptions, RelayOptions, ServerOptions
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.errors import InvalidInput
 

@@ -1,0 +1,1 @@
+"""Options of each process: immutable, and checked when they are created, with all faults at once."""
