@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import DnsLabel, Duration, DurationAboveZero, LabelKey, Memory, ObjectName
+from kajitori.core.policy.idle import IdleGpus
 from kajitori.core.policy.network.access import Networking
 from kajitori.core.policy.network.traffic import TrafficPolicy
 from kajitori.core.policy.nodes.health import NodeHealth, Preflight
@@ -166,6 +167,7 @@ class Policy(Document):
     preflight: Preflight = Preflight()
     node_pools: NodePools = Field(default_factory=dict)
     prices: UsagePrices = UsagePrices()
+    idle_gpus: IdleGpus = IdleGpus()
     notifications: Notifications = Notifications()
     nodes_on_demand: bool = False
     """Set this if the cluster grows automatically. A run that is larger than the current cluster is then queued instead

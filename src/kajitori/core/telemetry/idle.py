@@ -1,0 +1,284 @@
+"""Whether GPUs of a run are idle, and since when, from the bands of its minutes.
+
+A band knows extremes and percentiles over all GPUs of an attempt. So it says *how many* GPUs are idle, within bounds,
+but not which. If the maximum is below the limit, all of them are idle; this is exact, also over longer intervals. If
+only a percentile is, at least that share of the GPUs is idle in this minute, but perhaps other ones than a minute
+before. Then the GPUs are *perhaps* idle, and the nodes have to be asked which: they have an hour of each GPU
+(`idle_places`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from kajitori.core.telemetry.bands import PERCENTILES, Band, Place
+from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS
+
+LATE_SECONDS = 5 * MINUTE_SECONDS
+"""Age of the newest complete interval beyond which nothing is said."""
+GAP_SECONDS = 15 * MINUTE_SECONDS
+"""Longest time without a complete interval inside an idle stretch. After a longer one the stretch begins anew."""
+
+_SHOWS_USE = ("gpu.used", "gpu.sm.active")
+"""Quantities of which at least one has to be measured: a GPU without both may be busy."""
+_BYTES = ("disk.read", "disk.written", "network.received", "network.sent")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Values from which on a GPU, or a member, does something."""
+
+    utilisation: float = 5.0
+    """Percent of the time in which a kernel ran."""
+    multiprocessors: float = 5.0
+    """Percent of the multiprocessors that had work, if DCGM reports it."""
+    memory_traffic: float = 5.0
+    """Percent of the time in which memory was read or written."""
+    cores: float = 0.5
+    bytes_per_second: float = 2.0**20
+    """Of disks or networks."""
+
+    @property
+    def of_gpu(self) -> Mapping[str, float]:
+        """The limits of a GPU's quantities. It is idle if it is below all of them that were measured."""
+        return {
+            "gpu.used": self.utilisation,
+            "gpu.sm.active": self.multiprocessors,
+            "gpu.memory.busy": self.memory_traffic,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Times after which idle GPUs are a finding, in seconds; None: never."""
+
+    quiet_seconds: int | None = 2 * 3600
+    """Neither GPUs nor processors, disks and networks are used."""
+    idle_seconds: int | None = 12 * 3600
+    """GPUs are idle, whatever else works."""
+
+
+class Bounds(NamedTuple):
+    """The possible numbers of GPUs."""
+
+    fewest: int
+    most: int
+
+
+def below(band: Band, limit: float, *, is_minute: bool) -> Bounds:
+    """Return how many values of a band are below a limit.
+
+    `is_minute`: whether the band is over one minute. Percentiles of longer intervals are means of those of the minutes,
+    so that only the extremes say anything.
+    """
+    if band.most < limit:
+        return Bounds(band.size, band.size)
+    if band.least >= limit:
+        return Bounds(0, 0)
+    if not is_minute:
+        return Bounds(0, band.size)
+    fewest, most = 1, band.size - 1
+    for share, value in zip(PERCENTILES, (band.p10, band.median, band.p90), strict=True):
+        index = share * (band.size - 1)  # as `bands_of` interpolates between the two nearest values
+        lower = math.floor(index)
+        if value < limit:
+            fewest = max(fewest, lower + 1)
+        else:
+            most = min(most, lower + 1 if index > lower else lower)
+    return Bounds(min(fewest, most), most)
+
+
+_NONE = Bounds(0, 0)
+
+
+class Use(NamedTuple):
+    """What one interval says about an attempt's GPUs."""
+
+    gpus: int
+    idle: Bounds
+    peak: float
+    """Highest utilisation of any GPU, in percent."""
+    works: bool
+    """Whether a member used its processors, disks or network."""
+
+
+def use_in(interval: Interval, limits: Limits) -> Use | None:
+    """Return the use of GPUs in an interval; None if no GPU was measured."""
+    bands, is_minute = interval.bands, interval.seconds == MINUTE_SECONDS
+    gpus = max((bands[name].size for name in _SHOWS_USE if name in bands), default=0)
+    if not gpus:
+        return None
+    busy, most = 0, gpus
+    for name, limit in limits.of_gpu.items():
+        if name in bands:
+            bounds = below(bands[name], limit, is_minute=is_minute)
+            busy += bands[name].size - bounds.fewest  # at most this many are busy by this quantity
+            most = min(most, gpus - (bands[name].size - bounds.most))
+    peak = max(bands[name].most for name in _SHOWS_USE if name in bands)
+    return Use(gpus, Bounds(max(0, min(gpus - busy, most)), most), peak, _works(bands, limits))
+
+
+def _works(bands: Mapping[str, Band], limits: Limits) -> bool:
+    cores = bands.get("cpu.used")
+    if cores is not None and cores.most >= limits.cores:
+        return True
+    return any(name in bands and bands[name].most >= limits.bytes_per_second for name in _BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A time in which GPUs were idle without interruption. Times are seconds since 1970."""
+
+    since: int
+    quiet_since: int
+    """Time since which processors, disks and network were quiet as well; the end if they worked last."""
+    gpus: int
+    idle: Bounds
+    """Numbers of GPUs that were idle in each interval."""
+    peak: float
+
+    def extended(self, use: Use, start: int, end: int) -> Stretch:
+        """Return the stretch with one more interval."""
+        idle = Bounds(min(self.idle.fewest, use.idle.fewest), min(self.idle.most, use.idle.most))
+        quiet = end if use.works else min(self.quiet_since, start)
+        return replace(self, quiet_since=quiet, idle=idle, gpus=use.gpus, peak=max(self.peak, use.peak))
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is known of one attempt after its intervals so far. It has the same size however long that is."""
+
+    attempt: int
+    first: int = 0
+    """Start of the first complete interval; 0 if there was none."""
+    until: int = 0
+    """End of the last complete interval; 0 if there was none."""
+    whole: Stretch | None = None
+    """Stretch in which all GPUs were idle."""
+    part: Stretch | None = None
+    """Stretch in which at least one GPU was idle in each minute."""
+
+
+def watch(before: Watched | None, interval: Interval, gpus_held: int, limits: Limits) -> Watched:
+    """Return what is known after one more interval. Intervals come in the order of time; others are left out.
+
+    `gpus_held`: number of GPUs that the run holds. An interval in which fewer were measured says nothing: the others
+    may have worked.
+    """
+    if before is None or interval.attempt > before.attempt:
+        before = Watched(interval.attempt)
+    start, end = interval.start, interval.start + interval.seconds
+    if interval.attempt < before.attempt or start < before.until:
+        return before
+    use = use_in(interval, limits)
+    if use is None or use.gpus < gpus_held:
+        return before
+    if start - before.until > GAP_SECONDS:
+        before = replace(before, whole=None, part=None)
+    return replace(
+        before,
+        first=before.first or start,
+        until=end,
+        whole=_continued(before.whole, use, start, end) if use.idle.fewest >= use.gpus else None,
+        part=_continued(before.part, use, start, end) if use.idle.fewest else None,
+    )
+
+
+def _continued(stretch: Stretch | None, use: Use, start: int, end: int) -> Stretch:
+    begun = stretch or Stretch(start, start, use.gpus, use.idle, use.peak)
+    return begun.extended(use, start, end)
+
+
+def watch_all(intervals: Iterable[Interval], gpus_held: int, limits: Limits) -> Watched | None:
+    """Return what is known after intervals in any order, for example those that history has."""
+    watched = None
+    for interval in sorted(intervals, key=lambda each: (each.attempt, each.start)):
+        watched = watch(watched, interval, gpus_held, limits)
+    return watched
+
+
+class Verdict(StrEnum):
+    UNKNOWN = "unknown"
+    """GPUs were not measured, or not lately."""
+    USED = "used"
+    """GPUs are in use, or not idle for long enough."""
+    IDLE = "idle"
+    """All GPUs are idle."""
+    PERHAPS = "perhaps"
+    """Some GPUs may be idle while others work: the nodes have to be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What bands say about the GPUs of a run."""
+
+    verdict: Verdict
+    attempt: int = 0
+    since: int = 0
+    """Seconds since 1970; 0 unless something was found."""
+    is_older: bool = False
+    """Whether nothing is known of the time before `since`, so that they may be idle for longer."""
+    gpus: int = 0
+    idle: Bounds = _NONE
+    peak: float = 0.0
+    """Highest utilisation of any GPU since then, in percent."""
+    works: bool = False
+    """Whether processors, disks or network worked meanwhile."""
+
+
+def judge(watched: Watched | None, patience: Patience, now: float) -> Finding:
+    """Return the finding about an attempt. `now` is the end of what is known, in seconds since 1970."""
+    if watched is None or not watched.until or now - watched.until > LATE_SECONDS:
+        return Finding(Verdict.UNKNOWN, watched.attempt if watched is not None else 0)
+    for verdict, stretch in ((Verdict.IDLE, watched.whole), (Verdict.PERHAPS, watched.part)):
+        if stretch is None:
+            continue
+        quiet, idle = watched.until - stretch.quiet_since, watched.until - stretch.since
+        if _reaches(quiet, patience.quiet_seconds) or _reaches(idle, patience.idle_seconds):
+            works = stretch.quiet_since > stretch.since
+            is_older = stretch.since == watched.first
+            return Finding(
+                verdict,
+                watched.attempt,
+                stretch.since,
+                is_older,
+                stretch.gpus,
+                stretch.idle,
+                stretch.peak,
+                works,
+            )
+    return Finding(Verdict.USED, watched.attempt)
+
+
+def _reaches(seconds: int, limit: int | None) -> bool:
+    return limit is not None and seconds >= limit
+
+
+# ---------------------------------------------------------------------------------------------- single GPUs
+
+MOST_BUSY_SHARE = 0.02
+"""Share of samples of an idle GPU that may be above a limit. One sample of 15 s is not a minute's mean."""
+
+Samples = Mapping[Place, Mapping[str, Sequence[float]]]
+"""Samples of an hour by GPU and quantity, as nodes keep them."""
+
+
+def idle_places(samples: Samples, limits: Limits) -> list[Place]:
+    """Return the GPUs that were idle in the whole time for which nodes have samples, in order.
+
+    A GPU without samples of its use counts as used.
+    """
+    found = []
+    for place, columns in samples.items():
+        known = {name: [each for each in columns.get(name, ()) if math.isfinite(each)] for name in limits.of_gpu}
+        if any(known[name] for name in _SHOWS_USE) and all(
+            sum(each >= limit for each in known[name]) <= MOST_BUSY_SHARE * len(known[name])
+            for name, limit in limits.of_gpu.items()
+        ):
+            found.append(place)
+    return sorted(found)
