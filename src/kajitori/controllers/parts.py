@@ -25,6 +25,7 @@ from kajitori.controllers.runs.memory_kills import Spared
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
+from kajitori.controllers.watching.feed import Feed
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import EventRecorder
 from kajitori.monitoring.controller import ControllerMetrics
@@ -87,6 +88,8 @@ class RecordParts:
     """None if nobody is told anything."""
     history: HistoryKeeper | None = None
     """None if ended runs are forgotten with their objects."""
+    feed: Feed | None = None
+    """Telemetry of running runs, from history; None without history."""
 
     async def close(self) -> None:
         """Cancel what is under way; the next leader repeats it."""

@@ -98,13 +98,15 @@ class RunController:
 
     def _for_history(self) -> tuple[Work, ...]:
         keeper, view = self._records.history, self._cluster.view
-        if keeper is None:
+        feed = self._records.feed
+        if keeper is None or feed is None:
+            log.warning("running runs are not watched for hangs and idle GPUs: that needs history, see --history")
             return ()
         upkeep = partial(
             keep_up_forever, keeper.history, keeper, self._cluster.now, lambda: view.policy.history.keep_for_seconds
         )
         nodes = NodeAudit(keeper.history, self._mirror, self._cluster.now)
-        return keeper.follow, upkeep, nodes.follow
+        return keeper.follow, upkeep, nodes.follow, feed.follow
 
     async def _take_over(self) -> None:
         """Read everything as the last leader left it, and queue it."""

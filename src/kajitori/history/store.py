@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Container, Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -127,6 +127,15 @@ class History:
     async def telemetry(self, run_uid: str, since: int, until: int) -> list[Interval]:
         """Return the bands of a run that begin in this time (seconds since 1970), newest first."""
         return await telemetry.intervals_of(await self.open(), run_uid, since, until)
+
+    async def newest_minute(self, before: int) -> int | None:
+        """Return the beginning of the newest minute before this time of which any run has bands."""
+        return await telemetry.newest_minute(await self.open(), before)
+
+    async def telemetry_minute(self, start: int, run_uids: Container[str]) -> AsyncIterator[list[Interval]]:
+        """Yield the bands of these runs in the minute that begins at this time, some hundreds of runs at a time."""
+        async for several in telemetry.minute_of_runs(await self.open(), start, run_uids):
+            yield several
 
     async def downsample_telemetry(self, now: int) -> bool:
         """Merge some bands that are too old for their resolution; return whether there are more."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Sequence
 
 from kajitori.core.telemetry.bands import pack, unpack
 from kajitori.core.telemetry.levels import LEVELS, Interval, coarser
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.history.database import Database, Row, Statement
 
 _COLUMNS = "run_uid, attempt, seconds, began_at, ranks, document"
@@ -20,10 +21,14 @@ _OF_RUN = (
     f"SELECT {_COLUMNS} FROM telemetry WHERE run_uid = $1 AND began_at >= $2 AND began_at < $3 "
     "ORDER BY began_at DESC LIMIT $4"
 )
+_OF_MINUTE = f"SELECT {_COLUMNS} FROM telemetry WHERE seconds = $1 AND began_at = $2"
+_NEWEST = "SELECT MAX(began_at) FROM telemetry WHERE seconds = $1 AND began_at < $2"
 _OLDEST = "SELECT MIN(began_at) FROM telemetry WHERE seconds = $1 AND began_at < $2"
 _WINDOW = f"SELECT {_COLUMNS} FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
 _DELETE = "DELETE FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
 
+RUNS_AT_ONCE = 500
+"""Runs whose bands of a minute are unpacked at once, about three megabytes of them."""
 MAX_ROWS = 20_000
 """Most intervals in an answer; those of 400 days of a run are fewer."""
 
@@ -38,6 +43,20 @@ async def intervals_of(database: Database, run_uid: str, since: int, until: int)
     """Return the intervals of a run that begin in this time (seconds since 1970), newest first."""
     rows = await database.fetch(_OF_RUN, run_uid, since, until, MAX_ROWS)
     return await asyncio.to_thread(_intervals, rows)
+
+
+async def newest_minute(database: Database, before: int) -> int | None:
+    """Return the beginning of the newest minute before this time of which any run has bands."""
+    (newest,) = (await database.fetch(_NEWEST, MINUTE_SECONDS, before))[0]
+    return None if newest is None else int(newest)
+
+
+async def minute_of_runs(database: Database, start: int, run_uids: Container[str]) -> AsyncIterator[list[Interval]]:
+    """Yield the bands of these runs in the minute that begins at this time, some hundreds of runs at a time; at least
+    one list, which may be empty."""
+    rows = [row for row in await database.fetch(_OF_MINUTE, MINUTE_SECONDS, start) if row[0] in run_uids]
+    for first in range(0, max(1, len(rows)), RUNS_AT_ONCE):
+        yield await asyncio.to_thread(_intervals, rows[first : first + RUNS_AT_ONCE])
 
 
 async def downsample(database: Database, now: int) -> bool:

@@ -8,7 +8,7 @@ one interval, and the ranks of both extremes. Percentiles interpolate linearly b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -201,8 +201,9 @@ _ALIKE = 1
 """Version of rows in which a quantity with one value has one number."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_Stored = tuple[int, dict[str, list[float]]]
+_Stored = tuple[int, dict[str, msgspec.Raw]]
 _decode = msgspec.msgpack.Decoder(_Stored).decode
+_decode_row = msgspec.msgpack.Decoder(tuple[float, ...]).decode
 
 
 def pack(bands: Bands) -> bytes:
@@ -220,20 +221,41 @@ def pack(bands: Bands) -> bytes:
     return _encode((_ALIKE, rows))
 
 
-def unpack(document: bytes) -> dict[str, Band]:
-    """Return the bands in a stored document. Raises ValueError if it is none."""
-    _, rows = _decode(document)
-    found: dict[str, Band] = {}
-    for name, row in rows.items():
+class StoredBands(Mapping[str, Band]):
+    """Bands of a stored document. A band is made when it is asked for, because most readers want few of thirty.
+
+    Raises ValueError for a band that is none.
+    """
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: Mapping[str, msgspec.Raw]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> Band:
+        row = _decode_row(self._rows[name])
         if len(row) == 3:
             value, place = row[0], Place(int(row[1]), int(row[2]))
-            found[name] = Band(1, value, value, value, value, value, place, place)
-        elif len(row) == 10:
+            return Band(1, value, value, value, value, value, place, place)
+        if len(row) == 10:
             low, high = Place(int(row[6]), int(row[7])), Place(int(row[8]), int(row[9]))
-            found[name] = Band(int(row[0]), row[1], row[2], row[3], row[4], row[5], low, high)
-        else:
-            raise ValueError(f"a band of {name} has {len(row)} numbers")
-    return found
+            return Band(int(row[0]), row[1], row[2], row[3], row[4], row[5], low, high)
+        raise ValueError(f"a band of {name} has {len(row)} numbers")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def unpack(document: bytes) -> StoredBands:
+    """Return the bands in a stored document. Raises ValueError if it is none."""
+    _, rows = _decode(document)
+    return StoredBands(rows)
 
 
 def _short(value: float) -> float:

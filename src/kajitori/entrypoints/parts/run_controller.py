@@ -35,6 +35,7 @@ from kajitori.controllers.runs.memory_kills import Spared
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
+from kajitori.controllers.watching.feed import Feed, Watcher
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core.words import names
 from kajitori.history.store import History
@@ -90,9 +91,11 @@ def run_controller(
     )
     queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
-    keeper = None
+    keeper = feed = None
     if history is not None:
         keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
+        watchers: tuple[Watcher, ...] = ()
+        feed = Feed(history, mirror, watchers, now)
     peaks = MemoryKeeper(client, mirror, work.add, now)
     office = PostOffice(
         client,
@@ -104,7 +107,9 @@ def run_controller(
         wake=work.add,
         metrics=metrics,
     )
-    records = RecordParts(messages=office, logs=logs, results=results, peaks=peaks, code=code, history=keeper)
+    records = RecordParts(
+        messages=office, logs=logs, results=results, peaks=peaks, code=code, history=keeper, feed=feed
+    )
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
     keepers = (
         PolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds),

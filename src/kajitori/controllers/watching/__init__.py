@@ -1,0 +1,1 @@
+"""What the leading controller learns of running runs from their telemetry."""

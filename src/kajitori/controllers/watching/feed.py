@@ -1,0 +1,163 @@
+"""The feed of telemetry: once a minute the leading controller reads the new bands of all running runs from history and
+hands them to its watchers.
+
+History is the only source. The Web API's servers write the bands of each minute there, up to a minute after its end. A
+minute is handed out once, in the order of time, SETTLE_SECONDS after its end, when late reports have arrived. While no
+server can write bands, nothing is handed out; what the servers write later is handed out then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RunObject
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS
+from kajitori.core.words.times import parse_time
+from kajitori.errors import KajitoriError
+from kajitori.history.store import History
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 100
+"""Time after the end of a minute at which it is handed out. Agents send each minute twice, a minute apart, and servers
+make its bands 40 seconds after its end, or as soon as a late report has arrived."""
+LOOKBACK_SECONDS = 24 * 3600
+"""Time of a run that watchers are given when the feed first sees it."""
+MISSED_SECONDS = 3600
+"""Time without bands after which every run is read anew, instead of minute by minute."""
+READ_SECONDS = 10.0
+"""Time in a minute that is spent on the past of runs that the feed has not seen. The others follow in later minutes."""
+INTERVALS_AT_ONCE = 2000
+"""Intervals of the past that are handed out together, about ten megabytes of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """New intervals of some running runs. A minute of many runs is handed out in several rounds."""
+
+    now: float
+    """Seconds since 1970."""
+    until: int
+    """End of the newest minute that was read. Nothing is known of the time after it: measure quiet or idle time up to
+    here, not up to `now`."""
+    runs: Mapping[str, RunObject]
+    """All running runs that the feed has read, by UID. Forget what is known of others: if one of them comes again, its
+    past comes again as well."""
+    fresh: Mapping[str, Sequence[Interval]]
+    """The intervals that no earlier round had, by UID of the run, in the order of time.
+
+    The first ones of a run are those of the last LOOKBACK_SECONDS and may be longer than a minute. Those of a restarted
+    run belong to several attempts. A run whose nodes do not report has none.
+    """
+
+
+class Watcher(Protocol):
+    """One judgement about running runs, such as whether they are stuck. It keeps what it has to know of each run."""
+
+    async def watch(self, seen: Round) -> None:
+        """Take the new intervals of running runs. Each interval comes once.
+
+        Nothing is kept over a change of the leader: the next one's watchers are given the last day of each run again.
+        So a watcher stores what it decides in the Run's status, and compares with the status before it acts.
+        """
+        ...
+
+
+class Feed:
+    """Reads the bands of running runs from history and hands them to watchers."""
+
+    def __init__(
+        self, history: History, mirror: Mirror, watchers: Sequence[Watcher], now: Callable[[], datetime]
+    ) -> None:
+        self._history = history
+        self._mirror = mirror
+        self._watchers = watchers
+        self._now = now
+        self._until: int | None = None
+        """End of the newest minute that was read."""
+        self._known: set[str] = set()
+        """UIDs of the running runs whose intervals were handed out up to `_until`."""
+
+    async def follow(self) -> None:
+        """Look once a minute until cancelled, as soon as the next minute has settled."""
+        said = ""
+        while True:
+            try:
+                await self.look()
+                said = ""
+            except KajitoriError as error:
+                if str(error) != said:
+                    log.warning("running runs cannot be watched now; it is tried again: %s", error)
+                said = str(error)
+            past = (self._now().timestamp() - SETTLE_SECONDS) % MINUTE_SECONDS
+            await asyncio.sleep(MINUTE_SECONDS - past + 1)
+
+    async def look(self) -> None:
+        """Hand out everything that is new in history. Raises the errors of the database."""
+        now = self._now().timestamp()
+        newest = await self._history.newest_minute(int(now) - SETTLE_SECONDS - MINUTE_SECONDS + 1)
+        if newest is None:
+            return
+        until = newest + MINUTE_SECONDS
+        if self._until is None or until - self._until > MISSED_SECONDS:
+            self._known.clear()
+            self._until = until
+            await self._hand_out(now, [])
+        for start in range(self._until, until, MINUTE_SECONDS):
+            runs = self._running()
+            self._known &= runs.keys()
+            self._known |= {uid for uid in runs.keys() - self._known if _started_at(runs[uid]) >= start}
+            async for intervals in self._history.telemetry_minute(start, self._known):
+                self._until = start + MINUTE_SECONDS
+                await self._hand_out(now, intervals)
+        await self._read_past(now, self._until)
+
+    async def _read_past(self, now: float, until: int) -> None:
+        """Hand out the past of runs that the feed has not seen, for as long as a round may take."""
+        clock = asyncio.get_running_loop().time
+        ends = clock() + READ_SECONDS
+        several: list[Interval] = []
+        for uid in self._running().keys() - self._known:
+            several += await self._history.telemetry(uid, until - LOOKBACK_SECONDS, until)
+            self._known.add(uid)
+            if len(several) >= INTERVALS_AT_ONCE:
+                await self._hand_out(now, several)
+                several = []
+            if clock() >= ends:
+                break
+        if several:
+            await self._hand_out(now, several)
+
+    async def _hand_out(self, now: float, intervals: Sequence[Interval]) -> None:
+        assert self._until is not None
+        runs = {uid: run for uid, run in self._running().items() if uid in self._known}
+        fresh: dict[str, list[Interval]] = {}
+        for each in sorted(intervals, key=lambda each: (each.start, each.attempt)):
+            if each.run_uid in runs:
+                fresh.setdefault(each.run_uid, []).append(each)
+        seen = Round(now, self._until, runs, fresh)
+        for watcher in self._watchers:
+            try:
+                await watcher.watch(seen)
+            except KajitoriError as error:
+                log.warning("%s could not do all that follows from telemetry: %s", type(watcher).__name__, error)
+
+    def _running(self) -> dict[str, RunObject]:
+        return {
+            run.metadata.uid: run
+            for run in self._mirror.runs.values()
+            if run.status is not None and run.status.phase is Phase.RUNNING
+        }
+
+
+def _started_at(run: RunObject) -> float:
+    started = parse_time(run.status.started_at) if run.status is not None else None
+    return started.timestamp() if started is not None else 0.0

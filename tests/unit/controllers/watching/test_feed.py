@@ -1,0 +1,216 @@
+"""The feed of telemetry: each interval of a running run reaches the watchers once, in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.run_object import RunObject
+from kajitori.controllers.watching import feed as feeds
+from kajitori.controllers.watching.feed import Feed, Round
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import RunStatus
+from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.levels import Interval
+from kajitori.core.words.times import format_time, time_at
+from kajitori.errors import Unavailable
+from kajitori.history import telemetry
+from kajitori.history.store import History
+from kajitori.kube.metadata import ObjectMeta
+
+NOON = 2_000_000_040 - 2_000_000_040 % 60
+
+
+class Shown:
+    """Stands for a mirror: the runs that are put in."""
+
+    def __init__(self) -> None:
+        self.runs: dict[tuple[str, str], RunObject] = {}
+
+    def show(self, uid: str, phase: Phase = Phase.RUNNING, *, started: int = NOON - 7200) -> None:
+        status = RunStatus(phase=phase, started_at=format_time(time_at(started)))
+        meta = ObjectMeta(name=uid, namespace="team", uid=uid)
+        self.runs["team", uid] = RunObject(metadata=meta, status=status)
+
+
+class Noted:
+    """A watcher that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.starts: dict[str, list[int]] = {}
+        self.until = 0
+
+    async def watch(self, seen: Round) -> None:
+        self.until = seen.until
+        self.starts = {uid: known for uid, known in self.starts.items() if uid in seen.runs}
+        for uid, intervals in seen.fresh.items():
+            self.starts.setdefault(uid, []).extend((each.start - NOON) // 60 for each in intervals)
+
+
+class Broken:
+    """A watcher that fails."""
+
+    async def watch(self, seen: Round) -> None:
+        raise Unavailable("the API server does not answer")
+
+
+class Setting:
+    """A feed with its history, mirror and clock."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.mirror = Shown()
+        self.noted = Noted()
+        self.seconds = float(NOON)
+        self.feed = self.another(self.noted)
+
+    def another(self, noted: Noted) -> Feed:
+        return Feed(
+            self.history,
+            cast(Mirror, self.mirror),
+            [Broken(), noted],
+            lambda: datetime.fromtimestamp(self.seconds, UTC),
+        )
+
+    async def store(self, *numbers: int, uid: str = "a") -> None:
+        """Store minutes of a run, counted from noon."""
+        band = Band(1, 1.0, 1.0, 1.0, 1.0, 1.0, Place(0), Place(0))
+        rows = [Interval(uid, 1, 60, NOON + 60 * number, 1, {"cpu.used": band}) for number in numbers]
+        await self.history.record_telemetry(rows)
+
+    async def look_at(self, number: int) -> None:
+        """Look when this minute has just settled."""
+        self.seconds = NOON + 60 * (number + 1) + feeds.SETTLE_SECONDS
+        await self.feed.look()
+
+
+@pytest.fixture
+async def setting(tmp_path: Path) -> AsyncIterator[Setting]:
+    history = History(f"sqlite://{tmp_path}/history.db")
+    yield Setting(history)
+    await history.close()
+
+
+async def test_each_minute_is_handed_out_once_and_in_order(setting: Setting) -> None:
+    setting.mirror.show("a")
+    await setting.store(0, 1, 2)
+    await setting.look_at(1)
+    assert setting.noted.starts == {"a": [0, 1]}, "the third minute has not settled"
+    assert setting.noted.until == NOON + 120
+    await setting.feed.look()
+    await setting.store(3)
+    await setting.look_at(4)
+    assert setting.noted.starts == {"a": [0, 1, 2, 3]}
+    assert setting.noted.until == NOON + 240, "of the minute after it nothing is stored"
+
+
+async def test_minutes_that_servers_store_late_are_handed_out_then(setting: Setting) -> None:
+    setting.mirror.show("a")
+    await setting.store(0)
+    await setting.look_at(0)
+    await setting.look_at(9)
+    assert setting.noted.until == NOON + 60
+    await setting.store(1, 2, 3, 4, 5)
+    await setting.look_at(9)
+    assert setting.noted.starts == {"a": [0, 1, 2, 3, 4, 5]}
+
+
+async def test_only_running_runs_are_read_and_others_are_forgotten(setting: Setting) -> None:
+    setting.mirror.show("a")
+    setting.mirror.show("queued", Phase.QUEUED)
+    await setting.store(0)
+    await setting.store(0, uid="queued")
+    await setting.look_at(0)
+    assert setting.noted.starts == {"a": [0]}
+    setting.mirror.show("a", Phase.RESTARTING)
+    await setting.store(1)
+    await setting.look_at(1)
+    assert setting.noted.starts == {}
+
+
+async def test_a_run_that_comes_back_is_read_from_its_past(setting: Setting) -> None:
+    setting.mirror.show("a", Phase.RESTARTING)
+    await setting.store(0, 1)
+    await setting.look_at(1)
+    setting.mirror.show("a")
+    await setting.store(2)
+    await setting.look_at(2)
+    assert setting.noted.starts == {"a": [0, 1, 2]}
+
+
+async def test_a_run_that_has_just_started_needs_no_look_at_its_past(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting.mirror.show("a")
+    await setting.store(0)
+    await setting.look_at(0)
+    monkeypatch.setattr(History, "telemetry", None)  # a call fails
+    setting.mirror.show("new", started=NOON + 70)
+    await setting.store(1, 2)
+    await setting.store(2, uid="new")
+    await setting.look_at(2)
+    assert setting.noted.starts == {"a": [0, 1, 2], "new": [2]}
+
+
+async def test_a_new_leader_gets_the_last_day_and_continues(setting: Setting) -> None:
+    setting.mirror.show("a")
+    await setting.store(-1500, -100, 0)
+    await setting.look_at(0)
+    again = Noted()
+    setting.feed = setting.another(again)
+    await setting.look_at(0)
+    assert again.starts == setting.noted.starts == {"a": [-100, 0]}
+    await setting.store(1)
+    await setting.look_at(1)
+    assert again.starts == {"a": [-100, 0, 1]}
+
+
+async def test_the_past_of_many_runs_is_read_in_several_rounds(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "READ_SECONDS", 0.0)
+    for uid in ("a", "b"):
+        setting.mirror.show(uid)
+        await setting.store(0, uid=uid)
+    await setting.look_at(0)
+    assert len(setting.noted.starts) == 1, "the time of a round is over after one run"
+    await setting.look_at(0)
+    assert setting.noted.starts == {"a": [0], "b": [0]}
+
+
+async def test_after_hours_without_bands_the_past_is_read_anew(setting: Setting) -> None:
+    setting.mirror.show("a")
+    await setting.store(0)
+    await setting.look_at(0)
+    await setting.store(120, 121)
+    await setting.look_at(121)
+    assert setting.noted.starts == {"a": [0, 120, 121]}
+
+
+async def test_without_any_bands_nothing_is_handed_out(setting: Setting) -> None:
+    setting.mirror.show("a")
+    await setting.look_at(0)
+    assert setting.noted.until == 0
+
+
+async def test_a_minute_that_could_not_be_read_is_read_later(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting.mirror.show("a")
+    await setting.store(0)
+    await setting.look_at(0)
+    await setting.store(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(telemetry, "minute_of_runs", refuse)
+        with pytest.raises(Unavailable):
+            await setting.look_at(1)
+    await setting.look_at(1)
+    assert setting.noted.starts == {"a": [0, 1]}
+
+
+def refuse(*_: object) -> AsyncIterator[list[Interval]]:
+    """Stand for a database that does not answer."""
+    raise Unavailable("the database does not answer")
