@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.harness.installation import CONTROLLERS, RELAY, RUNS, SERVER, TOGETHER, Installation
 
-from kajitori.entrypoints.installation import DEFINITION
+from kajitori.entrypoints.installation.planning import DEFINITION
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RECORD = "/api/v1/namespaces/kajitori/configmaps/kajitori-install"

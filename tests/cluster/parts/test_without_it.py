@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.harness.installation import RUNS, TOGETHER, Installation
 
-from kajitori.entrypoints.installation import DEFINITION
+from kajitori.entrypoints.installation.planning import DEFINITION
 
 DEFINITIONS = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{DEFINITION}"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from kajitori.entrypoints.installation import with_alerts
+from kajitori.entrypoints.installation.planning import with_alerts
 from kajitori.errors import NotFound
 from kajitori.install.settings import InstallSettings, MonitoringSettings, parse_settings
 from kajitori.install.watching import alerts, dashboards

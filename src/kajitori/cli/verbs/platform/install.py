@@ -69,15 +69,15 @@ def command(cli: Cli, /, check: bool, dry_run: bool, output: str | None, **optio
     if output is not None and not (check or dry_run):
         raise click.UsageError("-o needs --dry-run or --check")
     settings = InstallOptions(**options)
-    from kajitori.entrypoints import installation
+    from kajitori.entrypoints.installation import installing, planning
 
     if dry_run:
-        _print_objects(installation.rendered(settings), output or "yaml")
+        _print_objects(planning.rendered(settings), output or "yaml")
         say("Not shown: the Secrets with certificates and keys, which are made when this is applied.")
         return 0
     if check:
-        return _print_findings(cli, installation.check(settings), output)
-    installed = installation.install(settings, say)
+        return _print_findings(cli, installing.check(settings), output)
+    installed = installing.install(settings, say)
     if settings.wait_seconds:
         say_done(installed)
     else:

@@ -11,7 +11,7 @@ from kajitori.cli.terminal import echo, say
 from kajitori.cli.verbs.platform.install import namespace_of_parts
 
 if TYPE_CHECKING:
-    from kajitori.entrypoints.installation import Leftovers
+    from kajitori.entrypoints.installation.removing import Leftovers
 
 
 @click.command(epilog="\b\nExample:\n  kaji uninstall")
@@ -28,13 +28,13 @@ def command(delete_runs: bool, yes: bool, **options: Any) -> int:
     from kajitori.configuration.options.operators import InstallOptions
 
     settings = InstallOptions(**options)
-    from kajitori.entrypoints import installation
+    from kajitori.entrypoints.installation import removing
 
     if not yes:
-        say(_question(installation.user_data(settings), delete_runs=delete_runs))
+        say(_question(removing.user_data(settings), delete_runs=delete_runs))
         if not click.confirm("Are you sure?", err=True):
             return 1
-    stays = installation.uninstall(settings, say, delete_runs=delete_runs)
+    stays = removing.uninstall(settings, say, delete_runs=delete_runs)
     echo("Kajitori is removed. What stays:")
     for document in stays:
         echo(f"  {document}")

@@ -24,10 +24,10 @@ def command(certificates: bool, **options: Any) -> None:
 
     settings = InstallOptions(**options)
     from kajitori import __version__
-    from kajitori.entrypoints import installation
+    from kajitori.entrypoints.installation import installing, keys
 
     if certificates:
-        installation.renew_certificates(settings, say)
+        keys.renew_certificates(settings, say)
         return
-    installation.upgrade(settings, say)
+    installing.upgrade(settings, say)
     echo(f"Kajitori {__version__} is installed.")

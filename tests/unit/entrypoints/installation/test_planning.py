@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.configuration.options.operators import InstallOptions
-from kajitori.entrypoints.installation import rendered
+from kajitori.entrypoints.installation.planning import rendered
 from kajitori.errors import InvalidInput
 from kajitori.install.objects import identity
 

@@ -1,0 +1,7 @@
+"""`kaji install`, `kaji upgrade` and `kaji uninstall`, with the operator's rights.
+
+planning    the objects to apply, and those that exist
+installing  applies them, and waits for the parts
+keys        certificates and the key of browsers' sessions
+removing    removes the parts, and tells what stays
+"""

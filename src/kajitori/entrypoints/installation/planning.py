@@ -1,0 +1,168 @@
+"""The objects that an installation consists of, from the settings and from what the cluster has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from kajitori.cluster.platform.applying import find
+from kajitori.configuration.option_faults import raise_all
+from kajitori.configuration.options.operators import InstallOptions
+from kajitori.core.network.registry import parse_networks
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.definition import custom_resource_definition
+from kajitori.entrypoints.process import existing
+from kajitori.errors import Forbidden, InvalidInput, NotFound
+from kajitori.install.gateway import with_groups_of
+from kajitori.install.objects import Identity, Object
+from kajitori.install.record import Record, record_of
+from kajitori.install.render import in_order, render
+from kajitori.install.settings import (
+    RECORD,
+    InstallSettings,
+    faults_of,
+    parse_settings,
+)
+from kajitori.install.teams import team_objects
+from kajitori.install.watching import RULE_KIND
+from kajitori.install.workloads import POLICY
+from kajitori.kube.client import KubeClient
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+LOOK_SECONDS = 1.0
+"""Interval at which parts or runs are looked at while one waits for them."""
+DEFINITION = custom_resource_definition()["metadata"]["name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The objects to apply, and the existing ones."""
+
+    settings: InstallSettings
+    files: dict[str, list[Object]]
+    record: Record | None
+
+    @property
+    def objects(self) -> list[Object]:
+        """All objects, in order."""
+        return in_order(self.files)
+
+
+def rendered(options: InstallOptions) -> list[Object]:
+    """Return what would be applied to a new cluster, without asking one. Secrets with keys are not part of it."""
+    return in_order(_files(_settings(options, None), *_texts(options, None)))
+
+
+def with_client(options: InstallOptions, work: Callable[[KubeClient], Awaitable[T]]) -> T:
+    """Run work with a client of the cluster that the options name."""
+
+    async def run() -> T:
+        async with existing(options.kubeconfig, options.context) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+async def plan_of(
+    client: KubeClient, options: InstallOptions, *, has_rights: bool = True, with_teams: bool = True
+) -> Plan:
+    """Return what is to be applied. Without `has_rights`, what the caller may not read counts as missing.
+
+    Raises InvalidInput if the policy in the cluster is faulty, unless its teams are left out.
+    """
+
+    async def config_map(namespace: str, name: str) -> Object | None:
+        try:
+            return await find(client, Identity("", "ConfigMap", namespace, name))
+        except Forbidden:
+            if has_rights:
+                raise
+            return None
+
+    found = await config_map(options.namespace or _settings(options, None).namespace, RECORD)
+    record = record_of(found) if found is not None else None
+    settings = _settings(options, record)
+    stored = await config_map(settings.namespace, POLICY)
+    policy, networks = _texts(options, stored)
+    resolved = await with_alerts(client, settings)
+    files = _files(resolved, policy, networks) if with_teams else render(resolved, policy, networks)
+    return Plan(settings, files, record)
+
+
+class Asks(Protocol):
+    """Sends a request to the API server, as KubeClient does."""
+
+    async def request(self, method: str, path: str, /) -> bytes: ...
+
+
+async def with_alerts(client: Asks, settings: InstallSettings) -> InstallSettings:
+    """Return settings that name the form of the alert rules which this cluster reads."""
+    if settings.monitoring.alerts != "auto":
+        return settings
+    try:
+        await client.request("GET", f"/apis/{RULE_KIND[0]}")
+        form = "prometheusRule"
+    except NotFound:
+        form = "configMap"
+    return settings.model_copy(update={"monitoring": settings.monitoring.model_copy(update={"alerts": form})})
+
+
+def _files(settings: InstallSettings, policy: str, networks: str) -> dict[str, list[Object]]:
+    """Return all objects by subject, with those of the policy's teams. Raises InvalidInput if the policy is faulty."""
+    teams = parse_policy(policy).teams
+    if settings.gateway.enabled:
+        settings = with_groups_of(settings, (group for team in teams.values() for group in team.all_groups))
+        if not settings.gateway.groups:
+            hint = "name the groups of teams in the policy, or gateway.groups in the settings"
+            raise InvalidInput.one("gateway.groups", "the gateway could act for people without groups only", hint=hint)
+    files = render(settings, policy, networks)
+    if objects := team_objects(teams):
+        files["teams"] = objects
+    return files
+
+
+def _settings(options: InstallOptions, record: Record | None) -> InstallSettings:
+    """Return the settings of the options; without any, those of the last installation."""
+    if options.settings is not None:
+        settings = parse_settings(options.settings.read_bytes())
+    else:
+        settings = record.settings if record is not None else InstallSettings()
+    if options.namespace:
+        settings = settings.model_copy(update={"namespace": options.namespace})
+    if options.gateway is not None:
+        gateway = settings.gateway.model_copy(update={"enabled": options.gateway})
+        settings = settings.model_copy(update={"gateway": gateway})
+        raise_all(faults_of(settings))
+    if options.image_prefix is not None:
+        images = settings.images.model_copy(update={"prefix": options.image_prefix})
+        settings = settings.model_copy(update={"images": images})
+    return settings
+
+
+def _texts(options: InstallOptions, stored: Object | None) -> tuple[str, str]:
+    """Return policy and address registry: those of the options, else those in the cluster, which operators edit."""
+    data = (stored or {}).get("data") or {}
+    policy = options.policy.read_text() if options.policy is not None else data.get("policy.yaml", "{}\n")
+    registry = (
+        options.networks.read_text() if options.networks is not None else data.get("networks.yaml", "clusters: []\n")
+    )
+    if options.policy is not None:
+        parse_policy(policy)
+    if options.networks is not None:
+        parse_networks(registry)
+    return policy, registry
+
+
+def removal_order(one: Identity) -> tuple[int, Identity]:
+    """Workloads go first, so that no part works with half of its rights; definitions go last."""
+    order = {"Deployment": 0, "DaemonSet": 0, "CronJob": 0, "CustomResourceDefinition": 3, "Namespace": 4}
+    return order.get(one.kind, 1), one
+
+
+def secret_id(name: str, namespace: str) -> Identity:
+    """Return the identity of a Secret."""
+    return Identity("", "Secret", namespace, name)
