@@ -76,6 +76,9 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
         "rare phase": lambda: history.runs(RunFilter(phases=("Stopped",)), 100),
         "by name": lambda: history.runs(RunFilter(name="run-77777"), 100),
         "by a beginning of many old names": lambda: history.runs(RunFilter(name="run-2"), 100),
+        "by a beginning of many old names, of half of the namespaces": lambda: history.runs(
+            RunFilter(name="run-2", namespaces=some), 100
+        ),
         "by a beginning of all names": lambda: history.runs(RunFilter(name="run-"), 100),
         "by a beginning of many names": lambda: history.runs(RunFilter(name="run-1"), 100),
         "a page in the middle": lambda: history.runs(RunFilter(), 100, (START + runs * 15, "")),
@@ -95,6 +98,7 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
     }
     long_sums: dict[str, Callable[[], Awaitable[Any]]] = {
         "usage by node, 30 days": lambda: history.usage(By.NODE, month, START * 2, Prices(gpu={})),
+        "usage by run, 30 days": lambda: history.usage(By.RUN, month, START * 2, Prices(gpu={})),
     }
     taken = {name: await _milliseconds(ask, rounds) for name, ask in (lists | sums | long_sums).items()}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

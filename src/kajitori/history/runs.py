@@ -70,8 +70,10 @@ _INSERT_LEFT_OUT = (
 nothing was left out, the difference is 0 and nothing is added. The run's own row is written first, in the same
 transaction, so of two writers one waits for the other."""
 
-NEWEST = 20_000
-"""If more runs than this have names that begin alike, the newest runs of all are searched first, as many as this."""
+FEW = 2_000
+"""If at most this many runs have names that begin alike, they are all read and sorted."""
+DAY = 86_400
+"""The index `runs_by_day_and_name` contains this number."""
 
 _UNION = 100
 """Parts of one query."""
@@ -185,37 +187,70 @@ def _common(wanted: RunFilter, parameter: Any) -> list[str]:
 async def _by_name(database: Database, wanted: RunFilter, limit: int, after: tuple[int, str] | None) -> list[Row]:
     """Return the newest runs with this beginning of the name.
 
-    Sorting many runs takes long. So if there are many, the newest runs of all are looked through first, in which such a
-    name is likely. The inner queries need nothing but one index, which has all columns that a filter may name.
+    Few are read and sorted. Of many, only those of the newest days that have enough of them. The inner queries need
+    nothing but one index, which has all columns that a filter may name.
     """
     bounds = wanted.name, _after_all(wanted.name)
     counted = "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE name >= $1 AND name < $2 LIMIT $3) AS found"
-    ((count,),) = await database.fetch(counted, *bounds, NEWEST + 1)
+    ((count,),) = await database.fetch(counted, *bounds, FEW + 1)
     parameters: list[Any] = []
 
     def parameter(value: Any) -> str:
         parameters.append(value)
         return f"${len(parameters)}"
 
-    earlier = f"(created_at, uid) < ({parameter(after[0])}, {parameter(after[1])})" if after is not None else ""
-    conditions = [*_common(wanted, parameter), *([earlier] if earlier else [])]
+    conditions = _common(wanted, parameter)
+    if after is not None:
+        conditions.append(f"(created_at, uid) < ({parameter(after[0])}, {parameter(after[1])})")
     if wanted.owner:
         conditions.append(f"owner = {parameter(wanted.owner)}")
     if wanted.phases:
         conditions.append(f"phase IN ({', '.join(parameter(phase) for phase in wanted.phases)})")
     if wanted.namespaces is not None:
         conditions.append(f"namespace IN ({', '.join(parameter(name) for name in sorted(wanted.namespaces))})")
-    order, most = "ORDER BY created_at DESC, uid DESC", f"LIMIT {parameter(limit)}"
-    where = " AND ".join(conditions)
-    if count > NEWEST:
-        newest = f"SELECT {_LISTED} FROM runs {f'WHERE {earlier} ' if earlier else ''}{order} LIMIT {NEWEST}"
-        rows = await database.fetch(
-            f"SELECT {_LISTED} FROM ({newest}) AS newest WHERE {where} {order} {most}", *parameters
-        )
-        if len(rows) == limit:
-            return rows
-    inner = f"SELECT uid FROM runs WHERE {where} {order} {most}"
-    return await database.fetch(f"SELECT {_LISTED} FROM runs WHERE uid IN ({inner}) {order}", *parameters)
+    most = parameter(limit)
+    if count > FEW:
+        days = await _days_with(database, " AND ".join(conditions), parameters, most, _span(wanted, after))
+        if not days:
+            return []
+        conditions.append(f"created_at / {DAY} IN ({', '.join(parameter(day) for day in days)})")
+    # the sum keeps PostgreSQL from reading all runs in the order of their time until it has found enough
+    inner = f"SELECT uid FROM runs WHERE {' AND '.join(conditions)} ORDER BY created_at + 0 DESC, uid DESC LIMIT {most}"
+    sql = f"SELECT {_LISTED} FROM runs WHERE uid IN ({inner}) ORDER BY created_at DESC, uid DESC"
+    return await database.fetch(sql, *parameters)
+
+
+def _span(wanted: RunFilter, after: tuple[int, str] | None) -> tuple[int | None, int | None]:
+    """Return the times of creation (seconds since 1970) between which the runs of a page are; None: no bound."""
+    ends = [end for end in (wanted.until, after[0] if after is not None else None) if end is not None]
+    return wanted.since, min(ends, default=None)
+
+
+async def _days_with(
+    database: Database, condition: str, parameters: Sequence[Any], most: str, span: tuple[int | None, int | None]
+) -> list[int]:
+    """Return the newest days (numbers from 1970) on which, together, enough runs were created for which the condition
+    holds. `most` is the place of the number wanted among the parameters.
+
+    The database walks back day by day, with one look into the index for each.
+    """
+    bounds = "SELECT (SELECT MIN(created_at) FROM runs), (SELECT MAX(created_at) FROM runs)"
+    ((first, last),) = await database.fetch(bounds)
+    if first is None:
+        return []
+    since, until = span
+    oldest = max(first, since if since is not None else first) // DAY
+    newest = min(last, until if until is not None else last) // DAY
+    begin, end = f"${len(parameters) + 1}", f"${len(parameters) + 2}"
+    here = f"SELECT 1 FROM runs WHERE created_at / {DAY} = walk.day - 1 AND {condition} LIMIT {most}"
+    sql = (
+        "WITH RECURSIVE walk(day, here, found) AS ("
+        f"SELECT CAST({begin} AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL "
+        f"SELECT walk.day - 1, (SELECT COUNT(*) FROM ({here}) AS same), walk.found + walk.here FROM walk "
+        f"WHERE walk.found + walk.here < {most} AND walk.day > {end}) "
+        "SELECT day FROM walk WHERE here > 0"
+    )
+    return [day for (day,) in await database.fetch(sql, *parameters, newest + 1, oldest)]
 
 
 def _after_all(beginning: str) -> str:
