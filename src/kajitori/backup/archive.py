@@ -1,7 +1,7 @@
 """The file of a backup: a tar, compressed with zstd, so that common tools can read it too.
 
 Its first entry describes it, and its last one lists all others with size and SHA-256. A file without that list was cut
-off, and one with other digests is damaged.
+off. A file whose entries have other digests is damaged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import zstandard
 from kajitori.errors import InvalidInput, Unsupported
 
 FORMAT = 1
-"""Version of this file's form. A program reads all versions up to its own."""
+"""Version of the file format. A program reads all versions up to its own."""
 ABOUT, CONTENTS = "backup.json", "contents.json"
 SUFFIX = ".tar.zst"
 _SPOOL_BYTES = 8 << 20
@@ -36,9 +36,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Version of Kajitori."""
     taken_at: str
     cluster: str
-    """UID of the namespace `kube-system`, which tells clusters apart."""
+    """UID of the namespace `kube-system`, which identifies the cluster."""
     history: dict[str, str] | None = None
-    """Facts about the history that it has; None: it has none."""
+    """Facts about the history in it; None: it has no history."""
     blobs: bool = False
     results: bool = False
     secrets: bool = False
@@ -57,7 +57,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: dict[str, Entry]
     counts: dict[str, int]
-    """Numbers of runs, rows and blobs, for people."""
+    """Numbers of runs, rows and blobs, to show to people."""
 
 
 class BackupWriter:
@@ -155,7 +155,7 @@ def verify(path: Path) -> tuple[About, Contents]:
             else:
                 found[name] = _digest(content)
     if about is None:
-        raise _damaged(path, "it does not begin like one")
+        raise _damaged(path, "it does not begin with a description")
     if contents is None:
         raise _damaged(path, "it was cut off: its list of contents is missing")
     contents.entries.pop(ABOUT, None)
@@ -172,7 +172,7 @@ def about(path: Path) -> About:
             if name == ABOUT:
                 return _about(path, content.read())
             break
-    raise _damaged(path, "it does not begin like one")
+    raise _damaged(path, "it does not begin with a description")
 
 
 def lines_of(content: IO[bytes]) -> Iterator[Any]:
@@ -186,7 +186,7 @@ def _about(path: Path, content: bytes) -> About:
     document = _decoded(path, content, dict[str, Any])
     form = document.get("format")
     if isinstance(form, int) and form > FORMAT:
-        message = f"{path} has form {form} of a backup; this kaji reads forms up to {FORMAT}"
+        message = f"{path} has version {form} of the backup format; this kaji reads versions up to {FORMAT}"
         raise Unsupported(message, hint="restore it with the version of kaji that made it, or a later one")
     found: About = _decoded(path, content, About)
     return found
@@ -208,4 +208,5 @@ def _digest(content: IO[bytes]) -> Entry:
 
 
 def _damaged(path: Path, why: str) -> InvalidInput:
-    return InvalidInput.one("FILE", f"{path} is no complete backup: {why}", value=str(path), hint="use another backup")
+    message = f"{path} is not a complete backup: {why}"
+    return InvalidInput.one("FILE", message, value=str(path), hint="use another backup")

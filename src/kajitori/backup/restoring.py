@@ -1,7 +1,7 @@
-"""Bring what a backup has, and the cluster lacks, back into it.
+"""Restore what a cluster lacks from a backup.
 
-Nothing that exists is changed: a run with the same name stays as it is, as do rows of history, blobs and settings. So a
-backup may be restored into the cluster that it was taken of while runs are running, and any number of times.
+Nothing that exists is changed: runs with the same name, rows of history, blobs and settings stay as they are. So a
+backup can be restored any number of times, also into the cluster that it was taken from, while runs are running.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Destination:
     history: History | None = None
     blobs: Blobs | None = None
     missing_runs: bool = False
-    """Whether runs come back that are missing in the cluster that the backup was taken of."""
+    """Whether to restore runs that were deleted since, if the backup was taken from the same cluster."""
     with_secrets: bool = False
 
 
@@ -73,23 +73,23 @@ class Report:
     """Result of a restore, or of its dry run."""
 
     queued: list[str] = field(default_factory=list)
-    """Runs that come back to the queue, by `namespace/name`."""
+    """Restored runs that are queued, as `namespace/name`."""
     ended: list[str] = field(default_factory=list)
-    """Ended runs that come back."""
+    """Restored runs that had ended."""
     kept: Counter[str] = field(default_factory=Counter)
-    """Number of runs that stay away or stay as they are, by what is said of them."""
+    """Number of runs that were not restored, by reason."""
     objects: list[str] = field(default_factory=list)
-    """Namespaces, settings and Secrets that were made."""
+    """Namespaces, ConfigMaps and Secrets that were created."""
     rows: dict[str, int] = field(default_factory=dict)
-    """Rows of history that were read, by table."""
+    """Number of rows of history that were read, by table."""
     blobs: int = 0
-    """Blobs that were missing."""
+    """Number of blobs that were missing and were stored."""
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A run that is made again; `made` is its object if an earlier restore was interrupted after it made that."""
+    """A run to restore. `made` is its object if an earlier restore was interrupted after it had created that."""
 
     document: dict[str, Any]
     run: RunObject
@@ -105,7 +105,7 @@ async def restore(path: Path, there: Destination, now: datetime, say: Say, *, dr
     if dry_run:
         return report
     if about.history is not None and there.history is None and report.queued:
-        say("Without --history nothing tells how long these runs had nodes before.")
+        say("Without --history, the usage of these runs until the backup is not recorded.")
     await _make_objects(path, there, report)
     made = {one.run.metadata.uid: await _make(there.client, one) for one in chosen}
     uids = {old: run.metadata.uid for old, run in made.items()}
@@ -139,7 +139,7 @@ def _notes(about: About, there: Destination) -> Iterator[str]:
 
 
 async def _choose(path: Path, about: About, there: Destination, report: Report) -> list[_Chosen]:
-    """Return the runs that are made again."""
+    """Return the runs to restore."""
     present = {
         (run.metadata.namespace, run.metadata.name): run
         for run in (await there.client.list(RUNS, type=RunObject)).items
@@ -168,19 +168,19 @@ async def _choose(path: Path, about: About, there: Destination, report: Report) 
 def _why_not(
     run: RunObject, found: RunObject | None, removed: set[str], renamed: Mapping[str, str], is_same: bool
 ) -> str:
-    """Return why a run is not made again; empty if it is."""
+    """Return why a run is not restored; empty if it is."""
     uid = run.metadata.uid
     if found is not None:
         if found.metadata.uid == uid:
             return "exist and stay as they are"
         if found.metadata.annotations.get(names.ANNOTATION_RESTORED) != uid:
-            return "stay away, because another run has their name now"
+            return "are not restored, because another run has their name now"
         return "were restored before" if found.status is not None else ""
     if uid in renamed:
-        return "were restored before, and removed since"
+        return "were restored before and deleted since"
     if uid in removed or run.metadata.deletion_timestamp:
         return "were being removed when the backup was taken"
-    return "are gone since the backup (--missing-runs brings them back)" if is_same else ""
+    return "were deleted since the backup (--missing-runs restores them)" if is_same else ""
 
 
 def meanwhile(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus | None]]:
@@ -200,8 +200,8 @@ def meanwhile(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus |
 
 
 async def _make(client: KubeClient, one: _Chosen) -> RunObject:
-    """Create the object of a run in its owner's name, because the API server accepts no other owner. The run waits
-    until it has a status."""
+    """Create the object of a run as its owner, by impersonation: the API server accepts no other owner. The controller
+    ignores the run until it has a status."""
     if one.made is not None:
         return one.made
     meta, owner = one.run.metadata, one.run.owner
@@ -225,8 +225,8 @@ async def _make(client: KubeClient, one: _Chosen) -> RunObject:
 async def _hand_over(
     client: KubeClient, chosen: list[_Chosen], made: Mapping[str, RunObject], taken_at: datetime, now: datetime
 ) -> None:
-    """Write the statuses of the runs, with which the controller begins to deal with them. Runs that had nodes come
-    first, so that runs that waited for these nodes do not take them."""
+    """Write the statuses of the runs; from then on the controller reconciles them. Runs that had nodes come first, so
+    that runs that waited for these nodes do not take them."""
     had_nodes = [one.run for one in chosen if one.run.current_status.phase in _HAD_NODES]
     others = [one.run for one in chosen if one.run.current_status.phase not in _HAD_NODES]
     for run in had_nodes:
@@ -248,7 +248,7 @@ async def _write_status(client: KubeClient, run: RunObject, made: RunObject, tak
 
 
 async def _make_objects(path: Path, there: Destination, report: Report) -> None:
-    """Make namespaces, settings of the installation and Secrets that are missing."""
+    """Create the namespaces, ConfigMaps of the installation and Secrets that are missing."""
     parts = [(NAMESPACE_LINES, NAMESPACES), (INSTALLATION_LINES, CONFIG_MAPS)]
     if there.with_secrets:
         parts.append((SECRET_LINES, SECRETS))
@@ -274,7 +274,8 @@ async def _ensure_namespace(client: KubeClient, name: str) -> None:
 async def _restore_history(
     path: Path, about: About, history: History, chosen: list[_Chosen], uids: Mapping[str, str], report: Report
 ) -> None:
-    """Add the rows that are missing, and what runs held until the backup; then the runs get their new UIDs."""
+    """Add the rows that are missing and the usage of the restored runs until the backup; then write the new UIDs of
+    these runs into the rows."""
     database = await history.open()
     if about.history is not None:
         target = await prepare(database, about.history)
@@ -312,7 +313,7 @@ async def _restore_blobs(path: Path, blobs: Blobs, report: Report) -> None:
 
 
 async def _copy_blobs(blobs: Blobs, run: RunObject, uid: str) -> None:
-    """Give a run that was made again its logs and results: their keys have its UID."""
+    """Copy the logs and results of a restored run: their keys contain its UID."""
     namespace, old = run.metadata.namespace, run.metadata.uid
     for prefix in (logs.PREFIX, results.PREFIX):
         async with aclosing(blobs.under(f"{prefix}/{namespace}/{old}")) as found:

@@ -1,4 +1,4 @@
-"""Read a cluster, its history and its blobs into a backup, while everything runs."""
+"""Write a cluster, its history and its blobs into a backup while everything runs."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Source:
     history: History | None = None
     blobs: Blobs | None = None
     with_results: bool = False
-    """Also the contents of results, not only their keys."""
+    """Whether to include the contents of results, not only their keys."""
     with_secrets: bool = False
 
 
 async def take(path: Path, source: Source, now: datetime, say: Callable[[str], None]) -> About:
     """Write a backup to a file that does not exist yet.
 
-    Runs are read first, then history in one transaction, then blobs: whatever happens meanwhile is in history, and the
-    blobs that a run refers to are written before the run refers to them.
+    Runs are read first, then history in one transaction, then blobs. So history has what happens to the runs meanwhile,
+    and the blobs that a run refers to are there, since they are stored before the run refers to them.
     """
     runs = [run async for run in _objects(source.client, RUNS)]
     history = await source.history.open() if source.history is not None else None
@@ -79,7 +79,7 @@ async def take(path: Path, source: Source, now: datetime, say: Callable[[str], N
 
 
 async def cluster_id(client: KubeClient) -> str:
-    """Return what tells a cluster from another; empty if it has no system namespace."""
+    """Return a cluster's identifier, the UID of its system namespace; empty if it has none."""
     try:
         return str((await client.get(NAMESPACES, SYSTEM))["metadata"].get("uid", ""))
     except NotFound:
@@ -98,14 +98,14 @@ async def _write_cluster(writer: BackupWriter, source: Source, runs: list[Any]) 
 
 
 async def _made_by_install(client: KubeClient, namespace: str) -> AsyncIterator[Any]:
-    """Yield settings, policy and address registry; everything else is rendered from them."""
+    """Yield the ConfigMaps with settings, policy and address registry; everything else is rendered from them."""
     async for one in _objects(client, CONFIG_MAPS, namespace):
         if one["metadata"]["name"] != "kube-root-ca.crt":
             yield _portable(one)
 
 
 async def _secrets(client: KubeClient, spaces: set[str]) -> AsyncIterator[Any]:
-    """Yield the Secrets that Kajitori made, and in the installation's namespace all others too."""
+    """Yield the Secrets that Kajitori made and that no other object owns."""
     for namespace in sorted(spaces):
         async for one in _objects(client, SECRETS, namespace):
             is_ours = (one["metadata"].get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.MANAGED_BY
@@ -120,7 +120,7 @@ async def _objects(client: KubeClient, resource: Resource, namespace: str | None
 
 
 def _portable(one: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without what another API server gives it anew."""
+    """Return an object without the fields that an API server sets itself."""
     meta = {
         key: one["metadata"][key] for key in ("name", "namespace", "labels", "annotations") if key in one["metadata"]
     }
@@ -152,7 +152,8 @@ def _drain(file: IO[bytes], waiting: bytearray) -> None:
 
 
 async def _write_blobs(writer: BackupWriter, blobs: Blobs, with_results: bool) -> int:
-    """Write code, kept logs and records that wait for history; of results only keys and sizes unless asked."""
+    """Write code, kept logs, records that wait for history, and results: only their keys and sizes unless
+    `with_results`. Return the number of blobs."""
     count, left_out = 0, []
     for prefix in (code.PREFIX, logs.PREFIX, outbox.PREFIX, results.PREFIX):
         async with aclosing(blobs.under(prefix)) as found:
@@ -168,7 +169,7 @@ async def _write_blobs(writer: BackupWriter, blobs: Blobs, with_results: bool) -
                             await asyncio.to_thread(file.write, piece)
                 count += 1
             except NotFound:
-                continue  # tidied up meanwhile
+                continue  # deleted meanwhile
     await _write_lines(writer, LEFT_OUT_LINES, _each(left_out))
     writer.counts["blobs"] = count
     return count

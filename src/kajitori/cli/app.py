@@ -80,8 +80,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Running a cluster": {
         "install": "Install Kajitori in a cluster, or check whether it can be.",
         "upgrade": "Replace an installed version by this one.",
-        "backup": "Write everything of a cluster into one file.",
-        "restore": "Bring back what a backup has and a cluster lacks.",
+        "backup": "Back up a cluster into one file, while everything runs.",
+        "restore": "Restore what a cluster lacks from a backup.",
         "uninstall": "Remove an installation, and leave users' data.",
         "up": "Start the whole platform on this machine.",
         "demo": "See a training survive the loss of a member.",

@@ -14,7 +14,7 @@ import numpy as np
 
 from kajitori.cluster.devices import Devices
 from kajitori.cluster.mirror.mirror import Key, Mirror
-from kajitori.cluster.mirror.usage import is_alone
+from kajitori.cluster.mirror.usage import NodeUsage, PodUsage, is_alone
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs, keeps_nodes, member_of_template
@@ -22,7 +22,7 @@ from kajitori.core import gang
 from kajitori.core.gang.ledger import members_without_nodes
 from kajitori.core.placement.choosing import Rows
 from kajitori.core.placement.planner import MemberRequest
-from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS, NodeTable, Snapshot
+from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import node_lists
@@ -418,12 +418,20 @@ class Occupancy:
         used.used[row, MEMORY] = usage.memory_bytes
         used.used[row, PODS] = usage.pods
         if not facts.is_by_devices:
-            used.used[row, GPU] = usage.other(self._used_resource)
-            for offer in facts.gpu_offers:
-                if not offer.is_whole:
-                    used.used[row, table.gpu_column(offer.type)] = sum(usage.other(way) for way in offer.ways)
+            for column, count in requested_gpus(usage, facts, table, self._used_resource):
+                used.used[row, column] = count
         used.members[row] = usage.members
         used.alone[row] = usage.lone_members > 0
+
+
+def requested_gpus(
+    usage: NodeUsage | PodUsage, node: NodeFacts, table: NodeTable, resource: str
+) -> Iterator[tuple[int, int]]:
+    """Yield the column and the number of the GPUs of each type that Pods request on a node with a device plugin."""
+    yield GPU, usage.other(resource)
+    for offer in node.gpu_offers:
+        if not offer.is_whole:
+            yield table.gpu_column(offer.type), sum(usage.other(way) for way in offer.ways)
 
 
 def _is_alike(one: NodeTable, other: NodeTable) -> bool:

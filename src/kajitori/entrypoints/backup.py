@@ -38,7 +38,7 @@ class Found:
     name: str
     size_bytes: int
     taken_at: datetime | None
-    """None: it is no complete backup."""
+    """None: it is not a complete backup."""
     fault: str = ""
 
 
@@ -56,10 +56,10 @@ def back_up(options: BackupOptions, target: str, say: Say, *, results: bool = Fa
                 with_results=results,
                 with_secrets=secrets,
             )
-            for part, option in ((history, "--history: history"), (blobs, "--blobs: code and logs")):
-                if part is None:
-                    name, what = option.split(": ")
-                    say(f"No {name} is given, so {what} will not be in the backup.")
+            if history is None:
+                say("Without --history, the backup will have no history.")
+            if blobs is None:
+                say("Without --blobs, the backup will have no code and no logs.")
             await take(path, source, now, say)
         return where
 

@@ -193,8 +193,8 @@ def _marked(tls: TlsSettings) -> InstallSettings:
             "users": ["kajimark-each-gateway.users-end"],
         }
     )
-    update |= {"gateway": gateway}
-    update |= {**parts, "monitoring": monitoring, "monitoring_namespace": _text("monitoringNamespace")}
+    update |= {**parts, "gateway": gateway, "monitoring": monitoring}
+    update |= {"monitoring_namespace": _text("monitoringNamespace")}
     return defaults.model_copy(update=update)
 
 

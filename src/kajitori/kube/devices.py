@@ -48,7 +48,7 @@ def node_devices(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRul
         for group in s.spec.shared_counters
         for name, counter in group.counters.items()
     }
-    blocking = [rule for rule in rules if rule.spec.taint.effect in _BLOCKS]
+    blocking = [rule for rule in rules if _blocks(rule.spec.taint)]
     return NodeDevices(tuple(_device(s, device, blocking) for s in whole for device in s.spec.devices), counters)
 
 

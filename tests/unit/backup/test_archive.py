@@ -38,7 +38,7 @@ def test_a_backup_that_was_cut_off_is_recognised(tmp_path: Path, share: float) -
     path = written(tmp_path / "b.tar.zst")
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(InvalidInput, match="no complete backup"):
+    with pytest.raises(InvalidInput, match="not a complete backup"):
         verify(path)
 
 
@@ -63,11 +63,11 @@ def test_a_changed_entry_is_recognised(tmp_path: Path) -> None:
         verify(path)
 
 
-def test_a_backup_of_a_newer_form_is_refused_as_such(tmp_path: Path) -> None:
+def test_a_backup_in_a_newer_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.zst"
     with writing(path, About(format=FORMAT + 1, version="9", taken_at="", cluster="")):
         pass
-    with pytest.raises(Unsupported, match=f"has form {FORMAT + 1}"):
+    with pytest.raises(Unsupported, match=f"has version {FORMAT + 1}"):
         verify(path)
 
 

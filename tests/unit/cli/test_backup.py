@@ -42,7 +42,7 @@ def test_backups_are_listed_with_their_age(tmp_path: Path, place: str) -> None:
     assert code == 0
     lines = output.splitlines()
     assert [line.split()[0] for line in lines] == ["NAME", "new.tar.zst", "old.tar.zst", "cut.tar.zst"]
-    assert "no complete backup" in lines[3]
+    assert "not a complete backup" in lines[3]
     assert called("ls", place.format(tmp_path), "--max-age", "2h")[0] == 1
     found = json.loads(called("ls", place.format(tmp_path), "-o", "json")[1])
     assert [one["name"] for one in found] == ["new.tar.zst", "old.tar.zst", "cut.tar.zst"]
@@ -52,17 +52,17 @@ def test_a_backup_is_verified_as_a_whole(tmp_path: Path) -> None:
     path = backup(tmp_path / "b.tar.zst", 1)
     assert "is complete" in called("verify", str(path))[1]
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InvalidInput, match="no complete backup"):
+    with pytest.raises(InvalidInput, match="not a complete backup"):
         called("verify", str(path))
 
 
-def test_a_restore_says_what_came_back_and_what_stayed_away(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_restore_lists_what_it_restored_and_what_not(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report(queued=["vision/bert"], ended=["vision/a", "vision/b"], blobs=2, rows={"runs": 3})
     report.kept["exist and stay as they are"] = 4
     _print(report, False)
     assert capsys.readouterr().out.splitlines() == [
         "Runs queued again: 1 (vision/bert)",
-        "Runs brought back as they ended: 2 (vision/a, vision/b)",
+        "Runs restored as they ended: 2 (vision/a, vision/b)",
         "Runs that exist and stay as they are: 4",
         "Rows of history read: 3 runs",
         "Blobs stored: 2",

@@ -10,11 +10,11 @@ import numpy as np
 
 from kajitori.cluster.mirror.usage import is_alone, pod_usage
 from kajitori.cluster.objects import Pod
-from kajitori.cluster.occupancy import Promise, RunOccupancy
+from kajitori.cluster.occupancy import Promise, RunOccupancy, requested_gpus
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import MemberRequest, occupy
 from kajitori.core.placement.releases import Ending
-from kajitori.core.placement.snapshot import GPU, NodeTable, Snapshot
+from kajitori.core.placement.snapshot import NodeTable, Snapshot
 from kajitori.core.queue.freeing import Occupant, Simulation, StepKind
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words import names
@@ -148,10 +148,8 @@ def _add_pod(parts: _Parts, pod: Pod, row: int, there: Moment, *, alone: bool) -
     amounts = [usage.cpu_millis, usage.memory_bytes, 0, 1, *([0] * len(table.gpu_columns))]
     by_devices = there.gpus_by_devices.get(pod.metadata.uid)
     if by_devices is None:
-        amounts[GPU] = usage.other(there.gpu_resource)
-        for offer in table.nodes[row].gpu_offers:
-            if not offer.is_whole:
-                amounts[table.gpu_column(offer.type)] = sum(usage.other(way) for way in offer.ways)
+        for column, count in requested_gpus(usage, table.nodes[row], table, there.gpu_resource):
+            amounts[column] = count
     else:
         for gpu_type, count in by_devices.items():
             amounts[table.gpu_column(gpu_type)] = count

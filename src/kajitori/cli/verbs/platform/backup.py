@@ -1,4 +1,4 @@
-"""`kaji backup`: everything of a cluster in one file."""
+"""`kaji backup`: a backup of a cluster in one file."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def source_options(function: Any) -> Any:
 )
 @click.argument("words", nargs=-1, required=True, metavar="[ls|verify] TARGET")
 @source_options
-@click.option("--with-results", "results", is_flag=True, help="Also the contents of sweeps' results, not only names.")
-@click.option("--with-secrets", "secrets", is_flag=True, help="Also Secrets that Kajitori made, in clear.")
+@click.option(
+    "--with-results", "results", is_flag=True, help="Include the contents of sweeps' results, not only their names."
+)
+@click.option("--with-secrets", "secrets", is_flag=True, help="Include Secrets that Kajitori made, in plain text.")
 @click.option("--max-age", metavar="TIME", help="With ls: end with 1 if the newest complete backup is older.")
 @output_option("json")
 @click.pass_obj
@@ -53,13 +55,13 @@ def command(
     output: str | None,
     **options: Any,
 ) -> int:
-    """Write everything of a cluster into one file.
+    """Back up a cluster into one file, while everything runs.
 
-    That is Runs, the installation's settings, history, code and logs, while everything runs. TARGET is a file, a
-    folder, or the URL of a store (file://, s3://, az://, gs://). The file is a tar with zstd that only you may read; it
-    gets its name once it is complete. History from SQLite can be restored into PostgreSQL. `kaji backup ls TARGET`
-    lists backups with their age, `kaji backup verify FILE` reads one as a whole. Not in it: checkpoints and other
-    volumes, Pods, nodes, images, and Secrets unless asked for.
+    A backup has Runs, the installation's settings, history, code and logs. It has no checkpoints or other volumes, no
+    Pods, nodes or images, and no Secrets unless you ask for them. TARGET is a file, a folder, or the URL of a store
+    (file://, s3://, az://, gs://). The file is a tar with zstd that only you may read; it gets its name once it is
+    complete. History from SQLite can be restored into PostgreSQL. `kaji backup ls TARGET` lists backups with their age,
+    `kaji backup verify FILE` checks that one is complete.
     """
     action = words[0] if len(words) == 2 and words[0] in ACTIONS else ""
     if len(words) != (2 if action else 1):

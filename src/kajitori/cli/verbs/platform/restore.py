@@ -22,18 +22,19 @@ SHOWN = 20
 )
 @click.argument("source", metavar="FILE|URL")
 @source_options
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be restored.")
 @click.option(
-    "--missing-runs", is_flag=True, help="In the cluster of the backup itself: also bring back runs that are gone."
+    "--missing-runs", is_flag=True, help="Also restore runs that were deleted after the backup of this same cluster."
 )
 @click.option("--with-secrets", "secrets", is_flag=True, help="Also the Secrets in the backup.")
 @output_option("json")
 def command(source: str, dry_run: bool, missing_runs: bool, secrets: bool, output: str | None, **options: Any) -> int:
-    """Bring back what a backup has and a cluster lacks.
+    """Restore what a cluster lacks from a backup.
 
-    Install Kajitori there first. Nothing that exists is changed, so it may be repeated, and it hurts nothing that runs.
-    Ended runs come back as they were; waiting ones keep their place in the queue; running ones are queued and continue
-    from their checkpoints. The backup is read as a whole before anything is made.
+    Install Kajitori in the cluster first. Nothing that exists is changed, so a restore can be repeated and does not
+    disturb running runs. Ended runs are restored as they ended. Waiting runs keep their place in the queue. Runs that
+    were running are queued and continue from their checkpoints. The whole backup is verified before anything is
+    created.
     """
     from kajitori.configuration.options.operators import BackupOptions
 
@@ -53,7 +54,7 @@ def command(source: str, dry_run: bool, missing_runs: bool, secrets: bool, outpu
 def _print(report: Report, dry_run: bool) -> None:
     for names, done, planned in (
         (report.queued, "queued again", "would be queued again"),
-        (report.ended, "brought back as they ended", "would be brought back as they ended"),
+        (report.ended, "restored as they ended", "would be restored as they ended"),
     ):
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -62,7 +63,7 @@ def _print(report: Report, dry_run: bool) -> None:
         echo(f"Runs that {why}: {count}")
     if not dry_run:
         if report.objects:
-            echo(f"Objects made: {', '.join(report.objects)}")
+            echo(f"Objects created: {', '.join(report.objects)}")
         if report.rows:
             echo("Rows of history read: " + ", ".join(f"{count} {name}" for name, count in report.rows.items()))
         echo(f"Blobs stored: {report.blobs}")
