@@ -26,6 +26,7 @@ from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.watching.feed import Feed
+from kajitori.controllers.watching.idle import IdleWatcher
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import EventRecorder
 from kajitori.monitoring.controller import ControllerMetrics
@@ -90,6 +91,8 @@ class RecordParts:
     """None if ended runs are forgotten with their objects."""
     feed: Feed | None = None
     """Telemetry of running runs, from history; None without history."""
+    idle: IdleWatcher | None = None
+    """What the feed says about idle GPUs; None without it."""
 
     async def close(self) -> None:
         """Cancel what is under way; the next leader repeats it."""

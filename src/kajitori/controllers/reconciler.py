@@ -209,6 +209,8 @@ class Reconciler:
         """Write the intent to the run's status, then act on it."""
         over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
         step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
+        idle = self._records.idle
+        step = step if idle is None else replace(step, status=idle.noted(run, step.status))
         step = self._with_notices(run, step, admitted.life.limits.time_limit_seconds)
         version = run.metadata.resource_version
         waits = any(isinstance(action, gang.NeedsNodes) for action in step.actions)

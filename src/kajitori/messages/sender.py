@@ -112,7 +112,13 @@ class Sender:
         if scheme not in (self._rules.schemes or self._encrypting):
             return f"the policy's notifications.schemes does not allow {scheme}", True
         service.socket_connect_timeout = service.socket_read_timeout = TIMEOUT_SECONDS
-        colours = {"failed": "failure", "ended": "success", "preempted": "warning", "time-limit": "warning"}
+        colours = {
+            "failed": "failure",
+            "ended": "success",
+            "preempted": "warning",
+            "idle": "warning",
+            "time-limit": "warning",
+        }
         sent = service.notify(body=letter.body, title=letter.title, notify_type=colours.get(letter.kind, "info"))
         why = redacted(self._notes.take(), (letter.url,)) or "the service did not take it"
         return ("" if sent else why), False

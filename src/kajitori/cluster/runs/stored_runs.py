@@ -121,13 +121,19 @@ def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus
         replicas=spec.members,
         limits=decision.limits,
         status=status,
-        stopped=spec.stopped,
+        stopped=spec.stopped or is_parked(status, spec.resumes),
+        parked=spec.parked or is_parked(status, spec.resumes),
         deleting=bool(run.metadata.deletion_timestamp),
         resumes=spec.resumes,
         generation=run.metadata.generation,
         sweep=sweep_of(spec),
         fewest=spec.fewest,
     )
+
+
+def is_parked(status: RunStatus, resumes: int) -> bool:
+    """Whether policy parked the run, and nobody has resumed it since."""
+    return status.idle is not None and bool(status.idle.parked_at) and resumes <= status.resumes
 
 
 def sweep_of(spec: RunSpec) -> gang.Sweep | None:

@@ -12,6 +12,7 @@ import msgspec
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.workqueue import Key
+from kajitori.core.messages.idle_question import describe_idle
 from kajitori.core.spec.node_request import RequestState, describe_request
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus, Usage, to_document
@@ -121,6 +122,8 @@ class Statuses:
             extra = {"run": f"{meta.namespace}/{meta.name}", "phase": status.phase.value, "reason": reason}
             level = logging.INFO if is_bad else logging.DEBUG
             log.log(level, "run %s/%s: %s: %s", meta.namespace, meta.name, reason, message, extra=extra)
+        if status.idle is not None and status.idle.asked_at and (old.idle is None or not old.idle.asked_at):
+            self._events.say(about, "Warning", "IdleGPUs", describe_idle(status.idle, self._now()))
         request, last = status.node_request, old.node_request
         if request is not None and request.state in _REQUESTS and (last is None or last.state is not request.state):
             self._events.say(about, *_REQUESTS[request.state], describe_request(request))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
@@ -19,6 +20,7 @@ from kajitori.core.words.quantities import (
     parse_duration_seconds,
     parse_spec_memory_bytes,
 )
+from kajitori.core.words.times import format_time
 from kajitori.errors import FieldError
 
 INT_OR_STRING: dict[str, Any] = {
@@ -167,6 +169,17 @@ def _digest(text: str) -> str:
     return text
 
 
+def _moment(text: str) -> str:
+    hint = "write it as 2026-11-23T18:00:00Z"
+    try:
+        moment = datetime.fromisoformat(text) if len(text) <= 40 else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise FieldError(f"{text!r:.80} is not a time with a time zone", hint)
+    return format_time(moment)
+
+
 def _server_url(text: str) -> str:
     if not _SERVER_URL.fullmatch(text) or len(text) > 2048:
         hint = "write a URL, for example http://kajitori.kajitori.svc:8600"
@@ -250,6 +263,8 @@ MountPath = Annotated[str, AfterValidator(_mount_path), _text(4096, _ABSOLUTE, _
 Digest = Annotated[
     str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$", "maxLength": 71})
 ]
+Moment = Annotated[str, AfterValidator(_moment), _text(40)]
+"""A time, as RFC 3339 writes it."""
 Cidr = Annotated[str, AfterValidator(checked_cidr)]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
 LabelKey = Annotated[str, AfterValidator(_label_key), _text(317)]

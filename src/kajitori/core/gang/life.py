@@ -16,11 +16,13 @@ from kajitori.core.gang.batch import batch_step
 from kajitori.core.gang.holding import settle, trim
 from kajitori.core.gang.progress import (
     count_members,
+    describe_stopping,
     earliest,
     end_members,
     finish,
     members_text,
     stop_members,
+    why_stopped,
     with_reason,
     with_setback,
     with_time_ran,
@@ -169,6 +171,7 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
         not_before="",
         setback=None,
         preemption=None,
+        idle=None,
         resize=None,
         exit_code=None,
         notable=[],
@@ -184,9 +187,9 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
 def _stop(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     alive = [member for member in members if member.blocks_restart]
     if not alive:
-        status = finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now)
+        status = finish(status, Phase.STOPPED, *why_stopped(run), now)
         return Step(count_members(run, status, members))
-    status = with_reason(status, Reason.STOPPING, f"asked to stop; {members_text(len(alive))} still running")
+    status = with_reason(status, Reason.STOPPING, describe_stopping(run, alive))
     return Step(count_members(run, status, members), stop_members(alive, run.limits.last_grace_seconds))
 
 

@@ -195,6 +195,19 @@ def stop_members(members: Iterable[Member], grace_seconds: int) -> tuple[Action,
     return ()
 
 
+def why_stopped(run: Run) -> tuple[Reason, str]:
+    """Return reason and message of a run that was stopped on request, or parked."""
+    if run.parked:
+        return Reason.PARKED, "parked to free its idle GPUs; its checkpoint and its folders are kept: kaji resume"
+    return Reason.STOPPED_BY_USER, "stopped on request"
+
+
+def describe_stopping(run: Run, alive: Sequence[Member]) -> str:
+    """Return the message while members of a run that was stopped, or parked, are still ending."""
+    how = "is being parked" if run.parked else "asked to stop"
+    return f"{how}; {members_text(len(alive))} still running"
+
+
 # ------------------------------------------------------------------------------------------------ status
 
 

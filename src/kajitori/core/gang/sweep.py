@@ -18,6 +18,7 @@ from kajitori.core.gang.preemption import describe_ending, describe_withdrawal
 from kajitori.core.gang.progress import (
     as_starting,
     blocked_members,
+    describe_stopping,
     earliest,
     end_members,
     finish,
@@ -28,6 +29,7 @@ from kajitori.core.gang.progress import (
     place_on,
     preemptions_of,
     stop_members,
+    why_stopped,
     with_backoff,
     with_reason,
 )
@@ -83,11 +85,11 @@ def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Memb
     alive = [member for member in members if member.blocks_restart]
     if run.stopped:
         if not alive:
-            return Step(finish(status, Phase.STOPPED, Reason.STOPPED_BY_USER, "stopped on request", now), removals)
+            return Step(finish(status, Phase.STOPPED, *why_stopped(run), now), removals)
         if run.status.reason is not Reason.STOPPING:
             ledger.add_member_seconds(unfinished, now)
             status = msgspec.structs.replace(status, sweep=ledger.state())
-        status = with_reason(status, Reason.STOPPING, f"asked to stop; {members_text(len(alive))} still running")
+        status = with_reason(status, Reason.STOPPING, describe_stopping(run, alive))
         return Step(status, (*removals, *stop_members(alive, run.limits.last_grace_seconds)))
     if status.preemption is not None and alive:
         preemption = _preempt_members(run, status, ledger, alive, removals, now)

@@ -119,6 +119,8 @@ class Run:
     limits: Limits
     status: RunStatus
     stopped: bool = False
+    parked: bool = False
+    """With `stopped`: it is stopped to free idle GPUs."""
     deleting: bool = False
     resumes: int = 0
     generation: int = 0

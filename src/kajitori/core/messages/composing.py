@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kajitori.core.messages.channels import Recipient
+from kajitori.core.messages.idle_question import describe_gpus
 from kajitori.core.messages.outbox import Message
 from kajitori.core.spec.notify import Kind
+from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Notice, RunStatus
 from kajitori.core.words.quantities import format_duration
 
@@ -64,15 +66,34 @@ def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]
             return f"{run} has failed{reason}", [notice.text, *_counted(status)]
         case Kind.ENDED:
             how = "was stopped" if status.phase == "Stopped" else "has succeeded"
+            how = "was parked" if status.reason is Reason.PARKED else how
             return f"{run} {how}{_after(status)}", [notice.text, *_counted(status)]
         case Kind.PREEMPTED:
             return f"{run} was preempted {notice.text}", ["It goes on from its checkpoint when it gets nodes again."]
         case Kind.DRAINED:
             return f"{run} leaves a node that an operator drains", [notice.text]
+        case Kind.IDLE:
+            return _idle_words(notice, run, status)
         case Kind.TIME_LIMIT:
             left = f" in {_rounded(int(notice.text))}" if notice.text else ""
             return f"{run} reaches its time limit{left}", ["It is ended then. What is not in a checkpoint is lost."]
     return f"{run}: {notice.kind}", [notice.text]
+
+
+def _idle_words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]:
+    """Return the question about idle GPUs, or the warning, with the commands that answer it."""
+    namespace, _, name = run.partition("/")
+    answers = [
+        f"Still needed: kaji keep {name} -N {namespace} --until 18:00",
+        f"Free the GPUs: kaji park {name} -N {namespace}",
+        "Parking stops it after its checkpoint and keeps its folders. kaji resume starts it again.",
+    ]
+    idle = status.idle
+    if idle is None:
+        return f"{run} had idle GPUs", [notice.text]
+    if idle.warned_at and idle.park_at:
+        return f"{run} will be parked at {idle.park_at}: {describe_gpus(idle)} idle", [notice.text, "", *answers]
+    return f"{run} holds {describe_gpus(idle)} that nothing uses", [notice.text, "", *answers]
 
 
 def _rounded(seconds: int) -> str:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from kajitori.core.messages.idle_question import describe_idle
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.notify import Kind
 from kajitori.core.spec.reasons import Phase, Reason
@@ -66,7 +67,7 @@ def _events(
     status: RunStatus, rules: Notifications, now: datetime, time_limit_seconds: int | None
 ) -> Iterator[tuple[Kind, str, datetime, str]]:
     """Yield kind, mark, time and text of every event that the status shows, the earliest first."""
-    found = [*_setbacks(status), *_start(status, rules)]
+    found = [*_setbacks(status), *_start(status, rules), *_idle(status)]
     warning = warning_at(status, rules, time_limit_seconds)
     if warning is not None and warning <= now and status.phase is Phase.RUNNING:
         ends = warning + timedelta(seconds=_ahead_seconds(rules, time_limit_seconds or 0))
@@ -82,6 +83,16 @@ def _setbacks(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
     setback = status.setback
     if setback is not None and setback.reason == Reason.DRAINED and (at := parse_time(setback.at)) is not None:
         yield Kind.DRAINED, setback.at, at, setback.message
+
+
+def _idle(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
+    """Yield the question about idle GPUs, or the warning that follows it."""
+    idle = status.idle
+    at = parse_time(idle.warned_at or idle.asked_at) if idle is not None else None
+    if idle is None or at is None or status.phase.is_final:
+        return
+    mark = f"{idle.asked_at}.warned" if idle.warned_at else idle.asked_at
+    yield Kind.IDLE, mark, at, describe_idle(idle, at)
 
 
 def _start(status: RunStatus, rules: Notifications) -> Iterator[tuple[Kind, str, datetime, str]]:

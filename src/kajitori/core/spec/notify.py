@@ -25,6 +25,8 @@ class Kind(StrEnum):
     """The run gave its nodes to another, and waits for its next start."""
     DRAINED = "drained"
     """An operator drains a node of the run, which moves elsewhere."""
+    IDLE = "idle"
+    """GPUs of the run are idle: its owner is asked whether it is to be kept, or warned that it will be parked."""
     TIME_LIMIT = "time-limit"
     """The run soon reaches its time limit."""
 

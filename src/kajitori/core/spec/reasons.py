@@ -73,6 +73,7 @@ class Reason(StrEnum):
     STATUS_DAMAGED = "StatusDamaged"
     STOPPING = "Stopping"
     STOPPED_BY_USER = "StoppedByUser"
+    PARKED = "Parked"
     DELETING = "Deleting"
 
 

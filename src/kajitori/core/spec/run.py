@@ -20,6 +20,7 @@ from kajitori.core.documents.fields import (
     Image,
     LabelKey,
     LabelValue,
+    Moment,
     Text,
     User,
     UserEnvName,
@@ -167,6 +168,10 @@ class RunSpec(Document):
     notify: Notify | None = None
     stopped: bool = False
     """Set to true to stop the run. Its checkpoint is kept."""
+    parked: bool = False
+    """Set together with stopped if the run is stopped to free idle GPUs (`kaji park`), and is meant to be resumed."""
+    keep_idle_until: Moment | None = None
+    """Until this time (RFC 3339) nobody is asked about idle GPUs of the run, and it is not parked (`kaji keep`)."""
     resumes: int = Field(default=0, ge=0)
     """Increase this counter to start a run again that has ended. In a sweep, only members that did not succeed start
     again."""

@@ -282,6 +282,38 @@ class Notices(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, k
     waiting: tuple[Notice, ...] = ()
 
 
+class IdleState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """GPUs that the run holds and does not use, and the question to its owner what is to become of it."""
+
+    since: str
+    attempt: int
+    gpus: int
+    """GPUs that the run holds."""
+    gpu_type: str = ""
+    """Their type; empty if they are of several."""
+    fewest: int
+    """Fewest GPUs that were idle in each minute since then. If all were, it is `gpus`."""
+    most: int
+    """Most GPUs that were idle in each minute since then."""
+    peak_percent: int = 0
+    """Highest utilisation of any GPU since then, rounded up."""
+    works: bool = False
+    """Whether processors, disks or network worked meanwhile."""
+    asked_at: str = ""
+    """Time of the question. Empty: the owner was not asked, or has answered that the run is kept."""
+    warned_at: str = ""
+    """Time of the warning that the run is going to be parked, if policy says so."""
+    park_at: str = ""
+    """Time at which it is parked unless somebody answers."""
+    parked_at: str = ""
+    """Time at which it was parked because nobody answered."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether all GPUs are idle. Otherwise some may be, while others work."""
+        return self.fewest >= self.gpus
+
+
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """The status that the controller writes. It contains everything that another controller needs to continue."""
 
@@ -327,6 +359,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     """Nodes that the run holds and held; None before the first attempt."""
     notices: Notices | None = None
     """Events to tell to the owner or the team; None if nobody wants to be told."""
+    idle: IdleState | None = None
+    """GPUs that it holds and does not use; None while they are used, and while nothing is known of them."""
     node_request: NodeRequest | None = None
     """Latest request to an autoscaler, while the run waits."""
     removal_waits: str = ""

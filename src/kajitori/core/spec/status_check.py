@@ -10,7 +10,7 @@ import msgspec
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, MemoryPeak, Resize, RunStatus, SweepState, Usage
+from kajitori.core.spec.status import Attempt, IdleState, MemoryPeak, Resize, RunStatus, SweepState, Usage
 from kajitori.core.words.node_lists import expand, expand_ranks
 from kajitori.core.words.quantities import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.words.times import parse_time
@@ -111,6 +111,8 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _sweep_faults(status.sweep)
     if status.node_request is not None:
         yield from _request_faults(status.node_request)
+    if status.idle is not None:
+        yield from _idle_faults(status.idle)
     for notice in status.notices.waiting if status.notices is not None else ():
         yield from _time_faults("notices.at", notice.at)
     if status.usage is not None:
@@ -190,6 +192,16 @@ def _memory_faults(memory: MemoryPeak) -> Iterator[str]:
         if not 0 <= getattr(memory, name) < _MOST_BYTES:
             yield f"memory.{name} is {getattr(memory, name)}"
     yield from _time_faults("memory.at", memory.at)
+
+
+def _idle_faults(idle: IdleState) -> Iterator[str]:
+    for name in ("attempt", "gpus", "fewest", "most", "peak_percent"):
+        if not 0 <= getattr(idle, name) < _LARGEST:
+            yield f"idle.{name} is {getattr(idle, name)}"
+    for name in ("since", "asked_at", "warned_at", "park_at", "parked_at"):
+        yield from _time_faults(f"idle.{name}", getattr(idle, name))
+    if not idle.since:
+        yield "idle.since is empty"
 
 
 def _attempt_faults(status: RunStatus, attempt: Attempt) -> Iterator[str]:

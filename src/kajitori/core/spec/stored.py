@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from kajitori.core.words.quantities import parse_cpu_millis, parse_duration_seconds
+from kajitori.core.words.times import parse_time
 
 T = TypeVar("T")
 
@@ -24,6 +26,9 @@ class _Wire(msgspec.Struct, rename="camel"):
     image: Any = None
     priority: Any = None
     stopped: Any = None
+    parked: Any = None
+    keep_idle_until: Any = None
+    ports: Any = None
     replicas: Any = None
     min_replicas: Any = None
     array: Any = None
@@ -45,6 +50,9 @@ class StoredSpec(msgspec.Struct, frozen=True):
     priority: Literal["high", "normal", "low"] | None = None
     """None: the policy's default priority applies."""
     stopped: bool = False
+    parked: bool = False
+    keep_idle_until: datetime | None = None
+    has_ports: bool = False
     replicas: int = 1
     min_replicas: int | None = None
     is_sweep: bool = False
@@ -92,6 +100,9 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
         image=wire.image if isinstance(wire.image, str) else "",
         priority=wire.priority if wire.priority in ("high", "normal", "low") else None,
         stopped=wire.stopped is True,
+        parked=wire.parked is True,
+        keep_idle_until=_moment(wire.keep_idle_until),
+        has_ports=bool(wire.ports),
         replicas=_integer(wire.replicas, 1),
         min_replicas=_integer(wire.min_replicas, None),
         is_sweep=wire.array is not None,
@@ -118,6 +129,13 @@ def _secret_names(secrets: Any) -> frozenset[str]:
 
 def _integer(value: Any, default: T) -> int | T:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _moment(value: Any) -> datetime | None:
+    with suppress(ValueError):
+        moment = parse_time(value) if isinstance(value, str) else None
+        return moment if moment is not None and moment.tzinfo is not None else None
+    return None
 
 
 def _parsed(parse: Callable[[Any], int], value: Any, default: int) -> int:

@@ -36,6 +36,7 @@ from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.watching.feed import Feed, Watcher
+from kajitori.controllers.watching.idle import IdleWatcher
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core.words import names
 from kajitori.history.store import History
@@ -91,10 +92,11 @@ def run_controller(
     )
     queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
-    keeper = feed = None
+    keeper = feed = idle = None
     if history is not None:
         keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
-        watchers: tuple[Watcher, ...] = ()
+        idle = IdleWatcher(view, now, work.add)
+        watchers: tuple[Watcher, ...] = (idle,)
         feed = Feed(history, mirror, watchers, now)
     peaks = MemoryKeeper(client, mirror, work.add, now)
     office = PostOffice(
@@ -108,7 +110,7 @@ def run_controller(
         metrics=metrics,
     )
     records = RecordParts(
-        messages=office, logs=logs, results=results, peaks=peaks, code=code, history=keeper, feed=feed
+        messages=office, logs=logs, results=results, peaks=peaks, code=code, history=keeper, feed=feed, idle=idle
     )
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
     keepers = (

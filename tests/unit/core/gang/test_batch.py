@@ -294,3 +294,12 @@ def test_the_status_of_a_large_run_stays_small_after_restarts() -> None:
         assert answer.status.restarts == attempt
         assert len(msgspec.json.encode(to_document(answer.status))) < 300_000
         subject = replace(subject, status=answer.status)
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_parked_run_stops_like_a_stopped_one_and_says_so(parked: bool) -> None:
+    stopping = step(replace(run(), stopped=True, parked=parked), member(0), member(1))
+    assert kinds(stopping) == [DeleteMembers]
+    ended = step(after(replace(run(), stopped=True, parked=parked), stopping))
+    assert ended.status.phase is Phase.STOPPED
+    assert ended.status.reason is (Reason.PARKED if parked else Reason.STOPPED_BY_USER)

@@ -35,6 +35,7 @@ def command() -> None:
       failed       with the reason and the last lines of output
       preempted    another run got its nodes
       drained      it leaves a node that an operator drains
+      idle         its GPUs are idle: keep it, or park it?
       time-limit   it soon reaches its time limit
     """
 

@@ -1,0 +1,150 @@
+"""The question to the owner of a run with idle GPUs: is it to be kept or parked?
+
+It stands in the run's status, and each step follows from the status, the finding and the time. So the next leader goes
+on where the last one was killed, and nobody is asked twice. Without a finding nothing happens: a run is parked only if
+its GPUs are known to be idle now, its owner was asked and warned, and policy says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from kajitori.core.policy.idle import IdleGpus
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import IdleState, RunStatus
+from kajitori.core.telemetry.idle import Finding, Verdict
+from kajitori.core.words.node_lists import expand_ranks
+from kajitori.core.words.quantities import format_duration
+from kajitori.core.words.times import format_time, parse_time
+
+HOUR = 3600
+
+
+def held_gpus(status: RunStatus) -> tuple[int, str]:
+    """Return the number of GPUs that a run holds now, and their type; empty if they are of several."""
+    held = (
+        [(each.gpus * len(expand_ranks(each.ranks)), each.gpu_type) for each in status.usage.open if each.gpus]
+        if (status.usage is not None)
+        else []
+    )
+    types = {gpu_type for _, gpu_type in held}
+    return sum(gpus for gpus, _ in held), types.pop() if len(types) == 1 else ""
+
+
+def with_question(
+    status: RunStatus, finding: Finding | None, rules: IdleGpus, kept_until: datetime | None, now: datetime
+) -> RunStatus:
+    """Return the status with what was found of its GPUs, and with the next step of the question to its owner.
+
+    `finding` is None if this process has not looked at the run yet; then what was found before stays.
+    """
+    before = status.idle
+    if before is not None and before.parked_at:
+        return status
+    after = _found(status, finding, now) if rules.enabled and status.phase is Phase.RUNNING else None
+    if after is not None:
+        is_known = finding is not None and finding.verdict is Verdict.IDLE
+        after = _asked(after, rules, kept_until, now, may_park=is_known)
+    return status if after == before else msgspec.structs.replace(status, idle=after)
+
+
+def _found(status: RunStatus, finding: Finding | None, now: datetime) -> IdleState | None:
+    """Return the state with the new finding; the one before if there is none."""
+    attempt = status.attempt.number if status.attempt is not None else status.attempts
+    before = status.idle if status.idle is not None and status.idle.attempt == attempt else None
+    if finding is None or finding.verdict is Verdict.UNKNOWN:
+        return before
+    if finding.verdict is Verdict.USED or finding.attempt != attempt:
+        return None
+    since = datetime.fromtimestamp(finding.since, UTC)
+    if before is not None and finding.is_older:  # a new leader knows only the last day
+        since = min(since, parse_time(before.since) or since)
+    _, gpu_type = held_gpus(status)
+    asked = before if before is not None and finding.verdict is Verdict.IDLE else None
+    return IdleState(
+        since=format_time(since),
+        attempt=attempt,
+        gpus=finding.gpus,
+        gpu_type=gpu_type,
+        fewest=finding.idle.fewest,
+        most=finding.idle.most,
+        peak_percent=math.ceil(finding.peak),
+        works=finding.works,
+        asked_at=asked.asked_at if asked is not None else "",
+        warned_at=asked.warned_at if asked is not None else "",
+    )
+
+
+def _asked(
+    state: IdleState, rules: IdleGpus, kept_until: datetime | None, now: datetime, *, may_park: bool
+) -> IdleState:
+    """Return the state after the next step: the owner is asked, then warned, then the run is parked."""
+    is_kept = kept_until is not None and kept_until > now
+    if is_kept or not state.is_certain:
+        return msgspec.structs.replace(state, asked_at="", warned_at="", park_at="")
+    asked, warned = parse_time(state.asked_at), parse_time(state.warned_at)
+    if asked is None or (kept_until is not None and asked < kept_until):  # the owner's answer has run out
+        asked, warned = now, None
+    if rules.park is None:
+        return msgspec.structs.replace(state, asked_at=format_time(asked), warned_at="", park_at="")
+    warning = timedelta(seconds=rules.park.warning_seconds)
+    park_at = asked + timedelta(seconds=rules.park.after_seconds)
+    if warned is None and now >= park_at - warning:
+        warned = now
+    if warned is not None:
+        park_at = max(park_at, warned + warning)
+    is_due = may_park and warned is not None and now >= park_at
+    return msgspec.structs.replace(
+        state,
+        asked_at=format_time(asked),
+        warned_at=format_time(warned) if warned is not None else "",
+        park_at=format_time(park_at),
+        parked_at=format_time(now) if is_due else "",
+    )
+
+
+# ---------------------------------------------------------------------------------------------- words and costs
+
+
+def idle_seconds(state: IdleState, now: datetime) -> int:
+    """Return for how long the GPUs have been idle; until the run was parked."""
+    since, until = parse_time(state.since), parse_time(state.parked_at) or now
+    return max(0, int((until - since).total_seconds())) if since is not None else 0
+
+
+def gpu_hours(state: IdleState, now: datetime) -> float:
+    """Return the GPU-hours that were held and not used, counting only GPUs that are known to be idle."""
+    return state.fewest * idle_seconds(state, now) / HOUR
+
+
+def cost(state: IdleState, now: datetime, prices: Mapping[str, float]) -> float:
+    """Return what these GPU-hours cost, with the prices of an hour by GPU type."""
+    return gpu_hours(state, now) * prices.get(state.gpu_type, prices.get("", 0.0))
+
+
+def describe_gpus(state: IdleState) -> str:
+    """Return the idle GPUs in words."""
+    kind = f"{state.gpu_type} " if state.gpu_type else ""
+    if state.is_certain:
+        return f"{state.gpus} {kind}GPU{'s' if state.gpus != 1 else ''}"
+    number = f"{state.fewest}" if state.fewest == state.most else f"{state.fewest} to {state.most}"
+    return f"{number} of {state.gpus} {kind}GPUs"
+
+
+def describe_idle(state: IdleState, now: datetime) -> str:
+    """Return the evidence as a sentence."""
+    minutes = idle_seconds(state, now) // 60 * 60
+    if not state.is_certain:
+        return (
+            f"In each minute since {state.since}, {describe_gpus(state)} were idle while others worked. "
+            "They need not be the same all the time."
+        )
+    others = "Processors, disks or network worked" if state.works else "Processors, disks and network were quiet too"
+    return (
+        f"{describe_gpus(state)} idle since {state.since} ({format_duration(minutes)}): "
+        f"at most {state.peak_percent} % utilisation in any minute. {others}."
+    )

@@ -1,0 +1,99 @@
+"""The watcher for idle GPUs: it has only those runs reconciled whose status is about to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+
+from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.view import ClusterView
+from kajitori.controllers.watching.feed import Round
+from kajitori.controllers.watching.idle import FRESH_SECONDS, IdleWatcher
+from kajitori.core.policy.file import parse_policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, Holding, RunStatus, Usage
+from kajitori.core.spec.stored import read_stored
+from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.levels import Interval
+from kajitori.core.words.times import format_time, time_at
+from kajitori.kube.metadata import ObjectMeta
+
+NOON = 2_000_000_040 - 2_000_000_040 % 60
+
+
+def run_of(uid: str, *, gpus: int = 8, status: RunStatus | None = None) -> RunObject:
+    since = format_time(time_at(NOON))
+    usage = Usage(first=1, open=[Holding(attempt=1, ranks="0", gpus=gpus, gpu_type="h100", since=since)])
+    given = status or RunStatus(phase=Phase.RUNNING, attempt=Attempt(number=1, nodes="n"), attempts=1, usage=usage)
+    spec = msgspec.Raw(msgspec.json.encode({"image": "x"}))
+    return RunObject(metadata=ObjectMeta(name=uid, namespace="team", uid=uid), spec=spec, status=given)
+
+
+def minutes(uid: str, count: int, used: float, *, start: int = 0) -> list[Interval]:
+    band = Band(8, used, used, used, used, used, Place(0, 0), Place(0, 0))
+    return [Interval(uid, 1, 60, NOON + 60 * number, 1, {"gpu.used": band}) for number in range(start, start + count)]
+
+
+class Setting:
+    def __init__(self, **rules: Any) -> None:
+        view = SimpleNamespace(
+            policy=parse_policy({"idleGpus": rules}), specs=SimpleNamespace(of=lambda run: read_stored(run.spec))
+        )
+        self.seconds = float(NOON)
+        self.woken: list[str] = []
+        self.watcher = IdleWatcher(
+            cast(ClusterView, view),
+            lambda: datetime.fromtimestamp(self.seconds, UTC),
+            lambda key: self.woken.append(key[1]),
+        )
+
+    async def see(self, runs: Sequence[RunObject], *fresh: list[Interval], until: int) -> None:
+        self.seconds = NOON + 60.0 * until + 100
+        found = {each[0].run_uid: each for each in fresh}
+        await self.watcher.watch(Round(self.seconds, NOON + 60 * until, {run.metadata.uid: run for run in runs}, found))
+
+
+async def test_an_idle_run_is_reconciled_and_a_working_one_is_not() -> None:
+    setting = Setting()
+    idle, busy, none = run_of("idle"), run_of("busy"), run_of("none", gpus=0)
+    await setting.see(
+        [idle, busy, none], minutes("idle", 130, 0.0), minutes("busy", 130, 90.0), minutes("none", 130, 0.0), until=130
+    )
+    assert setting.woken == ["idle"]
+    status = setting.watcher.noted(idle, idle.current_status)
+    assert status.idle is not None and status.idle.asked_at
+    asked = run_of("idle", status=status)
+    await setting.see([asked, busy], minutes("idle", 1, 0.0, start=130), until=131)
+    assert setting.woken == ["idle"], "nothing changed"
+    await setting.see([asked, busy], minutes("idle", 1, 80.0, start=131), until=132)
+    assert setting.woken == ["idle", "idle"]
+    assert setting.watcher.noted(asked, status).idle is None
+
+
+async def test_a_new_leader_says_the_same_and_an_old_finding_says_nothing() -> None:
+    setting = Setting(park={"after": "2h", "warning": "1h"})
+    run = run_of("idle")
+    await setting.see([run], minutes("idle", 130, 0.0), until=130)
+    status = setting.watcher.noted(run, run.current_status)
+    asked = run_of("idle", status=status)
+    another = Setting(park={"after": "2h", "warning": "1h"})
+    await another.see([asked], minutes("idle", 131, 0.0), until=131)
+    assert another.woken == []
+    another.seconds += FRESH_SECONDS + 3 * 3600
+    later = another.watcher.noted(asked, status)
+    assert later.idle is not None and later.idle.warned_at and not later.idle.parked_at
+
+
+async def test_switched_off_it_forgets_what_it_found() -> None:
+    setting = Setting()
+    run = run_of("idle")
+    await setting.see([run], minutes("idle", 130, 0.0), until=130)
+    asked = run_of("idle", status=setting.watcher.noted(run, run.current_status))
+    off = Setting(enabled=False)
+    await off.see([asked], minutes("idle", 130, 0.0), until=130)
+    assert off.woken == ["idle"]
+    assert off.watcher.noted(asked, asked.current_status).idle is None
