@@ -61,6 +61,32 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.get_by_role("link", name="bert").wait_for(state="detached")
 
 
+def test_a_run_is_started_by_a_form_and_copied(page: Page) -> None:
+    """The form shows faults beside their fields, and the command line. A copy has all fields of its run."""
+    page.get_by_role("link", name="Start").click()
+    page.get_by_label("Image").fill("python:3")
+    page.get_by_label("Command").fill("sh -c 'echo $GREETING; sleep 1000'")
+    page.get_by_label("CPUs each").fill("0.1")
+    page.get_by_label("Memory each").fill("lots")
+    page.get_by_text("'lots' is not an amount").wait_for()
+    page.get_by_label("Memory each").fill("64m")
+    page.get_by_label("Name").fill("clicked")
+    page.get_by_text("Files, variables").click()
+    page.get_by_label("Variables").fill("GREETING=good day")
+    page.get_by_role("status").get_by_text("Starts at once").wait_for()
+    options = "--name clicked --cpus 0.1 -m 64m -e 'GREETING=good day'"
+    page.get_by_text(f"kaji run {options} python:3 sh -c 'echo $GREETING; sleep 1000'").wait_for()
+    page.reload()
+    assert page.get_by_label("Image").input_value() == "python:3"
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_url(re.compile("/runs/default/clicked$"))
+    page.get_by_role("log").get_by_text("good day", exact=True).wait_for()
+    page.get_by_role("link", name="Copy and change").click()
+    page.wait_for_url(re.compile("/start$"))
+    page.get_by_text("kaji run --namespace default --cpus 0.1").wait_for()
+    assert page.get_by_label("Variables").input_value() == "GREETING=good day"
+
+
 def test_rows_are_chosen_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:
     run(cluster, "keys", "sleep", "1000")
     page.get_by_role("link", name="keys").wait_for()

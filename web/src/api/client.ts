@@ -6,6 +6,7 @@ export type Schemas = components["schemas"];
 export type Run = Schemas["RunView"];
 export type Member = Schemas["MemberView"];
 export type Phase = Schemas["Phase"];
+export type Fault = Schemas["Fault"];
 
 export const client = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin" });
 
@@ -13,11 +14,14 @@ export const client = createClient<paths>({ baseUrl: window.location.origin, cre
 export class Refused extends Error {
   readonly status: number;
   readonly hint: string;
+  /** Everything that is wrong with the request, by field. */
+  readonly faults: readonly Fault[];
 
-  constructor(status: number, message: string, hint: string) {
+  constructor(status: number, message: string, hint: string, faults: readonly Fault[] = []) {
     super(message);
     this.status = status;
     this.hint = hint;
+    this.faults = faults;
   }
 }
 
@@ -46,7 +50,7 @@ export async function refusalFrom(answer: Response): Promise<Refused> {
 
 function refusalOf(error: unknown, status: number): Refused {
   const problem = typeof error === "object" && error !== null ? (error as Partial<Schemas["Problem"]>) : {};
-  return new Refused(status, problem.detail ?? `the server answered with status ${status}`, problem.hint ?? "");
+  return new Refused(status, problem.detail ?? `the server answered with status ${status}`, problem.hint ?? "", problem.faults);
 }
 
 /** Yield the lines of a text that arrives in pieces, without line ends; a last line without an end as well. */

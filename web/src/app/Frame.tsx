@@ -5,7 +5,10 @@ import { useQuery } from "@tanstack/react-query";
 import { NavLink, Outlet } from "react-router";
 import { signOut, whoAmI } from "../api/signIn";
 
-const PAGES: { to: string; word: string }[] = [{ to: "/runs", word: "Runs" }];
+const PAGES: { to: string; word: string }[] = [
+  { to: "/runs", word: "Runs" },
+  { to: "/start", word: "Start" },
+];
 
 /** The frame of all pages: the rail with the pages, and who is signed in. */
 export function Frame() {

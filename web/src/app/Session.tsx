@@ -12,6 +12,7 @@ const router = createBrowserRouter([
     children: [
       { path: "/", element: <Navigate to="/runs" replace /> },
       { path: "/runs", element: <RunsPage /> },
+      { path: "/start", lazy: async () => ({ Component: (await import("../start/StartPage")).StartPage }) },
       { path: "/runs/:namespace/:name", lazy: async () => ({ Component: (await import("../run/RunPage")).RunPage }) },
     ],
   },

@@ -5,7 +5,7 @@ import DialogContent from "@mui/material/DialogContent";
 import DialogTitle from "@mui/material/DialogTitle";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { useNavigate } from "react-router";
+import { Link, useNavigate } from "react-router";
 import { client, ensureDone, type Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { isFinal } from "./status";
@@ -30,6 +30,14 @@ export function Actions({ run }: { run: Run }) {
   return (
     <>
       {action.error && <Problem error={action.error} />}
+      <Button
+        size="small"
+        variant="outlined"
+        component={Link}
+        to={`/start?from=${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`}
+      >
+        Copy and change
+      </Button>
       {verbs.map((verb) => (
         <Button
           key={verb}

@@ -51,7 +51,7 @@ export function Log({ run, rank, chooseRank }: { run: Run; rank: number; chooseR
             sx={{ width: 96 }}
           />
         )}
-        <Typography color="text.secondary">{end.toLocaleString()} lines</Typography>
+        <Typography color="text.secondary">{end === 1 ? "1 line" : `${end.toLocaleString()} lines`}</Typography>
         {!follows && end > seen && (
           <Button size="small" onClick={() => setFollows(true)}>
             {(end - seen).toLocaleString()} new lines

@@ -6,9 +6,9 @@ import Typography from "@mui/material/Typography";
 import { useParams, useSearchParams } from "react-router";
 import { Problem } from "../app/Problem";
 import { StateMark } from "../states/StateMark";
-import { CopyLine } from "../words/CopyLine";
 import { Since } from "../words/Since";
 import { Actions } from "./Actions";
+import { CommandLine } from "./CommandLine";
 import { Events } from "./Events";
 import { Facts } from "./Facts";
 import { Log } from "./Log";
@@ -47,7 +47,7 @@ export function RunPage() {
       {view.status.message && <Typography sx={{ mb: 3 }}>{view.status.message}</Typography>}
       <Facts run={view} />
       <Box sx={{ my: 4 }}>
-        <CopyLine text={`kaji describe -n ${view.namespace} ${view.name}`} />
+        <CommandLine run={view} />
       </Box>
       <Tabs value={tab} onChange={(_, next: TabName) => show(next)} sx={{ mb: 3 }}>
         {TABS.map((known) => (

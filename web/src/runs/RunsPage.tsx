@@ -1,11 +1,12 @@
 import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
 import Skeleton from "@mui/material/Skeleton";
 import TextField from "@mui/material/TextField";
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { NavigationType, useLocation, useNavigate, useNavigationType, useSearchParams } from "react-router";
+import { Link, NavigationType, useLocation, useNavigate, useNavigationType, useSearchParams } from "react-router";
 import type { Phase } from "../api/client";
 import { Problem } from "../app/Problem";
 import { StateMark } from "../states/StateMark";
@@ -115,8 +116,11 @@ function Nothing({ any }: { any: boolean }) {
   if (any) return <Typography color="text.secondary">No run fits the filter.</Typography>;
   return (
     <Box sx={{ maxWidth: 640 }}>
-      <Typography gutterBottom>There are no runs yet. Start one in a terminal:</Typography>
+      <Typography gutterBottom>There are no runs yet. Start one here, or in a terminal:</Typography>
       <CopyLine text="kaji run python:3.11 python -c 'print(42)'" />
+      <Button component={Link} to="/start" variant="contained" sx={{ mt: 4 }}>
+        Start a run
+      </Button>
     </Box>
   );
 }

@@ -3,8 +3,8 @@ import Button from "@mui/material/Button";
 import { useState } from "react";
 import { MONOSPACE } from "../app/theme";
 
-/** A line for a terminal, with a button that copies it. */
-export function CopyLine({ text }: { text: string }) {
+/** A line for a terminal, with a button that copies it. A long line scrolls, or `wraps`. */
+export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
     await navigator.clipboard.writeText(text);
@@ -17,7 +17,7 @@ export function CopyLine({ text }: { text: string }) {
     >
       <Box
         component="code"
-        sx={{ fontFamily: MONOSPACE, fontSize: 12.5, flex: 1, overflowX: "auto", whiteSpace: "pre", py: 2 }}
+        sx={{ fontFamily: MONOSPACE, fontSize: 12.5, flex: 1, overflowX: "auto", whiteSpace: wraps ? "pre-wrap" : "pre", overflowWrap: wraps ? "anywhere" : "normal", py: 2 }}
         tabIndex={0}
       >
         {text}

@@ -23,7 +23,7 @@ _OPTIONS = {
     "user": "-u",
 }
 """Options whose value is the field's."""
-_RESOURCES = {"gpu": "--gpus", "gpuType": "--gpu-type", "cpu": "--cpus"}
+_RESOURCES = {"gpu": "--gpus", "gpuType": "--gpu-type"}
 _SIZES = {"memory": "-m", "shm": "--shm-size"}
 _FLAGS = {"privileged": "--privileged", "removeAfter": "--rm"}
 _NOT_ASKED = ("stopped", "resumes", "stopGrace")
@@ -114,6 +114,7 @@ class _Writer:
             self.head.append("--whole-node")
         for key, option in _RESOURCES.items():
             self.add(option, rest.pop(key, None))
+        self.add("--cpus", _cores(rest.pop("cpu", None)))
         for key, option in _SIZES.items():
             self.add(option, _docker_size(rest.pop(key, None)))
         self.rest |= {f"resources.{key}": value for key, value in rest.items()}
@@ -181,6 +182,13 @@ def _toleration(wanted: Mapping[str, Any]) -> str | None:
         return None
     text = key if wanted.get("operator") == "Exists" else f"{key}={value}"
     return f"{text}:{effect}" if effect else text
+
+
+def _cores(amount: object) -> str | None:
+    """Return an amount of processor time in cores, as Docker has it: `0.1` for `100m`."""
+    text = None if amount is None else str(amount)
+    thousandths = re.fullmatch(r"([0-9]{1,15})m", text or "")
+    return str(int(thousandths[1]) / 1000) if thousandths else text
 
 
 def _docker_size(text: str | None) -> str | None:

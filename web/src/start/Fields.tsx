@@ -1,0 +1,113 @@
+import Box from "@mui/material/Box";
+import MenuItem from "@mui/material/MenuItem";
+import { useQuery } from "@tanstack/react-query";
+import { client, contentOf } from "../api/client";
+import { Field, type Shown } from "./Field";
+import type { FieldName } from "./form";
+
+const GRID = {
+  display: "grid",
+  gridTemplateColumns: "repeat(auto-fill, minmax(200px, 1fr))",
+  gap: 4,
+  alignItems: "start",
+};
+
+/** Fields of which most runs need none: they are shown on demand. */
+export const ON_DEMAND: readonly FieldName[] = [
+  "checkpoint",
+  "restarts",
+  "timeLimit",
+  "priority",
+  "launcher",
+  "volumes",
+  "env",
+  "secrets",
+];
+
+interface Properties {
+  /** Return the value and the faults of a field. */
+  show: (name: FieldName) => Shown;
+  /** Whether the fields on demand are shown in any case. */
+  isOpen: boolean;
+  /** Namespaces in which the person may start runs. */
+  teams: readonly string[];
+}
+
+/** The fields of the form. */
+export function Fields({ show, isOpen, teams }: Properties) {
+  const gpus = useQuery({ queryKey: ["gpus"], queryFn: async () => contentOf(await client.GET("/v1/gpus")) });
+  const chosenType = show("gpuType");
+  return (
+    <Box sx={{ display: "grid", gap: 5, gridTemplateColumns: "minmax(0, 1fr)", alignContent: "start" }}>
+      <Box sx={GRID}>
+        <Field {...show("image")} label="Image" help="As docker run has it, such as python:3.11" required wide />
+        <Field
+          {...show("command")}
+          label="Command"
+          help="Such as python train.py --lr 3e-4; left out: the image's own"
+          wide
+          code
+        />
+        <Field {...show("name")} label="Name" help="Made up if it is left out" />
+        {teams.length > 1 && (
+          <Field {...show("namespace")} label="Team" select>
+            <MenuItem value="">Default</MenuItem>
+            {teams.map((team) => (
+              <MenuItem key={team} value={team}>
+                {team}
+              </MenuItem>
+            ))}
+          </Field>
+        )}
+        <Field {...show("members")} label="Members" help="1 if left out; 8-32: as many as fit" />
+        <Field {...show("gpus")} label="GPUs each" />
+        <Field {...chosenType} label="GPU type" select>
+          <MenuItem value="">Any</MenuItem>
+          {(gpus.data?.types ?? []).map(({ type, free, total }) => (
+            <MenuItem key={type} value={type}>
+              {type} ({free} of {total} free)
+            </MenuItem>
+          ))}
+          {chosenType.value && !gpus.data?.types.some(({ type }) => type === chosenType.value) && (
+            <MenuItem value={chosenType.value}>{chosenType.value}</MenuItem>
+          )}
+        </Field>
+        <Field {...show("cpus")} label="CPUs each" help="Such as 8 or 0.5" />
+        <Field {...show("memory")} label="Memory each" help="Such as 64g" />
+      </Box>
+      <Box component="details" open={isOpen || undefined}>
+        <Box component="summary" sx={{ cursor: "pointer", mb: 4 }}>
+          Files, variables, checkpoint, limits
+        </Box>
+        <Box sx={GRID}>
+          <Field
+            {...show("checkpoint")}
+            label="Checkpoint folder"
+            help="Such as /ckpt; it outlives restarts and the run"
+          />
+          <Field {...show("restarts")} label="Restarts" help="After the program failed" />
+          <Field {...show("timeLimit")} label="Time limit" help="Such as 8h; short runs start sooner" />
+          <Field {...show("priority")} label="Priority" select>
+            <MenuItem value="">Normal</MenuItem>
+            <MenuItem value="high">High</MenuItem>
+            <MenuItem value="low">Low</MenuItem>
+          </Field>
+          <Field {...show("launcher")} label="Launcher" select>
+            <MenuItem value="">None</MenuItem>
+            <MenuItem value="torchrun">torchrun</MenuItem>
+            <MenuItem value="mpi">MPI</MenuItem>
+          </Field>
+          <Field {...show("volumes")} label="Volumes" help="One a line: imagenet:/data:ro" lines code />
+          <Field {...show("env")} label="Variables" help="One a line: LR=3e-4. No secrets here" lines code />
+          <Field
+            {...show("secrets")}
+            label="Secrets"
+            help="One a line: hub, certs:/certs or TOKEN=hub/token"
+            lines
+            code
+          />
+        </Box>
+      </Box>
+    </Box>
+  );
+}

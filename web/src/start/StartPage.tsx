@@ -1,0 +1,137 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Typography from "@mui/material/Typography";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useEffect, useMemo, type FormEvent } from "react";
+import { useNavigate, useSearchParams } from "react-router";
+import { client, contentOf, Refused, type Fault, type Schemas } from "../api/client";
+import { whoAmI } from "../api/signIn";
+import { Problem } from "../app/Problem";
+import { addressOf } from "../runs/RunTable";
+import { CopyLine } from "../words/CopyLine";
+import { Fields, ON_DEMAND } from "./Fields";
+import { draftOf, EMPTY, fieldOf, requestOf, type FieldName } from "./form";
+import { Outlook } from "./Outlook";
+import { Recent } from "./Recent";
+import { forgetDraft, useDraft } from "./useDraft";
+import { useOutlook } from "./useOutlook";
+import { useSettled } from "./useSettled";
+
+/** A form in Docker's words. It shows the command line that it makes, and whether the run would start now. */
+export function StartPage() {
+  const [draft, setDraft] = useDraft();
+  const navigate = useNavigate();
+  useRunInAddress(setDraft);
+  const { form } = draft;
+  const request = useMemo(() => requestOf(draft), [draft]);
+  const { line, outlook, refusal } = useOutlook(useSettled(request));
+  const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  const start = useMutation({
+    mutationFn: async () =>
+      contentOf(await client.POST("/v1/runs", { body: request as Schemas["RunRequest"] })) as Schemas["RunView"],
+    onSuccess: async (run) => {
+      forgetDraft();
+      await navigate(addressOf(run));
+    },
+  });
+  const refused = start.error instanceof Refused ? start.error : refusal;
+  const faults = useMemo(() => faultsByField(refused?.faults ?? []), [refused]);
+  const show = (name: FieldName) => ({
+    value: form[name],
+    faults: faults.get(name) ?? [],
+    onChange: (value: string) => {
+      start.reset();
+      setDraft({ ...draft, form: { ...form, [name]: value } });
+    },
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    start.mutate();
+  };
+  const teams = (who.data?.namespaces ?? []).filter(({ role }) => role !== "viewer").map(({ namespace }) => namespace);
+  const hasMore = ON_DEMAND.some((name) => form[name] || faults.has(name));
+
+  return (
+    <Box component="form" onSubmit={submit} sx={{ display: "grid", gap: 5, gridTemplateColumns: "minmax(0, 1fr)" }}>
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4 }}>
+        <Typography variant="h1" sx={{ flex: 1 }}>
+          Start a run
+        </Typography>
+        <Recent choose={(run) => setDraft(draftOf(run))} />
+        <Button onClick={() => setDraft({ form: EMPTY, base: {} })}>Clear</Button>
+      </Box>
+      <Box
+        sx={{
+          display: "grid",
+          gap: 6,
+          gridTemplateColumns: { xs: "minmax(0, 1fr)", md: "minmax(0, 3fr) minmax(0, 2fr)" },
+        }}
+      >
+        <Fields show={show} isOpen={hasMore} teams={teams} />
+        <Box
+          sx={{
+            display: "grid",
+            gap: 4,
+            gridTemplateColumns: "minmax(0, 1fr)",
+            alignContent: "start",
+            position: { md: "sticky" },
+            top: { md: 16 },
+            alignSelf: "start",
+          }}
+        >
+          {line ? (
+            <CopyLine text={line} wraps />
+          ) : (
+            <Typography color="text.secondary">Name an image to begin with.</Typography>
+          )}
+          {refused && <Unplaced refusal={refused} />}
+          {start.error && !(start.error instanceof Refused) && <Problem error={start.error} />}
+          {outlook.error && !refusal && <Problem error={outlook.error} />}
+          {outlook.data && !refusal && <Outlook found={outlook.data} />}
+          <Box>
+            <Button type="submit" variant="contained" disabled={!form.image.trim() || start.isPending}>
+              Start
+            </Button>
+          </Box>
+        </Box>
+      </Box>
+    </Box>
+  );
+}
+
+/** Fill the form from the run that the address names: `/start?from=vision/bert`. */
+function useRunInAddress(setDraft: (draft: ReturnType<typeof draftOf>) => void): void {
+  const [parameters, setParameters] = useSearchParams();
+  const from = parameters.get("from");
+  const run = useQuery({
+    queryKey: ["run-to-copy", from],
+    queryFn: async () => {
+      const [namespace = "", name = ""] = from?.split("/", 2) ?? [];
+      return contentOf(await client.GET("/v1/runs/{namespace}/{name}", { params: { path: { namespace, name } } }));
+    },
+    enabled: from !== null,
+    staleTime: Infinity,
+  });
+  useEffect(() => {
+    if (!run.data || from === null) return;
+    setDraft(draftOf(run.data));
+    setParameters({}, { replace: true });
+  }, [run.data, from]);
+}
+
+function faultsByField(faults: readonly Fault[]): Map<FieldName, Fault[]> {
+  const found = new Map<FieldName, Fault[]>();
+  for (const fault of faults) {
+    const name = fieldOf(fault.field);
+    if (name) found.set(name, [...(found.get(name) ?? []), fault]);
+  }
+  return found;
+}
+
+/** A refusal, without the faults that stand beside their fields. */
+function Unplaced({ refusal }: { refusal: Refused }) {
+  const others = refusal.faults.filter((fault) => fieldOf(fault.field) === null);
+  if (refusal.faults.length && !others.length) return null;
+  const text = others.map(({ field, message, hint }) => `${field}: ${message}${hint ? ` (${hint})` : ""}`).join("; ");
+  return <Problem error={text ? new Refused(refusal.status, text, "") : refusal} />;
+}
