@@ -142,7 +142,13 @@ def watch(client: KubeClient, resource: Resource, type: type[T], **options: Any)
 
 
 def watch_if_allowed(
-    client: KubeClient, resource: Resource, type: type[T], store: MutableMapping[Any, T], *, label_selector: str
+    client: KubeClient,
+    resource: Resource,
+    type: type[T],
+    store: MutableMapping[Any, T],
+    *,
+    namespace: str | None = None,
+    label_selector: str,
 ) -> AsyncGenerator[Synced | Change[T]]:
     """Watch the objects with these labels, of a kind that a cluster may lack or forbid to read.
 
@@ -153,7 +159,15 @@ def watch_if_allowed(
         if isinstance(error, NotFound | Forbidden):
             raise error
 
-    return watch(client, resource, type, label_selector=label_selector, store=store, on_trouble=stop_if_refused)
+    return watch(
+        client,
+        resource,
+        type,
+        namespace=namespace,
+        label_selector=label_selector,
+        store=store,
+        on_trouble=stop_if_refused,
+    )
 
 
 async def follow(watcher: Watcher[T]) -> AsyncGenerator[Synced | Change[T]]:

@@ -25,24 +25,11 @@ CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn")
 _LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
-_READABLE: tuple[str, ...] = (
-    "/usr/",
-    "/lib",
-    "/etc/ssl/",
-    "/etc/pki/",
-    "/etc/hosts",
-    "/etc/resolv.conf",
-    "/etc/nsswitch.conf",
+_READABLE = (
+    *("/usr/", "/lib", "/opt/", "/dev/null", "/dev/urandom", "/etc/ssl/", "/etc/pki/", "/etc/mime.types"),
+    *("/etc/localtime", "/etc/hosts", "/etc/host.conf", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/gai.conf"),
 )
-_READABLE += (
-    "/etc/mime.types",
-    "/etc/localtime",
-    "/dev/null",
-    "/dev/urandom",
-    "/opt/",
-    "/etc/host.conf",
-    "/etc/gai.conf",
-)
+"""Beginnings of the paths that may be read: code, certificates, and what looking up a host name needs."""
 
 
 class Rules(msgspec.Struct, kw_only=True):

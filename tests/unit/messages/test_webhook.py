@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import time
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from kajitori.messages.webhook import TOLERANCE_SECONDS, is_genuine, is_key, new_key, signed_headers
+from kajitori.messages.webhook import new_key, signed_headers
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BODY = b'{"test": 2432232314}'
@@ -17,20 +22,22 @@ def test_the_signature_is_that_of_the_specification() -> None:
     assert headers["webhook-timestamp"] == "1614265330"
 
 
-@pytest.mark.parametrize("change", ["", "key", "id", "time", "body", "age", "number"])
-def test_a_receiver_recognises_forged_and_old_requests(change: str) -> None:
-    headers = signed_headers(KEY, "m1", BODY, 1000.0)
-    genuine = is_genuine(
-        new_key() if change == "key" else KEY,
-        "m2" if change == "id" else "m1",
-        {"time": "1001", "number": "soon"}.get(change, headers["webhook-timestamp"]),
-        f"v1,AAAA {headers['webhook-signature']}",
-        b"{}" if change == "body" else BODY,
-        1000.0 + (TOLERANCE_SECONDS + 1 if change == "age" else 3),
-    )
-    assert genuine is (not change)
+@pytest.mark.parametrize("change", ["", "key", "id", "time", "body", "age"])
+def test_the_receiver_in_the_docs_refuses_forged_and_old_requests(change: str) -> None:
+    page = Path(__file__).parents[3] / "docs/howto/messages.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    receiver: dict[str, Any] = {}
+    exec(code, receiver)
+    now = time.time()
+    headers = signed_headers(KEY, "m1", BODY, now - 400 if change == "age" else now - 3)
+    headers["webhook-signature"] = f"v1,AAAA {headers['webhook-signature']}"
+    if change == "id":
+        headers["webhook-id"] = "m2"
+    elif change == "time":
+        headers["webhook-timestamp"] = str(int(now))
+    key, body = new_key() if change == "key" else KEY, b"{}" if change == "body" else BODY
+    assert receiver["is_genuine"](key, headers, body) is (not change)
 
 
-def test_keys_are_long_and_random() -> None:
-    assert is_key(new_key()) and new_key() != new_key()
-    assert not any(map(is_key, ("", "whsec_", "whsec_AAAA", "whsec_?", "AAAA")))
+def test_keys_are_random() -> None:
+    assert new_key() != new_key()

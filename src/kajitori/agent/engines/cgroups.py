@@ -63,16 +63,21 @@ def are_supported() -> bool:
 
 
 def groups_of_pod(uid: str) -> tuple[str, ...]:
-    """Return the path of the group that a kubelet made for a Pod, for any driver and class of service; else nothing."""
+    """Return the path of a Pod's group in the hierarchy of version 2; nothing without one."""
     mount = _mount()
-    if mount is None:
-        return ()
+    group = group_of_pod(mount, uid) if mount is not None else None
+    return (str(group),) if group is not None else ()
+
+
+def group_of_pod(mount: Path, uid: str) -> Path | None:
+    """Return the group that a kubelet made for a Pod, for any driver and class of service, in the hierarchy that is
+    mounted here; None if there is none."""
     pod = f"pod{uid.replace('-', '_')}.slice"
     candidates = [f"kubepods.slice/kubepods-{pod}", f"kubepods/pod{uid}"]
     for quality in ("burstable", "besteffort"):
         candidates.append(f"kubepods.slice/kubepods-{quality}.slice/kubepods-{quality}-{pod}")
         candidates.append(f"kubepods/{quality}/pod{uid}")
-    return next(((str(mount / candidate),) for candidate in candidates if (mount / candidate).is_dir()), ())
+    return next((mount / candidate for candidate in candidates if (mount / candidate).is_dir()), None)
 
 
 @cache

@@ -7,24 +7,23 @@ A kubelet names a Pod's group after its UID, and the runtime makes one below it 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from kajitori.agent.engines.cgroups import group_of_pod
 from kajitori.agent.telemetry.figures import variable
 from kajitori.agent.telemetry.gpus import GpuSource
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.processes import pids_below
 from kajitori.core.telemetry.training import METRICS_ENV
 from kajitori.core.traffic.totals import Pod
+from kajitori.core.words import names
 
 GPU_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Variables in which device plugins and runtimes give a container its GPUs."""
 _NO_GPU = frozenset({"", "all", "none", "void"})
-_MEMBER = "main"
-"""Container of a member's Pod that runs the user's program."""
 _CONTROLLERS = ("memory", "cpu,cpuacct", "cpuacct", "blkio")
 """Hierarchies of version 1 that count something of a member."""
 
@@ -74,7 +73,7 @@ class PodMembers:
         return list(found.values())
 
     def _log(self, pod: Pod) -> Path | None:
-        folder = self._logs / f"{pod.namespace}_{pod.name}_{pod.uid}" / _MEMBER
+        folder = self._logs / f"{pod.namespace}_{pod.name}_{pod.uid}" / names.MEMBER_CONTAINER
         with contextlib.suppress(OSError, ValueError):
             return max((file for file in folder.glob("*.log")), key=lambda file: int(file.stem))
         return None
@@ -91,22 +90,12 @@ class PodMembers:
 
 
 def groups_of(mount: Path, uid: str) -> tuple[str, ...]:
-    """Return the groups that a kubelet made for a Pod, in each hierarchy that counts, for any driver and class."""
+    """Return the groups that a kubelet made for a Pod, one in each hierarchy that counts something of a member."""
     if (mount / "cgroup.controllers").exists():
-        roots: list[Path] = [mount]
+        roots = [mount]
     else:
         roots = [mount / name for name in _CONTROLLERS if (mount / name).is_dir()]
-    slice_name = f"pod{uid.replace('-', '_')}.slice"
-    below = [f"kubepods.slice/kubepods-{slice_name}", f"kubepods/pod{uid}"]
-    for quality in ("burstable", "besteffort"):
-        below.append(f"kubepods.slice/kubepods-{quality}.slice/kubepods-{quality}-{slice_name}")
-        below.append(f"kubepods/{quality}/pod{uid}")
-    found = []
-    for root in roots:
-        group = next((root / path for path in below if (root / path).is_dir()), None)
-        if group is not None:
-            found.append(str(group))
-    return tuple(found)
+    return tuple(str(group) for root in roots if (group := group_of_pod(root, uid)) is not None)
 
 
 def program_pids(group: str, variable_of: Callable[[int, str], str] = variable) -> list[int]:
@@ -119,6 +108,6 @@ def program_pids(group: str, variable_of: Callable[[int, str], str] = variable) 
 
 
 def _command(pid: int) -> str:
-    with contextlib.suppress(OSError), open(os.path.join("/proc", str(pid), "comm")) as file:  # noqa: PTH118
-        return file.read().strip()
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     return ""

@@ -93,7 +93,7 @@ def _namespaces(api: Api, user: User) -> list[str]:
 
 
 def _is_in(team: Team, user: User) -> bool:
-    return not set(user.groups).isdisjoint((*team.groups, *team.leads, *team.viewers))
+    return not set(user.groups).isdisjoint(team.all_groups)
 
 
 async def _rights(user: User, namespace: str) -> NamespaceRights | None:

@@ -65,8 +65,6 @@ class TelemetryKeeper:
     def __init__(self, blobs: Blobs | None, history: History | None, now: Callable[[], datetime]) -> None:
         self.book = Book()
         self.lines = Lines()
-        self.changed = asyncio.Event()
-        """Replaced and set when new bands were made."""
         self._blobs = blobs
         self._history = history
         self._now = now
@@ -237,18 +235,13 @@ class TelemetryKeeper:
         self.book.take(part, now)
 
     async def _settle(self, now: float) -> None:
-        count = 0
-        for minute, attempt, ranks in list(self.book.due(now)):
+        for count, (minute, attempt, ranks) in enumerate(list(self.book.due(now)), start=1):
             # Thousands of ranks take a moment, and other tasks must not wait for it.
             is_large = len(ranks) > _RANKS_IN_LOOP
             bands = await asyncio.to_thread(bands_of, ranks) if is_large else bands_of(ranks)
             self._unstored.append(self.book.settle(minute, attempt, len(ranks), bands))
-            count += 1
             if count % _RUNS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        if count:
-            self.changed.set()
-            self.changed = asyncio.Event()
 
     async def _record(self, now: float) -> None:
         if self._history is None:

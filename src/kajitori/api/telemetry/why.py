@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -16,7 +17,7 @@ from kajitori.api.telemetry.routes import intervals_of
 from kajitori.api.telemetry.stacks import MAX_RANKS, grouped, running_members, take_stacks
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import RunReason
-from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.stored_runs import type_of
 from kajitori.core.telemetry.stacks import ProcessStacks
 from kajitori.core.telemetry.stuck import Verdict, judge, stood_still, told
@@ -72,20 +73,22 @@ async def why(
     if finding.quiet_seconds:
         found.since = format_time(time_at(now - finding.quiet_seconds))
     is_suspected = finding.verdict is Verdict.SUSPECTED
-    is_still = await _look(api, user, run, found, twice=is_suspected) if query.look else None
+    is_still = await _look(api, user, pods, found, twice=is_suspected) if query.look else None
     if is_still:
         found.verdict = "stuck"
     found.words.insert(0, told(finding, is_still=is_still))
     return answer(found)
 
 
-async def _look(api: Api, user: User, run: RunObject, found: RunReason, *, twice: bool) -> bool | None:
-    """Add where the processes are. Whether they stood still between two looks; None without these."""
-    namespace = run.metadata.namespace
-    if not await user.may("create", namespace, resource=PODS, subresource="exec"):
+async def _look(api: Api, user: User, running: Mapping[int, Pod], found: RunReason, *, twice: bool) -> bool | None:
+    """Add the places of the processes in their programs to the answer.
+
+    Returns whether the processes stood still between two looks; None if it looked once or not at all.
+    """
+    if not await user.may("create", found.namespace, resource=PODS, subresource="exec"):
         found.words.append(_NO_RIGHT)
         return None
-    pods = dict(sorted(running_members(api, run).items())[:MAX_RANKS])
+    pods = dict(sorted(running.items())[:MAX_RANKS])
     taken = await take_stacks(api, pods)
     if not taken.ranks:
         found.words.append(f"Where its processes are is not known: {taken.trouble}.")

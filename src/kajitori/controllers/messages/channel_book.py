@@ -13,11 +13,11 @@ import msgspec
 
 from kajitori.core.messages.channels import Channel, Recipient, recipients_of
 from kajitori.core.words import names
-from kajitori.errors import Forbidden, KajitoriError, NotFound
+from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta, Wire
 from kajitori.kube.resources import SECRETS
-from kajitori.kube.watch import Deleted, Synced, watch
+from kajitori.kube.watch import Deleted, Synced, watch_if_allowed
 
 log = logging.getLogger(__name__)
 
@@ -97,14 +97,8 @@ class ChannelBook:
     async def _watch(self) -> None:
         self._secrets.clear()
         selector = f"{names.LABEL_MESSAGES}={names.MESSAGE_CHANNELS}"
-        watched = watch(
-            self._client,
-            SECRETS,
-            ChannelSecret,
-            namespace=self._namespace,
-            label_selector=selector,
-            store=self._secrets,
-            on_trouble=_stop_if_refused,
+        watched = watch_if_allowed(
+            self._client, SECRETS, ChannelSecret, self._secrets, namespace=self._namespace, label_selector=selector
         )
         async with aclosing(watched) as changes:
             async for change in changes:
@@ -123,8 +117,3 @@ class ChannelBook:
                     self._channels[recipient] = channels
                 self.tests[recipient] = {name: token for name, token in tests.items() if name in channels}
                 self._on_change(recipient)
-
-
-def _stop_if_refused(error: Exception | None) -> None:
-    if isinstance(error, NotFound | Forbidden):
-        raise error

@@ -70,8 +70,6 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     member_names: _Names = MEMBER_NAMES
     gpu_names: _Names = GPU_NAMES
     minutes: Annotated[tuple[MemberMinute, ...], msgspec.Meta(max_length=2 * MAX_MEMBERS)] = ()
-    dropped: int = 0
-    """Members that are not in the report, because there are too many."""
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):

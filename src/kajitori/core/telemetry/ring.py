@@ -47,12 +47,6 @@ class Ring:
                 values.extend(self._values[place * self.width : (place + 1) * self.width])
         return times, values
 
-    def last(self, rows: int) -> list[Sequence[float]]:
-        """Return the newest rows, at most `rows`, oldest first."""
-        first = self._count - min(rows, len(self))
-        places = [number % self._rows for number in range(first, self._count)]
-        return [self._values[place * self.width : (place + 1) * self.width] for place in places]
-
     def between(self, after: float, until: float) -> list[Sequence[float]]:
         """Return the rows with `after` < time <= `until`, oldest first. Looks at the newest rows first."""
         found: list[Sequence[float]] = []

@@ -1,7 +1,7 @@
 """Figures that a program writes about its training: JSON lines, lines with a prefix in its log, TensorBoard's events.
 
-Everything is bounded: lengths of lines, names and their number, and bytes per look. What does not fit is counted and
-left out; a program is never disturbed.
+Everything is bounded: lengths of lines, names and their number, and bytes per look. What does not fit is left out; a
+program is never disturbed.
 """
 
 from __future__ import annotations
@@ -70,20 +70,17 @@ def _object_in(line: bytes) -> dict[str, object] | None:
 
 
 class Lines:
-    """Complete lines of a text that arrives in pieces. Lines that are too long are dropped and counted."""
+    """Complete lines of a text that arrives in pieces. Lines that are too long are dropped."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._skipping = False
-        self.dropped = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Yield the lines that this piece completes, without their ends."""
         *lines, rest = (self._rest + piece).split(b"\n")
         for line in lines:
-            if self._skipping or len(line) > MAX_LINE_BYTES:
-                self.dropped += 1
-            else:
+            if not self._skipping and len(line) <= MAX_LINE_BYTES:
                 yield line
             self._skipping = False
         if len(rest) > MAX_LINE_BYTES:
@@ -124,8 +121,6 @@ class Training:
 
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
-        self.names_dropped = 0
-        """Names that are not kept, because there are too many."""
         self.news: dict[str, float] = {}
         """Last values since the last sample."""
         self._sums: dict[str, float] = {}
@@ -157,7 +152,6 @@ class Training:
         for name in list(news):
             if name not in self.series:
                 if len(self.series) >= MAX_FIGURES:
-                    self.names_dropped += 1
                     del news[name]
                     continue
                 self.series[name] = Series()

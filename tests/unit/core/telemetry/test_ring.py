@@ -22,7 +22,6 @@ def test_a_full_ring_forgets_the_oldest_rows() -> None:
     times, values = ring.since(-1)
     assert (list(times), list(values)) == ([2.0, 3.0, 4.0], [2, 20, 3, 30, 4, 40])
     assert list(ring.since(3.0)[0]) == [4.0]
-    assert [list(row) for row in ring.last(2)] == [[3, 30], [4, 40]]
     assert [list(row) for row in ring.between(2.0, 3.0)] == [[3, 30]]
 
 

@@ -29,7 +29,6 @@ def test_lines_in_pieces_are_put_together() -> None:
     assert list(lines.feed(b"one\ntw")) == [b"one"]
     assert list(lines.feed(b"o\n" + b"x" * (MAX_LINE_BYTES + 1))) == [b"two"]
     assert list(lines.feed(b"still the long one\nthree\n")) == [b"three"]
-    assert lines.dropped == 1
 
 
 def test_rates_of_steps_and_tokens_follow_from_the_lines() -> None:
@@ -51,11 +50,10 @@ def test_a_minute_has_the_last_value_and_the_mean_rate() -> None:
     assert training.minute(0.0, 60.0) == {"step": 900.0, "loss": 7.0, "step.rate": 30.0}
 
 
-def test_names_beyond_the_limit_are_dropped_and_counted() -> None:
+def test_names_beyond_the_limit_are_dropped() -> None:
     training = Training()
     training.take({f"name{number}": 1.0 for number in range(MAX_FIGURES + 5)})
     assert len(training.sample(1.0)) == MAX_FIGURES
-    assert training.names_dropped == 5
 
 
 def varint(value: int) -> bytes:
