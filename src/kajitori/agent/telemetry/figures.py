@@ -154,14 +154,14 @@ def _first(pids: list[int], path: str, *, whole: bool = False) -> _Tail | None:
     """Return the file as the first of these processes that can see it does."""
     for pid in pids:
         with contextlib.suppress(OSError):
-            return _Tail(_open(pid, path), whole=whole)
+            return _Tail(open_own(pid, path), whole=whole)
     return None
 
 
-def _open(pid: int, path: str) -> int:
+def open_own(pid: int, path: str) -> int:
     """Open a regular file that belongs to the process' user. Raises OSError."""
     owner = os.stat(f"/proc/{pid}").st_uid
-    fd = _beneath(pid, path, lambda name, folder: os.open(name, _FLAGS, dir_fd=folder))
+    fd = beneath(pid, path, lambda name, folder: os.open(name, _FLAGS, dir_fd=folder))
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != owner:
         os.close(fd)
@@ -174,7 +174,7 @@ def _event_files(pids: list[int], folder: str) -> list[str]:
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     for pid in pids:
         with contextlib.suppress(OSError):
-            fd = _beneath(pid, folder, lambda name, parent: os.open(name, flags, dir_fd=parent))
+            fd = beneath(pid, folder, lambda name, parent: os.open(name, flags, dir_fd=parent))
             try:
                 return sorted(name for name in os.listdir(fd) if _EVENT_FILE in name)
             finally:
@@ -182,7 +182,7 @@ def _event_files(pids: list[int], folder: str) -> list[str]:
     return []
 
 
-def _beneath(pid: int, path: str, last: Callable[[str, int], int]) -> int:
+def beneath(pid: int, path: str, last: Callable[[str, int], int]) -> int:
     """Open a path below the root of a process without following a link, so that it cannot lead out of the root.
 
     A program with this process' own root may use links: its paths are resolved before. Raises OSError.

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from kajitori.agent.telemetry.flight import Recorders
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.core.telemetry.stacks import (
     MAX_PROCESSES,
@@ -63,10 +64,11 @@ reason."""
 def stacks_of(
     members: Sequence[LocalMember], dump: Dump | None = None, proc: Path = Path("/proc")
 ) -> tuple[MemberStacks, ...]:
-    """Return the stacks of these members' processes, within PATIENCE_SECONDS."""
+    """Return the stacks of these members' processes, and what their flight recorders say, within PATIENCE_SECONDS."""
     dump = dump or py_spy
     until = time.monotonic() + PATIENCE_SECONDS
     found = [(member, list(member.pids())) for member in members]
+    recorders = [Recorders(pids[:MAX_PROCESSES]) for _, pids in found]
     with ThreadPoolExecutor(AT_ONCE, "stacks") as pool:
         # The first processes of all members come first: they run the programs.
         order = [(place, pid) for place in range(MAX_PROCESSES) for _, pids in found for pid in pids[place : place + 1]]
@@ -80,9 +82,10 @@ def stacks_of(
                 at,
                 tuple(process for pid in pids[:MAX_PROCESSES] if (process := taken[pid]) is not None),
                 max(0, len(pids) - MAX_PROCESSES),
+                recorder.read(until),
             )
         )
-        for member, pids in found
+        for (member, pids), recorder in zip(found, recorders, strict=True)
     )
 
 

@@ -19,6 +19,7 @@ from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.stored_runs import type_of
+from kajitori.core.telemetry.flight import compare
 from kajitori.core.telemetry.stacks import ProcessStacks
 from kajitori.core.telemetry.stuck import Verdict, judge, stood_still, told
 from kajitori.core.words.times import format_time, time_at
@@ -30,6 +31,8 @@ JUDGED_SECONDS = 24 * 3600
 """Time of a run that is looked at to learn its rhythm."""
 BETWEEN_SECONDS = 1.0
 """Time between two looks at the same processes."""
+MAX_LATE = 8
+"""Most process groups about which the flight recorder is quoted."""
 _NO_RIGHT = "Where its processes are is shown to those who may run programs in its members (create pods/exec)."
 
 
@@ -96,6 +99,10 @@ async def _look(api: Api, user: User, running: Mapping[int, Pod], found: RunReas
     groups = grouped(taken, pods)
     found.groups = groups
     found.words += [f"{each.words[:1].upper()}{each.words[1:]}." for each in groups]
+    nodes = {rank: pod.spec.node_name for rank, pod in pods.items()}
+    late = compare({rank: each.flights for rank, each in taken.ranks.items()}, nodes)
+    found.words += [f"PyTorch's flight recorder: {each.text}." for each in late[:MAX_LATE]]
+    found.late = sorted({rank for each in late for rank in each.members})
     if not twice:
         return None
     await asyncio.sleep(BETWEEN_SECONDS)

@@ -92,3 +92,5 @@ class RunReason(View, omit_defaults=True):
     """Time of the last progress, if it is quiet now."""
     groups: list[StackGroupView] = msgspec.field(default_factory=list)
     """Where the ranks are: the odd groups first."""
+    late: list[int] = msgspec.field(default_factory=list)
+    """Ranks that have not entered a collective operation in which others wait, as PyTorch's flight recorder says."""

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
+from kajitori.core.telemetry.flight import Flight
 from kajitori.core.words.node_lists import compress_ranks
 
 MAX_PROCESSES = 16
@@ -73,6 +74,8 @@ class MemberStacks(msgspec.Struct, frozen=True, array_like=True):
     processes: tuple[ProcessStacks, ...] = ()
     left_out: int = 0
     """Processes beyond MAX_PROCESSES."""
+    flights: tuple[Flight, ...] = ()
+    """What PyTorch's flight recorder says of its processes, if they use it."""
 
 
 def trimmed(member: MemberStacks) -> MemberStacks:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 from tests.unit.api.conftest import NOW, World
 from tests.unit.api.telemetry.test_routes import RUN, answer_one, described, gang
 
 from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.flight import Flight, GroupState
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.report import Answer
 from kajitori.core.telemetry.stacks import Frame, MemberStacks, ProcessStacks, ThreadStack
@@ -68,7 +70,11 @@ async def test_why_names_the_rank_of_a_run_that_stands_still(world: World) -> No
 
     assert world.api.stores.history is not None
     await world.api.stores.history.record_telemetry([interval(number) for number in range(40)])
-    answer = Answer(stacks=tuple(told(pod["metadata"]["uid"], f"f{rank}") for rank, pod in enumerate(pods)))
+    stacks = [told(pod["metadata"]["uid"], f"f{rank}") for rank, pod in enumerate(pods)]
+    for rank, entered in enumerate((8, 7)):
+        flight = Flight(rank, NOW.timestamp(), (GroupState("0", "default_pg", entered, "all_reduce", entered == 7),))
+        stacks[rank] = msgspec.structs.replace(stacks[rank], flights=(flight,))
+    answer = Answer(stacks=tuple(stacks))
 
     async def agent() -> None:
         for _ in range(2):
@@ -80,6 +86,8 @@ async def test_why_names_the_rank_of_a_run_that_stands_still(world: World) -> No
     assert shown["verdict"] == "stuck"
     assert shown["words"][0].startswith("It is stuck: no rank has shown progress for 20m, and neither")
     assert shown["words"][1] == "Rank 0 on g1 is in f0 (data.py:14)."
+    late = "rank 1 on g1 has not entered all_reduce #8 of default_pg; rank 0 waits there."
+    assert (shown["words"][-1], shown["late"]) == (f"PyTorch's flight recorder: {late}", [1])
 
 
 async def test_why_shows_no_code_without_the_right_to_it(world: World) -> None:
