@@ -5,9 +5,11 @@
     python -m bench.telemetry --profile  prints where the server spends its time
 
 The server is a process of its own, with history in SQLite and a folder of blobs; its API server is a fake one in this
-process. The agents are this process, too: each keeps a connection, waits there for questions, and reports its member
-with 8 GPUs each minute, twice, as `kaji agent` does. One run has most of the members, the others have one each. A few
-ranks are asked for in full resolution meanwhile. The server's idle cost is measured before the agents come.
+process. The agents are a few other processes (`--parts`): each agent keeps a connection, waits there for questions, and
+reports its member with 8 GPUs each minute, twice, as `kaji agent` does. One run has most of the members, the others
+have one each. A few ranks are asked for in full resolution meanwhile. The server's idle cost is measured before the agents
+come. How late the event loops of all processes are is measured as well, and so is the way of each question: until it is
+at the agent, until the server has the answer, and until the user has it.
 
 The second part is one agent in a process of its own: 8 members with one GPU each, whose processes exist; NVML's answers
 are recorded ones. It is measured without the waiting, by taking samples and reports one after the other.
@@ -20,14 +22,16 @@ import asyncio
 import contextlib
 import json
 import math
+import os
 import random
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from array import array
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,16 +41,16 @@ import psutil
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node, pod, run
 
 from bench.common import Limit, print_limits, print_table
-from kajitori.cluster.platform.agents import Agent, AgentTokens, _key
-from kajitori.core.telemetry.quantities import GPU, GPU_NAMES, MEMBER, MEMBER_NAMES
-from kajitori.core.telemetry.report import MEDIA_TYPE, Answer, MemberMinute, Report, Series, decode_questions, encode
+from bench.processes import say
+from bench.telemetry_agents import COMING_SECONDS, GPUS, Agent, LoopLag, Told, token_of
+from kajitori.cluster.platform import agents as agent_tokens
+from kajitori.core.telemetry.report import encode
 from kajitori.core.words.names import AGENT_ACCOUNT
 
-GPUS = 8
+PARTS = 3
+"""Processes that play agents. One alone was late itself with 7,500 of them."""
 ALONE = 0.2
 """Share of the nodes whose members are runs of their own."""
-COMING_SECONDS = 30.0
-"""Time in which the agents come, as after an upgrade of the servers."""
 MIB = 2**20
 
 
@@ -87,14 +91,18 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
         async with ApiServer(app) as server:
             reduce_garbage_collection()
             print(server.url, flush=True)
-            loop = asyncio.get_running_loop()
-            profile = None
+            loop, lag, profile = asyncio.get_running_loop(), LoopLag(), None
+            measuring = asyncio.create_task(lag.run())
+            await loop.run_in_executor(None, sys.stdin.readline)  # the agents have come
+            lag.take()
             if profiled:
                 import cProfile
 
-                await loop.run_in_executor(None, sys.stdin.readline)  # the agents have come
                 profile = cProfile.Profile()
                 profile.enable()
+            await loop.run_in_executor(None, sys.stdin.readline)
+            say(lag.take())
+            measuring.cancel()
             await loop.run_in_executor(None, sys.stdin.read)
             if profile is not None:
                 import pstats
@@ -104,176 +112,125 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
     await history.close()
 
 
-def know_tokens(agents: AgentTokens, nodes: Iterable[str]) -> None:
+def know_tokens(agents: agent_tokens.AgentTokens, nodes: Iterable[str]) -> None:
     """Make the server know the agents' tokens as if the API server had reviewed each of them some time ago: the fake
     API server would take minutes for that."""
     for name in nodes:
-        agent = Agent(AGENT_ACCOUNT, f"agent-{name}", f"u-{name}", name, math.inf)
-        agents._known[_key(token_of(name))] = math.inf, agent
+        agent = agent_tokens.Agent(AGENT_ACCOUNT, f"agent-{name}", f"u-{name}", name, math.inf)
+        agents._known[agent_tokens._key(token_of(name))] = math.inf, agent
 
 
-def token_of(node_name: str) -> str:
-    return f"pod.kajitori-agent.kajitori.{node_name}.agent-{node_name}.u-{node_name}"
+# ------------------------------------------------------------------------------------------- the measurement
 
 
-# ---------------------------------------------------------------------------------------------- the agents
-
-
-class Agents:
-    """All agents, each with one connection."""
-
-    def __init__(self, url: str, members: list[dict[str, Any]]) -> None:
-        self._host, port = url.removeprefix("http://").split(":")
-        self._port = int(port)
-        self._members = members
-        self.reports = self.answers = self.failures = 0
-        self.waiting = 0
-
-    async def run(self, number: int) -> None:
-        """Be one agent until cancelled."""
-        member = self._members[number]
-        offset = 2 + 18 * random.random()
-        reported = int((time.time() - offset) // 60) - 1
-        await asyncio.sleep(number / len(self._members) * COMING_SECONDS)
-        while True:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, ValueError):
-                # Agents have addresses of their own, since a server limits connections by address.
-                local = (f"127.{1 + number // 60_000}.{number // 250 % 240}.{1 + number % 250}", 0)
-                reader, writer = await asyncio.open_connection(self._host, self._port, local_addr=local)
-                try:
-                    while True:
-                        reported = await self._turn(reader, writer, member, offset, reported)
-                finally:
-                    writer.close()
-            self.failures += 1
-            await asyncio.sleep(random.random() * 2)
-
-    async def _turn(self, reader: Any, writer: Any, member: dict[str, Any], offset: float, reported: int) -> int:
-        node_name, path = member["spec"]["nodeName"], "telemetry"
-        minute = int((time.time() - offset) // 60) - 1
-        if minute > reported:
-            body = encode(Report(minutes=(made_minute(member, minute - 1), made_minute(member, minute))))
-            status, _ = await self._ask(reader, writer, node_name, "POST", path, body)
-            if status != 204:
-                raise ValueError(status)
-            self.reports += 1
-        hold = int(max(1, min((minute + 2) * 60 + offset - time.time(), 55)))
-        self.waiting += 1
-        try:
-            status, content = await self._ask(reader, writer, node_name, "GET", f"{path}/questions?hold={hold}")
-        finally:
-            self.waiting -= 1
-        if status != 200:
-            raise ValueError(status)
-        for question in decode_questions(content):
-            answer = encode(Answer((hour_of(question.uids[0]),)))
-            await self._ask(reader, writer, node_name, "POST", f"{path}/answers/{question.id}", answer)
-            self.answers += 1
-        return minute
-
-    async def _ask(
-        self, reader: Any, writer: Any, node_name: str, method: str, path: str, body: bytes = b""
-    ) -> tuple[int, bytes]:
-        head = f"{method} /v1/nodes/{node_name}/{path} HTTP/1.1\r\nHost: kaji\r\n"
-        head += f"Authorization: Bearer {token_of(node_name)}\r\n"
-        head += f"Content-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
-        writer.write(head.encode() + body)
-        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        sizes = [line for line in lines if line.lower().startswith("content-length:")]
-        size = int(sizes[0].split(":")[1]) if sizes else 0
-        return int(lines[0].split()[1]), await reader.readexactly(size)
-
-
-def made_minute(member: dict[str, Any], minute: int) -> MemberMinute:
-    meta = member["metadata"]
-    values = array("f", [random.random() * 100 for _ in MEMBER]).tobytes()
-    gpus = array("f", [random.random() * 100 for _ in range(GPUS * len(GPU))]).tobytes()
-    devices = tuple(f"GPU-00000000-0000-0000-0000-00000000000{number}" for number in range(GPUS))
-    training = {"step": float(minute), "loss": random.random(), "step.rate": 1.0, "tokens.rate": 4096.0}
-    return MemberMinute(meta["namespace"], meta["name"], meta["uid"], minute, values, devices, gpus, training)
-
-
-def hour_of(uid: str) -> Series:
-    rows = 240
-    times = array("d", [time.time() - 15.0 * number for number in range(rows, 0, -1)]).tobytes()
-    values = array("f", [1.0] * (rows * len(MEMBER_NAMES))).tobytes()
-    gpu_values = array("f", [1.0] * (rows * len(GPU_NAMES) * GPUS)).tobytes()
-    return Series(uid, times, values, tuple(f"GPU-{number}" for number in range(GPUS)), gpu_values)
-
-
-def furnish(fake: FakeKubernetes, nodes: int) -> list[dict[str, Any]]:
-    """Make nodes, agents' Pods, and a member on each node; return the members."""
+def furnish(fake: FakeKubernetes, nodes: int) -> list[Agent]:
+    """Make nodes, agents' Pods, and a member on each node; return the agents."""
     alone = int(nodes * ALONE)
     status = {"status": {"phase": "Running", "attempts": 1}}
     large = fake.put("runs", run("large", replicas=nodes - alone) | status)
-    members = []
+    agents = []
     for number in range(nodes):
         name = f"gpu-{number:05}"
         fake.put("nodes", node(name, gpus=GPUS, gpu_type="h100"))
         meta = {"name": f"agent-{name}", "namespace": "kajitori-agents", "uid": f"u-{name}"}
         fake.put("pods", {"metadata": meta, "spec": {"nodeName": name}})
         of, rank = (large, number) if number < nodes - alone else (fake.put("runs", run(f"r{number}") | status), 0)
-        members.append(fake.put("pods", pod(of, rank=rank, node=name, gpus=GPUS)))
-    return members
+        meta = fake.put("pods", pod(of, rank=rank, node=name, gpus=GPUS))["metadata"]
+        agents.append(Agent(number, name, meta["namespace"], meta["name"], meta["uid"]))
+    return agents
 
 
 @contextlib.asynccontextmanager
-async def served(fake: FakeKubernetes, folder: Path, profiled: bool) -> AsyncIterator[tuple[str, psutil.Process, Any]]:
-    command = [sys.executable, "-m", "bench.telemetry", "--serve", fake.url, "--folder", str(folder)]
+async def helper(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start a module in a separate process. It ends when its stdin is closed."""
     process = await asyncio.create_subprocess_exec(
-        *command,
-        *(["--profile"] if profiled else []),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        sys.executable, "-m", *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert process.stdout is not None and process.stdin is not None
+    assert process.stdin is not None
     try:
-        url = (await process.stdout.readline()).decode().strip()
-        yield url, psutil.Process(process.pid), process.stdin
+        yield process
     finally:
         process.stdin.close()
         await process.wait()
 
 
-async def measure_server(nodes: int, seconds: float, profiled: bool) -> list[Limit]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+async def asked_of(process: asyncio.subprocess.Process) -> bytes:
+    """Write an empty line, and return the line that the process answers."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(b"\n")
+    return await process.stdout.readline()
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question about a rank's hour."""
+
+    rank: int
+    began: float
+    ended: float
+    answered: bool
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+
+async def measure_server(nodes: int, seconds: float, parts: int, profiled: bool) -> list[Limit]:
     with tempfile.TemporaryDirectory() as folder:
-        async with fake_kubernetes() as fake:
-            members = furnish(fake, nodes)
-            async with served(fake, Path(folder), profiled) as (url, server, told):
-                await asyncio.sleep(3)
-                before = server.memory_info().rss
-                agents = Agents(url, members)
-                tasks = [asyncio.create_task(agents.run(number)) for number in range(nodes)]
-                await asyncio.sleep(COMING_SECONDS + 62)  # all are connected, and have reported once
-                told.write(b"\n")
-                began, cpu, reports = time.monotonic(), sum(server.cpu_times()[:2]), agents.reports
-                most = server.memory_info().rss
-                slowest, unanswered = 0.0, 0
-                while time.monotonic() - began < seconds:
-                    await asyncio.sleep(2.0)
-                    most = max(most, server.memory_info().rss)
-                    took = await asked(url, random.randrange(int(nodes * (1 - ALONE))))
-                    unanswered += took is None
-                    slowest = max(slowest, took or 0.0)
-                lasted = time.monotonic() - began
-                cores = (sum(server.cpu_times()[:2]) - cpu) / lasted
-                reported = agents.reports - reports
-                bands = await newest_bands(url)
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+        async with fake_kubernetes() as fake, contextlib.AsyncExitStack() as stack:
+            agents = furnish(fake, nodes)
+            file = Path(folder) / "agents.json"
+            file.write_bytes(msgspec.json.encode(agents))
+            server = await stack.enter_async_context(
+                helper("bench.telemetry", "--serve", fake.url, "--folder", folder, *["--profile"][: int(profiled)])
+            )
+            assert server.stdout is not None and server.stdin is not None
+            url, process = (await server.stdout.readline()).decode().strip(), psutil.Process(server.pid)
+            await asyncio.sleep(3)
+            before = process.memory_info().rss
+            players = [
+                await stack.enter_async_context(
+                    helper("bench.telemetry_agents", url, str(file), str(number), str(parts))
+                )
+                for number in range(parts)
+            ]
+            lag = LoopLag()
+            measuring = asyncio.create_task(lag.run())
+            await asyncio.sleep(COMING_SECONDS + 62)  # all are connected, and have reported once
+            await asyncio.gather(*map(asked_of, players))
+            server.stdin.write(b"\n")
+            lag.take()
+            began, cpu = time.monotonic(), _cores_seconds(process, players)
+            most, questions = process.memory_info().rss, []
+            while time.monotonic() - began < seconds:
+                await asyncio.sleep(2.0)
+                most = max(most, process.memory_info().rss)
+                questions.append(await ask(url, random.randrange(int(nodes * (1 - ALONE)))))
+            lasted = time.monotonic() - began
+            used = [
+                (after - earlier) / lasted for after, earlier in zip(_cores_seconds(process, players), cpu, strict=True)
+            ]
+            told = [msgspec.json.decode(line, type=Told) for line in await asyncio.gather(*map(asked_of, players))]
+            server_lag = tuple(msgspec.json.decode(await asked_of(server)))
+            own_lag = lag.take()
+            measuring.cancel()
+            bands = await newest_bands(url)
         history = (Path(folder) / "history.db").stat().st_size
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    took = sorted(each.seconds for each in questions if each.answered)
+    unanswered = sum(not each.answered for each in questions)
     print_table(
-        f"{nodes} nodes with {GPUS} GPUs each, {lasted:.0f} s",
+        f"{nodes} nodes with {GPUS} GPUs each, {lasted:.0f} s; load of the machine {os.getloadavg()[0]:.1f}",
         ("figure", "value"),
         [
-            ("reports a second", f"{reported / lasted:.0f}"),
-            ("questions answered", str(agents.answers)),
-            ("questions without an answer", str(unanswered)),
-            ("connections that failed", str(agents.failures)),
+            ("reports a second", f"{sum(each.reports for each in told) / lasted:.0f}"),
+            ("questions asked, without an answer", f"{len(questions)}, {unanswered}"),
+            ("median and slowest answer, s", f"{statistics.median(took):.2f}, {took[-1]:.2f}"),
+            *slowest_ways(questions, told, agents),
+            ("lag of the server's loop: 99 %, most, s", _lag_words(server_lag)),
+            *[(f"lag of the agents' loop {number}", _lag_words(each.lags)) for number, each in enumerate(told)],
+            ("lag of the asking loop", _lag_words(own_lag)),
+            ("cores used by the server; by the agents", f"{used[0]:.2f}; {sum(used[1:]):.2f}"),
+            ("connections that failed", str(sum(each.failures for each in told))),
             ("ranks in the newest bands of the large run", str(bands)),
             ("memory before the agents came, MiB", f"{before / MIB:.0f}"),
             ("largest memory, MiB", f"{most / MIB:.0f}"),
@@ -282,19 +239,39 @@ async def measure_server(nodes: int, seconds: float, profiled: bool) -> list[Lim
     )
     expected = nodes - int(nodes * ALONE)
     return [
-        Limit("cores of all servers together", cores, most=1.0),
+        Limit("cores of all servers together", used[0], most=1.0),
         Limit("memory of the server, with its mirror", most / MIB, most=1024.0, unit=" MiB"),
         Limit("ranks in the bands, of those that run", bands / expected, least=1.0),
-        Limit("one rank's hour, slowest answer", slowest, most=2.0, unit=" s"),
+        Limit("one rank's hour, slowest answer", took[-1], most=2.0, unit=" s"),
+        Limit("questions without an answer", unanswered, most=0),
     ]
 
 
-async def asked(url: str, rank: int) -> float | None:
-    """Ask for one rank in full resolution, as `kaji metrics --rank` does; return the time that it took, None if its
-    node did not answer."""
-    began = time.monotonic()
+def _cores_seconds(server: psutil.Process, players: Sequence[asyncio.subprocess.Process]) -> list[float]:
+    """Return the processor time so far of the server and of each process with agents."""
+    return [sum(each.cpu_times()[:2]) for each in (server, *(psutil.Process(player.pid) for player in players))]
+
+
+def _lag_words(lags: Sequence[float]) -> str:
+    return ", ".join(f"{each:.3f}" for each in lags)
+
+
+def slowest_ways(
+    questions: Sequence[Question], told: Sequence[Told], agents: Sequence[Agent]
+) -> Iterator[tuple[str, str]]:
+    """Yield the ways of the three slowest questions."""
+    came = {uid: (at, accepted) for each in told for uid, at, accepted in each.answers}
+    for each in sorted(questions, key=lambda each: -each.seconds)[:3]:
+        at, accepted = came.get(agents[each.rank].uid, (math.nan, math.nan))
+        parts = (each.began % 60, at - each.began, accepted - at, each.ended - accepted)
+        yield "asked at second; to the agent, answered, to the user", ", ".join(f"{part:.2f}" for part in parts)
+
+
+async def ask(url: str, rank: int) -> Question:
+    """Ask for one rank in full resolution, as `kaji metrics --rank` does."""
+    began = time.time()
     document = await _get(url, f"/v1/runs/team/large/members/{rank}/metrics")
-    return time.monotonic() - began if document.get("series") else None
+    return Question(rank, began, time.time(), bool(document.get("series")))
 
 
 async def newest_bands(url: str) -> int:
@@ -388,6 +365,7 @@ def main() -> int:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--nodes", type=int)
+    parser.add_argument("--parts", type=int, default=PARTS, help="processes with agents")
     parser.add_argument("--serve", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)
@@ -400,9 +378,11 @@ def main() -> int:
     if options.agent:
         one_agent()
         return 0
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     limits = measure_agent()
     nodes = options.nodes or (500 if options.small else 7500)
-    limits += asyncio.run(measure_server(nodes, 60.0 if options.small else 120.0, options.profile))
+    limits += asyncio.run(measure_server(nodes, 60.0 if options.small else 120.0, options.parts, options.profile))
     return print_limits(limits)
 
 
