@@ -7,9 +7,9 @@
 The server is a process of its own, with history in SQLite and a folder of blobs; its API server is a fake one in this
 process. The agents are a few other processes (`--parts`): each agent keeps a connection, waits there for questions, and
 reports its member with 8 GPUs each minute, twice, as `kaji agent` does. One run has most of the members, the others
-have one each. A few ranks are asked for in full resolution meanwhile. The server's idle cost is measured before the agents
-come. How late the event loops of all processes are is measured as well, and so is the way of each question: until it is
-at the agent, until the server has the answer, and until the user has it.
+have one each. A few ranks are asked for in full resolution meanwhile. The server's idle cost is measured before the
+agents come. How late the event loops of all processes are is measured as well, and so is the way of each question:
+until it is at the agent, until the server has the answer, and until the user has it.
 
 The second part is one agent in a process of its own: 8 members with one GPU each, whose processes exist; NVML's answers
 are recorded ones. It is measured without the waiting, by taking samples and reports one after the other.
@@ -48,7 +48,7 @@ from kajitori.core.telemetry.report import encode
 from kajitori.core.words.names import AGENT_ACCOUNT
 
 PARTS = 3
-"""Processes that play agents. One alone was late itself with 7,500 of them."""
+"""Processes that play agents."""
 ALONE = 0.2
 """Share of the nodes whose members are runs of their own."""
 MIB = 2**20

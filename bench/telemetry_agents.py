@@ -20,8 +20,18 @@ import msgspec
 import uvloop
 
 from bench.processes import say
+from kajitori.agent.telemetry.reporting import FIRST_SECONDS, LAST_SECONDS
 from kajitori.core.telemetry.quantities import GPU, GPU_NAMES, MEMBER, MEMBER_NAMES
-from kajitori.core.telemetry.report import MEDIA_TYPE, Answer, MemberMinute, Report, Series, decode_questions, encode
+from kajitori.core.telemetry.report import (
+    MEDIA_TYPE,
+    Answer,
+    MemberMinute,
+    Report,
+    Series,
+    decode_questions,
+    encode,
+    hold_seconds,
+)
 
 GPUS = 8
 COMING_SECONDS = 30.0
@@ -86,7 +96,7 @@ class Agents:
     async def run(self, agent: Agent) -> None:
         """Be one agent until cancelled."""
         number = agent.number
-        offset = 2 + 18 * random.random()
+        offset = FIRST_SECONDS + (LAST_SECONDS - FIRST_SECONDS) * random.random()
         reported = int((time.time() - offset) // 60) - 1
         await asyncio.sleep(number / self._total * COMING_SECONDS)
         while True:
@@ -111,7 +121,7 @@ class Agents:
             if status != 204:
                 raise ValueError(status)
             self.told.reports += 1
-        hold = int(max(1, min((minute + 2) * 60 + offset - time.time(), 55)))
+        hold = hold_seconds((minute + 2) * 60 + offset - time.time())
         status, content = await _ask(reader, writer, agent.node, "GET", f"{path}/questions?hold={hold}")
         if status != 200:
             raise ValueError(status)

@@ -30,12 +30,14 @@ from kajitori.core.telemetry.report import (
     Question,
     decode_questions,
     encode,
+    hold_seconds,
 )
 
 log = logging.getLogger(__name__)
 
-FIRST_SECONDS, LAST_SECONDS = 2.0, 20.0
-"""Time after the end of a minute at which it is reported. Each agent has its own, so that not all report together."""
+FIRST_SECONDS, LAST_SECONDS = 2.0, 32.0
+"""Time after the end of a minute at which it is reported. Each agent has its own, so that not all report together: a
+server whose processor is busy with other work answers users late while many report."""
 PATIENCE_SECONDS = 20.0
 """Longest wait for an answer beyond the time for which the server may hold it."""
 PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
@@ -112,7 +114,7 @@ class TelemetryReporting:
                 self._ask("POST", PATH.format(node=self._node), encode(report), http.HTTPStatus.NO_CONTENT)
             self._reported, self.reported_at = minute, now
         due = (minute + 2) * MINUTE_SECONDS + self._offset
-        hold = int(max(1.0, min(due - self._clock(), MAX_HOLD_SECONDS)))
+        hold = hold_seconds(due - self._clock())
         path = f"{QUESTIONS_PATH.format(node=self._node)}?{HOLD}={hold}"
         for question in decode_questions(self._ask("GET", path)):
             self._answer(question)

@@ -93,7 +93,7 @@ async def run_metrics(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[MetricsParameters, Query()]
 ) -> Response:
     """Minimum, 10th, 50th and 90th percentile and maximum of each quantity per interval, with the ranks of both
-    extremes. Also of runs that are removed, if this server has a history. A minute appears 40 to 60 seconds after its
+    extremes. Also of runs that are removed, if this server has a history. A minute appears 50 to 65 seconds after its
     end."""
     run = await find_run_or_record(api, user, namespace, name)
     now = api.now().timestamp()

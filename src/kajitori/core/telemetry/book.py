@@ -17,9 +17,9 @@ from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.core.telemetry.report import MAX_QUANTITIES, MemberMinute
 
-SETTLE_SECONDS = 40.0
-"""Time after the end of a minute at which its bands are made. Agents report within half of it."""
-SHARED_AFTER_SECONDS = 25.0
+SETTLE_SECONDS = 51.0
+"""Time after the end of a minute at which its bands are made. Agents report within two thirds of it."""
+SHARED_AFTER_SECONDS = 36.0
 """Time after the end of a minute at which a server tells others what it received of it."""
 KEPT_MINUTES = 6
 """Number of minutes for which single values are kept and late values are accepted."""

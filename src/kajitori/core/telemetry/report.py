@@ -26,6 +26,7 @@ QUESTIONS_PATH = "/v1/nodes/{node}/telemetry/questions"
 HOLD = "hold"
 """Query parameter of QUESTIONS_PATH: seconds for which the server may hold the answer until there is a question."""
 MAX_HOLD_SECONDS = 55
+"""Proxies close connections that are idle for a minute."""
 MEDIA_TYPE = "application/vnd.msgpack"
 
 MAX_MEMBERS = 512
@@ -107,6 +108,15 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     member_names: _Names = MEMBER_NAMES
     gpu_names: _Names = GPU_NAMES
     stacks: tuple[MemberStacks, ...] = ()
+
+
+def hold_seconds(left: float) -> int:
+    """Return how long a server may hold the next wait for questions, if the next report is due in `left` seconds.
+
+    The waits until then are of equal length, and together no shorter than the time that is left: each wait costs a
+    server as much as a report, and short ones would come while all agents report.
+    """
+    return max(1, math.ceil(left / math.ceil(max(left, 1.0) / MAX_HOLD_SECONDS)))
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -14,7 +14,7 @@ from tests.unit.agent.telemetry.test_watch import Clock, Members, group, member
 from kajitori.agent.servers import Servers
 from kajitori.agent.telemetry.reporting import FIRST_SECONDS, TelemetryReporting
 from kajitori.agent.telemetry.watch import Watch
-from kajitori.core.telemetry.report import Question, encode, read_answer, read_report
+from kajitori.core.telemetry.report import Question, encode, hold_seconds, read_answer, read_report
 
 
 class WebApi:
@@ -92,8 +92,20 @@ def test_each_minute_is_reported_twice_and_questions_are_answered(tmp_path: Path
     assert minutes == [[first + 1, first + 2], [first + 2]]  # the last minute has no sample yet
     (series,) = read_answer(api.posts[1][1]).members
     assert len(series.at) == 8 * 6
-    assert api.holds == ["hold=55", "hold=55", "hold=55"]
+    assert api.holds == ["hold=30", "hold=30", "hold=30"]
     assert api.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("left", "holds"),
+    [(60.0, [30, 30]), (59.4, [30, 30]), (47.2, [48]), (119.0, [40, 40, 39]), (0.3, [1]), (-3.0, [1])],
+)
+def test_waits_until_the_next_report_are_few_and_equal(left: float, holds: list[int]) -> None:
+    found: list[int] = []
+    while left > 0 or not found:
+        found.append(hold_seconds(left))
+        left -= found[-1]
+    assert found == holds
 
 
 def test_a_report_that_no_server_took_is_sent_again(tmp_path: Path) -> None:
