@@ -8,7 +8,6 @@ team's channels, the API server is asked whether the caller may give others acce
 
 from __future__ import annotations
 
-import base64
 import re
 import secrets
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.views.people import ChannelList, ChannelTest, ChannelView, MadeChannel
+from kajitori.cluster.platform.message_secrets import channel_secret, channels_in, encoded, outbox_in, tests_in
 from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.messages.channels import Channel, Recipient, person, team
@@ -89,7 +89,7 @@ class TestParameters(ChannelParameters):
 async def list_channels(api: Shared, user: Caller, query: Annotated[ChannelParameters, Query()]) -> Response:
     """The caller's own, or a team's for everybody who may list its runs. URLs are not shown."""
     recipient = await _recipient(user, query, "list")
-    channels, outbox = _channels_in(await _find(api, recipient.secret)), await _outbox(api, recipient)
+    channels, outbox = _channels(await _find(api, recipient.secret)), await _outbox(api, recipient)
     items = [_view(name, channel, outbox) for name, channel in sorted(channels.items())]
     return answer(ChannelList(recipient=recipient.name, is_team=query.team is not None, items=items))
 
@@ -126,7 +126,7 @@ async def put_channel(
             raise InvalidInput.one(
                 "name", f"there are {MOST_CHANNELS} channels", hint="remove one: kaji notify rm NAME"
             )
-        data[name] = base64.b64encode(msgspec.json.encode(channel)).decode()
+        data[name] = encoded(channel)
 
     await _change(api, recipient, put)
     return answer(MadeChannel(name=name, scheme=channel.scheme, kinds=list(channel.kinds), key=key), 201)
@@ -163,7 +163,7 @@ async def test_channel(
     def ask(secret: dict[str, Any]) -> None:
         _channel(secret, name)
         annotations = secret["metadata"].setdefault("annotations", {})
-        known = msgspec.json.decode(annotations.get(names.ANNOTATION_MESSAGE_TESTS) or "{}", type=dict[str, str])
+        known = tests_in(annotations)
         annotations[names.ANNOTATION_MESSAGE_TESTS] = msgspec.json.encode(known | {name: token}).decode()
 
     await _change(api, recipient, ask)
@@ -229,21 +229,19 @@ def _view(name: str, channel: Channel, outbox: Outbox) -> ChannelView:
 
 
 def _channel(secret: dict[str, Any], name: str) -> Channel:
-    found = _channels_in(secret).get(name)
+    found = _channels(secret).get(name)
     if found is None:
         raise NotFound(f"there is no channel {show(name)!r}", hint="see them all: kaji notify ls")
     return found
 
 
-def _channels_in(secret: dict[str, Any] | None) -> dict[str, Channel]:
-    data = (secret or {}).get("data") or {}
-    return {name: msgspec.json.decode(base64.b64decode(value), type=Channel) for name, value in data.items()}
+def _channels(secret: dict[str, Any] | None) -> dict[str, Channel]:
+    return channels_in(secret["metadata"]["name"], secret.get("data") or {}) if secret else {}
 
 
 async def _outbox(api: Api, recipient: Recipient) -> Outbox:
     secret = await _find(api, recipient.outbox)
-    state = ((secret or {}).get("data") or {}).get("state")
-    return msgspec.json.decode(base64.b64decode(state), type=Outbox) if state else Outbox()
+    return outbox_in(secret) if secret is not None else Outbox()
 
 
 async def _find(api: Api, name: str) -> dict[str, Any] | None:
@@ -257,17 +255,7 @@ async def _change(api: Api, recipient: Recipient, change: Callable[[dict[str, An
     """Read the Secret with the recipient's channels, change it and store it; again if it changed meanwhile."""
     for _ in range(_TRIES):
         found = await _find(api, recipient.secret)
-        secret = found or {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": recipient.secret,
-                "namespace": api.messages_namespace,
-                "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_MESSAGES: names.MESSAGE_CHANNELS},
-                "annotations": {names.ANNOTATION_RECIPIENT: f"{recipient.kind}/{recipient.name}"},
-            },
-            "type": "Opaque",
-        }
+        secret = found or channel_secret(recipient, api.messages_namespace)
         change(secret)
         try:
             if found is None:

@@ -64,6 +64,15 @@ async def test_a_channel_is_the_callers_own(world: World) -> None:
     assert (await call(world, "GET")).json()["items"] == []
 
 
+async def test_a_channel_that_cannot_be_read_hides_no_other(world: World) -> None:
+    """It can be replaced under its name."""
+    await add(world)
+    stored(world, person("ada").secret)["data"]["mail"] = base64.b64encode(b"{").decode()
+    assert [one["name"] for one in (await call(world, "GET")).json()["items"]] == ["slack"]
+    assert (await add(world, "mail")).status_code == 201
+    assert [one["name"] for one in (await call(world, "GET")).json()["items"]] == ["mail", "slack"]
+
+
 async def test_the_key_of_a_webhook_is_shown_once(world: World) -> None:
     made = (await add(world, "ci", url="https://ci.example.org/hook", webhook=True)).json()
     assert made["scheme"] == "webhook" and made["key"].startswith("whsec_")

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import logging
 from typing import Any
 
-import msgspec
-
+from kajitori.cluster.platform.message_secrets import outbox_in, outbox_secret
 from kajitori.core.messages.channels import Recipient
 from kajitori.core.messages.outbox import Outbox
-from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Conflict, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SECRETS
-
-log = logging.getLogger(__name__)
-
-STATE = "state"
 
 
 class Box:
@@ -44,16 +35,9 @@ class Box:
         """Store the outbox, by compare-and-swap. Raises the API server's error; then the former state holds."""
         if outbox == self.outbox:
             return
-        metadata: dict[str, Any] = {
-            "name": self.recipient.outbox,
-            "namespace": self._namespace,
-            "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_MESSAGES: names.MESSAGE_OUTBOX},
-            "annotations": {names.ANNOTATION_RECIPIENT: f"{self.recipient.kind}/{self.recipient.name}"},
-        }
-        state = base64.b64encode(msgspec.json.encode(outbox)).decode()
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": {STATE: state}}
+        body = outbox_secret(self.recipient, self._namespace, outbox)
         if self._version:
-            metadata["resourceVersion"] = self._version
+            body["metadata"]["resourceVersion"] = self._version
             try:
                 written = await self._client.replace(SECRETS, body, metadata_only=True)
             except NotFound:
@@ -76,12 +60,3 @@ class Box:
         selector = f"metadata.name={self.recipient.outbox}"
         for secret in (await self._client.list(SECRETS, self._namespace, field_selector=selector)).items:
             self.load(secret)
-
-
-def outbox_in(secret: dict[str, Any]) -> Outbox:
-    """Return the outbox in a Secret; an empty one if it can't be read."""
-    try:
-        return msgspec.json.decode(base64.b64decode((secret.get("data") or {})[STATE]), type=Outbox)
-    except (KeyError, binascii.Error, msgspec.DecodeError) as error:
-        log.warning("the outbox %s can't be read and begins anew: %s", secret["metadata"]["name"], type(error).__name__)
-        return Outbox()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
 import msgspec
 
+from kajitori.cluster.platform.message_secrets import channels_in, recipient_in, tests_in
 from kajitori.core.messages.channels import Channel, Recipient, recipients_of
 from kajitori.core.words import names
 from kajitori.errors import KajitoriError
@@ -34,27 +33,16 @@ class ChannelSecret(Wire, frozen=True):
     @property
     def recipient(self) -> Recipient:
         """The person or team, as an annotation names them."""
-        kind, _, name = self.metadata.annotations.get(names.ANNOTATION_RECIPIENT, "").partition("/")
-        return Recipient(kind, name)
+        return recipient_in(self.metadata.annotations)
 
     @property
     def tests(self) -> dict[str, str]:
         """Tests that were asked for: a token by channel."""
-        text = self.metadata.annotations.get(names.ANNOTATION_MESSAGE_TESTS, "")
-        try:
-            return msgspec.json.decode(text, type=dict[str, str]) if text else {}
-        except msgspec.DecodeError:
-            return {}
+        return tests_in(self.metadata.annotations)
 
     def channels(self) -> dict[str, Channel]:
         """Return the channels by name. One that can't be read is left out."""
-        found = {}
-        for name, value in self.data.items():
-            try:
-                found[name] = msgspec.json.decode(base64.b64decode(value), type=Channel)
-            except (msgspec.DecodeError, binascii.Error):
-                log.warning("channel %s of Secret %s can't be read", name, self.metadata.name)
-        return found
+        return channels_in(self.metadata.name, self.data)
 
 
 class ChannelBook:

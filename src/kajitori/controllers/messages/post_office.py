@@ -19,6 +19,7 @@ import msgspec
 
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.platform.message_secrets import recipient_in
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.messages.boxes import Box
@@ -154,10 +155,7 @@ class PostOffice:
             return
         selector = f"{names.LABEL_MESSAGES}={names.MESSAGE_OUTBOX}"
         for secret in (await self._client.list(SECRETS, self._namespace, label_selector=selector)).items:
-            kind, _, name = (
-                (secret["metadata"].get("annotations") or {}).get(names.ANNOTATION_RECIPIENT, "").partition("/")
-            )
-            recipient = Recipient(kind, name)
+            recipient = recipient_in(secret["metadata"].get("annotations") or {})
             if secret["metadata"]["name"] == recipient.outbox:
                 box = self._box(recipient)
                 box.load(secret)
