@@ -66,7 +66,7 @@ async def serves(client: KubeClient, group: str) -> bool:
 
 
 async def until_refused(ask: Callable[[], Awaitable[Any]]) -> KajitoriError:
-    """Repeat a request until a policy refuses it, and return the error. Nothing is stored by then."""
+    """Repeat a request until a policy refuses it, and return the error. The refused request has stored nothing."""
     for _ in range(TRIES):
         try:
             await ask()
@@ -91,7 +91,7 @@ async def ada(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[Kube
 
 
 async def test_nobody_submits_a_run_in_another_users_name(ada: KubeClient, own_namespace: str) -> None:
-    """The own name may be given or left out; the refusal says what it is."""
+    """Users may write their own name or leave it out. A refusal of another name says what is allowed."""
     with pytest.raises(Forbidden) as caught:
         await ada.create(RUNS, run("bert", "grace"), own_namespace)
     assert caught.value.message == (
@@ -139,7 +139,7 @@ async def test_the_owner_of_a_run_cannot_be_changed(
 async def test_runs_older_than_the_policy_can_be_changed_and_deleted(
     kube_server: KubeServer, own_namespace: str
 ) -> None:
-    """Their owner may be any text."""
+    """Such runs may have any text as their owner."""
     async with kube_server.client() as admin:
         await install(admin)
         await admin.delete(VALIDATING_BINDINGS, POLICY_NAME)
@@ -213,7 +213,7 @@ RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": OPERATIONS, "res
 
 
 class PolicyUnderTest:
-    """A policy in force in one namespace, gone at the end."""
+    """A policy that is in force in one namespace and is deleted at the end."""
 
     def __init__(self, admin: KubeClient, namespace: str, asking: KubeClient | None = None) -> None:
         """`asking`: the client that creates ConfigMaps."""
@@ -399,7 +399,8 @@ async def test_which_requests_a_policy_checks(
 async def test_a_policy_checks_deletions_and_may_ignore_its_failures(
     kube_server: KubeServer, own_namespace: str
 ) -> None:
-    """A deletion has only an old object. With failurePolicy Ignore, what cannot be evaluated is admitted."""
+    """A request to delete has an old object only. With failurePolicy Ignore, a request is admitted if the policy cannot
+    be evaluated."""
     async with kube_server.client() as admin:
         body = {**CONFIG, "metadata": {"name": "kept", "labels": {"keep": "yes"}}}
         await admin.create(CONFIG_MAPS, body, own_namespace)

@@ -194,13 +194,13 @@ async def web(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def manifests(specs: Mapping[str, dict[str, Any]]) -> str:
-    """Return several Runs in JSON, one after the other."""
+    """Return several Runs as JSON documents, one after the other."""
     return "\n".join(run_manifest(name, spec) for name, spec in specs.items())
 
 
 @contextlib.asynccontextmanager
 async def nothing_left(web: WebApi) -> AsyncIterator[None]:
-    """Check that the block leaves no Run, Pod or Service."""
+    """Check that no Run, Pod or Service is left after the block."""
     assert await web.cluster.left_behind() == []
     yield
     assert await web.cluster.left_behind() == []
@@ -228,7 +228,7 @@ async def test_the_web_api_names_every_fault_and_creates_nothing(web: WebApi, ca
     "case", [case for case in CASES.values() if case.arguments], ids=[k for k, c in CASES.items() if c.arguments]
 )
 async def test_the_command_line_names_every_fault_and_creates_nothing(web: WebApi, case: Case) -> None:
-    """Exit code 2, all reasons at once, no traceback."""
+    """The command ends with exit code 2 and all reasons at once, without a traceback."""
     image = "UPPER CASE" if "image" in case.spec else "bert:3"
     async with nothing_left(web):
         result = await web.kaji("run", "-d", "--name", "bad", *case.arguments, image, "train")
@@ -241,7 +241,8 @@ async def test_the_command_line_names_every_fault_and_creates_nothing(web: WebAp
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_a_faulty_run_from_kubectl_ends_as_refused_without_a_pod(web: WebApi, case: Case) -> None:
-    """Failed, Refused, the same reasons; or the API server refuses it at once, and then there is no Run."""
+    """The Run has phase Failed and reason Refused, with the same reasons. If the API server refuses it at once, there
+    is no Run."""
     applied = await web.cluster.apply("bad", case.whole)
     if case.refused_at_once:
         assert applied.returncode == 1 and all(words in applied.stderr for words in case.refused_at_once), applied
@@ -273,8 +274,8 @@ async def remove(web: WebApi, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Bad_Name", "1bert", "bert.one", "b" * 49, "-bert", "bert-", "../etc"])
 async def test_a_bad_name_is_refused(web: WebApi, name: str) -> None:
-    """The Web API and the command line state the rule; kubectl gets a refused Run if Kubernetes itself allows the
-    name."""
+    """The Web API and the command line quote the rule. If Kubernetes itself allows the name, the Run from kubectl ends
+    as refused."""
     async with nothing_left(web):
         answer = await web.http.post("/v1/runs", json={"name": name, "spec": SPEC})
         result = await web.kaji("run", "-d", f"--name={name}", "bert:3")
@@ -316,7 +317,7 @@ async def test_a_run_whose_name_is_taken_is_refused(web: WebApi) -> None:
 
 
 async def test_a_missing_env_file_is_named(web: WebApi) -> None:
-    """Together with all other faults of that command line, those that only the server finds included."""
+    """The same error names all other faults of the command line, including those that only the server finds."""
     async with nothing_left(web):
         words = ("--env-file", "no/such.env", "--cpus", "many", "-v", "ghost:/g")
         result = await web.kaji("run", "-d", *words, "bert:3")
@@ -326,8 +327,8 @@ async def test_a_missing_env_file_is_named(web: WebApi) -> None:
 
 
 async def test_a_body_over_1_mib_is_refused(web: WebApi) -> None:
-    """413 before it is parsed. For kubectl, the API server refuses such a text in a known field. Elsewhere it stores
-    the Run, which ends as refused, with a short status."""
+    """The Web API answers 413 before it parses the body. With kubectl, the API server refuses such a text in a known
+    field. In other fields it stores the Run, which ends as refused, with a short status."""
     novel = "x" * (1 << 20)
     async with nothing_left(web):
         answer = await web.http.post("/v1/runs", json={"name": "bad", "spec": SPEC | {"env": {"NOVEL": novel}}})
@@ -374,7 +375,7 @@ async def test_expired_credentials_are_reported_without_the_token(web: WebApi) -
 
 @pytest.mark.usefixtures("changes_count_at_once")
 async def test_a_faulty_policy_leaves_the_old_one_in_force(web: WebApi) -> None:
-    """GET /v1/policy lists every fault. Runs are checked by the old policy."""
+    """GET /v1/policy lists every fault. Runs are checked against the old policy."""
     policy_path = web.cluster.policy_path
     good = policy_path.read_text()
     try:
@@ -422,7 +423,7 @@ LACKS = {
 
 
 async def test_the_policy_check_names_objects_that_the_cluster_lacks(web: WebApi) -> None:
-    """The field, what is missing and what to do. Existing objects are not named."""
+    """Each finding names the field, the missing object and the remedy. Objects that exist are not mentioned."""
     client, namespace = web.cluster.client, web.cluster.namespace
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     await client.create(CLAIMS, {"metadata": {"name": "policy-claim"}, "spec": claim}, namespace)
@@ -455,8 +456,8 @@ NONSENSE: dict[str, dict[str, Any]] = {
 
 
 async def test_a_damaged_status_ends_only_its_own_run(web: WebApi) -> None:
-    """Users who may write statuses can damage runs: those runs end for that reason, and can be resumed and deleted. All
-    others continue."""
+    """Users who may write statuses can damage runs. Such a run ends with that reason and can be resumed and deleted.
+    All other runs continue."""
     cluster = web.cluster
     spec = SPEC | {"replicas": 2}
     try:
@@ -506,13 +507,13 @@ async def resume_and_delete(web: WebApi, name: str) -> None:
 
 
 async def damage(web: WebApi, name: str) -> None:
-    """Write nonsense into the status of the run, as a user with that right can."""
+    """Write an invalid status, as a user with the right to do so can."""
     nonsense = {"status": NONSENSE[name]}
     await web.cluster.client.patch(RUNS, name, nonsense, web.cluster.namespace, subresource="status")
 
 
 async def test_managed_fields_list_the_status_as_one_field(web: WebApi) -> None:
-    """Otherwise each write would make the API server list every field inside."""
+    """Otherwise the API server would list every field of the status at each write."""
     try:
         assert (await web.cluster.apply("one", SPEC)).returncode == 0
         await web.cluster.reaches("one", Phase.RUNNING)

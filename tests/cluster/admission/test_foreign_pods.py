@@ -22,19 +22,19 @@ from kajitori.kube.resources import NAMESPACES, PODS
 CONTAINER = {"name": names.MEMBER_CONTAINER, "image": "x", "command": ["y"]}
 MALLORY = "mallory"
 OWN = "kajitori.dev/test"
-"""An annotation by which the maker of the foreign Pods recognizes that somebody changed them."""
+"""Annotation of the foreign Pods, by which the tests notice that another client changed them."""
 
 
 class Mallory:
-    """A user who may create Pods in a namespace of his own and in the namespace of the run."""
+    """A user who may create Pods in their own namespace and in the namespace of the run."""
 
     def __init__(self, cluster: Cluster, client: KubeClient) -> None:
         self.cluster = cluster
         self.client = client
-        """Its changes have the field manager `mallory`, which distinguishes them from Kajitori's."""
+        """Changes by this client have the field manager `mallory`, so they can be told from those of Kajitori."""
         self.namespace = f"{cluster.namespace}-mallory"
         self.made: dict[tuple[str, str], str] = {}
-        """UIDs of his Pods."""
+        """UIDs of Mallory's Pods."""
 
     async def pod(self, name: str, namespace: str = "", **written: Any) -> None:
         """Create a Pod with all public properties of a member of `victim`, on a chosen node."""
@@ -55,7 +55,7 @@ class Mallory:
         self.made[made["metadata"]["namespace"], name] = made["metadata"]["uid"]
 
     async def ends(self, name: str, namespace: str = "") -> None:
-        """Let its program fail, with a memory peak that no member ever had."""
+        """Let the program of a Pod fail, with a memory peak that no member ever had."""
         namespace = namespace or self.namespace
         said = {f"{SIM}exit-code": "1", f"{SIM}memory": "900Gi"}
         await self.client.patch(PODS, name, {"metadata": {"annotations": said}}, namespace)
@@ -66,7 +66,7 @@ class Mallory:
         return self.cluster.mirror.pods[namespace or self.namespace, name]
 
     async def check_untouched(self) -> None:
-        """Check that all of his Pods exist as he made them: not deleted, with his labels and owners."""
+        """Check that all of Mallory's Pods exist unchanged: not deleted, with their labels and owners."""
         for namespace, name in self.made:
             meta = (await self.cluster.client.get(PODS, name, namespace))["metadata"]
             assert "deletionTimestamp" not in meta, name
@@ -77,7 +77,7 @@ class Mallory:
 
 @pytest.fixture
 async def mallory(cluster: Cluster) -> AsyncIterator[Mallory]:
-    """Mallory beside a running gang of three called `victim`, with a controller."""
+    """Mallory, with a running gang of three named `victim` and a controller."""
     cluster.start_controller()
     await cluster.submit("victim", replicas=3, restarts=2)
     await cluster.reaches("victim", Phase.RUNNING)
@@ -105,7 +105,8 @@ async def wait_for_controller(cluster: Cluster) -> None:
 
 
 async def test_pods_of_another_namespace_are_not_members(mallory: Mallory) -> None:
-    """They have the run's labels and names of its current and next attempt. They fail and stay."""
+    """The foreign Pods have the run's labels and the names of members of its current and next attempt. They fail and
+    are not deleted."""
     cluster = mallory.cluster
     for name in ("victim-1-0", "victim-1-1", "victim-2-0", "victim-1-7"):
         await mallory.pod(name)
@@ -121,7 +122,7 @@ async def test_pods_of_another_namespace_are_not_members(mallory: Mallory) -> No
 
 
 async def test_pods_that_only_have_the_labels_are_not_members(mallory: Mallory) -> None:
-    """In the run's own namespace: a rank beyond its members, one of the next attempt, and a copied signature. They
+    """One has a rank beyond the run's members, one belongs to the next attempt, one has a copied signature. They
     survive the run, although its own Pods are deleted by that label."""
     cluster = mallory.cluster
     found = await cluster.client.get(PODS, "victim-1-2", cluster.namespace)
@@ -154,7 +155,7 @@ async def listed_ranks(cluster: Cluster) -> list[int]:
 
 
 async def test_an_owner_in_another_namespace_makes_no_member(mallory: Mallory) -> None:
-    """Kubernetes' garbage collector may delete such a Pod, because its owner does not exist there; the run
+    """Kubernetes' garbage collector may delete such a Pod, because its owner does not exist in its namespace. The run
     continues."""
     cluster = mallory.cluster
     run = cluster.run("victim")
@@ -170,7 +171,7 @@ async def test_an_owner_in_another_namespace_makes_no_member(mallory: Mallory) -
 
 
 async def test_a_rank_that_was_not_planned_does_not_count(mallory: Mallory) -> None:
-    """Even with the owner reference, which every user who may create Pods there can write. It is deleted with the
+    """The Pod has the owner reference, which every user who may create Pods there can write. It is deleted with the
     run."""
     cluster = mallory.cluster
     run = cluster.run("victim")

@@ -65,7 +65,7 @@ class Enforced:
 
 @pytest.fixture
 async def enforced(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[Enforced]:
-    """The rules in force. They are removed when the policy has them no longer."""
+    """The rules in force. They are deleted when the policy no longer contains them."""
     pods = {"namespaces": [own_namespace], "reasons": {"images": "see https://wiki/images"}}
     policies = [parse_policy(RULES | {"pods": pods})]
     async with kube_server.client() as admin:
@@ -82,7 +82,7 @@ async def enforced(kube_server: KubeServer, own_namespace: str) -> AsyncIterator
 
 
 async def until_in_force(enforced: Enforced) -> None:
-    """Wait until the API server uses the policies, which a real one does a moment after they are stored."""
+    """Wait until the API server enforces the policies. A real one does so a moment after they are stored."""
     for _ in range(100):
         try:
             created = await enforced.create(pod("probe", limits(gpu="1")))

@@ -83,7 +83,7 @@ class SmallCluster:
             await asyncio.gather(task, self._sim_task)
 
     async def restart_sim(self) -> None:
-        """Replace the simulator by a new one that knows nothing, as after a kill."""
+        """Replace the simulator by a new one without any state, as after a kill."""
         self._stop_sim.set()
         await self._sim_task
         self.sim, self._stop_sim = SimulatedNodes(self.client, self.settings, serving=self.serving), asyncio.Event()
@@ -153,7 +153,8 @@ def condition(thing: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 async def test_pods_are_placed_run_and_end_as_annotated(cluster: SmallCluster) -> None:
-    """One Pod must run on a given node and gets an address and a log; one ends with an exit code; one is deleted."""
+    """One Pod has to run on a given node and gets an address and a log, one ends with an exit code, and one is
+    deleted."""
     await cluster.pod("pinned", node="sim-00002")
     await cluster.pod("short", duration="1s", exit_code="3")
     await cluster.phase_is("pinned", "Running")
@@ -170,7 +171,7 @@ async def test_pods_are_placed_run_and_end_as_annotated(cluster: SmallCluster) -
 
 
 async def test_a_pod_that_does_not_fit_says_why_and_starts_later(cluster: SmallCluster) -> None:
-    """It starts by itself when there is room."""
+    """The Pod starts without further action when there is room."""
     await cluster.pod("first", cpu="3", node="sim-00001")
     await cluster.phase_is("first", "Running")
     await cluster.pod("second", cpu="3", node="sim-00001")
@@ -186,7 +187,7 @@ async def test_a_pod_that_does_not_fit_says_why_and_starts_later(cluster: SmallC
 
 
 async def test_a_restarted_simulator_starts_no_pod_twice(cluster: SmallCluster) -> None:
-    """Running Pods keep their start time and address; Pods whose time is over end."""
+    """Running Pods keep their start time and address. Pods whose time is over end."""
     await cluster.pod("long")
     await cluster.pod("timed", duration="2s")
     await cluster.phase_is("long", "Running")
@@ -242,7 +243,8 @@ async def test_a_claim_gets_a_folder_with_its_first_pod_until_deletion(cluster: 
 
 
 async def test_endpoint_slices_and_budgets_follow_the_pods(cluster: SmallCluster) -> None:
-    """Ready endpoints of a headless Service, and the number of Pods that may be evicted."""
+    """The slices contain the ready endpoints of a headless Service, and the budgets the number of Pods that may be
+    evicted."""
     service = {"selector": {"app": "web"}, "clusterIP": "None", "ports": [{"port": 80}]}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": NS}, "spec": service}
     await cluster.client.create(SERVICES, body)
@@ -274,7 +276,7 @@ async def test_endpoint_slices_and_budgets_follow_the_pods(cluster: SmallCluster
 
 
 async def test_a_silent_node_is_marked_until_it_answers_again(cluster: SmallCluster) -> None:
-    """It is Unknown and tainted, and its Pods are not ready, with an eviction due later."""
+    """The node is Unknown and tainted. Its Pods are not ready, and will be evicted later."""
     await cluster.pod("there", node="sim-00001")
     await cluster.phase_is("there", "Running")
     silent = {"metadata": {"annotations": {"sim.kajitori.dev/silent": "true"}}}
@@ -304,7 +306,7 @@ async def test_a_silent_node_is_marked_until_it_answers_again(cluster: SmallClus
 
 
 async def test_pods_of_a_deleted_node_are_collected(cluster: SmallCluster) -> None:
-    """No kubelet is left that could end them."""
+    """No kubelet is left to end these Pods."""
     await cluster.pod("orphan", node="sim-00002")
     await cluster.phase_is("orphan", "Running")
     await cluster.client.delete(NODES, "sim-00002")

@@ -34,7 +34,7 @@ class Refused(Exception):
 
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    """Run kubectl against a server of its own; documents go to its standard input."""
+    """Run kubectl against a separate server. Documents are passed on standard input."""
     program = kubectl_binary()
     made = certificates.ensure_certificates(tmp_path / "pki")
     token = certificates.ensure_token(tmp_path / "token")
@@ -67,7 +67,7 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
 
 
 async def test_auth_whoami_and_can_i(kubectl: Kubectl) -> None:
-    """Both send protobuf."""
+    """Both commands send protobuf."""
     assert "system:masters" in await kubectl("auth", "whoami")
     assert (await kubectl("auth", "can-i", "create", "pods")).strip() == "yes"
     assert "*.*" in await kubectl("auth", "can-i", "--list")
@@ -117,7 +117,7 @@ async def test_dry_run_on_the_server(kubectl: Kubectl) -> None:
 
 
 async def test_quota_in_a_new_namespace(kubectl: Kubectl) -> None:
-    """The namespace has its service account; the quota counts and refuses."""
+    """The namespace has its service account. The quota counts objects and refuses further ones."""
     await kubectl("create", "namespace", "vision")
     assert "default" in await kubectl("get", "serviceaccounts", "-n", "vision")
     await kubectl("create", "quota", "q", "--hard=pods=1,requests.cpu=2", "-n", "vision")
@@ -129,7 +129,7 @@ async def test_quota_in_a_new_namespace(kubectl: Kubectl) -> None:
 
 
 async def test_custom_resources(kubectl: Kubectl) -> None:
-    """A definition is served at once: columns, explain, validation, apply."""
+    """A definition is served at once, with its columns, explain, validation and apply."""
     await kubectl("apply", "-f", "-", given=definition())
     await kubectl("wait", "--for=condition=Established", "crd/boats.sea.example", "--timeout=60s")
     assert await kubectl("apply", "-f", "-", given=boat(size=4)) == "boat.sea.example/b created\n"

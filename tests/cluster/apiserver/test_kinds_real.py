@@ -59,7 +59,7 @@ async def test_recorded_answers_are_still_those_of_a_real_server(real_server: Re
 
 
 async def test_recorded_answers_about_custom_resources(real_server: RealServer) -> None:
-    """The same for custom resources, whose definition is created before and deleted afterwards."""
+    """The same for custom resources. Their definition is created before and deleted afterwards."""
     registry = built_in()
     definition = kinds_cases.definition()
     name = definition["metadata"]["name"]
@@ -152,7 +152,7 @@ async def test_tables_have_the_same_columns(real_server: RealServer) -> None:
 
 
 async def test_tables_have_the_same_cells(real_server: RealServer) -> None:
-    """Cells that a real server shows of its own objects."""
+    """The tables of a real server's own objects have the same cells."""
     registry = built_in()
     async with real_server.client() as client:
         for plural in ("namespaces", "services", "priorityclasses", "configmaps", "leases", "endpointslices"):

@@ -75,7 +75,7 @@ async def test_every_verb(client: KubeClient, own_namespace: str) -> None:
 
 
 async def test_each_refusal_has_its_own_error_type(client: KubeClient, own_namespace: str) -> None:
-    """The same types for both servers."""
+    """Both servers cause the same types of errors."""
     ns = own_namespace
     made = await client.create(PODS, pod("x"), ns)
     with pytest.raises(AlreadyExistsError):

@@ -84,7 +84,8 @@ def run_of(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_apply_and_diff(kubectl: Kubectl) -> None:
-    """It creates, says when nothing changes, changes, and removes fields that are no longer in the document."""
+    """`kubectl apply` creates an object, says if nothing changes, changes it, and removes fields that are no longer in
+    the document."""
     assert kubectl.apply(config(a="1", b="2")) == "configmap/settings created\n"
     assert kubectl.apply(config(a="1", b="2")) == "configmap/settings unchanged\n"
     assert '+  a: "3"' in kubectl("diff", "-f", "-", stdin=yaml.safe_dump(config(a="3")), code=1)
@@ -115,7 +116,7 @@ def test_server_side_apply(kubectl: Kubectl) -> None:
 
 
 def test_commands_on_a_pod(kubectl: Kubectl) -> None:
-    """run, wait, every way of get, describe, logs, exec, label, annotate, patch, delete."""
+    """The commands are run, wait, all forms of get, describe, logs, exec, label, annotate, patch and delete."""
     script = "echo up; while :; do sleep 0.2; done"
     kubectl.start("web", "sh", "-c", script)
     wide = kubectl("get", "pods", "-o", "wide").splitlines()
@@ -203,14 +204,14 @@ def test_a_run_that_is_refused_after_apply(kubectl: Kubectl, wrong: dict[str, An
 
 
 def test_a_run_that_the_schema_refuses(kubectl: Kubectl) -> None:
-    """At once, with exactly our message, and no Run is created."""
+    """kubectl fails at once with exactly our message, and no Run is created."""
     said = kubectl("apply", "-f", "-", stdin=yaml.safe_dump(run_of("greedy", replicas=-1)), code=1)
     assert said.count("spec.replicas") == 1 and "a run has at least one member" in said
     assert kubectl("get", "runs", "-o", "name") == ""
 
 
 def test_explain(kubectl: Kubectl) -> None:
-    """Field by field, for built-in kinds and for Runs."""
+    """`kubectl explain` describes each field, for built-in kinds and for Runs."""
     assert "containers\t<[]Container> -required-" in kubectl("explain", "pod.spec")
     assert "KIND:       Run" in kubectl("explain", "run")
     assert "replicas" in kubectl("explain", "run.spec")
@@ -219,7 +220,7 @@ def test_explain(kubectl: Kubectl) -> None:
 
 
 def test_commands_on_nodes(kubectl: Kubectl) -> None:
-    """describe, taint, cordon, drain with a simulated Pod on the node, uncordon."""
+    """The commands are describe, taint, cordon, drain with a simulated Pod on the node, and uncordon."""
     node = "gpu-00001"
     described = kubectl("describe", "node", node)
     assert "nvidia.com/gpu" in described
@@ -249,7 +250,7 @@ def test_auth_whoami_and_can_i(kubectl: Kubectl) -> None:
 
 
 def test_commands_that_list_what_the_server_has(kubectl: Kubectl) -> None:
-    """api-resources, api-versions, version, cluster-info, get all."""
+    """The commands are api-resources, api-versions, version, cluster-info and get all."""
     resources = kubectl("api-resources", "--no-headers").splitlines()
     named = {line.split()[0] for line in resources}
     assert {"pods", "nodes", "runs", "leases", "poddisruptionbudgets"} <= named
@@ -275,7 +276,7 @@ def test_edit(kubectl: Kubectl, tmp_path: Path) -> None:
 
 
 def test_errors_about_missing_kinds_and_objects(kubectl: Kubectl) -> None:
-    """Kinds that are not served, missing objects and unknown fields: a clear answer."""
+    """kubectl fails with a clear message for kinds that are not served, missing objects and unknown fields."""
     assert "doesn't have a resource type" in kubectl("get", "nothings", code=1)
     said = kubectl("rollout", "status", "deployment/web", code=1)
     # A real server has Deployments; the embedded one does not.

@@ -85,7 +85,7 @@ def wait_for(core: Any, namespace: str, name: str, phase: str) -> None:
 
 
 def test_calls_about_a_pod(core: Any, namespace: str) -> None:
-    """create, watch, read, logs, followed logs, exec, patch, delete."""
+    """The calls are create, watch, read, logs, followed logs, exec, patch and delete."""
     core.create_namespaced_pod(namespace, pod("web", "sh", "-c", "echo up; sleep 1000", tier="front"))
     wait_for(core, namespace, "web", "Running")
     found = core.read_namespaced_pod("web", namespace)
@@ -132,7 +132,7 @@ def test_exec_has_input_output_and_an_exit_code(core: Any, namespace: str) -> No
 
 
 def test_attach_reaches_the_running_program(core: Any, namespace: str) -> None:
-    """Its input arrives, and its output comes back until it ends."""
+    """The program receives the input, and its output is returned until it ends."""
     body = pod("shell", "sh", "-c", "while read word; do echo got $word; done")
     body.spec.containers[0].stdin = body.spec.containers[0].stdin_once = True
     core.create_namespaced_pod(namespace, body)
@@ -153,7 +153,7 @@ def test_attach_reaches_the_running_program(core: Any, namespace: str) -> None:
 
 
 def test_ports_are_forwarded(core: Any, namespace: str, tmp_path: Path) -> None:
-    """Two ports over one WebSocket: HTTP from one, an error message from the other."""
+    """One WebSocket carries two ports: HTTP from one, an error message from the other."""
     (tmp_path / "served").write_text("hello")
     there = tmp_path / "port"
     body = pod("web", sys.executable, "-c", SERVE, str(there))
@@ -247,7 +247,7 @@ def test_calls_about_config_maps(core: Any, namespace: str) -> None:
 
 
 def test_a_watch_starts_at_a_resource_version(core: Any, namespace: str) -> None:
-    """From there on, every event comes once and in order."""
+    """From that version on, every event arrives once and in order."""
     begun = core.list_namespaced_secret(namespace).metadata.resource_version
     for index in range(3):
         body = k8s.V1Secret(metadata=k8s.V1ObjectMeta(name=f"s-{index}"), string_data={"k": str(index)})
@@ -303,7 +303,7 @@ def test_calls_about_nodes_and_rights(api: Any, core: Any) -> None:
 
 
 def test_concurrent_writers_lose_no_update(core: Any, namespace: str) -> None:
-    """Threads that do not know of each other count up one number."""
+    """Several threads increment one number, each without knowledge of the others."""
     body = k8s.V1ConfigMap(metadata=k8s.V1ObjectMeta(name="counter"), data={"n": "0"})
     core.create_namespaced_config_map(namespace, body)
 

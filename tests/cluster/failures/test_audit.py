@@ -55,8 +55,8 @@ def log_of(path: Path, namespace: str) -> Path:
 async def test_audit_finds_a_daemonset_that_lists_all_pods(
     kube_server: KubeServer, own_namespace: str, tmp_path: Path
 ) -> None:
-    """It says what to change there. The embedded API server has no DaemonSets and says so; findings from a log are the
-    same."""
+    """The finding says what to change in the DaemonSet. The embedded API server has no DaemonSets and says so; findings
+    from an audit log are the same on both."""
     if kube_server.is_real:
         await add_spy(kube_server, own_namespace)
         code, shown, _ = await audit(kube_server, "-o", "json")

@@ -1,4 +1,4 @@
-"""A backup taken beside running runs, restored into the same cluster and into an empty one."""
+"""A backup that is taken while runs are running, restored into the same cluster and into an empty one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Scene:
         return {name.partition("/")[2] for name in runs if name.startswith(f"{self.cluster.namespace}/")}
 
     async def remove_runs(self) -> None:
-        """Remove all runs of the test, as if the cluster had been made anew."""
+        """Remove all runs of the test, so that the cluster is like a new one."""
         await self.cluster.stop_controllers()
         for name in ("bert", "done", "waits"):
             await self.cluster.client.delete(RUNS, name, self.cluster.namespace)
@@ -79,8 +79,9 @@ async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
 
 
 async def test_a_backup_brings_a_cluster_back(scene: Scene) -> None:
-    """Into the same cluster nothing changes. Into an empty one the gang comes back queued and goes on with its next
-    attempt, ended and waiting runs come back as they were, with owners, history and logs; twice changes nothing."""
+    """A restore into the same cluster changes nothing. In an empty cluster the gang is queued and continues with its
+    next attempt, and ended and waiting runs are as before, with owners, history and logs. A second restore changes
+    nothing."""
     cluster, namespace = scene.cluster, scene.cluster.namespace
     await scene.begin()
     history, blobs = cluster.history, MemoryBlobs()
@@ -93,7 +94,7 @@ async def test_a_backup_brings_a_cluster_back(scene: Scene) -> None:
     source = Source(client=cluster.client, namespace="kajitori", history=history, blobs=blobs)
     await take(scene.path, source, datetime.now(UTC), lambda _: None)
 
-    # 1. The same cluster, while it works.
+    # 1. Restore into the same cluster, while runs are running.
     pods = {pod.metadata.name: pod.metadata.uid for pod in cluster.pods("bert")}
     report = await scene.restore(history, blobs)
     assert scene.mine([*report.queued, *report.ended]) == set()
@@ -101,7 +102,7 @@ async def test_a_backup_brings_a_cluster_back(scene: Scene) -> None:
     assert {pod.metadata.name: pod.metadata.uid for pod in cluster.pods("bert")} == pods
     assert cluster.status("bert").attempts == 1
 
-    # 2. An empty cluster, whose history and store are new.
+    # 2. Restore into an empty cluster, with a new history and a new store.
     queued_at = cluster.status("waits").queued_at
     await scene.remove_runs()
     fresh, store = scene.new_history(), MemoryBlobs()
@@ -122,7 +123,7 @@ async def test_a_backup_brings_a_cluster_back(scene: Scene) -> None:
     assert cluster.status("waits").queued_at == queued_at
     assert cluster.pods("done") == []
 
-    # 3. History and logs follow the runs, and a second time changes nothing.
+    # 3. History and logs have the new UIDs, and a second restore changes nothing.
     done = cluster.run("done")
     assert done is not None
     assert store.held[f"logs/{namespace}/{done.metadata.uid}/1/0"][0] == LOG
@@ -144,7 +145,7 @@ async def test_a_backup_brings_a_cluster_back(scene: Scene) -> None:
 
 
 async def test_a_restored_run_waits_for_its_status(scene: Scene) -> None:
-    """A restore that was interrupted leaves no run that starts from the beginning; the next one completes it."""
+    """An interrupted restore leaves no run that starts from the beginning. The next restore completes it."""
     cluster = scene.cluster
     await scene.begin()
     history = cluster.history

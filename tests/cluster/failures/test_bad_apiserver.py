@@ -40,12 +40,12 @@ SPEC: dict[str, Any] = {
 }
 
 IMPATIENT = WatchSettings(base_seconds=0.1, cap_seconds=0.5)
-"""For a mirror whose watches break again and again."""
+"""Settings of a mirror whose watches break again and again."""
 
 PROXIES: WeakKeyDictionary[Cluster, FaultyProxy] = WeakKeyDictionary()
 
 SOON_SECONDS = 60.0
-"""Once the API server works again, the parts use it within this time."""
+"""Time limit for the parts to use the API server again once it works."""
 
 
 @pytest_asyncio.fixture(
@@ -75,7 +75,7 @@ def proxy_of(web: WebApi) -> FaultyProxy:
 
 
 async def test_broken_watches_lose_no_change(web: WebApi) -> None:
-    """They are cut in the middle of a line while members fail: each failure is counted once."""
+    """The watches are cut in the middle of a line while members fail. Each failure is counted once."""
     proxy = proxy_of(web)
     await web.submit("cut", SPEC | {"replicas": 3, "restarts": 5})
     for attempt in (1, 2, 3):
@@ -91,8 +91,8 @@ async def test_broken_watches_lose_no_change(web: WebApi) -> None:
 
 
 async def test_every_kind_of_outage_is_survived(web: WebApi) -> None:
-    """While every request fails (0: the connection is closed), the Web API answers with typed errors. Then the runs
-    recover."""
+    """While every request fails (0: the connection is closed), the Web API answers with typed errors. The runs recover
+    afterwards."""
     proxy = proxy_of(web)
     await web.submit("outage", SPEC | {"replicas": 2, "restarts": 5})
     await web.cluster.reaches("outage", Phase.RUNNING)
@@ -155,8 +155,8 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_gang_that_starts_during_an_outage_starts_once_and_whole(web: WebApi, kind: str) -> None:
-    """Whenever the outage begins, and whether or not the request was carried out: four members, all of the first
-    attempt. Also with a busy API server, and with one that has forgotten (410) the changes of that time."""
+    """There are four members, all of the first attempt, whenever the outage begins and whether or not the request was
+    carried out. The same holds for a busy API server, and for one that no longer has (410) the changes of that time."""
     proxy, cluster = proxy_of(web), web.cluster
     made = PodsEverMade(cluster)
     for number, moment in enumerate(KINDS[kind]):
@@ -180,7 +180,8 @@ async def test_a_gang_that_starts_during_an_outage_starts_once_and_whole(web: We
 async def test_members_are_neither_late_nor_lost_while_the_view_is_stale(
     web: WebApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mirror shows no Pods for longer than a start may take. Members are judged by the time of the last news."""
+    """The mirror shows no Pods for longer than a start may take. Members are judged at the time of the mirror's last
+    state."""
     proxy, cluster = proxy_of(web), web.cluster
     monkeypatch.setattr(reconciler, "UNSEEN_PATIENCE", timedelta(seconds=1))
     monkeypatch.setattr(health, "STALE_SECONDS", 1.0)
@@ -202,7 +203,8 @@ async def test_members_are_neither_late_nor_lost_while_the_view_is_stale(
 
 
 async def test_a_lost_answer_says_how_to_check_what_was_done(web: WebApi) -> None:
-    """The error says that the request may have been carried out, and how to look. It was, and there is one gang."""
+    """The error says that the request may have been carried out, and how to find out. It was carried out, and there is
+    one gang."""
     proxy, cluster = proxy_of(web), web.cluster
     made = PodsEverMade(cluster)
     for asked in ("http", "kaji"):
@@ -225,7 +227,7 @@ async def test_a_lost_answer_says_how_to_check_what_was_done(web: WebApi) -> Non
 
 
 class PodsEverMade:
-    """Every Pod that has existed since then, by its run. A second Pod of the same name counts twice."""
+    """Records every Pod that exists from now on, by its run. A second Pod of the same name counts twice."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._world = cluster

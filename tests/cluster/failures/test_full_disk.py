@@ -64,7 +64,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 async def test_a_full_disk_keeps_exactly_the_acknowledged_writes(disk: Disk) -> None:
-    """Watchers see no refused write, and reads work. Writes work again once there is room, and after a restart."""
+    """Watchers see no refused write, and reads work. Writes work again when there is room, also after a restart."""
     big = {"x": "y" * 200_000}
     async with embedded_server(disk.path, controllers=False) as api:
         await api.call("POST", MAPS, {"metadata": {"name": "first"}, "data": {"x": "1"}})
@@ -95,7 +95,7 @@ async def test_a_full_disk_keeps_exactly_the_acknowledged_writes(disk: Disk) -> 
 
 
 async def test_a_server_that_cannot_start_on_a_full_disk_says_so(disk: Disk) -> None:
-    """The error says what to do. With room, the server starts."""
+    """The error says what to do. The server starts when there is room."""
     disk.fill()
     with pytest.raises(DataFolderUnusable, match="disk is full") as refused:
         await Store.open(disk.path / "objects")
@@ -105,7 +105,7 @@ async def test_a_server_that_cannot_start_on_a_full_disk_says_so(disk: Disk) -> 
 
 
 async def test_a_refused_upload_continues_where_it_stopped(disk: Disk, tmp_path: Path) -> None:
-    """Nothing is left of the part that did not fit. The earlier parts are kept and not sent again."""
+    """Nothing of the part that did not fit is stored. The earlier parts are kept and not sent again."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "weights").write_bytes(random.Random(1).randbytes(20 << 20))
@@ -136,7 +136,7 @@ def sha256_of(packed: Pack, number: int) -> str:
 
 
 async def test_a_full_disk_keeps_the_earlier_part_of_a_log(disk: Disk) -> None:
-    """The rest is kept once there is room."""
+    """The rest of the log is kept when there is room."""
     blobs: Blobs = await open_blobs((disk.path / "blobs").as_uri())
     kept, name = KeptLogs(blobs), MemberLogName("team", "uid", 1, 0)
     await kept.keep(name, b"so far\n")

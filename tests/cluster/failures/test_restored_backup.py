@@ -113,9 +113,9 @@ class Scene:
 
 
 async def test_nodes_continue_with_the_state_of_the_backup(tmp_path: Path) -> None:
-    """Ended Pods are reported again and not started again, and running ones continue. Pods newer than the backup are
-    ended, and Pods deleted since are marked as lost. Nodes that joined since join again, and changes reach all nodes
-    afterwards."""
+    """Ended Pods are reported again and not started again, and running ones continue. Pods that are newer than the
+    backup are ended, and Pods that were deleted after it are marked as lost. Nodes that joined after it join again, and
+    all nodes receive later changes."""
     async with Scene(tmp_path).running() as scene:
         gate, starts = tmp_path / "gate", tmp_path / "starts"
         await scene.run("ends", HERE, f"echo once >>{starts}; until [ -e {gate} ]; do sleep 0.05; done")

@@ -100,8 +100,8 @@ async def test_a_leader_stopped_during_a_burst_writes_nothing_afterwards(cluster
 
 
 async def test_two_controllers_at_once_do_no_harm(cluster: Cluster) -> None:
-    """Without leader election, compare-and-swap lets one of them win each step: never two running attempts, no GPU used
-    twice, one end for each run, and nothing left of deleted runs."""
+    """Without leader election, compare-and-swap lets one of them win each step. No run has two running attempts, no GPU
+    is used twice, each run ends once, and nothing of deleted runs is left."""
     chaos, over = Chaos(cluster, random.Random(7)), asyncio.Event()
     with InvariantChecker(cluster, one_writer=False).watching() as watchman:
         cluster.start_controller()

@@ -14,7 +14,7 @@ from kajitori.kube.resources import NODES, PODS
 
 @ANY_SERVER
 async def test_node_is_ready(node: Node) -> None:
-    """Without the taint that elsewhere only a node lifecycle controller would remove."""
+    """The node has no taint that only a node lifecycle controller would remove."""
     await node.kubectl("wait", "--for=condition=Ready", "node/node", "--timeout=60s")
     found = await node.client.get(NODES, "node")
     assert not found["spec"].get("taints")
@@ -23,7 +23,7 @@ async def test_node_is_ready(node: Node) -> None:
 
 @ANY_SERVER
 async def test_logs(node: Node, tmp_path: Path) -> None:
-    """Followed until the end, and the last lines."""
+    """A log can be followed to its end, and its last lines can be read."""
     gate = tmp_path / "gate"
     script = f"echo line 1; until [ -e {gate} ]; do sleep 0.1; done; echo line 2; echo line 3"
     await node.run("p", "/bin/sh", "-c", script)
@@ -39,7 +39,7 @@ async def test_logs(node: Node, tmp_path: Path) -> None:
 
 
 async def test_exec(node: Node) -> None:
-    """Output, exit code, input to its end, and a missing program."""
+    """The command's output and exit code are returned, its input ends, and a missing program is an error."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     assert await node.kubectl("exec", "p", "--", "echo", "hello") == "hello\n"

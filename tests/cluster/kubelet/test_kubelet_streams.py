@@ -39,7 +39,7 @@ open(%r, "w").write(str(server.getsockname()[1]))
 while True:
     threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 """
-"""After the client closes its direction, it returns what it has read, in reverse. Disconnects at `bye`."""
+"""A server that returns in reverse what it has read when the client closes its direction. At `bye` it disconnects."""
 
 
 HERE = [("embedded", "websocket"), ("embedded", "spdy")]
@@ -94,7 +94,7 @@ class Terminal:
 
 
 def _lead_session() -> None:
-    """Make standard input the terminal of a new session, so that kubectl notices a new size."""
+    """Make standard input the terminal of a new session, so that kubectl notices changes of its size."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
@@ -124,7 +124,7 @@ async def terminal(node: Node, env: Mapping[str, str], *args: str) -> AsyncItera
 
 @EMBEDDED
 async def test_exec_with_a_terminal(node: Node, env: Mapping[str, str]) -> None:
-    """Prompt, keys, changes of the window size, exit code."""
+    """Prompt, key strokes, changes of the window size and the exit code are transferred."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     async with terminal(node, env, "exec", "-it", "p", "--", "sh") as shell:
@@ -139,7 +139,7 @@ async def test_exec_with_a_terminal(node: Node, env: Mapping[str, str]) -> None:
 
 @EVERYWHERE
 async def test_exec_and_its_streams(node: Node, env: Mapping[str, str]) -> None:
-    """Separate outputs, the end of input, the exit code, megabytes in both directions."""
+    """Both outputs are separate, the input ends, the exit code is returned, and megabytes pass in both directions."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     process = await node.start(
@@ -159,7 +159,7 @@ async def test_exec_and_its_streams(node: Node, env: Mapping[str, str]) -> None:
 
 @EVERYWHERE
 async def test_attach(node: Node, env: Mapping[str, str]) -> None:
-    """`kubectl attach -it` to the Pod's shell: two clients at a time, and the end of the shell."""
+    """Two clients use `kubectl attach -it` with the Pod's shell at the same time, until the shell ends."""
     await node.run("p", "sh", stdin=True, tty=True)
     await node.wait("p", "condition=Ready")
     async with terminal(node, env, "attach", "-it", "p") as first:
@@ -192,7 +192,7 @@ async def test_attach_with_stdin_once_ends_the_programs_input(node: Node, env: M
 
 @EMBEDDED
 async def test_cp(node: Node, env: Mapping[str, str], tmp_path: Path) -> None:
-    """A folder, in both directions."""
+    """A folder is copied in both directions."""
     await node.run("p", "sleep", "1000")
     await node.wait("p", "condition=Ready")
     (tmp_path / "here").mkdir()
@@ -232,7 +232,8 @@ async def echoed(port: int, words: bytes) -> bytes:
 
 @EVERYWHERE
 async def test_port_forward(node: Node, env: Mapping[str, str], tmp_path: Path) -> None:
-    """100 parallel connections, megabytes, half-closed connections. Afterwards no task and no open file is left."""
+    """It serves 100 parallel connections, megabytes, and half-closed connections. Afterwards no task and no open file
+    is left."""
     there = tmp_path / "port"
     await node.run("p", sys.executable, "-c", ECHO % str(there))
     await node.wait("p", "condition=Ready")

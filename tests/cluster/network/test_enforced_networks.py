@@ -47,7 +47,7 @@ ALLOWED: dict[str, Set[str]] = {
     "named": MEMBERS | {"internal", "web", "storage"},
     "anywhere": EVERYBODY,
 }
-"""The peers that this lets a run talk to, in both directions."""
+"""The peers that a run may talk to as a result, in both directions."""
 SMALL = {"command": ["sleep", "100000"], "resources": {"cpu": 0.1, "memory": "64Mi"}}
 RESOLVER = {
     "metadata": {"name": "dns", "labels": {"app": "dns"}},

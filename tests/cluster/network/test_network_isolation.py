@@ -1,14 +1,14 @@
 """What `kaji network render` writes, in real network namespaces: a researcher, a hub, two clusters, NAT hosts, Pods.
 
-alpha's Services are translated by a host of their own, which hides who calls; beta's by its gateway, which does not.
-Both clusters use the same Service range, as installers hand it out.
+A separate host translates the addresses of alpha's Services and hides the caller. beta's gateway does it there and
+keeps the caller's address. Both clusters use the same Service range, the default of installers.
 
     researcher --- hub --- transit --- nat
                              |  `----- alpha-gw --- a1 (Pod), a2 (Pod)
                              `-------- beta-gw ---- b1 (Pod), b2 (Pod)
 
-Ports of the two gateways at the transit switch are isolated from each other, as peered networks are: what goes from one
-cluster to the other goes through the hub.
+The ports of the two gateways at the transit switch are isolated from each other, as peered networks are, so packets
+from one cluster to the other pass through the hub.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Scene:
 
 
 def wire(hosts: dict[str, Namespace]) -> None:
-    """Lay cables and set the addresses and routes that exist before our rules."""
+    """Connect the hosts, and set the addresses and routes that exist before our rules."""
     switch, hub = hosts["switch"], hosts["hub"]
     switch.run("ip link add transit type bridge && ip link set transit up")
     for name, address in (("hub", 1), ("nat", 9), ("alpha-gw", 11), ("beta-gw", 12)):
@@ -212,8 +212,8 @@ def test_a_researcher_reaches_every_cluster(scene: Scene) -> None:
 
 
 def test_services_are_reached_at_their_public_addresses(scene: Scene) -> None:
-    """Each public address stands for one Service. The cluster sees the Service's own address, called by the NAT host
-    or, where it keeps the source, by the researcher."""
+    """Each public address belongs to one Service. Packets reach the cluster with the Service's own address as their
+    destination. Their source is the NAT host or, if that keeps the source, the researcher."""
     researcher = scene.hosts["researcher"]
     translated = (("nat", "translated-alpha"), ("beta-gw", "translated-beta"))
     before = [scene.counters(host).get(counter, 0) for host, counter in translated]
@@ -259,15 +259,16 @@ def counted_by(scene: Scene, host: str) -> set[str]:
 def test_forbidden_connections_are_dropped_and_counted(
     scene: Scene, source: str, target: str, host: str, counter: str
 ) -> None:
-    """From one cluster to the other, to its Services, to researchers, and from unknown hosts."""
+    """These are connections from one cluster to the other and its Services, from a cluster to researchers, and from
+    unknown hosts."""
     scene.newly_counted(host)
     check_dropped(scene, knock(scene.hosts[source], target, 80 if target.endswith(".0.10") else PORT), host, counter)
 
 
 @pytest.mark.parametrize(("forged", "counter"), [("10.200.0.77", "spoofed"), ("10.17.9.9", "beta-to-beta")])
 def test_a_forged_source_address_does_not_pass(scene: Scene, forged: str, counter: str) -> None:
-    """Packets with a researcher's address arrive from the wrong side. An address of the other cluster gives no further
-    rights there."""
+    """Packets with a researcher's address arrive on the wrong interface. An address of the other cluster gives no
+    further rights there."""
     gateway = scene.hosts["alpha-gw"]
     gateway.run(f"ip address replace {forged}/32 dev lo")
     scene.newly_counted("hub")
@@ -304,7 +305,7 @@ def registry(tmp_path: Path) -> Path:
 
 
 def test_a_check_from_a_researchers_machine(scene: Scene, registry: Path) -> None:
-    """Everything is reached from the own address; Services at their public addresses."""
+    """The machine reaches everything from its own address, and Services at their public addresses."""
     checked = check(scene, "researcher", registry, 60)
     assert (checked.exit_code, checked.place) == (0, "researchers")
     assert checked.found == {
@@ -319,7 +320,7 @@ def test_a_check_from_a_researchers_machine(scene: Scene, registry: Path) -> Non
 
 
 def test_a_check_from_a_cluster(scene: Scene, registry: Path) -> None:
-    """The own cluster is reached and the other one is not, as expected."""
+    """As expected, a host of the cluster reaches its own cluster and not the other one."""
     checked = check(scene, "a1-pod", registry, 3)
     assert (checked.exit_code, checked.place) == (0, "cluster alpha")
     silence = ("not reached", "not reached: nothing came back in 3 s", True)
@@ -367,8 +368,8 @@ def test_a_check_on_the_hub_and_on_nat_hosts(scene: Scene, registry: Path) -> No
 
 
 def test_applying_again_changes_nothing_else(scene: Scene) -> None:
-    """Counters are kept. Routes of a removed cluster are removed and those of others stay; applying the old file
-    restores all."""
+    """Applying the same file again keeps the counters. Routes of a removed cluster are removed and those of others
+    stay. Applying the old file again restores all of them."""
     hub = scene.hosts["hub"]
     counters, routes = scene.counters("hub"), hub.run("ip route; ip -6 route")
     hub.run("ip route add 10.9.0.0/24 via 10.200.0.2")
@@ -388,7 +389,8 @@ def test_applying_again_changes_nothing_else(scene: Scene) -> None:
 
 
 def test_the_rules_keep_clusters_apart(scene: Scene) -> None:
-    """Without them, one cluster reaches the other. A connection from that time is cut when the rules come."""
+    """Without the rules, one cluster reaches the other. A connection that was opened without them is cut when they are
+    applied."""
     hosts = scene.hosts
     for host, table in (("hub", "kajitori_hub"), ("beta-gw", "kajitori_nat")):
         hosts[host].run(f"nft delete table inet {table}")

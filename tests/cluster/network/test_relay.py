@@ -55,7 +55,7 @@ async def add_pod(client: KubeClient, namespace: str, name: str, address: str, *
 async def test_an_agent_knows_the_pods_of_its_node_and_their_users(
     kube_server: KubeServer, own_namespace: str, tmp_path: Path
 ) -> None:
-    """Also after another relay has taken over, which sends it the whole list."""
+    """The agent still knows them after another relay has taken over, which sends it the whole list."""
     async with kube_server.client() as client:
         await install(client)
         run = await client.create(
@@ -104,7 +104,7 @@ async def test_an_agent_knows_the_pods_of_its_node_and_their_users(
 
 
 async def test_an_agent_without_an_answer_treats_its_pods_as_unknown(kube_server: KubeServer, tmp_path: Path) -> None:
-    """For example with a wrong token: no answer does not mean that the node has no Pods."""
+    """For example, its token is wrong. A missing answer does not mean that the node has no Pods."""
     async with kube_server.client() as client:
         await install(client)
         async with Mirror(client, (PODS, RUNS)) as mirror:

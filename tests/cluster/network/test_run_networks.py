@@ -42,7 +42,7 @@ async def policy_of(client: KubeClient, namespace: str, name: str = "bert") -> d
 
 
 async def test_a_server_stores_a_network_policy_unchanged(kube_server: KubeServer, own_namespace: str) -> None:
-    """So a second look writes nothing; a changed wish is written at once."""
+    """So the next comparison writes nothing, and a change of the wanted policy is written at once."""
     run = run_in(own_namespace)
     async with kube_server.client() as client:
         keeper = NetworkKeeper(client, lambda key: None)
@@ -83,8 +83,8 @@ async def until_policy_is(cluster: Cluster, spec: dict[str, Any] | None) -> None
 
 
 async def test_a_network_policy_exists_as_long_as_its_run(cluster: Cluster) -> None:
-    """If somebody deletes or edits it, it is restored, also by the next leader after a kill. An ended run has none, and
-    a resumed run has one again."""
+    """A deleted or edited policy is restored, also by the next leader after a kill. An ended run has none, and a
+    resumed run has one again."""
     cluster.use_policy(defaults={"network": {"to": ["internal"]}})
     first = cluster.start_controller()
     await cluster.submit("bert", replicas=2, network={"from": ["namespace"]})
@@ -115,7 +115,7 @@ async def test_a_network_policy_exists_as_long_as_its_run(cluster: Cluster) -> N
 
 
 async def test_no_member_starts_without_its_network_policy(cluster: Cluster) -> None:
-    """If it cannot be created, no member is made, and the run says why."""
+    """If the policy cannot be created, no member is created, and the run says why."""
     theirs = {"metadata": {"name": "bert"}, "spec": {"podSelector": {"matchLabels": {"app": "theirs"}}}}
     await cluster.client.create(NETWORK_POLICIES, theirs, cluster.namespace)
     cluster.start_controller()

@@ -56,8 +56,8 @@ async def token_of(client: KubeClient, account: str, namespace: str, **spec: Any
 
 @asynccontextmanager
 async def agents_token(cluster: KubeServer, client: KubeClient, node: str) -> AsyncIterator[str]:
-    """The token that the kubelet of a node puts into its agent's Pod. The embedded server makes no tokens, so there an
-    administrator's."""
+    """The token that a node's kubelet puts into its agent's Pod. The embedded server makes no tokens, so an
+    administrator's token is used there."""
     if not cluster.is_real:
         yield cluster.config.credentials.token
         return
@@ -117,7 +117,7 @@ def agent(url: str, token: Path, node: str, counted: Counting) -> Reporting:
 async def test_an_agent_reports_and_reads_only_its_own_node(
     kube_server: KubeServer, own_namespace: str, tmp_path: Path
 ) -> None:
-    """Its token is valid for one node only. A report that two servers get is counted once."""
+    """The agent's token is valid for one node only. A report that two servers receive is counted once."""
     node, other = f"{own_namespace}-1", f"{own_namespace}-2"
     async with AsyncExitStack() as closing:
         client = await closing.enter_async_context(kube_server.client())

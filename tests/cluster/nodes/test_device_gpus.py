@@ -1,4 +1,4 @@
-"""GPUs that a driver of dynamic resource allocation publishes: counted, asked for and given back.
+"""GPUs that a driver of dynamic resource allocation publishes: how they are counted, requested and released.
 
 On the real API server kube-scheduler allocates the devices, on the embedded one its own scheduler. Slices and classes
 are those of NVIDIA's driver.
@@ -32,7 +32,7 @@ FIRST, SECOND, THIRD = (f"dra-0000{number}" for number in (1, 2, 3))
 
 @pytest.fixture
 async def devices(cluster: Cluster) -> AsyncIterator[Cluster]:
-    """Three further nodes without a device plugin, which have what the test publishes."""
+    """Three additional nodes without a device plugin. Each test publishes devices for them."""
     async with cluster.nodes("dra-", 3, gpus=0, gpu_product=""):
         ready = lambda: all(  # noqa: E731
             (node := cluster.mirror.nodes.get(name)) is not None and node.is_ready for name in (FIRST, SECOND, THIRD)
@@ -71,7 +71,7 @@ def limits(cluster: Cluster, name: str) -> dict[str, str]:
 
 
 async def test_a_gang_gets_devices_by_the_extended_resource(devices: Cluster) -> None:
-    """Its Pods look like those for a device plugin, and the devices are counted once."""
+    """The gang's Pods look like those for a device plugin, and the devices are counted once."""
     cluster, view = devices, ClusterView(devices.mirror, devices.policy)
     await publish(cluster, FIRST, [nvidia.gpu(i, A100) for i in range(4)], classes=nvidia.driver_classes())
     await publish(cluster, SECOND, [nvidia.gpu(i, A100) for i in range(4)])
@@ -91,8 +91,8 @@ async def test_a_gang_gets_devices_by_the_extended_resource(devices: Cluster) ->
 
 
 async def test_slices_and_shares_are_types_that_runs_name(devices: Cluster) -> None:
-    """Without an extended resource each run has a template of claims, which is deleted with it. Devices of foreign Pods
-    are in use."""
+    """Without an extended resource, each run has a claim template, which is deleted with the run. Devices of foreign
+    Pods count as used."""
     cluster, view = devices, ClusterView(devices.mirror, devices.policy)
     parts, counters = nvidia.partitionable(0)
     await publish(cluster, FIRST, parts, [counters], classes=nvidia.driver_classes(extended=False))
@@ -129,8 +129,9 @@ async def test_slices_and_shares_are_types_that_runs_name(devices: Cluster) -> N
 
 
 async def test_the_next_leader_creates_the_pods_of_a_killed_one(devices: Cluster) -> None:
-    """The first one was killed between template and Pods. The devices that are gone by then cannot be allocated: the
-    attempt ends, and the run waits until the driver is back. A gang that runs stays when its slice disappears."""
+    """The first leader was killed after it had created the claim template and before it created the Pods. Meanwhile the
+    devices disappear and cannot be allocated: the attempt ends, and the run waits until the driver is back. A running
+    gang continues when its slice disappears."""
     cluster = devices
     cluster.use_policy(start={"deadline": "3s", "pause": "1s", "longestPause": "1s"}, binding={"bind": "direct"})
     await publish(cluster, FIRST, [nvidia.gpu(0, A100)], classes=nvidia.driver_classes(extended=False))

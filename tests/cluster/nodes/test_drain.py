@@ -23,13 +23,14 @@ WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 
 
 async def drain(cluster: Cluster, node: str, who: str | None = "ada") -> None:
-    """Write what `POST /v1/nodes/{name}/drain` writes; with `who` None, what `uncordon` does."""
+    """Write to the Node what `POST /v1/nodes/{name}/drain` writes; with `who` None, what `uncordon` writes."""
     patch: dict[str, Any] = {"metadata": {"annotations": {names.ANNOTATION_DRAIN: who}}}
     await cluster.client.patch(NODES, node, patch | {"spec": {"unschedulable": bool(who)}})
 
 
 async def test_a_gang_leaves_a_drained_node_as_a_whole(cluster: Cluster) -> None:
-    """This counts as no restart. Members on other nodes restart there, together with the member that moves."""
+    """The move does not count as a restart. Members on other nodes restart in place, together with the member that
+    moves."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -88,7 +89,7 @@ async def budget(cluster: Cluster, name: str, *, other_than: dict[str, Any] | No
 
 
 async def evict(cluster: Cluster, pod: str) -> None:
-    """Evict a Pod, as an autoscaler does that frees nodes, or a descheduler."""
+    """Evict a Pod, as a descheduler does, or an autoscaler that removes nodes."""
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
     await cluster.client.request("POST", f"{PODS.path(cluster.namespace, pod)}/eviction", body=eviction)
 
@@ -158,7 +159,7 @@ async def test_cordoning_moves_no_member_and_unprotects_only_its_own(cluster: Cl
 
 
 async def test_members_of_a_service_are_evicted_one_by_one(cluster: Cluster) -> None:
-    """The next one may be evicted when a replacement of the first one runs."""
+    """The next member may be evicted when a replacement of the first one is running."""
     cluster.start_controller()
     await cluster.submit("web", type="service", replicas=2, resources=WHOLE)
     await cluster.reaches("web", Phase.RUNNING)

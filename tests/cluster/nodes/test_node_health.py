@@ -38,8 +38,8 @@ def trail(cluster: Cluster, name: str) -> tuple[Entry, ...]:
 
 @contextlib.asynccontextmanager
 async def restored(cluster: Cluster, *nodes: str) -> AsyncIterator[None]:
-    """Remove all of Kajitori's marks from the nodes at the end, after the controllers have stopped: other tests use the
-    nodes, too."""
+    """Remove all of Kajitori's marks from the nodes at the end, after the controllers have stopped, because other tests
+    use the same nodes."""
     try:
         yield
     finally:
@@ -73,7 +73,8 @@ def members_testing(cluster: Cluster, name: str) -> list[Pod]:
 
 
 async def use_tests(cluster: Cluster, **rules: Any) -> None:
-    """Set a policy with a test whose runs are in this test's namespace, and let controllers create them there."""
+    """Set a policy with a node test whose runs are in this test's namespace, and allow controllers to create them
+    there."""
     if cluster.server.is_real:
         await grant_tests(cluster.client, CONTROLLER, cluster.namespace)
     preflight = {"image": "registry/preflight:1", "namespace": cluster.namespace, "cpu": 1, "memory": "1Gi", **rules}
@@ -109,7 +110,7 @@ async def test_a_condition_takes_a_node_out_until_it_ends(cluster: Cluster) -> N
 
 
 async def test_policy_may_drain_an_unhealthy_node(cluster: Cluster) -> None:
-    """As `kaji drain` does. The node is uncordoned when it is back."""
+    """The drain works as with `kaji drain`. The node is uncordoned when it is healthy again."""
     cluster.use_policy(nodeHealth=QUICK | {"drain": True})
     cluster.start_controller()
     await cluster.submit("bert", replicas=1, resources=WHOLE)
@@ -128,7 +129,7 @@ async def test_policy_may_drain_an_unhealthy_node(cluster: Cluster) -> None:
 
 async def fail_on(cluster: Cluster, run: str, sick: str, exit_code: str) -> None:
     """Let the run's member on this node fail with an exit code, or be refused by its kubelet (`refused`), until the run
-    is elsewhere."""
+    is on another node."""
     while sick in cluster.nodes_of(run):
         status = await cluster.reaches(run, Phase.RUNNING)
         await cluster.behave(
@@ -138,8 +139,8 @@ async def fail_on(cluster: Cluster, run: str, sick: str, exit_code: str) -> None
 
 
 async def test_two_runs_that_fail_only_on_one_node_take_it_out(cluster: Cluster) -> None:
-    """One of them could not start there. Marked healthy by hand it comes back, and earlier failures do not count any
-    more."""
+    """One of the runs could not start on the node. When an operator marks the node as healthy, it returns, and earlier
+    failures no longer count."""
     cluster.use_policy(nodeHealth=QUICK, start={"pause": "1s", "longestPause": "1s"})
     cluster.start_controller()
     await cluster.submit("bert", replicas=1, resources=WHOLE, restarts=5)
@@ -171,7 +172,7 @@ async def test_two_runs_that_fail_only_on_one_node_take_it_out(cluster: Cluster)
 
 
 async def test_a_new_node_is_tested_before_it_takes_work(cluster: Cluster) -> None:
-    """Once, although the controller is killed meanwhile."""
+    """The node is tested once, although the controller is killed meanwhile."""
     await use_tests(cluster)
     name = "gpu-00003"
     async with restored(cluster, name):
@@ -194,7 +195,7 @@ async def test_a_new_node_is_tested_before_it_takes_work(cluster: Cluster) -> No
 
 
 async def test_a_node_that_fails_its_test_stays_out_until_it_passes(cluster: Cluster) -> None:
-    """A user asks for the next test. The runs of tests are deleted when they are not needed any more."""
+    """A user requests the next test. The runs of tests are deleted when they are no longer needed."""
     await use_tests(cluster)
     cluster.start_controller()
     name = "gpu-00005"

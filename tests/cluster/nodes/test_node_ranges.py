@@ -41,7 +41,7 @@ pytestmark = [
 NS = "default"
 _NUMBER = os.getpid() % (20 * 8)
 CLUSTER = IPv4Network(f"10.{228 + _NUMBER // 8}.{32 * (_NUMBER % 8)}.0/19")
-"""A range of this process only: other tests run on the same machine."""
+"""A range that only this process uses, because other tests run on the same machine."""
 
 SERVE = (
     "import socket\n"
@@ -128,7 +128,8 @@ async def run(client: KubeClient, name: str, node: str, *command: str, until_pha
 
 
 async def test_pods_of_two_nodes_reach_each_other(client: KubeClient, tmp_path: Path) -> None:
-    """At different addresses, and each sees the other's own address. A node whose range contains theirs is refused."""
+    """The Pods have different addresses, and each sees the address of the other one. A node whose range contains theirs
+    is refused."""
     async with node(client, tmp_path, "one") as one, node(client, tmp_path, "two"):
         ranges = {await range_of(client, name) for name in ("one", "two")}
         assert len(ranges) == 2

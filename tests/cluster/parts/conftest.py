@@ -1,5 +1,5 @@
-"""The installation that all tests of this folder use. Each module also runs alone; of `test_rights` a part is skipped
-then."""
+"""The installation that all tests of this folder share. Each module can also run alone; some tests of `test_rights` are
+skipped then."""
 
 from __future__ import annotations
 

@@ -41,10 +41,10 @@ pytestmark = [
 
 BOARDS = ("platform.json", "control-plane.json")
 ELSEWHERE = {
-    "rest_client_rate_limiter_duration_seconds_bucket",  # of kube-scheduler and others, which limit themselves
-    "kajitori_agent_read_timestamp_seconds",  # of agents
-    "kajitori_run_gpu_used_percent",  # of runs with GPUs whose agents report
-    "kajitori_controller_write_errors_total",  # only after the first failure
+    "rest_client_rate_limiter_duration_seconds_bucket",  # only clients that limit themselves have it
+    "kajitori_agent_read_timestamp_seconds",  # only agents have it
+    "kajitori_run_gpu_used_percent",  # only runs with GPUs have it, if agents report
+    "kajitori_controller_write_errors_total",  # exists only after the first failure
 }
 """Metrics of alerts that are not exposed here."""
 GUARANTEES = [{"namespace": "vision", "gpus": 8}]
@@ -79,7 +79,7 @@ def queries() -> dict[str, str]:
 
 
 async def without_data(http: aiohttp.ClientSession, url: str, asked: dict[str, str]) -> list[str]:
-    """Return the names of the queries that give nothing, or no number."""
+    """Return the names of the queries whose result is empty or not a number."""
     found = []
     for name, expr in asked.items():
         async with http.get(f"{url}/api/v1/query", params={"query": expr}) as response:
@@ -92,7 +92,7 @@ async def without_data(http: aiohttp.ClientSession, url: str, asked: dict[str, s
 
 
 async def test_every_panel_has_data_and_alerts_name_real_metrics(real_server: RealServer, tmp_path: Path) -> None:
-    """A panel without data would be a metric that another version renamed, or one that we never had."""
+    """A panel without data names a metric that another version renamed or that never existed."""
     cluster = Cluster(real_server, tmp_path)
     cluster.use_policy(guarantees=GUARANTEES)
     async with cluster.running(nodes=1), web_api(cluster) as api:
@@ -116,7 +116,8 @@ async def test_every_panel_has_data_and_alerts_name_real_metrics(real_server: Re
             missing: list[str] = ["Prometheus"]
 
             async def all_have_data() -> bool:
-                """Make one request of each kind, so that every rate has something to count; then look."""
+                """Make one request of each kind, so that every rate has data, and return whether all queries have
+                results."""
                 with contextlib.suppress(KajitoriError):
                     await cluster.client.create(PODS, POD, cluster.namespace)
                 await cluster.submit(f"run-{secrets.token_hex(4)}", replicas=1)

@@ -43,7 +43,7 @@ def test_an_ordinary_user_runs_a_gang_from_start_to_end(installed: Installation)
 
 def test_members_of_a_gang_get_the_list_of_their_hosts(installed: Installation) -> None:
     """Only the controller and the Web API can read the Secret with the key for start tickets. They can read no other
-    Secret of this namespace or of runs, and nobody else can read people's channels of messages."""
+    Secret in this namespace or in namespaces of runs, and no other account can read people's channels of messages."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
     script = 'echo "rank $KAJI_RANK: $(grep -c slots=1 $KAJI_HOSTS) hosts"'
     answer = installed.kaji("run", "-q", "--name", "found", "-n", "2", *here, "busybox", "sh", "-c", script)
@@ -74,7 +74,7 @@ def test_every_member_of_every_attempt_gets_the_same_code(installed: Installatio
 
 
 def test_reading_logs_of_an_ended_attempt_needs_the_right_to_read_logs(installed: Installation) -> None:
-    """The controller keeps them and the Web API reads them, from a store that both use."""
+    """The controller writes the logs to a store from which the Web API reads them."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "1")
     script = "echo life $KAJI_ATTEMPT; exit $((2 - KAJI_ATTEMPT))"
     answer = installed.kaji("run", "-q", "--name", "twice", *here, "busybox", "sh", "-c", script)
@@ -86,7 +86,7 @@ def test_reading_logs_of_an_ended_attempt_needs_the_right_to_read_logs(installed
 
 
 def test_a_user_without_the_right_to_read_logs_can_run_a_program(installed: Installation) -> None:
-    """Rights on runs are enough to submit, to wait and to get the exit code."""
+    """Rights on runs are sufficient to submit, to wait, and to get the exit code."""
     here = ("--node-selector", "kubernetes.io/hostname=here", "--cpus", "0.2", "-m", "64m", "--restarts", "0")
     answer = installed.kaji("run", "--name", "blind", *here, "busybox", "sh", "-c", "exit 4", user="grace")
     assert answer.returncode == 4 and "pods/log" in answer.stderr, answer
@@ -94,8 +94,8 @@ def test_a_user_without_the_right_to_read_logs_can_run_a_program(installed: Inst
 
 
 def test_an_operator_tests_a_node(installed: Installation) -> None:
-    """This machine leaves the pool when it fails the test, and comes back when it passes. Only the operator's role
-    gives the right to test nodes."""
+    """This machine leaves the pool when it fails the test and returns when it passes. Only the operator's role grants
+    the right to test nodes."""
     well = installed.folder / "well"
     script = f"test -e {well} || {{ echo broken; exit 4; }}"
     test: dict[str, Any] = {"image": "busybox", "command": ["sh", "-c", script]}

@@ -26,7 +26,8 @@ pytestmark = TOGETHER
 
 
 def test_install_and_a_first_run_take_less_than_a_minute(installed: Installation) -> None:
-    """Measured from the call of `kaji install` and with the start of all parts. Members reach the Web API over TLS."""
+    """The time is measured from the call of `kaji install` and includes the start of all parts. Members reach the Web
+    API over TLS."""
     assert installed.first.returncode == 0, (installed.first, installed.explain())
     assert installed.first.stdout.split()[-1] == "2", "hosts in the list that the Web API sent"
     assert installed.first_run_seconds < FIRST_RUN_SECONDS
@@ -55,7 +56,7 @@ def test_the_web_api_tells_people_the_provider_of_the_settings(installed: Instal
 
 
 def test_the_gateway_may_impersonate_nobody_but_people_of_named_groups(installed: Installation) -> None:
-    """The Web API runs with it; tokens of service accounts are the API server's own, as before."""
+    """The Web API uses the gateway, and still accepts tokens of service accounts."""
     rules = installed.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/kajitori-gateway")["rules"]
     assert [(rule["resources"], rule.get("resourceNames")) for rule in rules] == [
         (["users"], None),

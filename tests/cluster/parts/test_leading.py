@@ -14,7 +14,8 @@ pytestmark = TOGETHER
 
 
 def test_a_leader_that_was_stopped_for_a_while_writes_nothing(installed: Installation) -> None:
-    """SIGSTOP for two leases: the other controller takes over and acts. The first one continues and changes nothing."""
+    """The leader is stopped for the time of two leases. The other controller takes over and acts. When the first one
+    continues, it changes nothing."""
     gang = ("-n", "2", "--gpus", "8", "--gpu-type", "h100", "--cpus", "4", "busybox", "train")
     assert installed.kaji("run", "-d", "--name", "first", "--restarts", "3", *gang).returncode == 0
     installed.until(lambda: installed.phase("first") == "Running", "first runs")

@@ -60,7 +60,8 @@ def busy(installed: Installation) -> Iterator[Installation]:
 
 
 def test_an_upgrade_and_a_downgrade_change_no_run(busy: Installation) -> None:
-    """Up from 0.0.9 and down from 0.2.0, with another definition, role and image each. All parts are replaced."""
+    """The upgrade is from 0.0.9 and the downgrade from 0.2.0; both change the definition, the role and the image. All
+    parts are replaced."""
     before = members(busy)
     assert len(before) == GANGS * MEMBERS
 
@@ -115,7 +116,7 @@ def test_an_upgrade_that_would_break_a_stored_run_is_refused(installed: Installa
 
 
 def pretend_installed_by(installed: Installation, version: str, image: str) -> None:
-    """Make the record, a Deployment and a budget look as that version left them."""
+    """Change the record, a Deployment and a budget to what that version would have written."""
     record = installed.get(RECORD)["data"]
     objects = f"{record['objects']}policy/PodDisruptionBudget/kajitori/kajitori-old\n"
     installed.change("PATCH", RECORD, {"data": {"version": version, "objects": objects}})

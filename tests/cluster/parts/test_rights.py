@@ -24,9 +24,10 @@ TEAMS = ("rbac.authorization.k8s.io", "rolebindings", "list", "")
 ON_PURPOSE = {INSTALLING, ("", "namespaces", "create", ""), ("", "nodes/proxy", "get", ""), ADMISSION, TEAMS}
 """Rights that the controller works without. Separate roles grant the last three."""
 BLOCKS_ITS_OWNER = (names.GROUP, "runs/finalizers", "update", "")
-"""The API server checks this right of the maker of a member by itself. There is no request, so the log has no line."""
+"""The API server checks this right itself when a member is created. That is no request, so the audit log has no line
+about it."""
 NOT_SERVED = ("resource.k8s.io", "devicetaintrules", "watch", "")
-"""Not by default. Listing it shows whether it is."""
+"""This kind is not served by default. A part lists it to find out whether it is."""
 CORE = "/api/v1/namespaces/vision"
 POLICY_GROUP = "/apis/policy/v1/namespaces/vision/poddisruptionbudgets"
 NETWORK_GROUP = "/apis/networking.k8s.io/v1/namespaces/vision/networkpolicies"
@@ -34,7 +35,7 @@ DEVICES = "/apis/resource.k8s.io/v1"
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/vision/provisioningrequests"
 
 MAIL = "mailtos://ada:s3cr3t@10.0.0.1?from=kaji@example.org&to=ada@example.org"
-"""URL of a channel whose host may not be reached."""
+"""URL of a channel whose host the policy does not allow."""
 
 pytestmark = TOGETHER
 
@@ -56,8 +57,8 @@ def test_a_part_that_may_not_install_says_what_is_missing(installed: Installatio
 
 @pytest.mark.usefixtures("after_all_others")
 def test_the_web_api_has_exactly_the_rights_that_it_uses(installed: Installation) -> None:
-    """By now it has used every right of deploy/server.yaml. Its other requests are open to everybody, or were refused,
-    such as installing."""
+    """By now the Web API has used every right of deploy/server.yaml. Its other requests are open to all users, or were
+    refused, such as installing."""
     assert installed.kaji("events").returncode == 0
     token = installed.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
     assert installed.refusal("/v1/nodes/here/traffic", token, b"{}") == 401, (
@@ -74,7 +75,7 @@ def test_the_web_api_has_exactly_the_rights_that_it_uses(installed: Installation
 
 
 def test_the_relay_has_exactly_the_rights_that_it_uses(installed: Installation) -> None:
-    """The rights of deploy/relay.yaml: to read what agents get, and to check their tokens."""
+    """The rights of deploy/relay.yaml allow it to read what agents need and to check their tokens."""
     token = installed.kubectl("create", "token", "ada", "-n", "kajitori", "--audience=kajitori").stdout.strip()
     assert installed.refusal("/v1/nodes/here/pods", token, url=installed.relay_url) == 401
     may = rights("relay.yaml")
@@ -83,8 +84,8 @@ def test_the_relay_has_exactly_the_rights_that_it_uses(installed: Installation) 
 
 @pytest.mark.usefixtures("after_all_others")
 def test_the_controllers_have_exactly_the_rights_that_they_use(installed: Installation) -> None:
-    """The two controllers have used every right of deploy/controller.yaml by now or use it here. Their other attempts
-    need the installer's rights, or rights that are granted on purpose."""
+    """The two controllers have used every right of deploy/controller.yaml before this test, or use it here. Their other
+    attempts need the installer's rights, or rights that operators grant separately."""
     installed.change("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
     installed.until(lambda: installed.api.get(REQUESTS).status_code == 200, "the kind is served")
     rules: dict[str, Any] = {"nodePools": {"spot": POOL}, "checkpoint": {"kind": "claim"}}
@@ -120,8 +121,8 @@ def test_the_controllers_have_exactly_the_rights_that_they_use(installed: Instal
 
 
 def let_a_run_ask_for_devices(installed: Installation) -> None:
-    """A node has a GPU that only a claim can get, and the process kubelet there starts no member with claims. The first
-    attempt loses its member, and for the second one the template of claims is found."""
+    """Let a run request a GPU that only a claim can get, on a node whose process kubelet starts no member with claims.
+    The first attempt loses its member, and the second one finds the existing claim template."""
     installed.change("POST", f"{DEVICES}/deviceclasses", nvidia.driver_classes(extended=False)[0])
     installed.change("POST", f"{DEVICES}/resourceslices", nvidia.slices("here", [nvidia.gpu(0, "NVIDIA L4")])[0])
     installed.submit("devices", resources=SMALL | {"gpu": 1, "gpuType": "l4"})
@@ -131,7 +132,8 @@ def let_a_run_ask_for_devices(installed: Installation) -> None:
 
 
 def leave_objects_of_an_earlier_run(installed: Installation, run: str, grown: str) -> None:
-    """Objects of a deleted run of the same name that nobody has collected: the next run of that name replaces them."""
+    """Create objects of a deleted run of the same name that were not garbage-collected. The next run of that name
+    replaces them."""
     owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": run, "uid": "gone"}
 
     def left(path: str, name: str, **rest: Any) -> None:
@@ -176,8 +178,8 @@ def change_members_nodes_and_rules(installed: Installation, run: str) -> None:
 
 
 def let_members_end_in_every_way(installed: Installation) -> None:
-    """A gang restarts and reports its events again; a member ends for lack of memory; members of a sweep are deleted as
-    they end; a run is removed after its end; a Pod of an unknown run is deleted."""
+    """Let a gang restart and report its events again, a member end for lack of memory, members of a sweep be deleted as
+    they end, a run be removed after its end, and a Pod of an unknown run be deleted."""
     installed.change("PATCH", f"{CORE}/pods/again-1-0", ends("exit-code", "1"))
     installed.submit("hog")
     installed.submit("sweep", array="0-1")
@@ -198,7 +200,7 @@ def let_members_end_in_every_way(installed: Installation) -> None:
 
 
 def let_a_message_be_refused(installed: Installation) -> None:
-    """The leading controller takes the test of a channel, and may not connect to an address inside."""
+    """Let the leading controller test a channel whose address inside the cluster it may not connect to."""
     assert installed.kaji("notify", "add", "mail", "--no-test", stdin=MAIL).returncode == 0
     answer = installed.kaji("notify", "test", "mail")
     assert answer.returncode == 1 and "notifications.networks does not allow the address 10.0.0.1" in answer.stderr
@@ -225,8 +227,8 @@ def let_a_gang_request_nodes(installed: Installation, run: str) -> None:
 
 
 def let_the_api_server_refuse_a_member(installed: Installation) -> None:
-    """A member larger than a LimitRange allows: the run's message names the LimitRange. Then no volume can be made for
-    the checkpoint's claim, reported by an event as a provisioner would report it."""
+    """Submit a member that is larger than a LimitRange allows: the run's message names the LimitRange. Then no volume
+    can be made for the checkpoint's claim, which an event reports as a provisioner would."""
     limits = [{"type": "Container", "max": {"memory": "2Gi"}}]
     installed.change("POST", f"{CORE}/limitranges", {"metadata": {"name": "small"}, "spec": {"limits": limits}})
     checkpoint = {"path": "/ckpt", "size": "1Gi"}

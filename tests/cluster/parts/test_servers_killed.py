@@ -1,4 +1,4 @@
-"""A client that follows a run's logs gets all lines, each once, although the servers are killed meanwhile."""
+"""A client that follows a run's logs gets every line exactly once, although the servers are killed meanwhile."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ pytestmark = TOGETHER
 
 
 def test_followers_lose_no_line_when_servers_are_killed(installed: Installation, tmp_path: Path) -> None:
-    """The Web API, the controllers and the relay, at random moments. At most one leader gets SIGKILL, because no
-    controller leads for a while after it."""
+    """The Web API, the controllers and the relay are killed at random moments. At most one leader gets SIGKILL, because
+    no controller leads for a while after that."""
     chance = random.Random(2)
     killed_leaders: list[str] = []
 

@@ -15,8 +15,8 @@ pytestmark = TOGETHER
 def test_kaji_up_works_with_a_client_certificate_in_the_kubeconfig(
     installed: Installation,
 ) -> None:
-    """A client certificate leaves no token to pass on: commands that use this folder get a token of its own. Other
-    users need their own tokens."""
+    """With a client certificate there is no token to pass on, so commands that use this folder get a separate token.
+    Other users need their own tokens."""
     path, data = installed.kubeconfig("admin"), installed.folder / "up"
     document = yaml.safe_load(path.read_text())
     document["users"][0]["user"] = {

@@ -1,6 +1,6 @@
-"""`kaji uninstall` leaves users' data, and `kaji install` makes of that, or of anything half-done, a whole again.
+"""`kaji uninstall` leaves users' data, and `kaji install` completes a half-done installation or removal.
 
-The parts are gone after that, so no other module may come after this one.
+The parts are gone after these tests, so no other module may come after this one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = TOGETHER
 
 
 def test_uninstalling_leaves_runs_and_what_they_need(installed: Installation) -> None:
-    """It asks before, says what stays, and a second call says that there is nothing."""
+    """The command asks for confirmation and lists what stays. A second call says that nothing is installed."""
     installed.submit("stays", stopped=True)
     assert installed.as_administrator("uninstall", check=False).returncode not in (0, 2), "nobody answered the question"
     assert installed.get(f"{RBAC}/clusterroles/kajitori-server")
@@ -38,7 +38,8 @@ def test_uninstalling_leaves_runs_and_what_they_need(installed: Installation) ->
 
 
 def test_installing_again_repairs_what_is_half_done(installed: Installation) -> None:
-    """First all, then what somebody removed in the middle of it; the policy is the one that operators wrote."""
+    """First everything is missing, then some objects are removed during the installation. The policy in force is still
+    the one that operators wrote."""
     policy = installed.get("/api/v1/namespaces/kajitori/configmaps/kajitori")["data"]["policy.yaml"]
     installed.as_administrator("install", "--wait", "0")
     assert installed.get("/api/v1/namespaces/kajitori/configmaps/kajitori")["data"]["policy.yaml"] == policy

@@ -1,7 +1,7 @@
-"""The gateway: two teams on API servers that do not judge their ID tokens, since the Web API impersonates.
+"""The gateway: two teams on API servers that do not accept their ID tokens; the Web API impersonates them.
 
-The API servers of tests know the provider by the prefix `oidc:`. The gateway calls the same people `gate:…`, and only
-these names have roles, so that each right that somebody has came by impersonation.
+The API servers of tests know the provider by the prefix `oidc:`. The gateway uses the prefix `gate:` for the same
+people, and only names with that prefix have roles, so every right in these tests was obtained by impersonation.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _opened(cluster: Cluster, settings: InstallSettings) -> Gateway:
 async def test_no_call_crosses_from_one_team_to_another_through_it(
     calls: EveryCall, identity_provider: IdentityProvider
 ) -> None:
-    """Streams are among the calls. The API server knows who owns a run."""
+    """The calls include streams. The API server knows the owner of each run."""
     await calls.are_refused_to_the_outsider()
     await calls.run_no_program_for(calls.outsider, 403)
     for path, method, _ in operations(openapi_document()):
@@ -100,7 +100,8 @@ async def test_no_call_crosses_from_one_team_to_another_through_it(
 
 
 async def _may_nothing_itself(cluster: Cluster) -> None:
-    """Assert that the gateway's account reads nothing, and acts as no administrator and no part of Kubernetes."""
+    """Assert that the gateway's account can read nothing, and cannot act as an administrator or as a part of
+    Kubernetes."""
     token = await cluster.client.request(
         "POST",
         f"/api/v1/namespaces/{cluster.namespace}/serviceaccounts/{ACCOUNT}/token",

@@ -41,8 +41,8 @@ async def test_no_generated_call_is_answered_with_a_server_error(
     identity_provider: IdentityProvider,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Every answer has a documented status, content type and body, for callers of all roles and for nobody. Nothing is
-    logged as an error."""
+    """Every answer has a documented status, content type and body, for callers of all roles and without credentials. No
+    error is logged."""
     examples = request.config.getoption("--generated-calls")
     cluster, here = calls.cluster, {"namespace": calls.cluster.namespace}
     operators = _bound_to("ClusterRoleBinding", OPERATORS, f"{PREFIX}operators", "")

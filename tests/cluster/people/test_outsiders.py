@@ -31,7 +31,7 @@ async def test_no_call_shows_a_namespace_to_a_user_without_rights_in_it(calls: E
 
 @pytest.mark.parametrize("token", ["", "Bearer nobody-knows-this"])
 async def test_no_call_is_answered_without_credentials(calls: EveryCall, token: str) -> None:
-    """Except the open ones."""
+    """Only the calls that need no credentials are answered."""
     headers = {"Authorization": token} if token else {}
     for path, method, _ in operations(openapi_document()):
         if path not in TO_ANYBODY:
@@ -45,6 +45,6 @@ async def test_no_call_is_answered_without_credentials(calls: EveryCall, token: 
 
 
 async def test_no_program_is_run_in_members_of_other_users(calls: EveryCall) -> None:
-    """The WebSocket is not even opened."""
+    """The WebSocket is not opened."""
     for headers, status in ((calls.outsider, 403), ({}, 401), ({"Authorization": "Bearer nobody"}, 401)):
         await calls.run_no_program_for(headers, status)

@@ -97,7 +97,8 @@ def _binding(kind: str, person: str, role: str, namespace: str) -> dict[str, Any
 
 
 async def test_a_viewer_sees_runs_and_changes_nothing(scene: RoleScene) -> None:
-    """Neither through Kajitori nor with kubectl. A viewer may not read Pods, logs or Secrets."""
+    """A viewer can change nothing, neither through Kajitori nor with kubectl, and may not read Pods, logs or
+    Secrets."""
     cluster = scene.web.cluster
     await cluster.submit("theirs")
     await cluster.reaches("theirs", Phase.RUNNING)
@@ -129,7 +130,8 @@ async def test_a_viewer_sees_runs_and_changes_nothing(scene: RoleScene) -> None:
 
 
 async def test_deleting_a_checkpoint_needs_its_own_role(scene: RoleScene) -> None:
-    """Without the role, a run can only be deleted without its checkpoint; with it, together."""
+    """Without the role, a user can delete a run only without its checkpoint. With the role, both are deleted
+    together."""
     cluster = scene.web.cluster
     for person in ("grace", "ada"):
         run = f"of-{person}"

@@ -1,5 +1,5 @@
-"""Runs in a namespace of several users: with `security.runChanges: owner`, only a run's owner, team leads and operators
-can change it."""
+"""In a namespace of several users with `security.runChanges: owner`, only a run's owner, team leads and operators can
+change it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Shared:
 
 @pytest.fixture
 async def shared(kube_server: KubeServer, own_namespace: str) -> AsyncIterator[Shared]:
-    """The rule is in force. When the policy has it no longer, everybody may change everything again."""
+    """The rule is in force. When the policy no longer contains it, all users may change all runs again."""
     policies = [parse_policy({"security": {"runChanges": "owner"}})]
     async with kube_server.client() as admin, kube_server.client("ada") as ada, kube_server.client("grace") as grace:
         await install(admin)

@@ -108,7 +108,7 @@ async def test_roles_of_a_group_count_only_in_its_namespace(scene: Scene) -> Non
 
 
 async def test_nobody_grants_rights_that_they_lack(scene: Scene) -> None:
-    """A user may give others a role that the user has, and no more."""
+    """A user may give others a role that the user has, and no other role."""
     await scene.let("vision", scene.vision)
     async with scene.client("alice") as alice:
         await alice.create(BINDINGS, binding("editor", scene.vision, "oidc:guests"))

@@ -36,7 +36,7 @@ BROWSER = Path(__file__).parents[2] / "helpers" / "browse.py"
 
 
 async def test_no_call_crosses_from_one_team_to_another(calls: EveryCall) -> None:
-    """bob has every right of a user in his own team. alice may read what he may not. Streams are among the calls."""
+    """bob has all rights of a user in his own team only. alice may read what bob may not. The calls include streams."""
     await calls.are_refused_to_the_outsider()
     await calls.run_no_program_for(calls.outsider, 403)
     allowed = 0
@@ -68,7 +68,7 @@ async def test_each_team_lists_its_own_runs(calls: EveryCall) -> None:
 async def test_a_change_of_the_teams_is_applied_with_the_right_to_do_so(
     teamed: Cluster, identity_provider: IdentityProvider
 ) -> None:
-    """The role `kajitori-team-keeper` is enough. It gives no right to bind other roles."""
+    """The role `kajitori-team-keeper` is sufficient. It gives no right to bind other roles."""
     client, space, former = teamed.client, teamed.namespace, f"{speech_of(teamed)}-old"
     role = team_keeper()
     for document in (role, account("keeper", space), bound(f"keeper-{space}", "ClusterRole", KEEPER, "keeper", space)):
@@ -95,7 +95,8 @@ async def test_a_change_of_the_teams_is_applied_with_the_right_to_do_so(
 
 
 async def test_a_lead_makes_a_token_for_a_robot(calls: EveryCall, identity_provider: IdentityProvider) -> None:
-    """The robot works in that namespace alone until it is deleted. Nobody else may make one, and nothing is left."""
+    """The robot can work in that namespace only, until its token is deleted. Other users cannot create one, and nothing
+    of it is left."""
     lead = {"Authorization": f"Bearer {await asyncio.to_thread(identity_provider.id_token, 'lena')}"}
     here, http = {"namespace": calls.cluster.namespace}, calls.http
     for headers in (calls.owner, calls.outsider):
@@ -156,7 +157,7 @@ async def test_users_sign_in_with_the_command_line(
 
 @pytest.mark.parametrize("teamed", ["embedded"], indirect=True)
 async def test_a_browser_signs_in_and_acts_by_its_cookie(calls: EveryCall, identity_provider: IdentityProvider) -> None:
-    """Its own pages change things, those of other sites do not; after signing out the cookie is gone."""
+    """The server's own pages can change things, pages of other sites cannot. After signing out, the cookie is gone."""
     begun = await calls.http.get("/sign-in/start", params={"to": "/runs"})
     assert begun.status_code == 302
     with identity_provider.browser(stops_at=calls.url) as browser:

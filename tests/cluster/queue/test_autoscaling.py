@@ -48,8 +48,8 @@ async def nothing_is_left(cluster: Cluster, scaler: Autoscaler) -> None:
 
 
 async def test_a_gang_larger_than_the_cluster_gets_its_nodes(cluster: Cluster) -> None:
-    """One request asks for all nodes, the run's message follows its progress, the members use it, and afterwards it is
-    deleted."""
+    """One request asks for all nodes, and the run's message follows its progress. The members use the nodes, and
+    afterwards the request is deleted."""
     cluster.use_policy(nodePools={"spot": POOL})
     async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
@@ -92,7 +92,7 @@ async def test_a_gang_larger_than_the_cluster_gets_its_nodes(cluster: Cluster) -
 
 
 async def test_a_run_that_needs_no_nodes_any_more_deletes_its_request(cluster: Cluster) -> None:
-    """When it is stopped, deleted or edited."""
+    """The request is deleted when the run is stopped, deleted or edited."""
     cluster.use_policy(nodePools={"spot": POOL})
     async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
@@ -122,7 +122,7 @@ async def test_a_run_that_needs_no_nodes_any_more_deletes_its_request(cluster: C
 
 
 async def test_a_failed_request_is_reported_and_repeated(cluster: Cluster) -> None:
-    """The message quotes the autoscaler; the next request comes after a pause and has another name."""
+    """The run's message quotes the autoscaler. The next request comes after a pause and has another name."""
     cluster.use_policy(nodePools={"spot": POOL})
     async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = fail()
@@ -140,7 +140,7 @@ async def test_a_failed_request_is_reported_and_repeated(cluster: Cluster) -> No
 
 
 async def test_new_nodes_are_kept_for_the_run_that_requested_them(cluster: Cluster) -> None:
-    """No other run starts on them while one of two is missing or while they cannot take work yet."""
+    """No other run starts on the new nodes while one of the two is missing, or while they are not ready."""
     cluster.use_policy(nodePools={"spot": POOL | {"maxNodes": 2}})
     async with Autoscaler(cluster).running() as scaler:
         scaler.behaves = ignore
@@ -168,7 +168,7 @@ async def test_new_nodes_are_kept_for_the_run_that_requested_them(cluster: Clust
 
 
 async def test_the_next_leader_repeats_no_request(cluster: Cluster) -> None:
-    """The leader is killed before and after each of the two creations: there is exactly one request and one
+    """The leader is killed before and after each of the two creations. There is exactly one request and one
     template."""
     cluster.use_policy(nodePools={"spot": POOL})
     async with Autoscaler(cluster).running() as scaler:
@@ -188,7 +188,7 @@ async def test_the_next_leader_repeats_no_request(cluster: Cluster) -> None:
 
 
 async def _let_next_leader_finish(cluster: Cluster, scaler: Autoscaler, name: str) -> None:
-    """The intent was written before the crash; the next leader carries it out."""
+    """Start the next leader, which carries out the plan that was written before the crash."""
     await cluster.until(lambda: state_of(cluster, name) is RequestState.ASKED, "the intent")
     controller = cluster.start_controller()
     await cluster.until(lambda: f"{name}-1-1" in scaler.there, "it is asked for")
@@ -196,7 +196,7 @@ async def _let_next_leader_finish(cluster: Cluster, scaler: Autoscaler, name: st
 
 
 class _StopsAtCreation(KubeClient):
-    """Hangs forever at the creation of one kind: before it, or after it is done."""
+    """Waits forever at the creation of one kind: before the creation, or after it."""
 
     def __init__(self, config: KubeConfig, kind: Resource, after: bool, reached: asyncio.Event) -> None:
         super().__init__(config)

@@ -62,7 +62,8 @@ async def test_only_a_changed_budget_is_written(kube_server: KubeServer, own_nam
 async def test_two_controllers_that_both_believe_to_lead_do_not_fail(
     kube_server: KubeServer, own_namespace: str
 ) -> None:
-    """Each looked before the other wrote. It finds the other's budget and changes it to its own wish."""
+    """Each controller looked before the other one wrote. It finds the other's budget and changes it to what it wants
+    itself."""
     run = run_in(own_namespace)
     async with kube_server.client() as client:
         first, second = BudgetKeeper(client), BudgetKeeper(client)
@@ -86,7 +87,7 @@ async def test_the_budget_of_an_earlier_run_of_that_name_is_replaced(
 async def test_a_foreign_budget_of_that_name_is_not_touched(
     kube_server: KubeServer, own_namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The run goes without one; the log names the foreign one once."""
+    """The run has no budget of its own. The log names the foreign budget once."""
     theirs = {"metadata": {"name": "bert"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}}
     async with kube_server.client() as client:
         await client.create(BUDGETS, theirs, own_namespace)

@@ -27,7 +27,7 @@ from kajitori.kube.resources import EVENTS, NAMESPACES
 
 WHOLE: dict[str, Any] = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}
-"""Members use their whole grace to end, which leaves time for mistakes."""
+"""Members end only after their whole grace period, so that faults have time to appear."""
 
 TRAINING = """
 import os, signal, sys, time
@@ -42,7 +42,7 @@ signal.signal(signal.SIGTERM, save)
 open(os.environ["KAJI_CHECKPOINT_DIR"] + "/listening", "w").close()
 time.sleep(600)
 """
-"""On SIGTERM it writes its checkpoint, which takes a second. If a checkpoint exists, it ends at once."""
+"""On SIGTERM the program writes its checkpoint, which takes a second. If a checkpoint exists, it ends at once."""
 
 
 async def test_a_preempted_program_writes_a_checkpoint_and_resumes(cluster: Cluster) -> None:
@@ -78,8 +78,8 @@ async def test_a_preempted_program_writes_a_checkpoint_and_resumes(cluster: Clus
 
 
 async def test_just_enough_is_preempted_and_its_nodes_are_reserved(cluster: Cluster) -> None:
-    """One large gang and not two small ones, after its minimum run time. While its members end, no other run is
-    preempted, and no other run gets the freed nodes. Then it starts again."""
+    """One large gang is preempted after its minimum run time, and not two small ones. While its members end, no other
+    run is preempted, and no other run gets the freed nodes. Then the gang starts again."""
     cluster.use_policy(preemption={"minimumRunTime": "2s"}, inject=SLOW_END)
     cluster.start_controller()
     for name, members in (("large", 4), ("small-a", 2), ("small-b", 2)):
@@ -115,8 +115,8 @@ async def test_just_enough_is_preempted_and_its_nodes_are_reserved(cluster: Clus
 
 
 async def test_only_as_many_sweep_members_are_preempted_as_needed(cluster: Cluster) -> None:
-    """The youngest ones, for two runs that were submitted while no controller worked; the controller is killed once
-    more in between. The other members run on, and no restart is counted."""
+    """The youngest members are preempted for two runs that were submitted while no controller worked. The controller is
+    killed once more in between. The other members continue, and no restart is counted."""
     cluster.use_policy(preemption={"minimumRunTime": "0s"}, inject=SLOW_END)
     task = cluster.start_controller()
     await cluster.submit("grid", array="0-7", restarts=0, resources=WHOLE, priority="low")
@@ -153,7 +153,7 @@ async def test_only_as_many_sweep_members_are_preempted_as_needed(cluster: Clust
 async def test_the_next_controller_carries_out_a_written_preemption(
     cluster: Cluster,
 ) -> None:
-    """The gang ends for a run that still waits, and no run ends for one that does not wait any more."""
+    """A gang is preempted if the other run still waits, and is not preempted if that run no longer waits."""
     cluster.use_policy(preemption={"minimumRunTime": "10m"})  # no new preemption is decided
     task = cluster.start_controller()
     for name in ("first", "second"):
@@ -177,7 +177,7 @@ async def test_the_next_controller_carries_out_a_written_preemption(
 
 
 async def test_a_sweep_and_a_service_are_preempted_and_restart(cluster: Cluster) -> None:
-    """The sweep keeps as many members as there is room for; the service restarts with all of its members or none."""
+    """The sweep keeps as many members as fit. The service restarts with all of its members or with none."""
     cluster.use_policy(preemption={"minimumRunTime": "0s"})
     cluster.start_controller()
     await cluster.submit("sweep", array="0-4", resources=WHOLE, priority="low")

@@ -17,7 +17,7 @@ WHOLE: dict[str, Any] = {"resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}
 
 
 async def test_a_short_run_passes_a_reservation_and_a_long_one_does_not(cluster: Cluster) -> None:
-    """Until similar runs have turned out to be short."""
+    """This holds until similar runs have turned out to be short."""
     cluster.start_controller()
     # 1. Three quarters of the nodes are busy for an hour; a gang that needs all nodes waits.
     await cluster.submit("now", replicas=NODES_COUNT - 2, timeLimit="1h", **WHOLE)
@@ -60,7 +60,7 @@ class ConflictsOnFirstStatus(KubeClient):
 
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 async def test_a_new_leader_starts_no_run_before_it_knows_all_waiting_ones(cluster: Cluster) -> None:
-    """Not even if its first status of a run meets a conflict: the run behind it is not first."""
+    """This holds even if its first write of a run's status meets a conflict: the run behind it does not start first."""
     task = cluster.start_controller()
     await cluster.submit("now", replicas=NODES_COUNT, **WHOLE)
     await cluster.reaches("now", Phase.RUNNING)

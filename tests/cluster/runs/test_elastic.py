@@ -17,8 +17,8 @@ WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 
 
 async def test_it_starts_with_what_fits_and_shrinks_when_a_node_dies(cluster: Cluster) -> None:
-    """Each member knows the number of members in its attempt. The loss counts as no restart, and the run does not wait
-    for another node."""
+    """Each member knows the number of members in its attempt. The lost member does not count as a restart, and the run
+    does not wait for another node."""
     cluster.use_policy(elastic={"growAfter": "10m"})
     cluster.start_controller()
     await cluster.submit("rigid", replicas=3, resources=WHOLE)
@@ -60,7 +60,7 @@ async def test_it_grows_onto_free_nodes_and_shrinks_for_a_higher_priority(cluste
 async def test_the_next_controller_finishes_a_planned_growth(
     cluster: Cluster,
 ) -> None:
-    """The written plan counts: while old members end, no other run gets the gang's nodes, old or new."""
+    """The written plan is carried out. While old members end, no other run gets the gang's old or new nodes."""
     cluster.use_policy(elastic={"grow": False}, inject={"annotations": {f"{SIM}ignore-sigterm": "true"}})
     task = cluster.start_controller()
     await cluster.submit("rigid", replicas=2, resources=WHOLE)
@@ -83,7 +83,7 @@ async def test_the_next_controller_finishes_a_planned_growth(
 
 
 async def test_it_stays_within_the_namespaces_quota(cluster: Cluster) -> None:
-    """When it starts and when it grows."""
+    """The quota limits it when it starts and when it grows."""
     cluster.use_policy(elastic={"growAfter": "0s", "minimumRunTime": "0s"})
     hard = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "3"}}}
     await cluster.client.create(RESOURCE_QUOTAS, hard, cluster.namespace)

@@ -13,7 +13,8 @@ from kajitori.core.spec.reasons import Phase
 
 
 async def test_a_run_is_removed_after_its_end_by_any_controller(cluster: Cluster) -> None:
-    """`kaji run -d --rm` is stored in the Run, so it holds if the controller is killed. A resumed run stays."""
+    """`kaji run -d --rm` is stored in the Run, so it takes effect although the controller is killed. A resumed run is
+    not removed."""
     first = cluster.start_controller()
     await cluster.submit("bert", removeAfter="2s")
     await cluster.reaches("bert", Phase.RUNNING)
@@ -46,7 +47,8 @@ async def test_old_ended_runs_are_deleted_as_policy_says(cluster: Cluster) -> No
 
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_killing_shortens_a_long_grace(cluster: Cluster, deleted: bool) -> None:
-    """`kaji kill` and `kaji rm -f`: members that are already ending and have an hour left end within a second."""
+    """After `kaji kill` or `kaji rm -f`, members that are already ending with a grace of an hour end within a
+    second."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, grace="1h")
     await cluster.reaches("bert", Phase.RUNNING)

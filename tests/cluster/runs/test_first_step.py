@@ -72,7 +72,7 @@ async def test_real_members_find_each_other_by_name(cluster: Cluster) -> None:
 
 
 async def test_real_members_find_each_other_without_mounts(cluster: Cluster) -> None:
-    """By address: without mounts, names cannot be made to resolve."""
+    """They find each other by address, because without mounts names cannot be made to resolve."""
     one, other = await views_of_members(cluster, namespaces=False)
     assert one == other
     assert one["hosts"] == [["127.0.0.1", "slots=1"]] * 2
@@ -81,8 +81,8 @@ async def test_real_members_find_each_other_without_mounts(cluster: Cluster) -> 
 
 @pytest.mark.parametrize("host_network", [False, True])
 async def test_the_api_server_admits_members_with_a_first_step(cluster: Cluster, host_network: bool) -> None:
-    """It mounts one volume twice, once at /etc/hosts. QoS class and requests of the Pod are the same as without the
-    first step, and a LimitRange that admits the member admits both."""
+    """The member mounts one volume twice, once at /etc/hosts. The Pod has the same QoS class and requests as without
+    the first step, and a LimitRange that admits the member admits both."""
     limits = [{"type": "Container", "min": {"cpu": "2", "memory": "1Gi"}, "maxLimitRequestRatio": {"cpu": "1"}}]
     await cluster.client.create(
         LIMIT_RANGES, {"metadata": {"name": "large"}, "spec": {"limits": limits}}, cluster.namespace

@@ -17,7 +17,7 @@ from kajitori.kube.resources import EVENTS
 
 @pytest.fixture
 async def nodes_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """An event that makes kubelets answer requests for logs: they answer that there is none."""
+    """While this event is set, kubelets answer requests for logs, and say that there are none."""
     answers = asyncio.Event()
 
     async def open_log(client: KubeClient, namespace: str, pod: str, **options: object) -> None:
@@ -48,7 +48,7 @@ async def test_a_gang_restarts_before_the_log_of_a_failed_member_is_kept(
 async def test_a_log_that_cannot_be_read_is_given_up_after_a_time(
     cluster: Cluster, nodes_answer: asyncio.Event
 ) -> None:
-    """Policy sets the time, and an Event reports the loss."""
+    """Policy sets the time limit, and an Event reports the loss."""
     cluster.use_policy(logs={"keepWithin": "3s"})
     cluster.start_controller()
     await cluster.submit("grid", array="0-1", restarts=0)

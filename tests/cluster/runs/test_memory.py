@@ -22,8 +22,8 @@ OFTEN = {"memory": {"sampleEvery": "1s"}}
 
 
 def need_a_network(is_real: bool) -> None:
-    """Skip a test that needs a kubelet address other than loopback, which a real API server refuses, if there is
-    none."""
+    """Skip the test if this machine has no address but loopback. A real API server refuses a kubelet's loopback
+    address."""
     if is_real and unicast_address() == "127.0.0.1":
         pytest.skip(
             "a real API server calls no kubelet at a loopback address, and this machine has no other one: "
@@ -125,7 +125,7 @@ async def test_members_without_a_memory_limit_stay_alone(cluster: Cluster) -> No
 
 
 async def test_a_real_process_reports_its_peak_when_it_ends(cluster: Cluster) -> None:
-    """Also a process that ends before the first sample."""
+    """This includes a process that ends before the first sample."""
     async with this_machine(cluster) as selector:
         cluster.start_controller()
         command = [sys.executable, "-I", "-S", "-c", "a = bytearray(96 << 20)"]
@@ -138,7 +138,7 @@ async def test_a_real_process_reports_its_peak_when_it_ends(cluster: Cluster) ->
 
 
 class Available:
-    """Available memory of a machine: enough, except for one answer after `short` is set."""
+    """Available memory of a machine: sufficient, except for one answer after `short` is set."""
 
     def __init__(self) -> None:
         self.short = False
@@ -174,7 +174,7 @@ async def test_a_machine_short_of_memory_ends_the_culprit_first(cluster: Cluster
 
 
 async def test_kubelets_serve_memory_figures_through_the_api_server(local_cluster: LocalCluster) -> None:
-    """`/stats/summary` of this machine and of a simulated node, for users who may use the proxy."""
+    """Users who may use the proxy can read `/stats/summary` of this machine and of a simulated node."""
     need_a_network(local_cluster.is_real)
     await asyncio.to_thread(_check_figures, local_cluster)
 

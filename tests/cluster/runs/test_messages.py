@@ -32,12 +32,12 @@ COUNT = 8
 
 
 class Receiver:
-    """A webhook that keeps what it gets. It fails now and then, also after it took a request."""
+    """A webhook that records its requests. It fails sometimes, also after it has taken a request."""
 
     def __init__(self, chance: random.Random) -> None:
         self.url = ""
         self.got: list[tuple[str, dict[str, Any]]] = []
-        """Requests in order: id and content."""
+        """Identifier and content of each request, in order."""
         self._chance = chance
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -91,8 +91,8 @@ async def add_channel(cluster: Cluster, recipient: Recipient, url: str, kinds: t
 async def test_no_message_is_lost_however_often_controllers_are_killed(
     cluster: Cluster, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every failed run is told, also one that is deleted at once. A repetition has the same id and content. Nothing of
-    the URL is in a Run."""
+    """Every failed run is reported, also one that is deleted at once. A repeated message has the same identifier and
+    content. No Run contains any part of the URL."""
     monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(outbox, "SPACING_SECONDS", 0.2)
     cluster.use_policy(notifications={"schemes": ["webhook", "http"], "networks": ["127.0.0.1/32"]})

@@ -26,7 +26,7 @@ from kajitori.kube.resources import PODS
 NEEDED = ("sshd", "ssh-keyscan", "ip")
 SMALL = {"cpu": 1, "memory": "256Mi"}
 MANY_CORES = 16_000
-"""Cores that the node offers, however many the machine has."""
+"""Millicores that the node offers, whatever the machine has."""
 YIELDING = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 """Waiting ranks spin: on a machine with fewer cores than ranks they must yield to the others."""
 NOBODY = 54_321
@@ -93,7 +93,7 @@ exec /usr/sbin/sshd "$@"
 
 @contextlib.asynccontextmanager
 async def machine_with_networks(cluster: Cluster) -> AsyncIterator[dict[str, str]]:
-    """This machine as a node whose Pods have their own addresses, and a Web API that they can reach."""
+    """A cluster with this machine as a node whose Pods have their own addresses, and a Web API that they can reach."""
     number = os.getpid() % (100 * 250)
     network = f"10.{128 + number // 250}.{number % 250}"
     async with (
@@ -142,8 +142,8 @@ def shared() -> Iterator[Path]:
 async def test_two_mpi_runs_on_one_machine_of_which_one_restarts(
     cluster: Cluster, implementation: str, shared: Path
 ) -> None:
-    """One runs as root; one as an unknown user, with one sshd that starts late. After a member is killed, it continues
-    from its checkpoint."""
+    """One run runs as root, the other one as an unknown user, with one sshd that starts late. After a member is killed,
+    that run continues from its checkpoint."""
     mpirun, library = installed(implementation)
     (shared / "bin").mkdir()
     (shared / "state").mkdir()

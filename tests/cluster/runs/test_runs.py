@@ -55,7 +55,7 @@ async def test_a_failed_member_restarts_the_whole_gang_on_its_nodes(cluster: Clu
 
 
 async def test_restarts_are_counted_and_limited(cluster: Cluster) -> None:
-    """After the last one, the run fails with the program's exit code, and none of its members runs on."""
+    """After the last restart, the run fails with the program's exit code, and none of its members continues."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, restarts=1)
     await cluster.reaches("bert", Phase.RUNNING, attempt=1)
@@ -69,7 +69,7 @@ async def test_restarts_are_counted_and_limited(cluster: Cluster) -> None:
 
 
 async def test_members_on_a_dead_node_are_replaced_elsewhere(cluster: Cluster) -> None:
-    """At once, although their Pods cannot be deleted, and without counting a restart."""
+    """They are replaced at once, although their Pods cannot be deleted, and no restart is counted."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -89,7 +89,8 @@ async def test_members_on_a_dead_node_are_replaced_elsewhere(cluster: Cluster) -
 
 
 async def test_runs_survive_a_short_silence_of_their_nodes(cluster: Cluster) -> None:
-    """After an outage of the API server all nodes are silent for a while. No new member is placed on them meanwhile."""
+    """After an outage of the API server all nodes look silent for a while. No new member is placed on them until they
+    report."""
     cluster.start_controller(node_patience=timedelta(minutes=5))
     await cluster.submit("bert", replicas=3, restarts=0, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -136,7 +137,7 @@ async def test_a_foreign_pod_with_a_members_name_is_not_a_member(cluster: Cluste
 
 
 async def test_pods_of_a_deleted_run_are_deleted(cluster: Cluster) -> None:
-    """A killed controller may have made them after another one had removed the Run's finalizer."""
+    """A controller that was killed may have created them after another one had removed the Run's finalizer."""
     task = cluster.start_controller()
     await cluster.submit("bert", replicas=2)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -163,7 +164,7 @@ async def test_a_deleted_run_exists_until_its_last_pod_is_gone(cluster: Cluster)
 
 
 async def test_a_run_that_policy_refuses_ends_as_refused(cluster: Cluster) -> None:
-    """A Run from kubectl, too: final, with all reasons at once, and without a Pod."""
+    """This also holds for a Run from kubectl. It has ended, with all reasons at once, and has no Pod."""
     cluster.start_controller()
     await cluster.submit(
         "bad",
@@ -180,7 +181,7 @@ async def test_a_run_that_policy_refuses_ends_as_refused(cluster: Cluster) -> No
 
 
 async def test_a_waiting_run_starts_when_there_is_room(cluster: Cluster) -> None:
-    """Its message says what is missing and which run has it."""
+    """The run's message says what is missing and which run has it."""
     cluster.start_controller()
     await cluster.submit("first", replicas=NODES_COUNT - 1, resources=WHOLE)
     await cluster.reaches("first", Phase.RUNNING)
@@ -234,7 +235,7 @@ async def test_a_gang_that_hits_a_quota_while_it_starts_is_deleted_whole(cluster
 
 
 async def _quota_counts(cluster: Cluster) -> None:
-    """Write the counted use of a quota: until something counts it, a quota refuses everything."""
+    """Write the counted usage of a quota. The API server refuses everything until that is written."""
     await cluster.client.patch(
         RESOURCE_QUOTAS,
         "small",
@@ -296,7 +297,7 @@ async def test_a_new_controller_does_the_work_of_the_meantime(cluster: Cluster) 
 
 
 async def test_a_service_replaces_only_lost_members(cluster: Cluster) -> None:
-    """The others run on."""
+    """The other members continue."""
     cluster.start_controller()
     await cluster.submit("web", type="service", replicas=3, ports=[8080])
     await cluster.reaches("web", Phase.RUNNING)
@@ -309,7 +310,7 @@ async def test_a_service_replaces_only_lost_members(cluster: Cluster) -> None:
 
 
 async def test_counts_are_written_at_most_once_a_second(cluster: Cluster) -> None:
-    """However fast members change (rule 8)."""
+    """This holds however fast members change (rule 8)."""
     cluster.use_policy(inject={"annotations": {"sim.kajitori.dev/start-delay": "1h"}})
     cluster.start_controller()
     await cluster.submit("bert", replicas=24, resources={"cpu": 0.1, "memory": "16Mi"})
@@ -332,7 +333,7 @@ async def test_counts_are_written_at_most_once_a_second(cluster: Cluster) -> Non
 
 
 async def test_the_status_of_a_large_run_stays_small(cluster: Cluster) -> None:
-    """After several restarts; tests/unit/core/gang/test_batch.py tests 7,500 members."""
+    """The status stays small after several restarts. tests/unit/core/gang/test_batch.py tests 7,500 members."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=24, restarts=5, resources={"cpu": 0.1, "memory": "16Mi"})
     for attempt in (1, 2):
@@ -388,7 +389,7 @@ async def test_real_processes_continue_from_their_checkpoint(cluster: Cluster) -
 
 
 async def test_a_real_process_over_its_memory_limit_ends_the_run(cluster: Cluster) -> None:
-    """It is not restarted, and other processes on the node run on."""
+    """The process is not restarted, and other processes on the node continue."""
     async with this_machine(cluster) as selector:
         cluster.start_controller()
         resources = {"cpu": 0.1, "memory": "64Mi"}

@@ -20,7 +20,7 @@ START = {"pause": "1s", "longestPause": "2s", "deadline": "2s", "restartGrace": 
 
 
 async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(cluster: Cluster) -> None:
-    """A waiting run gets the nodes meanwhile. The pauses grow, and in the end the run starts, without a counted
+    """A waiting run gets the nodes. The pauses become longer, and in the end the run starts without a counted
     restart."""
     cluster.use_policy(start=START | {"deadline": "5s"})  # long enough for the other members, also on a slow machine
     messages: dict[int, str] = {}
@@ -130,7 +130,8 @@ async def bound_claim(cluster: Cluster, nodes: list[str]) -> None:
 
 
 async def test_a_missing_storage_class_is_named_and_no_node_is_avoided(cluster: Cluster) -> None:
-    """The first start fails on some node. Further starts look at the claim's events first, and make no Pod."""
+    """The first start fails on some node. Before further starts the controller reads the claim's events, and creates no
+    Pod."""
     cluster.use_policy(
         volumes={"data": {"claim": "data"}}, start={"pause": "1s", "longestPause": "1s", "deadline": "3s"}
     )

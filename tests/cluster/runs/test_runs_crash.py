@@ -31,7 +31,7 @@ KILLS = int(os.environ.get("KAJI_TEST_STORM_KILLS", "16"))
 SEED = int(os.environ.get("KAJI_TEST_STORM_SEED", "0")) or random.randrange(1, 1_000_000)
 OWN_MACHINE = {"allowRoot": True, "allowPrivilegeEscalation": True, "dropCapabilities": [], "seccompProfile": ""}
 SLOW_END = {"annotations": {f"{SIM}ignore-sigterm": "true"}}
-"""Members on simulated nodes use their whole grace to end, which leaves time for mistakes."""
+"""Members on simulated nodes end only after their whole grace period, so that faults have time to appear."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ async def _members_ended(locks: Path) -> None:
 @pytest.mark.timeout(300 + 3 * KILLS)
 async def test_kills_at_random_moments_lose_and_repeat_nothing(killable: KillableCluster) -> None:
     """The controller, the kubelet and the embedded server get SIGKILL while gangs, services and sweeps are submitted,
-    fail, stop, resume, drain and are deleted. Never processes of two attempts at once, one end for each run, no GPU
-    used twice, no succeeded member of a sweep repeated, no acknowledged request lost, and no Pod or process left at the
-    end."""
+    fail, stop, resume, drain and are deleted. Processes of two attempts never run at once, each run ends once, no GPU
+    is used twice, no succeeded member of a sweep is repeated, no acknowledged request is lost, and no Pod or process is
+    left at the end."""
     print(f"KAJI_TEST_STORM_SEED={SEED} KAJI_TEST_STORM_KILLS={KILLS}")
     cluster, over = killable.cluster, asyncio.Event()
     chaos = Chaos(cluster, random.Random(SEED), processes=True)

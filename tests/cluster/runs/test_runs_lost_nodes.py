@@ -1,4 +1,4 @@
-"""Members lose their node, or lose it to other Pods: the gang soon runs elsewhere, as a whole."""
+"""Members lose their node, or other Pods take it from them: the whole gang soon runs elsewhere."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ HELD = "example.com/held"
 
 
 async def test_a_member_that_returns_from_a_lost_node_is_ended(cluster: Cluster) -> None:
-    """Its node was silent and its Pod could not be deleted, so the gang runs elsewhere. The old member learns that its
-    attempt is over."""
+    """The member's node was silent and its Pod could not be deleted, so the gang runs elsewhere. The old member learns
+    that its attempt is over."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=3, resources=WHOLE)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -119,7 +119,7 @@ async def priority(cluster: Cluster) -> Any:
 
 
 async def foreign(cluster: Cluster, name: str, node: str, gpus: int, *, grace: int = 0, priority: str = "") -> None:
-    """Create a Pod that needs GPUs of exactly this node, and uses `grace` seconds to end."""
+    """Create a Pod that needs GPUs of exactly this node and takes `grace` seconds to end."""
     amounts = {"cpu": "1", "memory": "1Gi", names.GPU_RESOURCE: str(gpus)}
     spec: dict[str, Any] = {
         "containers": [{"name": "x", "image": "x", "resources": {"limits": amounts}}],
@@ -153,8 +153,8 @@ async def preempt(cluster: Cluster, name: str, node: str) -> None:
 
 
 async def test_a_run_waits_in_a_cluster_without_nodes(cluster: Cluster) -> None:
-    """Without nodes, then with one that has not reported its resources, then with more and more. It is not refused,
-    because that would be final."""
+    """The cluster has no nodes, then one that has not reported its resources, then more and more. The run is not
+    refused, because a refusal would be final."""
     cluster.start_controller()
     for node in list(cluster.mirror.nodes):
         await cluster.client.delete(NODES, node)

@@ -65,8 +65,8 @@ async def foreign_owner(cluster: Cluster, name: str = "stranger") -> list[dict[s
 
 
 async def edit_everywhere(cluster: Cluster, value: str | None) -> None:
-    """Change one label of each member of `bert`, the owners of the last two, and the Run's finalizer; wait until all
-    are restored."""
+    """Change one label of each member of `bert`, the owners of the last two, and the Run's finalizer, and wait until
+    all are restored."""
     versions = [await edit(cluster, f"bert-1-{rank}", labels={label: value}) for rank, label in enumerate(LABELS)]
     last = f"bert-1-{len(LABELS)}"
     versions.append(await edit(cluster, last, ownerReferences=[], labels={names.LABEL_RANK: "0"}))
@@ -81,7 +81,7 @@ async def edit_everywhere(cluster: Cluster, value: str | None) -> None:
 
 
 async def test_labels_and_owners_are_restored_while_programs_run_on(cluster: Cluster) -> None:
-    """Each is removed or changed: the same Pods run on, with their labels."""
+    """Each label and owner is removed or changed. The same Pods continue, with their labels."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=len(LABELS) + 2)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -94,7 +94,7 @@ async def test_labels_and_owners_are_restored_while_programs_run_on(cluster: Clu
 
 
 async def test_pods_that_were_edited_without_a_controller_are_deleted(cluster: Cluster) -> None:
-    """Their labels do not find them any more. A restart waits for their end, and none of them is left."""
+    """Their labels no longer select them. A restart waits for their end, and none of them is left."""
     first, other_owner = cluster.start_controller(), await foreign_owner(cluster)
     for name in ("broken", "deleted"):
         await cluster.submit(name, replicas=4, restarts=1)
@@ -125,8 +125,8 @@ async def test_pods_that_were_edited_without_a_controller_are_deleted(cluster: C
 
 @pytest.mark.parametrize("led_on", [True, False])
 async def test_no_attempt_is_used_twice_after_the_status_was_deleted(cluster: Cluster, led_on: bool) -> None:
-    """The Pods tell how many attempts there were, and all members end before the next attempt. Without Pods, a
-    controller that has led since then knows it."""
+    """The Pods show how many attempts there were, and all members end before the next attempt. Without Pods, a
+    controller that has led since then still knows the number."""
     first = cluster.start_controller()
     await cluster.submit("bert", replicas=2)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -183,7 +183,7 @@ async def test_members_end_however_their_run_is_deleted(cluster: Cluster, how: s
 
 
 async def test_an_edit_of_a_running_run_counts_for_its_next_attempt(cluster: Cluster) -> None:
-    """An edit that policy or Kajitori refuses ends the run only then."""
+    """If policy or Kajitori refuses the edit, the run ends only then."""
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, restarts=5)
     await cluster.reaches("bert", Phase.RUNNING)
@@ -233,7 +233,7 @@ async def test_a_new_run_of_the_same_name_uses_nothing_of_the_old_one(cluster: C
 async def test_a_deleted_namespace_leaves_nothing_of_its_runs(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Running, waiting and ended ones. The log has no errors, and other runs get the nodes."""
+    """The namespace has running, waiting and ended runs. The log contains no errors, and other runs get the nodes."""
     caplog.set_level(logging.WARNING)
     cluster.start_controller()
     await cluster.submit("big", replicas=NODES_COUNT, resources=WHOLE, restarts=3)

@@ -1,4 +1,4 @@
-"""Policy changes while runs wait, start, run and restart: each attempt follows the policy of its start."""
+"""Policy changes while runs wait, start, run and restart: each attempt follows the policy in force at its start."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def variables_of(cluster: Cluster, pod: str) -> set[str]:
 
 
 async def test_a_waiting_run_is_checked_by_the_policy_of_its_start(cluster: Cluster) -> None:
-    """Not by the one under which it was submitted."""
+    """The policy in force at its submission does not matter."""
     path = cluster.use_policy_file()
     made: set[str] = set()
 
@@ -65,8 +65,8 @@ async def test_a_waiting_run_is_checked_by_the_policy_of_its_start(cluster: Clus
 
 
 async def test_a_stricter_policy_leaves_running_runs_unchanged(cluster: Cluster) -> None:
-    """They start and run as they began until they end. The same holds for a run whose spec is edited in the middle of
-    its burst, while no controller works."""
+    """Runs that have begun continue unchanged until they end. So does a run whose spec is edited in the middle of its
+    burst, while no controller works."""
     path = cluster.use_policy_file()
     held_up = asyncio.Event()
 

@@ -20,7 +20,7 @@ ONLY_REAL = pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytes
 
 
 class PodNamesEverMade:
-    """Names of all Pods that have existed in the cluster's namespace since then."""
+    """Records the names of all Pods that exist in the cluster's namespace from now on."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.names: set[str] = set()
@@ -47,7 +47,8 @@ async def refusal(cluster: Cluster, *words: str, starts: int = 1) -> RunStatus:
 
 
 async def test_a_limit_range_that_refuses_a_member_is_named(cluster: Cluster) -> None:
-    """For a minimum and a maximum. No Pod is made, and the message has its name, which the API server leaves out."""
+    """This holds for a minimum and a maximum. No Pod is created, and the message has the name of the LimitRange, which
+    the API server leaves out."""
     made = PodNamesEverMade(cluster)
     cluster.use_policy(start={"pause": "1s", "longestPause": "1s"})
     cluster.start_controller()
@@ -70,8 +71,8 @@ async def test_a_limit_range_that_refuses_a_member_is_named(cluster: Cluster) ->
 
 @ONLY_REAL
 async def test_a_webhook_that_refuses_a_member_is_named(cluster: Cluster) -> None:
-    """It refuses all members, or one in the middle of the burst, or does not answer in time. No half gang stays, and
-    the run starts once it agrees."""
+    """The webhook refuses all members, or one in the middle of the burst, or does not answer in time. No part of a gang
+    stays, and the run starts once the webhook agrees."""
     made = PodNamesEverMade(cluster)
     cluster.use_policy(start={"pause": "1s", "longestPause": "1s"})
     async with asked_for_pods(cluster.client, cluster.namespace, cluster.folder / "webhook") as webhook:
@@ -92,7 +93,8 @@ async def test_a_webhook_that_refuses_a_member_is_named(cluster: Cluster) -> Non
 
 @ONLY_REAL
 async def test_pod_security_that_refuses_a_member_is_named(cluster: Cluster) -> None:
-    """For a property that policy allows and the namespace forbids. Members with the policy's defaults always pass."""
+    """The member has a property that policy allows and the namespace forbids. Members with the policy's defaults are
+    always admitted."""
     made = PodNamesEverMade(cluster)
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     await cluster.client.patch(NAMESPACES, cluster.namespace, level)

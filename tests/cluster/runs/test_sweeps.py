@@ -49,7 +49,7 @@ async def environment_of_a_member(cluster: Cluster, name: str) -> tuple[str, dic
 
 
 async def test_every_member_runs_once_and_only_so_many_at_a_time(cluster: Cluster) -> None:
-    """Pods are deleted once their results are kept. Each member gets its index and is the only one in its world."""
+    """Pods are deleted once their results are kept. Each member gets its index, and a world of size one."""
     await keep(cluster)
     use_members(cluster, duration="1s", message='{"loss": 0.5}')
     most = 0

@@ -28,7 +28,8 @@ with open(os.environ["KAJI_METRICS"], "a", buffering=1) as metrics:
 
 
 async def test_each_rank_is_asked_from_its_node(cluster: Cluster, tmp_path: Path) -> None:
-    """The amounts that processes use, the file of figures, and figures in the log are shown, also by `kaji`."""
+    """The answer has the resources that processes use, the file of figures, and figures in the log; `kaji` shows them
+    too."""
     async with this_machine(cluster) as here, web_api(cluster, blobs=MemoryBlobs()) as web:
         cluster.start_controller()
         token = tmp_path / "token"

@@ -58,7 +58,7 @@ async def lines(http: httpx2.AsyncClient, path: str, **params: Any) -> AsyncIter
 async def test_a_run_from_submission_to_its_end_and_resumption(
     request: pytest.FixtureRequest, cluster: Cluster, http: httpx2.AsyncClient
 ) -> None:
-    """It is watched, with its members, logs over a restart, and events."""
+    """The test watches the run, its members, its logs over a restart, and its events."""
     view = await submit(http, "bert", replicas=3, restarts=1)
     assert view["owner"]
     path = f"/v1/runs/{cluster.namespace}/bert"
@@ -153,8 +153,8 @@ async def test_explain_and_the_gpu_board_show_why_a_run_waits(cluster: Cluster, 
 
 
 async def test_a_run_starts_after_exactly_the_steps_of_explain(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """It needs seven of eight nodes, of which one is silent and one cordoned. With all but one of the named steps done
-    it waits; with all of them it runs. A what-if names the same steps before the submission."""
+    """The run needs seven of eight nodes, of which one is silent and one is cordoned. It waits until all of the named
+    steps are done, and then runs. A what-if names the same steps before the submission."""
     gpu = {"cpu": 1, "memory": "1Gi", "gpuType": "h100"}
     whole = {**gpu, "cpu": 4, "gpu": 8}
     await submit(http, "big", replicas=3, resources=whole, timeLimit="2h")
@@ -197,8 +197,8 @@ async def test_a_run_starts_after_exactly_the_steps_of_explain(cluster: Cluster,
 
 
 async def test_explain_names_the_run_that_a_waiting_run_would_delay(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """Nodes are free but reserved for a run before it. It would start without that run, or with a shorter time
-    limit."""
+    """Nodes are free but reserved for a run before it. The run would start without that other run, or with a shorter
+    time limit."""
     whole = {"cpu": 4, "memory": "8Gi", "gpu": 8, "gpuType": "h100"}
     await submit(http, "half", replicas=4, resources=whole, timeLimit="2h")
     await cluster.reaches("half", Phase.RUNNING)
@@ -232,8 +232,8 @@ async def carry_out(cluster: Cluster, http: httpx2.AsyncClient, kind: str, name:
 async def test_users_may_do_what_their_kubernetes_roles_allow(
     real_control_plane: RealServer, cluster: Cluster, http: httpx2.AsyncClient
 ) -> None:
-    """Nothing without a role; with a role in a namespace, reading and writing there only. Not on the embedded server,
-    which has one user."""
+    """Without a role, users may do nothing. With a role in a namespace, they may read and write only there. The
+    embedded server has one user, so it is not tested."""
     ada = {"Authorization": f"Bearer {real_control_plane.tokens['ada']}"}
     await submit(http, "theirs")
     path = f"/v1/runs/{cluster.namespace}/theirs"
@@ -276,7 +276,7 @@ async def _until_allowed(http: httpx2.AsyncClient, headers: dict[str, str]) -> d
 
 
 async def test_nodes_that_run_out_of_addresses_are_named(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """By the Pod ranges and the capacities in their Nodes."""
+    """The finding follows from the Pod ranges and the capacities of their Nodes."""
     name = f"narrow-{cluster.namespace}"
     amounts = {"cpu": "1", "memory": "1Gi", "pods": "110"}
     spec = {"podCIDR": "10.250.0.0/28", "podCIDRs": ["10.250.0.0/28"], "unschedulable": True}

@@ -44,7 +44,7 @@ async def test_a_secret_is_created_listed_replaced_and_deleted(cluster: Cluster,
 
 
 async def test_a_checkpoint_is_listed_and_deleted_after_its_run(cluster: Cluster, http: httpx2.AsyncClient) -> None:
-    """Not while its run has Pods. A volume with a missing claim is listed as missing."""
+    """The checkpoint is not deleted while its run has Pods. A volume with a missing claim is listed as missing."""
     checkpoint = {"path": "/ckpt", "size": "1Gi"}
     await cluster.submit("bert", checkpoint=checkpoint)
 
