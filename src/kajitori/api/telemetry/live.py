@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,8 +20,8 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.telemetry.bands import RankMinute
 from kajitori.core.telemetry.quantities import SAMPLE_SECONDS
-from kajitori.core.telemetry.report import MAX_ASKED, Answer
-from kajitori.core.words.times import format_time, time_at
+from kajitori.core.telemetry.report import MAX_ASKED
+from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 
 MAX_LIVE = 64
@@ -59,46 +59,47 @@ async def live_stats(api: Api, run: RunObject, ranks: Sequence[int], limit: int,
         row = fresh.get(rank) or (minute_stats(minutes[rank], node) if rank in minutes else None)
         if row is not None:
             rows.append(row)
-    now = format_time(time_at(api.now().timestamp()))
-    silent = len(asked) - len(fresh)
     return RunStats(
         run=run.metadata.name,
         namespace=run.metadata.namespace,
         attempt=attempt,
-        at=now,
+        at=format_time(api.now()),
         ranks=rows,
         total=len(known),
-        silent=silent,
+        silent=len(asked) - len(fresh),
     )
 
 
 async def _ask(api: Api, pods: Mapping[int, Pod]) -> dict[int, RankStats]:
     """Return the newest values of these ranks, except ranks on nodes that do not answer in time."""
-    by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for rank, pod in pods.items():
-        by_node[pod.spec.node_name][pod.metadata.uid] = rank
-    since = api.now().timestamp() - 2 * SAMPLE_SECONDS
+    questions = questions_of(pods)
+    since = round(api.now().timestamp() - 2 * SAMPLE_SECONDS)
+    elsewhere = len({node for node, _ in questions}) <= MAX_ELSEWHERE
 
-    async def one(node: str, uids: Sequence[str]) -> tuple[str, Answer | None]:
+    async def ask(node: str, ranks: Mapping[str, int]) -> Iterator[RankStats | None]:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                return node, await api.telemetry.ask(node, uids, round(since), fresh=True, elsewhere=elsewhere)
+                answer = await api.telemetry.ask(node, tuple(ranks), since, fresh=True, elsewhere=elsewhere)
         except (KajitoriError, TimeoutError):
-            return node, None
+            return iter(())
+        members = (member for member in answer.members if member.uid in ranks)
+        return (newest_stats(answer, member, ranks[member.uid], node) for member in members)
 
-    elsewhere = len(by_node) <= MAX_ELSEWHERE
-    questions = []
-    for node, members in by_node.items():
-        uids = sorted(members)
-        questions += [one(node, uids[start : start + MAX_ASKED]) for start in range(0, len(uids), MAX_ASKED)]
-    found: dict[int, RankStats] = {}
-    for node, answer in await asyncio.gather(*questions):
-        for member in answer.members if answer is not None else ():
-            number = by_node[node].get(member.uid)
-            row = newest_stats(answer, member, number, node) if number is not None and answer is not None else None
-            if row is not None:
-                found[row.rank] = row
-    return found
+    answers = await asyncio.gather(*(ask(node, ranks) for node, ranks in questions))
+    return {row.rank: row for rows in answers for row in rows if row is not None}
+
+
+def questions_of(pods: Mapping[int, Pod]) -> list[tuple[str, dict[str, int]]]:
+    """Return the questions about these ranks, each with its node and at most MAX_ASKED ranks by the UIDs of their
+    Pods."""
+    by_node: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for rank, pod in pods.items():
+        by_node[pod.spec.node_name].append((pod.metadata.uid, rank))
+    return [
+        (node, dict(sorted(members)[start : start + MAX_ASKED]))
+        for node, members in by_node.items()
+        for start in range(0, len(members), MAX_ASKED)
+    ]
 
 
 async def stats_stream(api: Api, user: User, run: RunObject, ranks: Sequence[int], limit: int, *, live: bool) -> Chunks:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.paging import Parameters
 from kajitori.api.runs.members import newest_pods
+from kajitori.api.telemetry.live import questions_of
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import (
     FrameView,
@@ -30,7 +30,6 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import MemberState
-from kajitori.core.telemetry.report import MAX_ASKED, Answer
 from kajitori.core.telemetry.stacks import MemberStacks, ProcessStacks, group, sentences
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import KajitoriError, NotFound, WrongState
@@ -73,7 +72,7 @@ async def run_stacks(
         run=run.metadata.name,
         namespace=run.metadata.namespace,
         attempt=run.status.attempts if run.status is not None else 0,
-        at=format_time(time_at(api.now().timestamp())),
+        at=format_time(api.now()),
         groups=grouped(taken, asked),
         ranks=[_member(rank, asked[rank].spec.node_name, each) for rank, each in sorted(taken.ranks.items())],
         silent=sorted(set(asked) - set(taken.ranks)),
@@ -103,28 +102,19 @@ class Taken:
 
 async def take_stacks(api: Api, pods: Mapping[int, Pod]) -> Taken:
     """Ask the nodes of these ranks, all at the same time."""
-    by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for rank, pod in pods.items():
-        by_node[pod.spec.node_name][pod.metadata.uid] = rank
     taken = Taken()
 
-    async def one(node: str, uids: Sequence[str]) -> tuple[str, Answer | None]:
+    async def ask(node: str, ranks: Mapping[str, int]) -> None:
         try:
-            return node, await api.telemetry.ask(node, uids, 0.0, fresh=False, stacks=True)
+            found = await api.telemetry.ask(node, tuple(ranks), 0.0, fresh=False, stacks=True)
         except KajitoriError as error:
             taken.trouble = error.message
-            return node, None
-
-    questions = []
-    for node, members in by_node.items():
-        uids = sorted(members)
-        questions += [one(node, uids[start : start + MAX_ASKED]) for start in range(0, len(uids), MAX_ASKED)]
-    for node, found in await asyncio.gather(*questions):
-        for each in found.stacks if found is not None else ():
-            if each.uid in by_node[node]:
-                taken.ranks[by_node[node][each.uid]] = each
-        if found is not None and not found.stacks:
+            return
+        taken.ranks |= {ranks[each.uid]: each for each in found.stacks if each.uid in ranks}
+        if not found.stacks:
             taken.trouble = f"the agent of node {node} has no stacks of these members, or is too old to take them"
+
+    await asyncio.gather(*(ask(node, ranks) for node, ranks in questions_of(pods)))
     return taken
 
 
