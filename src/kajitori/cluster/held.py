@@ -6,11 +6,24 @@ from datetime import datetime
 
 from kajitori.cluster.runs.stored_runs import member_of_template
 from kajitori.cluster.view import ClusterView
+from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Amounts, RunStatus
 from kajitori.core.usage.ledger import open_attempt
+from kajitori.core.usage.lost_time import NO_CHECKPOINT, NOT_DECLARED, NOTHING_TO_LOSE
 
 
-def begin_usage(status: RunStatus, cluster: ClusterView, now: datetime) -> RunStatus:
+def saves_every(spec: RunSpec) -> int:
+    """Return what the usage ledger notes of a run's checkpoints (see `core.usage.lost_time`)."""
+    if spec.type != "batch":
+        return NOTHING_TO_LOSE
+    if spec.checkpoint is None:
+        return NO_CHECKPOINT
+    return spec.checkpoint.every_seconds or NOT_DECLARED
+
+
+def begin_usage(
+    status: RunStatus, cluster: ClusterView, now: datetime, *, saves_every: int = NOT_DECLARED
+) -> RunStatus:
     """Return the status of an attempt that was just planned, with its members in the usage ledger."""
     attempt = status.attempt
     if attempt is None:
@@ -25,7 +38,7 @@ def begin_usage(status: RunStatus, cluster: ClusterView, now: datetime) -> RunSt
         row = table.index.get(node)
         return table.nodes[row].gpu_type if row is not None else ""
 
-    return open_attempt(status, amounts, type_of, now)
+    return open_attempt(status, amounts, type_of, now, saves_every=saves_every)
 
 
 def adopt_usage(status: RunStatus, cluster: ClusterView, now: datetime) -> RunStatus:

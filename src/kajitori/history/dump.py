@@ -37,7 +37,14 @@ class Table:
     """Column with text that is compressed with zstd."""
     binary: str = ""
     """Column with other bytes."""
+    added: tuple[tuple[str, Any], ...] = ()
+    """Columns that dumps of earlier versions lack, with the values that they get."""
 
+
+_STORY: tuple[tuple[str, Any], ...] = (
+    *(("started", None), ("ended", None), ("cause", ""), ("culprit", ""), ("after", "")),
+    *(("saves_every", 0), ("counts", -1)),
+)
 
 TABLES = (
     Table(
@@ -62,8 +69,10 @@ TABLES = (
         (
             *("run_uid", "id", "ledger", "namespace", "owner", "name", "attempt", "gpu_type", "gpus", "cpu_millis"),
             *("memory_bytes", "members", "since", "until", "member_seconds", "nodes"),
+            *(name for name, _ in _STORY),
         ),
         run="run_uid",
+        added=_STORY,
     ),
     Table(
         "usage_sums",
@@ -73,6 +82,21 @@ TABLES = (
             *("gpu_seconds", "cpu_milli_seconds", "mib_seconds", "odd_byte_seconds", "member_seconds"),
         ),
         only="origin <> ''",
+    ),
+    Table(
+        "time_sums",
+        ("level", "day", "namespace", "owner", "category", "cause", "origin"),
+        (
+            *("level", "day", "namespace", "owner", "category", "cause", "origin"),
+            *("gpu_seconds", "member_seconds", "times"),
+        ),
+        only="origin <> ''",
+    ),
+    Table(
+        "marks",
+        ("run_uid", "attempt", "kind", "since"),
+        ("run_uid", "attempt", "kind", "since", "until"),
+        run="run_uid",
     ),
     Table(
         "telemetry",
@@ -167,7 +191,7 @@ async def load(database: Database, table: Table, records: Iterable[Record], targ
             record = record | {table.packed: pack(record[table.packed].encode())}
         if table.binary:
             record = record | {table.binary: base64.b64decode(record[table.binary])}
-        rows.append(tuple(record[name] for name in table.columns))
+        rows.append(tuple((dict(table.added) | record)[name] for name in table.columns))
     columns = ", ".join(table.columns)
     sql = f"INSERT INTO {table.name} ({columns}) VALUES ({places(len(table.columns))}) ON CONFLICT DO NOTHING"
     if rows:
@@ -200,6 +224,7 @@ async def rename(database: Database, uids: Mapping[str, str]) -> None:
         "UPDATE attempts SET run_uid = $2 WHERE run_uid = $1",
         "UPDATE usage SET run_uid = $2 WHERE run_uid = $1",
         "UPDATE telemetry SET run_uid = $2 WHERE run_uid = $1",
+        "UPDATE marks SET run_uid = $2 WHERE run_uid = $1",
     )
     statements = [Statement(sql, pairs) for sql in moved]
     await database.write([*statements, _new_fact([(f"run:{old}", new) for old, new in pairs])])

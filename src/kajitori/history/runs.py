@@ -54,10 +54,10 @@ _USAGE_COLUMNS = (
     "run_uid, id, ledger, namespace, owner, name, attempt, gpu_type, gpus, cpu_millis, memory_bytes, members, "
     "since, until, member_seconds, nodes"
 )
+STORY_COLUMNS = ("started", "ended", "cause", "culprit", "after", "saves_every", "counts")
 _INSERT_SEGMENT = (
-    f"INSERT INTO usage ({_USAGE_COLUMNS}) "
-    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) "
-    "ON CONFLICT (run_uid, id) DO NOTHING"
+    f"INSERT INTO usage ({_USAGE_COLUMNS}, {', '.join(STORY_COLUMNS)}) "
+    f"VALUES ({', '.join(f'${n}' for n in range(1, 17 + len(STORY_COLUMNS)))}) ON CONFLICT (run_uid, id) DO NOTHING"
 )
 _INSERT_LEFT_OUT = (
     "INSERT INTO usage (" + _USAGE_COLUMNS + ") "
@@ -107,7 +107,8 @@ def statements_of(states: Iterable[RunState]) -> list[Statement]:
         about = state.ledger, run.namespace, run.owner, run.name
         for segment in state.segments:
             held = segment.members, segment.since, segment.until, segment.member_seconds, segment.nodes
-            segments.append((run.uid, segment.id, *about, segment.attempt, *_amounts(segment), *held))
+            story = [getattr(segment, name) for name in STORY_COLUMNS]
+            segments.append((run.uid, segment.id, *about, segment.attempt, *_amounts(segment), *held, *story))
         for number, total in enumerate(state.totals):
             key = -(state.last * 16 + number)
             left_out.append((run.uid, key, *about, *_amounts(total), state.since, state.until, total.member_seconds))

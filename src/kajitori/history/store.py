@@ -8,10 +8,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from kajitori.core.telemetry.levels import Interval
+from kajitori.core.usage.daily import TimeAmount, TimeKey, TimeLevel
+from kajitori.core.usage.lost_time import Held, Mark
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState
 from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import KajitoriError
-from kajitori.history import runs, sums, telemetry, usage
+from kajitori.history import lost_time, runs, sums, telemetry, usage
 from kajitori.history.audit import AuditFilter, list_audit, statement_of
 from kajitori.history.database import Database, Statement, without_details
 from kajitori.history.runs import RunFilter
@@ -97,6 +99,30 @@ class History:
     async def sum_up(self) -> int:
         """Add some of the segments that are in no sum yet to the sums of days; return how many."""
         return await sums.sum_up(await self.open())
+
+    async def divide(self, before: int) -> int:
+        """Add some of the segments that ended before this time to the sums of time by cause; return how many."""
+        return await sums.divide(await self.open(), before)
+
+    async def record_marks(self, marks: Iterable[tuple[str, Mark]]) -> None:
+        """Store marks of attempts, each with the UID of its run. Storing them again changes nothing."""
+        await self._write([lost_time.statement_of(marks)])
+
+    async def time_of_run(self, run_uid: str) -> tuple[dict[int, Held], list[Mark]]:
+        """Return the segments of a run, by number, and its marks."""
+        database = await self.open()
+        marks = await lost_time.marks_of(database, (run_uid,))
+        return await lost_time.parts_of_run(database, run_uid), marks.get(run_uid, [])
+
+    async def marks(self, uids: Collection[str]) -> dict[str, list[Mark]]:
+        """Return the marks of these runs."""
+        return await lost_time.marks_of(await self.open(), uids)
+
+    async def times(
+        self, level: TimeLevel, since: int, until: int, namespaces: Collection[str] | None
+    ) -> dict[TimeKey, TimeAmount]:
+        """Return where time went on the days of these times, without what is held now."""
+        return await lost_time.report(await self.open(), level, since, until, namespaces)
 
     async def expire(self, before: int) -> int:
         """Remove some of the runs that ended before the day of this time; return how many. Their sums stay."""

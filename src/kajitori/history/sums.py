@@ -13,6 +13,7 @@ from itertools import chain
 import msgspec
 
 from kajitori.core.usage.daily import DAY, Amount, SumKey, UsedPart, daily_sums
+from kajitori.history import lost_time
 from kajitori.history.database import Database, Reader, Row, Statement, places
 
 TOGETHER = 5_000
@@ -51,6 +52,17 @@ async def sum_up(database: Database, together: int = TOGETHER) -> int:
     return len(rows)
 
 
+async def divide(database: Database, before: int, together: int = TOGETHER) -> int:
+    """Add segments that ended before this time (seconds since 1970) to the sums of time by category and cause; return
+    how many. Marks of their attempts that come later do not change the sums. Raises Unavailable like `sum_up`."""
+    turn = await fact(database, "sums")
+    found = await lost_time.sums_of(database, "divided = 0 AND +until < $1", [before], limit=together)
+    if found.keys:
+        mark = Statement("UPDATE usage SET divided = 1 WHERE run_uid = $1 AND id = $2", found.keys)
+        await database.write([_turn(turn), *lost_time.added(found.sums, ""), mark])
+    return len(found.keys)
+
+
 async def expire(database: Database, before: int, together: int = EXPIRED_TOGETHER) -> int:
     """Remove runs that ended before the day of this time (seconds since 1970); return how many were removed now.
 
@@ -59,7 +71,8 @@ async def expire(database: Database, before: int, together: int = EXPIRED_TOGETH
     limit, turn = before // DAY * DAY, await fact(database, "sums")
     runs = await database.fetch(
         "SELECT uid FROM runs WHERE created_at < $1 AND ended_at < $1 AND removed_at IS NOT NULL "
-        "AND NOT EXISTS (SELECT 1 FROM usage WHERE run_uid = uid AND summed = 0) ORDER BY created_at, uid LIMIT $2",
+        "AND NOT EXISTS (SELECT 1 FROM usage WHERE run_uid = uid AND summed = 0) "
+        "AND NOT EXISTS (SELECT 1 FROM usage WHERE run_uid = uid AND divided = 0) ORDER BY created_at, uid LIMIT $2",
         limit,
         together,
     )
@@ -69,6 +82,7 @@ async def expire(database: Database, before: int, together: int = EXPIRED_TOGETH
     sql = f"SELECT run_uid, id, {', '.join(_PART)} FROM usage WHERE run_uid IN ({places(len(uids))})"
     rows = await database.fetch(sql, *uids)
     origin, sums = await fact(database, "id"), _sums_of(rows)
+    times = await lost_time.sums_of(database, f"run_uid IN ({places(len(uids))})", uids)
     less = {key: Amount(**{name: -getattr(amount, name) for name in _AMOUNT}) for key, amount in sums.items()}
     known = int(await fact(database, "expired_before"))
     statements = [
@@ -76,9 +90,11 @@ async def expire(database: Database, before: int, together: int = EXPIRED_TOGETH
         *_add(sums, origin),
         *_add(less, ""),
         Statement(_DROP_EMPTY, [msgspec.structs.astuple(key) for key in less]),
+        *lost_time.moved(times.sums, origin),
         Statement("DELETE FROM usage WHERE run_uid = $1 AND id = $2", [row[:2] for row in rows]),
         Statement("DELETE FROM attempts WHERE run_uid = $1", runs),
         Statement("DELETE FROM telemetry WHERE run_uid = $1", runs),
+        Statement("DELETE FROM marks WHERE run_uid = $1", runs),
         Statement("DELETE FROM runs WHERE uid = $1", runs),
         Statement(_SET_FACT, [("expired_before", str(max(known, limit)))]),
     ]

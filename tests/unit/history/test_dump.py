@@ -10,6 +10,8 @@ import asyncpg
 import msgspec
 import pytest
 
+from kajitori.core.usage.daily import TimeLevel
+from kajitori.core.usage.lost_time import Mark
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.history.audit import AuditFilter
@@ -74,7 +76,10 @@ async def filled(history: History) -> None:
     bands = [(f"u{number}", 1, 60, number * DAY, 2, bytes(range(256))) for number in (3, 9)]
     telemetry = "INSERT INTO telemetry VALUES ($1, $2, $3, $4, $5, $6)"
     await (await history.open()).write([Statement(telemetry, bands)])
+    marks = [(f"u{number}", Mark(1, "saved", number * DAY + 10, number * DAY + 20)) for number in (3, 9)]
+    await history.record_marks(marks)
     await history.sum_up()
+    await history.divide(6 * DAY)
     assert await history.expire(4 * DAY) == 4
 
 
@@ -87,7 +92,7 @@ async def test_every_table_is_part_of_a_dump(lite: History) -> None:
     assert {name for (name,) in rows} - left_out == {table.name for table in TABLES}
     for table in TABLES:
         columns = {row[1] for row in await (await lite.open()).fetch(f"PRAGMA table_info({table.name})")}
-        assert columns - {"summed", "id"} == set(table.columns) - {"id"}, table.name
+        assert columns - {"summed", "divided", "id"} == set(table.columns) - {"id"}, table.name
 
 
 async def copy(source: History, target: History) -> None:
@@ -110,7 +115,9 @@ async def seen(history: History) -> Any:
     attempts = [await history.attempts(run.uid) for run in runs]
     audit = [entry for _, entry in await history.audit(AuditFilter(), 10)]
     telemetry = await (await history.open()).fetch("SELECT * FROM telemetry ORDER BY run_uid")
-    return usage, runs, whole, attempts, audit, telemetry
+    times = [await history.times(level, 0, 50 * DAY, None) for level in TimeLevel]
+    marks = [await history.time_of_run(run.uid) for run in runs]
+    return usage, runs, whole, attempts, audit, times, marks, telemetry
 
 
 async def test_a_history_is_copied_exactly_and_a_second_time_changes_nothing(lite: History, other: History) -> None:
@@ -130,6 +137,7 @@ async def test_runs_that_expired_since_a_backup_do_not_come_back(lite: History, 
     await filled(lite)
     await copy(lite, other)
     await other.sum_up()
+    await other.divide(50 * DAY)
     before = await other.usage(By.TEAM, 0, 50 * DAY, FREE)
     assert await other.expire(8 * DAY) == 4
     await copy(lite, other)

@@ -228,6 +228,8 @@ async def test_expired_runs_leave_their_daily_sums(history: History) -> None:
     await history.record(some_usage())
     assert await history.expire(50 * DAY) == 0, "nothing was summed up yet"
     await history.sum_up()
+    assert await history.expire(50 * DAY) == 0, "its time was not divided yet"
+    await history.divide(200 * DAY)
     bys = By.TEAM, By.OWNER, By.TYPE
     windows = [(since // DAY * DAY, -(-until // DAY) * DAY) for since, until in WINDOWS]
     windows.append((50 * DAY + 5, 80 * DAY + 7))

@@ -10,11 +10,12 @@ import msgspec
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.gang.progress import finish
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import RunStatus, Usage, to_document
+from kajitori.core.spec.status import RunStatus, Segment, Usage, to_document
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.usage.ledger import members_of, nodes_of, open_ranks, release
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.words import names
+from kajitori.core.words.node_lists import expand_ranks
 from kajitori.core.words.times import format_time, parse_time
 
 Facts = tuple[object, ...]
@@ -205,7 +206,23 @@ def _segments_of(status: RunStatus, usage: Usage, confirmed: int) -> Iterator[Se
                 gpus=segment.gpus,
                 cpu_millis=segment.cpu_millis,
                 memory_bytes=segment.memory_bytes,
+                started=_seconds(segment.started),
+                ended=_seconds(segment.ended),
+                cause=segment.cause,
+                culprit=segment.culprit,
+                after=segment.after,
+                saves_every=segment.saves_every,
+                counts=_counts(segment),
             )
+
+
+def _counts(segment: Segment) -> int:
+    """Return how many ends of attempts a segment stands for: a gang's is counted with its rank 0, and members that live
+    independently (whose parts do not say when an attempt was broken) are counted each."""
+    if not segment.cause:
+        return 0
+    ranks = expand_ranks(segment.ranks)
+    return int(0 in ranks) if segment.ended else len(ranks)
 
 
 def _seconds(text: str) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kajitori.cluster.held import begin_usage
+from kajitori.cluster.held import begin_usage, saves_every
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.run_object import RunObject
@@ -99,7 +99,7 @@ class Starter:
         else:
             port = self._choose_port(run, waiting.status.attempts + 1, taken)
             status = gang.place_on(told, placement.ranks, nodes, template, port, members, now, **how)
-        status = begin_usage(status, self._cluster, now)
+        status = begin_usage(status, self._cluster, now, saves_every=saves_every(spec))
         with preceding(waiting.request.priority):
             return status, await self._statuses.write(run, status, waiting.version, before=waiting.status)
 

@@ -20,6 +20,8 @@ FIRST_SECONDS = 1.0
 """The same while history is not current, as at the start."""
 REST_SECONDS = 0.05
 """Pause between two transactions of one round, in which changes of runs are written."""
+MARKS_SECONDS = 900
+"""Time after the end of a segment at which its time is summed up by cause. Marks of its attempt have come by then."""
 EXPIRE_SECONDS = 600.0
 """Time between two searches for runs that are older than policy keeps them."""
 
@@ -36,6 +38,7 @@ async def keep_up_forever(
             if is_current:
                 await history.note_current(int(now().timestamp() * 1000))
             await _repeat(history.sum_up)
+            await _repeat(partial(history.divide, int(now().timestamp()) - MARKS_SECONDS))
             limit = keep_for_seconds()
             if limit is not None and clock() >= next_search:
                 before = int(now().timestamp()) - limit

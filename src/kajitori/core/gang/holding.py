@@ -1,5 +1,5 @@
 """The members of a run that still hold their nodes: parts of the usage ledger are closed as members release their
-nodes."""
+nodes. Each part also keeps when the programs of its members ran, and what ended them, for `core.usage.lost_time`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,30 @@ from datetime import datetime
 
 import msgspec
 
-from kajitori.core.gang.types import Member, Run
-from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import RunStatus
-from kajitori.core.usage.ledger import open_ranks, release, without_confirmed
+from kajitori.core.gang.types import Member, MemberState, Run
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.usage.ledger import Story, mark_attempt, open_ranks, release, without_confirmed
 from kajitori.core.words.times import format_time
+
+_ALIVE = (Phase.STARTING, Phase.RUNNING)
+
+
+def note_times(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> RunStatus:
+    """Return the status in which the open parts of the present attempt say when its programs ran, and what ended them.
+
+    The times are those of the Pods, so a controller that looks late writes the same. Members of sweeps and services
+    live independently: what ended one of them is noted as it gives its node back.
+    """
+    attempt, usage = run.status.attempt, status.usage
+    if attempt is None or usage is None or all(part.attempt != attempt.number for part in usage.open):
+        return status
+    own = [member for member in members if member.attempt == attempt.number]
+    ended, cause, culprit = "", "", ""
+    if not _are_independent(run) and status.phase not in _ALIVE:  # what is noted already stays
+        ended, cause, culprit = _end_of_gang(status, own, now)
+    usage = mark_attempt(usage, attempt.number, Story(_all_started(attempt, own), ended, cause, culprit))
+    return status if usage is status.usage else msgspec.structs.replace(status, usage=usage)
 
 
 def settle(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> RunStatus:
@@ -22,6 +41,8 @@ def settle(run: Run, status: RunStatus, members: Sequence[Member], now: datetime
         return status
     moment = format_time(now)
     released: dict[int, dict[int, str]] = {attempt: {} for attempt in holding}
+    stories: dict[int, dict[int, Story]] = {}
+    independent = _are_independent(run)
     for member in members:
         ranks = holding.get(member.attempt)
         if ranks is None or member.rank not in ranks:
@@ -31,11 +52,15 @@ def settle(run: Run, status: RunStatus, members: Sequence[Member], now: datetime
             released[member.attempt][member.rank] = min(member.ended_at or moment, moment)
         elif member.node and not member.node_ready:
             released[member.attempt][member.rank] = moment
+        else:
+            continue
+        if independent:
+            stories.setdefault(member.attempt, {})[member.rank] = _end_of_member(member)
     to_make = status.attempt.number if status.attempt is not None and _makes_members(run, status) else 0
     for attempt, absent in holding.items():
         if attempt != to_make:
             released[attempt].update(dict.fromkeys(absent, moment))
-    return release(status, released)
+    return release(status, released, stories)
 
 
 def trim(before: RunStatus, status: RunStatus, confirmed: int) -> RunStatus:
@@ -51,5 +76,39 @@ def _makes_members(run: Run, status: RunStatus) -> bool:
     attempt = status.attempt
     if attempt is None or attempt.created or status.phase.is_final or run.deleting or run.stopped:
         return False
-    independent = run.sweep is not None or run.type == "service"
-    return independent or status.phase is Phase.STARTING
+    return _are_independent(run) or status.phase is Phase.STARTING
+
+
+def _are_independent(run: Run) -> bool:
+    return run.sweep is not None or run.type == "service"
+
+
+def _all_started(attempt: Attempt, members: Sequence[Member]) -> str:
+    """Return the time at which the programs of all members of an attempt ran; empty if they did not."""
+    started = {member.rank: member.started_at for member in members if member.started_at}
+    ranks = attempt.node_by_rank()
+    return max(started.values()) if started and all(rank in started for rank in ranks) else ""
+
+
+def _end_of_gang(status: RunStatus, members: Sequence[Member], now: datetime) -> tuple[str, str, str]:
+    """Return when a gang was broken, why, and the node of the member that broke it."""
+    if status.phase is Phase.SUCCEEDED:
+        return "", "", ""
+    cause = status.reason.value or status.phase.value
+    failed = [member for member in members if member.state is MemberState.FAILED]
+    lost = [member for member in members if not member.is_over and member.node and not member.node_ready]
+    guilty = [member for member in failed if member.reason is status.reason]
+    guilty = guilty or (lost if status.reason is Reason.NODE_LOST else [])
+    first = min(guilty, key=lambda member: (member.ended_at or "9999", member.rank), default=None)
+    moment = format_time(now)
+    ended = min((member.ended_at for member in failed if member.ended_at), default=moment)
+    return min(ended, moment), cause, first.node if first is not None else ""
+
+
+def _end_of_member(member: Member) -> Story:
+    """Return what is known of a member that lived independently of others and gave its node back."""
+    if member.state is MemberState.SUCCEEDED:
+        return Story(member.started_at)
+    if member.is_over:
+        return Story(member.started_at, cause=(member.reason or Reason.PROGRAM_FAILED).value, culprit=member.node)
+    return Story(member.started_at, cause=Reason.NODE_LOST.value, culprit=member.node)

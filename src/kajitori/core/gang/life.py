@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.core.gang.batch import batch_step
-from kajitori.core.gang.holding import settle, trim
+from kajitori.core.gang.holding import note_times, settle, trim
 from kajitori.core.gang.progress import (
     count_members,
     describe_stopping,
@@ -32,6 +32,7 @@ from kajitori.core.gang.sweep import end_sweep, resume_sweep, sweep_step
 from kajitori.core.gang.types import DeleteMembers, Member, MemberState, Release, Remove, Run, Step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.usage.ledger import seconds_between
 from kajitori.core.words.times import format_time, parse_time
 
 
@@ -39,6 +40,7 @@ def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     """Return what a run needs next. `members` are all Pods that belong to this run, of every attempt."""
     step = _next_step(run, members, now)
     status = with_setback(run.status, with_time_ran(run, step.status, now), now)
+    status = note_times(run, status, members, now)
     return replace(step, status=trim(run.status, settle(run, status, members, now), run.confirmed))
 
 
@@ -178,6 +180,7 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
         avoid_nodes={},
         unstarted=[],
         queued_at=format_time(now),
+        rested_seconds=status.rested_seconds + seconds_between(status.finished_at, format_time(now)),
         started_at="",
         finished_at="",
         attempt=_without_template(status.attempt),

@@ -230,6 +230,18 @@ class Holding(Amounts, rename="camel", omit_defaults=True, frozen=True, kw_only=
     nodes: str = ""
     """Node of each of these ranks. Empty: as in the status' attempt, which has the same number."""
     since: str = ""
+    started: str = ""
+    """Time at which the programs of all members of the attempt ran, from their Pods; empty until then."""
+    ended: str = ""
+    """Time at which the attempt was broken, from the Pod that broke it, or of the decision to end it."""
+    cause: str = ""
+    """Why the attempt ended, as a Reason; empty if it succeeded, or goes on."""
+    culprit: str = ""
+    """Node of the member that broke the attempt; empty if no member did."""
+    after: str = ""
+    """Why the attempt before this one was interrupted; empty if this one was not made for that."""
+    saves_every: int = 0
+    """Seconds between checkpoints as the spec declares them; 0 or less: a constant of `core.usage.lost_time`."""
 
 
 class Segment(Holding, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -357,6 +369,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     If the run then starts on other nodes, this is evidence against the node."""
     usage: Usage | None = None
     """Nodes that the run holds and held; None before the first attempt."""
+    rested_seconds: int = 0
+    """Time between ends of the run and the moments at which its user resumed it."""
     notices: Notices | None = None
     """Events to tell to the owner or the team; None if nobody wants to be told."""
     idle: IdleState | None = None

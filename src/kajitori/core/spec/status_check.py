@@ -83,6 +83,8 @@ def _faults(status: RunStatus) -> Iterator[str]:
     for name in _COUNTS:
         if not 0 <= getattr(status, name) < _LARGEST:
             yield f"{name} is {getattr(status, name)}"
+    if not 0 <= status.rested_seconds < _MOST_SECONDS:
+        yield f"restedSeconds is {status.rested_seconds}"
     for name in _MEMBER_COUNTS:
         if not 0 <= getattr(status.members, name) < _LARGEST:
             yield f"members.{name} is {getattr(status.members, name)}"
@@ -134,7 +136,10 @@ def _usage_faults(usage: Usage) -> Iterator[str]:
             yield f"usage.totals.memberSeconds is {total.member_seconds}"
     for part in (*usage.open, *usage.closed):
         yield from _ranks_faults("usage.ranks", part.ranks)
-        yield from _time_faults("usage.since", part.since)
+        for name in ("since", "started", "ended"):
+            yield from _time_faults(f"usage.{name}", getattr(part, name))
+        if abs(part.saves_every) > _MOST_SECONDS:
+            yield f"usage.savesEvery is {part.saves_every}"
         try:
             nodes = expand(part.nodes)
         except ValueError as error:

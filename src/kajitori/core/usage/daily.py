@@ -6,10 +6,12 @@ the sums over years are few.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
+
+from kajitori.core.usage.lost_time import Category, Held, Slice, costs
 
 DAY = 86_400
 BLOCK_DAYS = 32
@@ -25,6 +27,17 @@ class Level(StrEnum):
     """One owner, all namespaces."""
     BOTH = "both"
     """One owner in one namespace."""
+
+
+class TimeLevel(StrEnum):
+    """What a sum of time by category and cause is about."""
+
+    TEAM = "team"
+    """One namespace, all owners."""
+    OWNER = "owner"
+    """One owner in one namespace."""
+    NODE = "node"
+    """One node, whose name is the key's owner: only what failures of members on it cost."""
 
 
 class SumKey(msgspec.Struct, frozen=True, order=True):
@@ -88,6 +101,70 @@ def daily_sums(parts: Iterable[UsedPart]) -> dict[SumKey, Amount]:
         for day, seconds in _days_of(part):
             for key in _keys_of(part, day):
                 _add(found.setdefault(key, Amount()), part, seconds)
+    return found
+
+
+class TimeKey(msgspec.Struct, frozen=True, order=True):
+    """Key of one sum of time by category and cause."""
+
+    level: str
+    day: int
+    namespace: str
+    owner: str
+    category: str
+    cause: str
+
+
+class TimeAmount(msgspec.Struct):
+    """The time of one sum."""
+
+    gpu_seconds: int = 0
+    member_seconds: int = 0
+    times: int = 0
+    """Number of attempts that the cause ended."""
+
+    def add(self, gpu_seconds: int, member_seconds: int, times: int = 0) -> None:
+        self.gpu_seconds += gpu_seconds
+        self.member_seconds += member_seconds
+        self.times += times
+
+
+class TimedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored segment with what is known of its time."""
+
+    namespace: str
+    owner: str
+    held: Held
+    counts: int = 0
+    """Number of ends of attempts that it stands for."""
+
+
+def daily_times(parts: Iterable[tuple[TimedPart, Sequence[Slice]]]) -> dict[TimeKey, TimeAmount]:
+    """Return the shares of divided segments in every sum."""
+    found: dict[TimeKey, TimeAmount] = {}
+
+    def add(part: TimedPart, day: int, slice_: Slice, seconds: int, times: int = 0) -> None:
+        what = slice_.category.value, slice_.cause
+        keys = [
+            TimeKey(TimeLevel.TEAM.value, day, part.namespace, "", *what),
+            TimeKey(TimeLevel.OWNER.value, day, part.namespace, part.owner, *what),
+        ]
+        if slice_.node and costs(slice_):
+            keys.append(TimeKey(TimeLevel.NODE.value, day, "", slice_.node, *what))
+        for key in keys:
+            found.setdefault(key, TimeAmount()).add(seconds * part.held.gpus, seconds, times)
+
+    for part, slices in parts:
+        held = part.held
+        last_day = (held.until if held.since >= held.until else held.until - 1) // DAY
+        if held.loose_seconds:
+            add(part, last_day, Slice(Category.UNCLEAR, "", "", held.since, held.until), held.loose_seconds)
+        for each in slices:
+            for day in range(each.since // DAY, -(-each.until // DAY)):
+                seconds = min(each.until, (day + 1) * DAY) - max(each.since, day * DAY)
+                add(part, day, each, held.members * seconds)
+        if part.counts > 0:
+            add(part, last_day, Slice(Category.RESTARTING, held.cause, held.node, 0, 0), 0, part.counts)
     return found
 
 

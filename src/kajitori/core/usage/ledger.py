@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,14 +31,27 @@ Released = Mapping[int, str]
 """Time at which each of these ranks gave its node back."""
 
 
-def open_attempt(status: RunStatus, amounts: Amounts, type_of: Callable[[str], str], now: datetime) -> RunStatus:
+class Story(NamedTuple):
+    """What is known of the time of members, beyond how long they held their nodes."""
+
+    started: str = ""
+    ended: str = ""
+    cause: str = ""
+    culprit: str = ""
+
+
+def open_attempt(
+    status: RunStatus, amounts: Amounts, type_of: Callable[[str], str], now: datetime, *, saves_every: int = 0
+) -> RunStatus:
     """Return the status of an attempt that was just planned, in which its members hold their nodes.
 
-    `amounts` are those of one member, `type_of` returns the GPU type of a node.
+    `amounts` are those of one member, `type_of` returns the GPU type of a node. `saves_every` is about checkpoints (see
+    `Holding`).
     """
     attempt = status.attempt
     assert attempt is not None, "an attempt was planned"
     usage = status.usage or Usage(first=_first_id(now))
+    setback = status.setback
     by_type: dict[str, list[int]] = {}
     for rank, node in attempt.node_by_rank().items():
         by_type.setdefault(type_of(node) if amounts.gpus else "", []).append(rank)
@@ -51,6 +64,8 @@ def open_attempt(status: RunStatus, amounts: Amounts, type_of: Callable[[str], s
             gpus=amounts.gpus,
             cpu_millis=amounts.cpu_millis,
             memory_bytes=amounts.memory_bytes,
+            after=setback.reason if setback is not None and setback.attempt == attempt.number - 1 else "",
+            saves_every=saves_every,
         )
         for gpu_type, ranks in sorted(by_type.items())
     ]
@@ -84,8 +99,13 @@ def open_ranks(usage: Usage | None) -> dict[int, set[int]]:
     return found
 
 
-def release(status: RunStatus, released: Mapping[int, Released]) -> RunStatus:
-    """Return the status after these members gave their nodes back: by attempt, the time of each rank."""
+def release(
+    status: RunStatus, released: Mapping[int, Released], stories: Mapping[int, Mapping[int, Story]] | None = None
+) -> RunStatus:
+    """Return the status after these members gave their nodes back: by attempt, the time of each rank.
+
+    `stories` are those of members that live independently of others: by attempt and rank.
+    """
     usage = status.usage
     if usage is None or not any(released.values()):
         return status
@@ -102,11 +122,17 @@ def release(status: RunStatus, released: Mapping[int, Released]) -> RunStatus:
         kept = [rank for rank in ranks if rank not in given_back]
         if kept:
             left.append(_of_ranks(part, kept, nodes))
-        gone.sort(key=lambda rank: (given_back[rank], rank))
-        for until, same in groupby(gone, key=lambda rank: given_back[rank]):
-            some = _of_ranks(part, list(same), nodes)
+        own = (stories or {}).get(part.attempt, {})
+
+        def alike(rank: int, given_back: Released = given_back, own: Mapping[int, Story] = own) -> tuple[str, Story]:
+            return given_back[rank], own.get(rank, Story())
+
+        gone.sort(key=lambda rank: (alike(rank), rank))
+        for (until, story), same in groupby(gone, key=alike):
+            fields = _fields(_of_ranks(part, list(same), nodes))
+            fields |= {name: value for name, value in story._asdict().items() if value}
             last += 1
-            closed.append(Segment(**_fields(some), id=last, until=max(until, part.since)))
+            closed.append(Segment(**fields, id=last, until=max(until, part.since)))
     if not closed:
         return status
     usage = msgspec.structs.replace(
@@ -117,6 +143,19 @@ def release(status: RunStatus, released: Mapping[int, Released]) -> RunStatus:
         totals=_added(usage.totals, closed),
     )
     return msgspec.structs.replace(status, usage=_within_bounds(usage))
+
+
+def mark_attempt(usage: Usage, attempt: int, story: Story) -> Usage:
+    """Return the usage with what is known of an attempt, in its open parts that do not say it yet."""
+
+    def marked(part: Holding) -> Holding:
+        if part.attempt != attempt:
+            return part
+        news = {name: value for name, value in story._asdict().items() if value and not getattr(part, name)}
+        return msgspec.structs.replace(part, **news) if news else part
+
+    parts = [marked(part) for part in usage.open]
+    return usage if parts == usage.open else msgspec.structs.replace(usage, open=parts)
 
 
 def without_confirmed(usage: Usage, confirmed: int) -> Usage:

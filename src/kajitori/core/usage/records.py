@@ -54,6 +54,14 @@ class SegmentRecord(Amounts, frozen=True, kw_only=True):
     until: int
     nodes: str
     """Node of each of these members, as a compact list; empty if they are not known."""
+    started: int | None = None
+    ended: int | None = None
+    cause: str = ""
+    culprit: str = ""
+    after: str = ""
+    saves_every: int = 0
+    counts: int = 0
+    """Number of ends of attempts that it stands for."""
 
     @property
     def member_seconds(self) -> int:

@@ -1,0 +1,381 @@
+"""Where the time of a run went: queued, starting, productive, saving, lost, unclear, hung, idle or restarting.
+
+Times are seconds since 1970. A part of the usage ledger (members of one attempt that held their nodes for the same
+time) is divided into slices that do not overlap and cover it, so the GPU-seconds of all slices are those of the ledger.
+
+The *effective training time ratio* is productive time divided by the time in which the run was wanted: from the moment
+that it was queued to its end. So defined by Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning
+Research Clusters" (HPCA 2025, arXiv:2410.21680): time that is redone after a failure, restarts and time in the queue
+are not productive. "The Llama 3 Herd of Models" (arXiv:2407.21783, section 3.3.4) and MegaScale (NSDI 2024,
+arXiv:2402.15627) divide by the elapsed time of the training; `while_held` is the closest to that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from statistics import median
+
+import msgspec
+
+from kajitori.core.spec.reasons import Phase, Reason
+
+NOTHING_TO_LOSE = -2
+"""`saves_every` of services and notebooks: the end of a member takes no work with it."""
+NO_CHECKPOINT = -1
+"""`saves_every` of a run without a checkpoint: its next attempt begins anew."""
+NOT_DECLARED = 0
+"""`saves_every` of a run that has a checkpoint and does not say how often it writes it."""
+
+STUCK, IDLE = "Stuck", "Idle"
+"""Causes of time that was hung or idle."""
+
+
+class Category(StrEnum):
+    """What a slice of time was. Of two members at the same time, the one that comes first here decides for the run."""
+
+    PRODUCTIVE = "productive"
+    """The program ran, and nothing that it did then was lost."""
+    SAVING = "saving"
+    """The program said that it stood still to write a checkpoint."""
+    LOST = "lost"
+    """The program ran, and what it did has to be done again: no checkpoint was written between then and the end of the
+    attempt."""
+    UNCLEAR = "unclear"
+    """The program ran, and its attempt was interrupted, but it is not known when it wrote its last checkpoint."""
+    HUNG = "hung"
+    IDLE = "idle"
+    STARTING = "starting"
+    """From the time at which nodes were given to the run until the programs of all members ran."""
+    RESTARTING = "restarting"
+    """From the break of an attempt until its members had given their nodes back."""
+    QUEUED = "queued"
+    """The run had no nodes."""
+
+
+class Kind(StrEnum):
+    """What a mark says of a running attempt."""
+
+    SAVED = "saved"
+    """The program stood still to write a checkpoint, as it says."""
+    WRITTEN = "written"
+    """A checkpoint was written in this time, beside the training or not."""
+    HUNG = "hung"
+    IDLE = "idle"
+
+
+_OVERLAYS = ((Kind.HUNG, Category.HUNG), (Kind.IDLE, Category.IDLE), (Kind.SAVED, Category.SAVING))
+
+_KEEPS_ALL = frozenset({"", Phase.SUCCEEDED.value, Reason.STOPPED_BY_USER.value, Reason.DELETING.value})
+"""Ends of an attempt by which nothing is lost: it succeeded, or its user had seen enough."""
+
+
+class Mark(msgspec.Struct, frozen=True, order=True):
+    """A time in one attempt in which something is known of it."""
+
+    attempt: int
+    kind: str
+    since: int
+    until: int
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Members that held their nodes for the same time."""
+
+    attempt: int
+    members: int
+    gpus: int
+    """Of one member."""
+    since: int
+    until: int
+    started: int | None = None
+    """Time at which the programs of all members ran; None if they never did."""
+    ended: int | None = None
+    """Time at which the attempt was broken; None if it ran until `until`."""
+    cause: str = ""
+    """Why the attempt ended, as a Reason; empty if it succeeded, or goes on."""
+    after: str = ""
+    """Why the attempt before it ended, if this one was made for that."""
+    node: str = ""
+    """Node of the member that broke the attempt."""
+    saves_every: int = NOT_DECLARED
+    """Seconds between checkpoints as the spec declares them, or one of the constants above."""
+    is_known: bool = True
+    """False if only the time of the members' nodes is known."""
+    loose_seconds: int = 0
+    """Seconds of members whose times are not known either; `members` is 0 then."""
+
+    @property
+    def member_seconds(self) -> int:
+        """Time that these members held their nodes, together."""
+        return self.loose_seconds or self.members * max(0, self.until - self.since)
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """A part of the time of some members."""
+
+    category: Category
+    cause: str
+    node: str
+    since: int
+    until: int
+
+    @property
+    def seconds(self) -> int:
+        return self.until - self.since
+
+
+def divide(held: Held, marks: Sequence[Mark]) -> list[Slice]:
+    """Return the slices of some members' time, in order. They do not overlap and cover all of it.
+
+    `marks` are those of all attempts of the run.
+    """
+    since, until = held.since, max(held.since, held.until)
+    if held.loose_seconds:
+        return []
+    if not held.is_known:
+        return _whole((Slice(Category.UNCLEAR, "", "", since, until),))
+    if held.started is None:
+        return _whole((Slice(Category.STARTING, held.cause or held.after, held.node, since, until),))
+    start = min(max(held.started, since), until)
+    end = min(max(held.ended if held.ended is not None else until, start), until)
+    kept, otherwise = _kept_until(held, marks, start, end)
+    running = [
+        Slice(Category.PRODUCTIVE, "", "", start, kept),
+        Slice(otherwise, held.cause, held.node, kept, end),
+    ]
+    own = [mark for mark in marks if mark.attempt == held.attempt]
+    for kind, category in reversed(_OVERLAYS):
+        cause = {Category.HUNG: STUCK, Category.IDLE: IDLE}.get(category, "")
+        for mark in own:
+            if mark.kind == kind:
+                running = list(_covered(running, Slice(category, cause, "", mark.since, mark.until)))
+    return _whole(
+        (
+            Slice(Category.STARTING, held.after, "", since, start),
+            *running,
+            Slice(Category.RESTARTING, held.cause, held.node, end, until),
+        )
+    )
+
+
+def _kept_until(held: Held, marks: Sequence[Mark], start: int, end: int) -> tuple[int, Category]:
+    """Return the time until which the work of an attempt is kept, and what the time after it is."""
+    if held.cause in _KEEPS_ALL or held.saves_every == NOTHING_TO_LOSE:
+        return end, Category.PRODUCTIVE
+    saves = [mark for mark in marks if mark.kind in (Kind.SAVED, Kind.WRITTEN)]
+    own = [mark.until for mark in saves if mark.attempt == held.attempt and start <= mark.until <= held.until]
+    if own:
+        return min(max(own), end), Category.LOST
+    if saves or held.saves_every == NO_CHECKPOINT:
+        return start, Category.LOST
+    if held.saves_every > 0:
+        return end - (end - start) % held.saves_every, Category.LOST
+    return start, Category.UNCLEAR
+
+
+def _covered(slices: Iterable[Slice], over: Slice) -> Iterator[Slice]:
+    """Yield the slices with one that lies over them; it counts only where they are."""
+    for each in slices:
+        since, until = max(each.since, over.since), min(each.until, over.until)
+        if since >= until:
+            yield each
+            continue
+        yield Slice(each.category, each.cause, each.node, each.since, since)
+        yield Slice(over.category, over.cause, over.node or each.node, since, until)
+        yield Slice(each.category, each.cause, each.node, until, each.until)
+
+
+def _whole(slices: Iterable[Slice]) -> list[Slice]:
+    return [each for each in slices if each.until > each.since]
+
+
+# ---------------------------------------------------------------------------------------------- one run
+
+
+@dataclass(slots=True)
+class CauseSum:
+    """What one cause cost. GPU-seconds are those of all members."""
+
+    times: int = 0
+    """Number of attempts that it ended."""
+    gpu_seconds: int = 0
+    member_seconds: int = 0
+
+
+@dataclass(slots=True)
+class RunTime:
+    """Where the time of one run went."""
+
+    since: int
+    until: int
+    seconds: dict[Category, int]
+    """Time of the run as a whole; the sum is `whole`."""
+    rested: int = 0
+    """Seconds between an end of the run and the time at which its user resumed it, which are in no category."""
+    gpu_seconds: dict[Category, int] = field(default_factory=dict)
+    """The sum is what the usage ledger says."""
+    member_seconds: dict[Category, int] = field(default_factory=dict)
+    causes: dict[str, CauseSum] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> int:
+        """Seconds in which the run was wanted."""
+        return self.until - self.since - self.rested
+
+    @property
+    def ratio(self) -> float | None:
+        """The effective training time ratio; None if no time has passed."""
+        return self.seconds.get(Category.PRODUCTIVE, 0) / self.whole if self.whole > 0 else None
+
+    @property
+    def while_held(self) -> float | None:
+        """The same for the time in which the run had nodes; None if it had none."""
+        return ratio_of(self.member_seconds)
+
+
+def ratio_of(seconds: Mapping[Category, int]) -> float | None:
+    """Return productive time divided by all time that nodes were held; None if none was."""
+    whole = sum(amount for category, amount in seconds.items() if category is not Category.QUEUED)
+    return seconds.get(Category.PRODUCTIVE, 0) / whole if whole > 0 else None
+
+
+def time_of_run(parts: Iterable[tuple[Held, Sequence[Slice]]], since: int, until: int, *, rested: int = 0) -> RunTime:
+    """Return where the time of a run went between its submission and its end, or now.
+
+    The run as a whole is in the category of the member that is best off: a sweep is productive while any member is. It
+    is queued while no member has a node, less the `rested` seconds in which it had ended and was not resumed yet.
+    """
+    found = RunTime(since, max(since, until), {})
+    slices: list[Slice] = []
+    broken: set[tuple[int, str]] = set()
+    for held, divided in parts:
+        if held.loose_seconds:
+            add_to(found.member_seconds, Category.UNCLEAR, held.loose_seconds)
+            add_to(found.gpu_seconds, Category.UNCLEAR, held.loose_seconds * held.gpus)
+        for each in divided:
+            seconds = held.members * each.seconds
+            add_to(found.member_seconds, each.category, seconds)
+            add_to(found.gpu_seconds, each.category, seconds * held.gpus)
+            if costs(each):
+                cause = found.causes.setdefault(each.cause, CauseSum())
+                cause.gpu_seconds += seconds * held.gpus
+                cause.member_seconds += seconds
+        if held.cause not in _KEEPS_ALL and (held.attempt, held.cause) not in broken:
+            broken.add((held.attempt, held.cause))
+            found.causes.setdefault(held.cause, CauseSum()).times += 1
+        slices += divided
+    for category, seconds in _best(slices, found.since, found.until):
+        add_to(found.seconds, category, seconds)
+    found.rested = min(max(0, rested), found.seconds.get(Category.QUEUED, 0))
+    if found.rested:
+        add_to(found.seconds, Category.QUEUED, -found.rested)
+    return found
+
+
+def costs(each: Slice) -> bool:
+    """Whether a slice is time that its cause cost."""
+    return bool(each.cause) and each.category not in (Category.PRODUCTIVE, Category.SAVING)
+
+
+def add_to(sums: dict[Category, int], category: Category, amount: int) -> None:
+    """Add an amount to the sum of a category."""
+    sums[category] = sums.get(category, 0) + amount
+
+
+_RANK = {category: number for number, category in enumerate(Category)}
+
+
+def _best(slices: Iterable[Slice], since: int, until: int) -> Iterator[tuple[Category, int]]:
+    """Yield category and length of each part of the time between two times."""
+    changes: dict[int, list[tuple[Category, int]]] = {since: [], until: []}
+    for each in slices:
+        begin, end = max(each.since, since), min(each.until, until)
+        if begin < end:
+            changes.setdefault(begin, []).append((each.category, 1))
+            changes.setdefault(end, []).append((each.category, -1))
+    present = dict.fromkeys(Category, 0)
+    for at, following in pairwise(sorted(changes)):
+        for category, number in changes[at]:
+            present[category] += number
+        yield min((c for c in Category if present[c]), key=_RANK.__getitem__, default=Category.QUEUED), following - at
+
+
+# ---------------------------------------------------------------------------------------------- checkpoints
+
+_ANNOUNCED = frozenset({Reason.PREEMPTED.value, Reason.DRAINED.value, Reason.GROWS.value})
+"""Ends of which a program is told in time to write a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What is known of a run's checkpoints, and the interval between them that would have cost least."""
+
+    count: int = 0
+    last: int | None = None
+    """Time at which the last one was written."""
+    every_seconds: float | None = None
+    """Median time between two of them, without the time to write one."""
+    cost_seconds: float | None = None
+    """Median time for which the training stood still to write one, as the program said; None if it is not known."""
+    failures: int = 0
+    """Attempts that ran and were broken without notice."""
+    between_failures: float | None = None
+    """Mean time between two of these; None without a failure."""
+    best_seconds: float | None = None
+    """The interval that would have cost least; None if costs or failures are not known."""
+
+    def waste(self, interval: float | None) -> float | None:
+        """Return the expected share of time that checkpoints and repeated work take with this interval."""
+        if interval is None or self.cost_seconds is None or self.between_failures is None:
+            return None
+        cycle = interval + self.cost_seconds
+        return min(1.0, self.cost_seconds / cycle + cycle / 2 / self.between_failures)
+
+
+def checkpoints_of(parts: Sequence[Held], marks: Iterable[Mark]) -> Checkpoints:
+    """Return what the marks of a run, and the ends of its attempts, say of its checkpoints."""
+    saves = sorted(mark for mark in marks if mark.kind in (Kind.SAVED, Kind.WRITTEN))
+    between = [
+        following.since - mark.until
+        for mark, following in pairwise(saves)
+        if mark.attempt == following.attempt and following.since > mark.until
+    ]
+    costs_known = [mark.until - mark.since for mark in saves if mark.kind == Kind.SAVED]
+    cost = float(median(costs_known)) if costs_known else None
+    ran: dict[int, tuple[int, int]] = {}
+    broken: set[int] = set()
+    for held in parts:
+        if held.started is not None and not held.loose_seconds:
+            end = held.ended if held.ended is not None else held.until
+            known = ran.get(held.attempt, (held.started, end))
+            ran[held.attempt] = min(known[0], held.started), max(known[1], end)
+            if held.cause not in _KEEPS_ALL | _ANNOUNCED:
+                broken.add(held.attempt)
+    running = sum(max(0, end - start) for start, end in ran.values())
+    mean = running / len(broken) if broken and running else None
+    return Checkpoints(
+        count=len(saves),
+        last=max((mark.until for mark in saves), default=None),
+        every_seconds=float(median(between)) if between else None,
+        cost_seconds=cost,
+        failures=len(broken),
+        between_failures=mean,
+        best_seconds=best_interval(cost, mean) if cost is not None and mean is not None else None,
+    )
+
+
+def best_interval(cost_seconds: float, between_failures: float) -> float:
+    """Return the time between two checkpoints that costs least, without the time to write one.
+
+    J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps" (Future Generation
+    Computer Systems 22, 2006); its first term is that of J. W. Young (Communications of the ACM 17, 1974).
+    """
+    if cost_seconds >= 2 * between_failures:
+        return between_failures
+    share = cost_seconds / (2 * between_failures)
+    first = math.sqrt(2 * cost_seconds * between_failures)
+    return first * (1 + math.sqrt(share) / 3 + share / 9) - cost_seconds
