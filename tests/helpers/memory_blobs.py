@@ -28,6 +28,14 @@ class MemoryBlobs(Blobs):
         await self._others()
         return len(whole)
 
+    async def create(self, key: str, content: bytes) -> bool:
+        await self._others()
+        is_new = check_key(key) not in self.held
+        if is_new:
+            self.held[key] = (content, self.time)
+        await self._others()
+        return is_new
+
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
         await self._others()
         if key not in self.held:

@@ -61,6 +61,11 @@ class Blobs(ABC):
         """
 
     @abstractmethod
+    async def create(self, key: str, content: bytes) -> bool:
+        """Store a small blob unless there is one with this key. Return whether it was stored: of several processes
+        that create the same blob, one succeeds."""
+
+    @abstractmethod
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
         """Yield the blob's bytes from `start` on, at most `length`, as they arrive. Raises NotFound before the
         first."""

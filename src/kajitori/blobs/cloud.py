@@ -107,6 +107,16 @@ class ObjectBlobs(Blobs):
             return len(begin)
         return await self._put_stream(key, begin, pieces)
 
+    async def create(self, key: str, content: bytes) -> bool:
+        check_key(key)
+        try:
+            await obstore.put_async(self._store, key, content, mode="create", use_multipart=False)
+        except exceptions.AlreadyExistsError:
+            return False
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error(error) from None
+        return True
+
     async def _put_whole(self, key: str, content: bytes) -> None:
         try:
             await obstore.put_async(self._store, key, content, use_multipart=False)

@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -73,6 +73,21 @@ class FolderBlobs(Blobs):
         try:
             draft.write(content)
             draft.publish(path)
+        finally:
+            draft.discard()
+
+    async def create(self, key: str, content: bytes) -> bool:
+        path = self._path(key)
+        try:
+            return await asyncio.to_thread(self._create, path, content)
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _create(self, path: Path, content: bytes) -> bool:
+        draft = _Draft(self._temporary)
+        try:
+            draft.write(content)
+            return draft.publish_first(path)
         finally:
             draft.discard()
 
@@ -191,18 +206,29 @@ class _Draft:
 
     def publish(self, path: Path) -> None:
         """Give the blob its final name, durably."""
+        self._name(path, Path.replace)
+        self._path = None
+
+    def publish_first(self, path: Path) -> bool:
+        """Give the blob its final name, durably, unless another one has it; return whether it got it."""
+        try:
+            self._name(path, lambda draft, target: target.hardlink_to(draft))
+        except FileExistsError:
+            return False
+        return True
+
+    def _name(self, path: Path, name: Callable[[Path, Path], object]) -> None:
         assert self._path is not None
         self._file.flush()
         os.fsync(self._file.fileno())
         for _ in range(_TRIES):
             _make_folder(path.parent)
             try:
-                self._path.replace(path)
+                name(self._path, path)
             except FileNotFoundError:  # another process removed the folder while it was empty
                 if not self._path.exists():
                     raise
                 continue
-            self._path = None
             with contextlib.suppress(FileNotFoundError):  # the blob was already removed again
                 _fsync_folder(path.parent)
             return

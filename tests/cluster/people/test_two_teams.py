@@ -11,18 +11,23 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.commands import clean_environment, kaji
-from tests.harness.identity_provider import IdentityProvider
+from tests.harness.identity_provider import SCOPES, IdentityProvider
+from tests.harness.web_api import web_api
 from tests.helpers.every_call import LEADS_ONLY, LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall
+from tests.helpers.memory_blobs import MemoryBlobs
 from tests.helpers.two_teams import PATIENCE_SECONDS, may_submit, speech_of
 
 from kajitori.api.app import openapi_document, operations
+from kajitori.api.browsers import sessions
 from kajitori.cluster.platform.applying import apply, remove
 from kajitori.cluster.platform.team_keeper import TeamKeeper
+from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.errors import Forbidden, Unauthenticated
 from kajitori.install.objects import account, bound, identity
 from kajitori.install.roles import team_keeper
@@ -173,6 +178,34 @@ async def test_a_browser_signs_in_and_acts_by_its_cookie(calls: EveryCall, ident
     out = await calls.http.post("/sign-out", headers=cookie | {"Origin": calls.url})
     assert out.status_code == 204 and cookies_of(out) == ""
     assert (await calls.http.get("/v1/whoami", headers={"Cookie": cookies_of(out)})).status_code == 401
+
+
+@pytest.mark.parametrize("teamed", ["embedded"], indirect=True)
+async def test_two_servers_renew_a_rotating_session_once(
+    teamed: Cluster, identity_provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider ends a sign-in whose refresh token comes a second time. Here every request renews the tokens."""
+    place = SignIn(identity_provider.issuer, scopes=SCOPES, ca=identity_provider.ca.read_text())
+    shared: dict[str, Any] = {
+        "blobs": MemoryBlobs(),
+        "sign_in": place,
+        "browser_access": BrowserAccess(cookie_secret=b"x" * 32),
+    }
+    async with web_api(teamed, **shared) as one, web_api(teamed, **shared) as other:
+        begun = await one.http.get("/sign-in/start")
+        with identity_provider.browser(stops_at=one.url) as browser:
+            back = await asyncio.to_thread(browser.sign_in, begun.headers["location"], "alice")
+        done = await one.http.get(back.removeprefix(one.url), headers={"Cookie": cookies_of(begun)})
+        cookie = cookies_of(done)
+        monkeypatch.setattr(sessions, "EARLY_SECONDS", 3600.0)
+        async with httpx2.AsyncClient(timeout=PATIENCE_SECONDS) as http:
+            for _ in range(3):
+                asked = [http.get(f"{url}/v1/whoami", headers={"Cookie": cookie}) for url in (one.url, other.url) * 2]
+                answers = await asyncio.gather(*asked)
+                assert [answer.status_code for answer in answers] == [200] * 4, answers[-1].text
+                cookies = {cookies_of(answer) for answer in answers}
+                assert cookie not in cookies
+                cookie = cookies.pop()
 
 
 def cookies_of(answer: httpx2.Response) -> str:

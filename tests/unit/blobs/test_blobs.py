@@ -42,6 +42,15 @@ async def test_a_stored_blob_is_read_back(blobs: Blobs) -> None:
     assert abs((found.modified_at - await blobs.now()).total_seconds()) < 60
 
 
+async def test_of_several_that_create_a_blob_one_succeeds(blobs: Blobs) -> None:
+    made = await asyncio.gather(*(blobs.create("sessions/one/claim-0", f"{number}".encode()) for number in range(8)))
+    assert sorted(made) == [False] * 7 + [True]
+    assert await _get(blobs, "sessions/one/claim-0") == f"{made.index(True)}".encode()
+    assert not await blobs.create("sessions/one/claim-0", b"late")
+    await blobs.delete("sessions/one/claim-0")
+    assert await blobs.create("sessions/one/claim-0", b"again")
+
+
 @pytest.mark.parametrize("size", [0, 3, PIECE_BYTES, 2 * PIECE_BYTES + 1])
 async def test_a_stream_is_stored_as_one_blob(blobs: Blobs, size: int) -> None:
     content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)

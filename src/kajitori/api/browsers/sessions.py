@@ -1,9 +1,9 @@
 """Sessions of browsers: sign-in at the provider by authorisation code, or by a link that the command line made; the
 browser gets an encrypted cookie.
 
-The cookie holds the tokens, and only this server can read it. So scripts of a page never see a token, no store is
-needed, several servers with one key work side by side, and a sign-in survives a restart. What that costs: a session can
-be ended early only at the provider, and a long list of groups makes several cookies.
+The cookie holds the tokens, and only this server can read it. So scripts of a page never see a token, sessions need no
+store, several servers with one key work side by side (`renewals`), and a sign-in survives a restart. What that costs: a
+session can be ended early only at the provider, and a long list of groups makes several cookies.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from typing import Any
 import aiohttp
 from starlette.requests import HTTPConnection
 
+from kajitori.api.browsers.renewals import SharedRenewals
 from kajitori.api.browsers.same_origin import is_same_origin
 from kajitori.api.browsers.sealing import Seal, TooLong, in_parts, read_parts, set_cookie
+from kajitori.blobs.blobs import Blobs
 from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.errors import Forbidden, KajitoriError, NotFound, Unauthenticated, Unavailable
 from kajitori.openid import flows
@@ -74,14 +76,17 @@ class BrowserSessions:
         place: SignIn | None,
         access: BrowserAccess,
         *,
+        blobs: Blobs | None = None,
         send: Send | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`place` is None if there is no provider: people then sign in by links only."""
+        """`place` is None if there is no provider: people then sign in by links only. `blobs` is the store that this
+        server shares with others; None: a browser has to stay at its server."""
         secret = access.cookie_secret
         self._place, self._access = place, access
         self._session_seal, self._signing_seal = Seal(secret, SESSION), Seal(secret, SIGNING)
         self._link_seal = Seal(secret, "link")
+        self._shared = SharedRenewals(blobs, secret) if blobs is not None else None
         self._used_links: dict[str, float] = {}
         """Links that were opened here, with the time at which they would have expired."""
         self._send = send or self._ask
@@ -126,11 +131,11 @@ class BrowserSessions:
         document = {"token": token, "id": secrets.token_hex(8), "until": self._clock() + LINK_SECONDS}
         return self._link_seal.close(document)
 
-    def open_link(self, connection: HTTPConnection, code: str) -> tuple[str, list[str]]:
+    async def open_link(self, connection: HTTPConnection, code: str) -> tuple[str, list[str]]:
         """Return the `Authorization` header of a browser that opened a link, and the cookies of its session.
 
-        A link is remembered by the server where it was opened: another server with the same key would accept it again
-        until it expires.
+        Servers that share a store accept a link once. Without one, a link is remembered by the server where it was
+        opened: another server with the same key would accept it again until it expires.
 
         Raises:
             Forbidden: another site's page sent the request.
@@ -143,6 +148,8 @@ class BrowserSessions:
             raise Unauthenticated("this link was used before or has expired", hint="make a new one: kaji open")
         self._used_links = {used: until for used, until in self._used_links.items() if until >= now}
         self._used_links[found["id"]] = found["until"]
+        if self._shared is not None and not await self._shared.is_first(found["id"]):
+            raise Unauthenticated("this link was used before or has expired", hint="make a new one: kaji open")
         tokens = Tokens(str(found["token"]))
         expires = min(tokens.expires or math.inf, now + SESSION_SECONDS)
         return f"Bearer {tokens.id_token}", list(self._session(tokens, expires))
@@ -226,6 +233,11 @@ class BrowserSessions:
             await self._send(client.provider.revocation_endpoint, flows.revocation_form(client, refresh_token))
 
     async def _renew(self, tokens: Tokens) -> Tokens:
+        if self._shared is None:
+            return await self._ask_to_renew(tokens)
+        return await self._shared.renew(tokens.refresh_token, lambda: self._ask_to_renew(tokens))
+
+    async def _ask_to_renew(self, tokens: Tokens) -> Tokens:
         client = await self._client()
         answer = await self._send(client.provider.token_endpoint, flows.refresh_form(client, tokens))
         return flows.refreshed(client, tokens, answer)

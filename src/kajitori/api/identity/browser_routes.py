@@ -36,7 +36,7 @@ async def callback(api: Shared, request: Request) -> Response:
 async def open_link(api: Shared, request: Request) -> Response:
     """Begin the session of a browser that opened a link of `kaji open`. The link's code comes in a header: bodies are
     read of authenticated callers only, and a code in the address would be in the logs of proxies."""
-    authorization, cookies = api.callers.browsers.open_link(request, request.headers.get(LINK_HEADER, ""))
+    authorization, cookies = await api.callers.browsers.open_link(request, request.headers.get(LINK_HEADER, ""))
     session = await api.callers.sessions.enter(authorization, address_of(request))
     await api.callers.sessions.leave(session)
     return _with_cookies(Response(status_code=204, headers=_NO_STORE), cookies)

@@ -182,9 +182,13 @@ def _callers(deps: ApiDependencies) -> CallerParts:
         uploads=Turns(UPLOADS_AT_ONCE, UPLOADS_PER_USER),
         logs=Slots(MAX_LOGS),
         sign_in=deps.sign_in,
-        browsers=BrowserSessions(deps.sign_in, _with_secret(deps.browser_access)),
+        browsers=_browsers(deps),
     )
 
 
-def _with_secret(access: BrowserAccess) -> BrowserAccess:
-    return access if access.cookie_secret else replace(access, cookie_secret=secrets.token_bytes(32))
+def _browsers(deps: ApiDependencies) -> BrowserSessions:
+    """Return the sessions of browsers. Servers with a secret of their own have nothing to share."""
+    access = deps.browser_access
+    if access.cookie_secret:
+        return BrowserSessions(deps.sign_in, access, blobs=deps.blobs)
+    return BrowserSessions(deps.sign_in, replace(access, cookie_secret=secrets.token_bytes(32)))

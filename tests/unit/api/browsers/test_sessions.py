@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Mapping
+from datetime import timedelta
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from starlette.requests import HTTPConnection
+from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.openid.test_flows import DESCRIPTION, ISSUER, id_token
 
+from kajitori.api.browsers import renewals
 from kajitori.api.browsers.same_origin import is_same_origin
 from kajitori.api.browsers.sealing import PART_BYTES, Seal, TooLong, in_parts, read_parts, set_cookie
 from kajitori.api.browsers.sessions import LINK_SECONDS, SESSION, SESSION_SECONDS, SIGNING, BrowserSessions, own_path
@@ -174,6 +178,126 @@ async def test_tabs_with_an_expired_token_renew_it_once(
         await sessions.enter(browser.request())
 
 
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryBlobs:
+    """A store that several servers share, in which nobody waits."""
+    monkeypatch.setattr(renewals, "POLL_SECONDS", 0.0)
+    return MemoryBlobs(random.Random(3))
+
+
+def servers_with(store: MemoryBlobs, provider: Provider, now: list[float], count: int = 3) -> list[BrowserSessions]:
+    place, access = SignIn(ISSUER), BrowserAccess(cookie_secret=SECRET)
+    return [BrowserSessions(place, access, blobs=store, send=provider.send, clock=lambda: now[0]) for _ in range(count)]
+
+
+async def test_several_servers_use_a_refresh_token_once(
+    store: MemoryBlobs, provider: Provider, now: list[float]
+) -> None:
+    """The store holds no token in the clear."""
+    servers, browser = servers_with(store, provider, now), Browser()
+    await signed_in(servers[0], provider, browser)
+    for _ in range(2):
+        before, provider.expires = len(provider.asked), provider.expires + 600
+        now[0] += 590
+        entered = await asyncio.gather(*(server.enter(browser.request()) for server in servers * 3))
+        assert len(provider.asked) == before + 1
+        assert len({one.authorization for one in entered if one is not None}) == 1
+        assert entered[1] is not None
+        browser.take(list(entered[1].cookies))
+    texts = [content + key.encode() for key, (content, _) in store.held.items()]
+    assert texts and not [text for text in texts if b"r0" in text.split(b"/") or provider.token().encode() in text]
+
+
+async def test_a_refusal_is_told_to_the_other_servers(store: MemoryBlobs, provider: Provider, now: list[float]) -> None:
+    servers, browser = servers_with(store, provider, now), Browser()
+    await signed_in(servers[0], provider, browser)
+    now[0], provider.valid, before = NOW + 590, "revoked", len(provider.asked)
+    answers = await asyncio.gather(*(server.enter(browser.request()) for server in servers), return_exceptions=True)
+    assert [type(one) for one in answers] == [Unauthenticated] * 3
+    assert len(provider.asked) == before + 1
+
+
+async def test_the_next_server_renews_if_the_first_died_or_failed(
+    store: MemoryBlobs, provider: Provider, now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that died leaves its claim without an answer."""
+    (first, second), browser = servers_with(store, provider, now, 2), Browser()
+    await signed_in(first, provider, browser)
+    now[0], provider.expires, provider.is_down = NOW + 590, NOW + 1200, True
+    with pytest.raises(Unavailable):
+        await first.enter(browser.request())
+    provider.is_down = False
+    answer = next(key for key in store.held if key.endswith("answer-0"))
+    for is_dead in (False, True):
+        if is_dead:
+            del store.held[answer]
+            del store.held[answer.replace("answer-0", "claim-1")]
+            del store.held[answer.replace("answer-0", "answer-1")]
+            provider.valid = "r1"
+            monkeypatch.setattr(renewals, "WAIT_SECONDS", 0.0)
+            (second,) = servers_with(store, provider, now, 1)
+        assert await second.enter(browser.request()) is not None
+
+
+async def test_an_answer_of_another_session_is_ignored(
+    store: MemoryBlobs, provider: Provider, now: list[float]
+) -> None:
+    """Whoever can write the store must not give one person the session of another one."""
+    (first, second), browser = servers_with(store, provider, now, 2), Browser()
+    await signed_in(first, provider, browser)
+    now[0], provider.expires = NOW + 590, NOW + 1200
+    entered = await first.enter(browser.request())
+    assert entered is not None
+    (answer,) = [key for key in store.held if key.endswith("answer-0")]
+    browser.take(list(entered.cookies))
+    now[0], provider.expires = NOW + 1190, NOW + 1800
+    await second.enter(browser.request())
+    (other,) = [key for key in store.held if key.endswith("answer-0") and key != answer]
+    mine = provider.token()
+    store.held[other], provider.expires = store.held[answer], NOW + 2400
+    (third,) = servers_with(store, provider, now, 1)
+    provider.valid = "r2"
+    found = await third.enter(browser.request())
+    assert found is not None and found.authorization not in (entered.authorization, f"Bearer {mine}")
+
+
+async def test_a_server_renews_by_itself_without_its_store(
+    store: MemoryBlobs, provider: Provider, now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links are accepted as well."""
+
+    async def fails(*_: object) -> bool:
+        raise Unavailable("the store does not answer")
+
+    (server,), browser = servers_with(store, provider, now, 1), Browser()
+    await signed_in(server, provider, browser)
+    now[0], provider.expires = NOW + 590, NOW + 1200
+    monkeypatch.setattr(store, "create", fails)
+    assert await server.enter(browser.request()) is not None
+    link = browser.request("/sign-in/link", "POST", origin="https://kaji.test")
+    assert await server.open_link(link, server.make_link("opaque"))
+
+
+async def test_old_claims_and_answers_are_removed(store: MemoryBlobs, provider: Provider, now: list[float]) -> None:
+    (first, second), browser = servers_with(store, provider, now, 2), Browser()
+    link = browser.request("/sign-in/link", "POST", origin="https://kaji.test")
+    await first.open_link(link, first.make_link("opaque"))
+    (old,) = store.held
+    store.time += timedelta(minutes=16)
+    await second.open_link(link, second.make_link("opaque"))
+    assert len(store.held) == 1 and old not in store.held
+
+
+async def test_a_link_is_accepted_by_one_of_several_servers(
+    store: MemoryBlobs, provider: Provider, now: list[float]
+) -> None:
+    (first, second), browser = servers_with(store, provider, now, 2), Browser()
+    link, code = browser.request("/sign-in/link", "POST", origin="https://kaji.test"), first.make_link("opaque")
+    assert await second.open_link(link, code)
+    with pytest.raises(Unauthenticated, match="used before"):
+        await first.open_link(link, code)
+
+
 async def test_a_failed_renewal_is_repeated_with_the_next_request(
     sessions: BrowserSessions, provider: Provider, now: list[float]
 ) -> None:
@@ -289,19 +413,19 @@ async def test_a_link_signs_a_browser_in_once_and_soon() -> None:
     code = sessions.make_link("opaque")
     own = browser.request("/sign-in/link", "POST", origin="https://kaji.test")
     with pytest.raises(Forbidden):
-        sessions.open_link(browser.request("/sign-in/link", "POST", origin="https://evil.test"), code)
-    authorization, cookies = sessions.open_link(own, code)
+        await sessions.open_link(browser.request("/sign-in/link", "POST", origin="https://evil.test"), code)
+    authorization, cookies = await sessions.open_link(own, code)
     assert authorization == "Bearer opaque"
     browser.take(cookies)
     entered = await sessions.enter(browser.request())
     assert entered is not None and entered.authorization == "Bearer opaque"
     for again in (code, "", "none", code[:-2]):
         with pytest.raises(Unauthenticated, match="used before or has expired"):
-            sessions.open_link(own, again)
+            await sessions.open_link(own, again)
     late = sessions.make_link("opaque")
     now[0] += LINK_SECONDS + 1
     with pytest.raises(Unauthenticated):
-        sessions.open_link(own, late)
+        await sessions.open_link(own, late)
     now[0] += SESSION_SECONDS
     with pytest.raises(Unauthenticated) as ended:
         await sessions.enter(browser.request())
@@ -316,7 +440,8 @@ async def test_a_session_by_link_ends_with_its_token() -> None:
     sessions = BrowserSessions(None, BrowserAccess(cookie_secret=SECRET), clock=lambda: now[0])
     browser = Browser()
     code = sessions.make_link(id_token(exp=int(NOW + 600)))
-    browser.take(sessions.open_link(browser.request("/sign-in/link", "POST", origin="https://kaji.test"), code)[1])
+    link = browser.request("/sign-in/link", "POST", origin="https://kaji.test")
+    browser.take((await sessions.open_link(link, code))[1])
     assert await sessions.enter(browser.request()) is not None
     now[0] += 601
     with pytest.raises(Unauthenticated):
