@@ -24,7 +24,7 @@ from kajitori.core.telemetry.training import (
 )
 
 MAX_EVENT_FILES = 16
-"""Most event files of a member that are read."""
+"""Most event files of a member that are read: the newest ones."""
 _EVENT_FILE = "tfevents"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 
@@ -52,9 +52,7 @@ class Figures:
             self._path = next((path for pid in pids if (path := variable(pid, METRICS_ENV))), None)
         if self._file is None and self._path:
             self._file = _first(pids, self._path)
-        if self._file is not None:
-            for piece in self._file.pieces():
-                take_lines(self.training, self._lines.feed(piece))
+        self._take_file()
         if member.tensorboard:
             self._read_events(pids, member.tensorboard)
 
@@ -62,14 +60,16 @@ class Figures:
         """Read what a program that has ended left in its file and its log, and close all files."""
         if self._log is not None:
             self._take_log(self._log)
-        if self._file is not None:
-            for piece in self._file.pieces():
-                take_lines(self.training, self._lines.feed(piece))
+        self._take_file()
         for tail in (self._file, self._log, *(tail for tail, _ in self._events.values())):
             if tail is not None:
                 tail.close()
         self._file = self._log = None
         self._events = {}
+
+    def _take_file(self) -> None:
+        for piece in self._file.pieces() if self._file is not None else ():
+            take_lines(self.training, self._lines.feed(piece))
 
     def _read_log(self, path: Path) -> None:
         try:
@@ -96,11 +96,12 @@ class Figures:
                     take_lines(self.training, (line[place + len(LOG_PREFIX) :],))
 
     def _read_events(self, pids: list[int], folder: str) -> None:
-        for name in _event_files(pids, folder):
-            if name not in self._events and len(self._events) < MAX_EVENT_FILES:
-                tail = _first(pids, f"{folder}/{name}", whole=True)
-                if tail is not None:
-                    self._events[name] = tail, EventFile()
+        newest = _event_files(pids, folder)[-MAX_EVENT_FILES:]
+        for name in newest:
+            if name not in self._events and (tail := _first(pids, f"{folder}/{name}", whole=True)) is not None:
+                self._events[name] = tail, EventFile()
+        for name in [name for name in self._events if newest and name not in newest]:
+            self._events.pop(name)[0].close()
         for tail, events in self._events.values():
             for piece in tail.pieces():
                 for figures in events.feed(piece):
@@ -170,7 +171,7 @@ def open_own(pid: int, path: str) -> int:
 
 
 def _event_files(pids: list[int], folder: str) -> list[str]:
-    """Return the names of the event files in a folder of a process, newest names last."""
+    """Return the names of the event files in a folder of a process, the newest last: names contain the time."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     for pid in pids:
         with contextlib.suppress(OSError):

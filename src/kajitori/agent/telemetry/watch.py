@@ -131,15 +131,14 @@ class Watch:
             return self._stacks(question)
         with self._lock:
             now = self._clock()
-            wanted = [uid for uid in question.uids if uid not in self._watched]
-            if wanted and question.fresh:
+            new = {uid for uid in question.uids if uid not in self._watched} if question.fresh else set()
+            if new:
                 self._look(now)
-                for uid in wanted:
-                    new = self._watched.get(uid)
-                    if new is not None:
-                        new.sample(now, self._gpus.read() if new.gpus else {})
             found = [self._watched[uid] for uid in question.uids if uid in self._watched]
             gpus = self._gpus.read() if question.fresh and any(each.gpus for each in found) else {}
+            for each in found:
+                if each.member.uid in new:
+                    each.sample(now, gpus)
             return Answer(tuple(_series(each, question, now, gpus) for each in found))
 
     def _stacks(self, question: Question) -> Answer:

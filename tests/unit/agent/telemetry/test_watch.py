@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.unit.core.telemetry.test_training import event, simple
 
-from kajitori.agent.telemetry.figures import Figures
+from kajitori.agent.telemetry.figures import MAX_EVENT_FILES, Figures
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.pods import PodMembers, groups_of
 from kajitori.agent.telemetry.processes import Processes
@@ -210,6 +211,20 @@ def test_figures_are_read_from_the_log_across_its_rotation(tmp_path: Path) -> No
     log.write_bytes(line(loss=1.0))
     figures.read(watched)
     assert figures.training.sample(2.0) == {"loss": 1.0, "step": 1.0}
+    figures.close()
+
+
+def test_the_newest_event_files_of_a_folder_are_read(tmp_path: Path) -> None:
+    """A folder on a volume keeps the files of all attempts; their names begin with the time."""
+    for number in range(MAX_EVENT_FILES + 5):
+        (tmp_path / f"events.out.tfevents.{number:03}").write_bytes(event(number, simple("loss", number)))
+    figures = Figures()
+    watched = LocalMember("team", "bert-1-0", "u1", lambda: [os.getpid()], tensorboard=str(tmp_path))
+    figures.read(watched)
+    assert figures.training.sample(1.0)["loss"] == MAX_EVENT_FILES + 4
+    (tmp_path / "events.out.tfevents.900").write_bytes(event(1, simple("loss", 0.5)))
+    figures.read(watched)
+    assert figures.training.sample(2.0)["loss"] == 0.5
     figures.close()
 
 
