@@ -44,6 +44,7 @@ TO_WHOEVER_IS_KNOWN = frozenset(
         "GET /v1/controller",
         "GET /v1/gpus",
         "GET /v1/nodes",
+        "GET /v1/nodes/changes",
         "GET /v1/nodes/{name}",
         "GET /v1/queue",
         "GET /v1/policy",
@@ -59,6 +60,9 @@ TO_WHOEVER_IS_KNOWN = frozenset(
     }
 )
 """Calls for every known user: nodes, queue and policy, without the contents of runs."""
+
+ENDLESS = frozenset({"/v1/nodes/changes", "/v1/queue/changes"})
+"""Streams for every known user; of each, the first event is read."""
 
 LISTS = frozenset(
     {
@@ -118,6 +122,7 @@ class EveryCall:
             "/v1/preflight": {"nodes": [next(iter(self.cluster.nodes_of(RUN)))]},
             "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
+            "/v1/nodes/{name}/drain": {},
             "/v1/nodes/{node}/traffic": {},
             "/v1/nodes/{node}/telemetry": {},
             "/v1/nodes/{node}/telemetry/answers/{question}": {},
@@ -130,7 +135,17 @@ class EveryCall:
 
     async def call(self, method: str, path: str, headers: dict[str, str], name: str = RUN) -> httpx2.Response:
         """Make a call as OpenAPI describes it, in the run's namespace."""
-        return await self.http.send(self._request(method, path, headers, name))
+        request = self._request(method, path, headers, name)
+        if path not in ENDLESS:
+            return await self.http.send(request)
+        answer = await self.http.send(request, stream=True)
+        told = b""
+        async for chunk in answer.aiter_bytes():
+            told += chunk
+            if not answer.is_success or (b"event: snapshot" in told and told.endswith(b"\n\n")):
+                break
+        await answer.aclose()
+        return httpx2.Response(answer.status_code, content=told)
 
     async def status(self, method: str, path: str, headers: dict[str, str]) -> int:
         """Return the status of a call. Its answer may be an endless stream."""

@@ -25,6 +25,7 @@ from kajitori.api.logs import routes as logs
 from kajitori.api.middleware import Guard
 from kajitori.api.nodes import board
 from kajitori.api.nodes import health as node_health
+from kajitori.api.nodes import lists as node_lists
 from kajitori.api.nodes import routes as nodes
 from kajitori.api.policy import routes as policy
 from kajitori.api.queue import routes as queue
@@ -68,6 +69,7 @@ ROUTERS = tuple(
             waiting,
             what_if,
             queue,
+            node_lists,  # before `nodes`, which has /v1/nodes/{name}
             nodes,
             board,
             policy,
@@ -119,6 +121,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     channels.ChannelRequest,
     robots.RobotRequest,
     node_health.TestRequest,
+    nodes.DrainRequest,
     code.CompleteRequest,
 )
 _OPEN_TO_ALL = ("/healthz", "/readyz", "/v1/sign-in")

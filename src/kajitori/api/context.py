@@ -25,6 +25,7 @@ from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
+from kajitori.api.streams.node_rows import NodeRows
 from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.views.runs import RunRenderer
@@ -165,6 +166,13 @@ class RunParts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableParts:
+    """Rows of the pages about the cluster, and what changes in them."""
+
+    nodes: NodeRows
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoreParts:
     """The store's parts, which outlive Pods and runs; each is None without a store."""
 
@@ -239,6 +247,7 @@ class Api:
     audit: AuditTrail
     callers: CallerParts
     runs: RunParts
+    tables: TableParts
     stores: StoreParts
     queue: QueueParts
     start: StartParts
@@ -252,6 +261,7 @@ class Api:
         self.changes.close()
         self.runs.hub.close()
         self.runs.rows.close()
+        self.tables.nodes.close()
         await self.runs.events.close()
         await self.callers.sessions.close()
 

@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from kajitori.errors import InvalidInput
+from kajitori.core.words.selectors import LabelSelector, SelectorError, parse_labels
+from kajitori.errors import Fault, InvalidInput
 
 T = TypeVar("T")
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
+MAX_WORDS = 16
+"""Most words of a search."""
+
+SUMMARY = "summary"
+"""The value of `fields` that asks for the rows of a table."""
+SUMMARY_ALONE = Fault("fields", "summary cannot be combined with fields", hint="leave out one of them")
+
+Place = tuple[str, str, str, str]
+"""Place of an item in a list: two texts that depend on the order, namespace, name."""
 
 
 def encode_token(place: int | tuple[str | int, ...]) -> str:
@@ -53,3 +64,89 @@ class PageParameters(Parameters):
     """Largest number of items in one answer."""
     continue_: str = Field(default="", alias="continue", max_length=4096)
     """The value of `continue` in the previous page's answer."""
+
+
+class WindowParameters(PageParameters):
+    offset: int = Field(default=0, ge=0, le=10_000_000)
+    """Number of items to skip, for windows of a long list. Unlike with `continue`, an item may be missed or shown twice
+    if others come and go in between."""
+    sort: str | None = None
+
+
+class SinceParameters(Parameters):
+    """Where a stream of changes begins."""
+
+    since: str = Field(default="", max_length=256)
+    """Version of an earlier answer. The header `Last-Event-ID` comes first, if there is one."""
+    items: bool = True
+    """Whether snapshots contain the items. Without them the client reads windows of the list again."""
+
+
+def place_after(query: WindowParameters, orders: Collection[str], faults: Sequence[Fault] = ()) -> Place | None:
+    """Return the place after which a page begins; None for the first page.
+
+    orders: the known values of `sort`. faults: what is wrong with the other parameters. Raises InvalidInput for these,
+    if the parameters contradict each other, and for the place in another order.
+    """
+    found = list(faults)
+    if query.continue_ and query.offset:
+        found.insert(0, Fault("offset", "cannot be combined with continue", str(query.offset), "leave out one of them"))
+    if found:
+        raise InvalidInput(found)
+    if not query.continue_:
+        return None
+    after = decode_token(query.continue_, tuple[str, str, str, str])
+    if (after[0] if after[0] in orders else None) != query.sort:
+        hint = "start again without it, or send the same sort"
+        raise InvalidInput.one("continue", "is from an answer in another order", value=query.continue_[:80], hint=hint)
+    return after
+
+
+def page_of(
+    found: Sequence[T],
+    place_of: Callable[[T], Place],
+    query: WindowParameters,
+    after: Place | None,
+    *,
+    descending: bool,
+) -> tuple[list[T], str]:
+    """Return the items of a page in their order, and the token for the next page; it is empty on the last page."""
+    places = {place_of(item): item for item in found}
+    order = sorted(places, key=lambda place: place[2:])
+    order.sort(key=lambda place: place[:2], reverse=descending)  # stable: names decide among equals
+    if after is not None:
+        order = [place for place in order if _follows(place, after, descending=descending)]
+    until = query.offset + query.limit
+    page = order[query.offset : until]
+    return [places[place] for place in page], encode_token(page[-1]) if len(order) > until else ""
+
+
+def _follows(place: Place, after: Place, *, descending: bool) -> bool:
+    if place[:2] == after[:2]:
+        return place[2:] > after[2:]
+    return place[:2] < after[:2] if descending else place[:2] > after[:2]
+
+
+def narrowed(view: msgspec.Raw, fields: Sequence[str]) -> msgspec.Raw | dict[str, msgspec.Raw]:
+    """Return an item's view with only these fields; with all of them if none are named."""
+    if not fields:
+        return view
+    whole = msgspec.json.decode(view, type=dict[str, msgspec.Raw])
+    return {field: whole[field] for field in fields if field in whole}
+
+
+def words_of(search: str) -> list[str]:
+    """Return the words of a search in lower case. Raises InvalidInput if there are too many."""
+    words = search.casefold().split()
+    if len(words) > MAX_WORDS:
+        raise InvalidInput.one("search", f"has {len(words)} words; {MAX_WORDS} are allowed", value=search[:80])
+    return words
+
+
+def labels_of(text: str) -> LabelSelector:
+    """Return the label selector in a parameter. Raises InvalidInput."""
+    try:
+        return parse_labels(text)
+    except SelectorError as fault:
+        hint = "such as team=vision,stage in (train,tune),!debug"
+        raise InvalidInput.one("labelSelector", fault.message, value=text[:80], hint=hint) from fault

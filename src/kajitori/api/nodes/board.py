@@ -14,9 +14,9 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.nodes.pools import pool_views
+from kajitori.api.views.node_states import gpu_amounts
 from kajitori.api.views.nodes import Amount, GpuBoard, GpuHolding, GpuTeam, GpuType, GpuUser, GuaranteeView
 from kajitori.cluster.objects import Node
-from kajitori.core.gpus.offers import GpuOffer
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.queue.explain import Use
 from kajitori.core.queue.guarantees import Holding
@@ -101,7 +101,7 @@ def _by_type(
     api: Api, facts: NodeFacts, node: Node, uses: Sequence[Use], whole_type: str
 ) -> Iterator[tuple[str, int, int, int]]:
     """Yield the GPU types of a node, each with the number of installed, offered and used GPUs."""
-    amounts = dict(gpu_amounts(api, facts, uses))
+    amounts = dict(gpu_amounts(api.cluster, facts, uses))
     if not any(offer.is_whole for offer in amounts) and not facts.is_by_devices:  # broken ones are not offered
         installed = _count(node.status.capacity.get(api.cluster.policy.gpu.resource, ""))
         used = sum(use.gpus for use in uses if use.gpu_type in ("", whole_type))
@@ -112,20 +112,6 @@ def _by_type(
         if offer.is_whole and not facts.is_by_devices:
             installed = max(installed, _count(node.status.capacity.get(api.cluster.policy.gpu.resource, "")))
         yield offer.type, installed, offer.count, amount.used
-
-
-def gpu_amounts(api: Api, facts: NodeFacts, uses: Sequence[Use]) -> list[tuple[GpuOffer, Amount]]:
-    """Return what a node has of each GPU type, and how much of that is in use.
-
-    `uses` are those of all Pods on it and of starting members. Devices are in use as well if they are allocated to a
-    claim of another Pod, or share their hardware with one that is.
-    """
-    by_devices = api.cluster.devices.used(facts.name) if facts.is_by_devices else {}
-    found = []
-    for offer in facts.offers:
-        used = sum(use.gpus for use in uses if use.gpu_type == offer.type or (offer.is_whole and not use.gpu_type))
-        found.append((offer, Amount(total=offer.count, used=max(used, by_devices.get(offer.type, 0)))))
-    return found
 
 
 def guarantee_view(holding: Holding) -> GuaranteeView:

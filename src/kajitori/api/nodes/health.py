@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
+from kajitori.api.views.node_states import trail_of
 from kajitori.api.views.nodes import HealthEntry, NodeTest
 from kajitori.cluster.objects import Node
 from kajitori.cluster.run_object import RunObject
@@ -18,14 +19,11 @@ from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.fields import Text
 from kajitori.core.nodes.health import BY_HAND, DRAINED_BY
 from kajitori.core.nodes.trail import (
-    Entry,
     TrailEvent,
     append_entry,
     describe_entry,
-    last_removal,
     last_test,
     new_entry,
-    read_trail,
     write_trail,
 )
 from kajitori.core.policy.file import Policy
@@ -41,10 +39,6 @@ TRIES = 5
 _RESULTS = {TrailEvent.UNTESTED: "untested", TrailEvent.FAILED: "failed", TrailEvent.OUT: "failed"}
 
 
-def _trail_of(node: Node) -> tuple[Entry, ...]:
-    return read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, ""))
-
-
 def health_of(node: Node) -> list[HealthEntry]:
     """Return the health history of a node, the oldest entry first."""
     return [
@@ -58,26 +52,8 @@ def health_of(node: Node) -> list[HealthEntry]:
             times=entry.times,
             says=describe_entry(entry),
         )
-        for entry in _trail_of(node)
+        for entry in trail_of(node)
     ]
-
-
-def removal_reason(node: Node, policy: Policy) -> str:
-    """Return why a node is out of the pool; empty if it is in the pool."""
-    taints = {taint.key: taint.value for taint in node.spec.taints}
-    if names.TAINT_UNHEALTHY in taints:
-        removal = last_removal(_trail_of(node))
-        if removal is None:
-            return f"unhealthy: {taints[names.TAINT_UNHEALTHY] or 'marked by hand'}"
-        evidence = f": {removal.evidence[0]}" if removal.evidence else ""
-        return f"unhealthy: {removal.reason}{evidence}"
-    if policy.preflight.taint not in taints:
-        return ""
-    if not policy.preflight.covers(node.metadata.labels):
-        return "not tested, and the policy has no test for it (preflight)"
-    test = last_test(_trail_of(node))
-    last_result = f"; {describe_entry(test)}" if test is not None else ""
-    return f"not tested yet{last_result}"
 
 
 def running_tests(api: Api) -> dict[str, RunObject]:
@@ -97,7 +73,7 @@ def test_of(node: Node, policy: Policy, running: Mapping[str, RunObject]) -> Nod
         return NodeTest(state="testing", run=meta.name, namespace=meta.namespace, by=wanted_by, says=says)
     if wanted_by:
         return NodeTest(state="asked", by=wanted_by)
-    entry = last_test(_trail_of(node))
+    entry = last_test(trail_of(node))
     if entry is None:
         return None
     return NodeTest(
@@ -211,7 +187,7 @@ def _healthy_patch(found: dict[str, Any], policy: Policy, user: User, api: Api) 
     if not any(taint["key"] in ours for taint in taints):
         return None
     entry = new_entry(api.mirror.now(), TrailEvent.BACK, BY_HAND, by=user.name)
-    trail = append_entry(_trail_of(node), entry)
+    trail = append_entry(trail_of(node), entry)
     annotations: dict[str, str | None] = {names.ANNOTATION_HEALTH: write_trail(trail)}
     spec: dict[str, Any] = {"taints": [taint for taint in taints if taint["key"] not in ours] or None}
     if node.drained_by.startswith(DRAINED_BY):

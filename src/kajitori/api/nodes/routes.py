@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 from fastapi import APIRouter, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
 from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.nodes.board import gpu_amounts
 from kajitori.api.nodes.health import (
     TestRequest,
     can_be_tested,
@@ -21,19 +21,18 @@ from kajitori.api.nodes.health import (
     check_there_is_a_test,
     health_of,
     mark_healthy,
-    removal_reason,
     request_tests,
     running_tests,
     test_of,
 )
-from kajitori.api.nodes.pools import pool_views
-from kajitori.api.views.nodes import Amount, MemberOnNode, NodeDetail, NodeList, NodeView, Tested
+from kajitori.api.views.node_states import gpu_amounts, unavailable_reason
+from kajitori.api.views.nodes import Amount, MemberOnNode, NodeDetail, NodeView, Tested
 from kajitori.cluster.mirror.usage import NodeUsage
 from kajitori.cluster.objects import Node
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.documents.faults import read, show
+from kajitori.core.documents.faults import Document, read, show
+from kajitori.core.documents.fields import Text
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
-from kajitori.core.policy.file import Policy
 from kajitori.core.queue.explain import Use
 from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean
@@ -43,17 +42,6 @@ from kajitori.kube.resources import NODES
 router = APIRouter(tags=["cluster"])
 
 
-@router.get("/v1/nodes", responses=describes(NodeList), summary="All nodes, in topology order")
-async def list_nodes(api: Shared, user: Caller) -> Response:
-    """Each with its resources and how much of them is in use."""
-    body = api.remembered.get("nodes", lambda: msgspec.json.encode(_all_nodes(api)))
-    return Response(body, media_type="application/json")
-
-
-def _all_nodes(api: Api) -> NodeList:
-    return NodeList(items=list(node_views(api)), pools=pool_views(api))
-
-
 @router.get("/v1/nodes/{name}", responses=describes(NodeDetail), summary="One node and everything that runs on it")
 async def get_node(api: Shared, user: Caller, name: str) -> Response:
     """Each Pod with the resources that it takes, and the node's health history."""
@@ -61,17 +49,38 @@ async def get_node(api: Shared, user: Caller, name: str) -> Response:
     node = api.mirror.nodes.get(name)
     if node is None or name not in table.index:
         raise NotFound(f"there is no node {show(name)!r}", hint=did_you_mean(name, table.index))
-    return answer(_detail(api, table.nodes[table.index[name]], node))
+    detail = _detail(api, table.nodes[table.index[name]], node)
+    detail.changeable = await user.may("patch", "", resource=NODES) or await user.may("patch", "", name, resource=NODES)
+    return answer(detail)
 
 
-@router.post("/v1/nodes/{name}/drain", responses=describes(NodeDetail), summary="Empty a node")
-async def drain_node(api: Shared, user: Caller, name: str) -> Response:
+class DrainRequest(Document):
+    """How to empty a node."""
+
+    reason: Text = Field(default="", max_length=200)
+    """Why, in words; everybody who sees the node sees it."""
+
+
+@router.post(
+    "/v1/nodes/{name}/drain",
+    responses=describes(NodeDetail),
+    openapi_extra={
+        "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/DrainRequest"}}}}
+    },
+    summary="Empty a node",
+)
+async def drain_node(api: Shared, user: Caller, request: Request, name: str) -> Response:
     """Cordon the node and move its runs away. A gang with a member there stops as a whole and starts elsewhere; it has
     its grace period to write a checkpoint. A service only moves the members on this node. The restarts count as no
-    failures of the runs. Pods that belong to no run stay. A second request has no further effect."""
+    failures of the runs. Pods that belong to no run stay. A second request has no further effect: the first
+    reason stays."""
+    document = await json_body(request) if (await request.body()).strip() else {}
+    wanted, faults, _ = read(DrainRequest, document, "")
+    if faults or wanted is None:
+        raise InvalidInput(faults)
     known = api.mirror.nodes.get(name)
     drained_by = known.metadata.annotations.get(names.ANNOTATION_DRAIN) if known is not None else None
-    annotations = {names.ANNOTATION_DRAIN: drained_by or user.name}
+    annotations = {names.ANNOTATION_DRAIN: drained_by or drain_words(user.name, wanted.reason)}
     return await _change(api, user, name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True}})
 
 
@@ -150,23 +159,6 @@ def node_views(api: Api) -> Iterator[NodeView]:
             yield _view(api, facts, node, running, promised.get(facts.name, ()))
 
 
-def unavailable_reason(facts: NodeFacts, node: Node, policy: Policy) -> str:
-    """Return why no new run is placed on a node; empty if the node takes work.
-
-    Ordinary taints do not count, since runs may tolerate them. The taints that keep a node out of the pool do.
-    """
-    if facts.stale_taint:
-        return f"Ready, but {facts.out_of_order}"
-    if not facts.ready:
-        for condition in node.status.conditions:
-            if condition.type == "Ready" and condition.status != "True":
-                reason = condition.message or condition.reason
-                return f"not ready: {reason}" if reason else "not ready"
-        return "not ready"
-    cordoned = f"drained for {node.drained_by}" if node.drained_by else "cordoned"
-    return "; ".join(filter(None, (removal_reason(node, policy), "" if facts.schedulable else cordoned)))
-
-
 def members_on(api: Api, name: str) -> list[MemberOnNode]:
     """Return the resources that each unfinished Pod takes on a node, the Pods with most GPUs first."""
     found = []
@@ -191,11 +183,16 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
     return sorted(found, key=lambda member: (-member.gpus, member.holder, member.pod))
 
 
+def drain_words(user: str, reason: str) -> str:
+    """Return the text that says who drains a node, and why."""
+    return f"{user}: {reason.strip()}" if reason.strip() else user
+
+
 def _detail(api: Api, facts: NodeFacts, node: Node) -> NodeDetail:
     promised = api.cluster.promised_uses().get(facts.name, ())
     view = _view(api, facts, node, running_tests(api), promised)
     fields = {field: getattr(view, field) for field in view.__struct_fields__}
-    return NodeDetail(**fields, members=members_on(api, facts.name), health=health_of(node))
+    return NodeDetail(**fields, members=members_on(api, facts.name), health=health_of(node), changeable=True)
 
 
 def _view(
@@ -204,7 +201,7 @@ def _view(
     """Return the view of a node. `promised` are the resources of starting members that are not bound to it yet."""
     policy = api.cluster.policy
     usage = api.mirror.usage_of(facts.name) or NodeUsage()
-    types = gpu_amounts(api, facts, (*api.cluster.uses(facts.name), *promised))
+    types = gpu_amounts(api.cluster, facts, (*api.cluster.uses(facts.name), *promised))
     cpu = usage.cpu_millis + sum(use.cpu_millis for use in promised)
     memory = usage.memory_bytes + sum(use.memory_bytes for use in promised)
     labels = node.metadata.labels

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import aclosing
+from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -14,26 +16,30 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import require_definition
-from kajitori.api.paging import PageParameters, Parameters, decode_token, encode_token
+from kajitori.api.paging import (
+    SUMMARY,
+    SUMMARY_ALONE,
+    Parameters,
+    Place,
+    SinceParameters,
+    WindowParameters,
+    labels_of,
+    narrowed,
+    page_of,
+    place_after,
+    words_of,
+)
 from kajitori.api.runs.routes import readable_namespaces
-from kajitori.api.streams.answers import HEARTBEAT_SECONDS, SERVER_SENT_EVENTS, Chunks
-from kajitori.api.streams.run_rows import RunFilter, RunRow
+from kajitori.api.streams.answers import SERVER_SENT_EVENTS, Chunks
+from kajitori.api.streams.live_rows import OPENING
+from kajitori.api.streams.run_rows import RunFilter, RunRow, RunRows
 from kajitori.api.views.runs import RunChanges, RunList, RunTable, RunTableRow
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.core.words.selectors import LabelSelector, SelectorError, parse_labels
 from kajitori.core.words.suggestions import did_you_mean
-from kajitori.errors import Fault, InvalidInput
+from kajitori.errors import InvalidInput
 
 router = APIRouter(tags=["runs"])
-
-RECONNECT_MILLIS = 2000
-"""Time after which a browser opens a stream again that broke off."""
-
-MAX_WORDS = 16
-"""Most words of a search."""
-
-SUMMARY = "summary"
 
 RunField = Literal["name", "namespace", "uid", "owner", "labels", "createdAt", "spec", "status", "nodes", "deleting"]
 # fmt: off
@@ -62,9 +68,6 @@ _SORT_KEYS: dict[str, Callable[[RunTableRow], str]] = {
     "finishedAt": lambda run: run.finished_at,
 }
 
-Place = tuple[str, str, str, str]
-"""Place of a run in a list: two texts that depend on the order, namespace, name."""
-
 Short = Annotated[str, Field(max_length=253)]
 UserName = Annotated[str, Field(max_length=1024)]
 
@@ -86,24 +89,18 @@ class FilterParameters(Parameters):
     """Only runs with each of these words in their name, namespace, owner, image or labels, in upper or lower case."""
 
 
-class ListParameters(PageParameters, FilterParameters):
+class ListParameters(WindowParameters, FilterParameters):
     name: Short = ""
     """The run with this name, or runs whose names begin with it if there is none."""
     sort: RunSort | None = None
     """Order of the list; a dash turns it around, and namespace and name decide among equals. Phases are in the order of
     a run's life. Left out: newest first, in the order of submission."""
-    offset: int = Field(default=0, ge=0, le=10_000_000)
-    """Number of runs to skip, for windows of a long list. Unlike with `continue`, a run may be missed or shown twice if
-    others come and go in between."""
     fields: list[RunField | Literal["summary"]] = Field(default_factory=list, max_length=16)
     """Only these fields of each run. `summary` alone answers a RunTable: what a table of runs shows."""
 
 
-class ChangesParameters(FilterParameters):
-    since: str = Field(default="", max_length=256)
-    """Version of an earlier answer. The header `Last-Event-ID` comes first, if there is one."""
-    items: bool = True
-    """Whether snapshots contain the runs. Without them the client reads windows of the list again."""
+class ChangesParameters(SinceParameters, FilterParameters):
+    pass
 
 
 _TABLES = describes(RunList)
@@ -125,13 +122,13 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
     if query.name:
         exact = [row for row in found if row.summary.name == query.name]
         found = covered = exact if len(exact) == 1 else found
-    page, following = _page(found, query, after)
+    page, following = page_of(found, _place_of(query), query, after, descending=_is_descending(query))
     counts = run_filter.counts(Counter(row.summary.phase for row in covered))
     shown: dict[str, Any] = {"items": [], "counts": counts} | ({"continue": following} if following else {})
     if SUMMARY in query.fields:
         shown["items"] = [msgspec.Raw(row.json) for row in page]
         return answer(shown | {"version": api.runs.rows.token(run_filter)})
-    shown["items"] = [_narrowed(api.runs.renderer.render(row.run), query.fields) for row in page]
+    shown["items"] = [narrowed(api.runs.renderer.render(row.run), query.fields) for row in page]
     return answer(shown)
 
 
@@ -148,7 +145,8 @@ async def watch_runs(
 ) -> Response:
     """Server-sent events, without end: `snapshot` (a RunSnapshot) and `changes` (RunChanges), at most one a second. The
     stream begins with a snapshot, or with the changes since `Last-Event-ID` or `since`. A client that is too far behind
-    gets a snapshot again. An event without data keeps the connection open."""
+    gets a snapshot again. `heartbeat` keeps the connection open and tells that it lives: a
+    client that hears nothing for 40 s should connect again."""
     known = frozenset(api.runs.rows.namespaces)
     run_filter = await _filter(api, user, query)
     chunks = _changes(api, user, query, run_filter, known, last_event_id or query.since)
@@ -159,43 +157,28 @@ async def _changes(
     api: Api, user: User, query: ChangesParameters, run_filter: RunFilter, known: frozenset[str], token: str
 ) -> Chunks:
     """Yield the events. `known` are the namespaces with runs before the caller's rights were asked for."""
-    yield f"retry: {RECONNECT_MILLIS}\n\n".encode()
+    yield OPENING
     rows = api.runs.rows
     while True:
         with rows.selecting(run_filter) as selection:
-            since = rows.version_of(token, selection)
-            while rows.namespaces.keys() <= known or run_filter.namespaces is None:
-                if since is None or not rows.can_continue(since):
-                    since, pieces = rows.snapshot(selection, items=query.items)
-                    for piece in pieces:
-                        yield piece
-                else:
-                    since, batch = rows.changes(selection, since)
-                    if batch:
-                        yield batch
-                if not await rows.newer_than(since, HEARTBEAT_SECONDS):
-                    yield rows.heartbeat(selection, since)
-            token = rows.token_at(selection, since) if since is not None else ""
+            is_current = partial(_is_current, rows, run_filter, known)
+            async with aclosing(rows.follow(selection, token, items=query.items, goes_on=is_current)) as pieces:
+                async for at, piece in pieces:
+                    yield piece
+                    token = at
         known = frozenset(rows.namespaces)
         run_filter = await _filter(api, user, query)  # the caller may be allowed to read a namespace that is new
 
 
+def _is_current(rows: RunRows, run_filter: RunFilter, known: frozenset[str]) -> bool:
+    """Whether the filter has all namespaces that the caller may read and that have runs."""
+    return run_filter.namespaces is None or rows.namespaces.keys() <= known
+
+
 def _after(query: ListParameters) -> Place | None:
     """Return the place after which a page begins. Raises InvalidInput if the parameters contradict each other."""
-    faults = []
-    if query.continue_ and query.offset:
-        faults.append(Fault("offset", "cannot be combined with continue", str(query.offset), "leave out one of them"))
-    if SUMMARY in query.fields and len(query.fields) > 1:
-        faults.append(Fault("fields", "summary cannot be combined with fields", hint="leave out one of them"))
-    if faults:
-        raise InvalidInput(faults)
-    if not query.continue_:
-        return None
-    after = decode_token(query.continue_, tuple[str, str, str, str])
-    if (after[0] if after[0] in get_args(RunSort) else None) != query.sort:
-        hint = "start again without it, or send the same sort"
-        raise InvalidInput.one("continue", "is from an answer in another order", value=query.continue_[:80], hint=hint)
-    return after
+    faults = [SUMMARY_ALONE] if SUMMARY in query.fields and len(query.fields) > 1 else []
+    return place_after(query, get_args(RunSort), faults)
 
 
 async def _filter(api: Api, user: User, query: FilterParameters) -> RunFilter:
@@ -209,9 +192,9 @@ async def _filter(api: Api, user: User, query: FilterParameters) -> RunFilter:
         owners=frozenset(owners),
         phases=frozenset(query.phase),
         active=query.active,
-        words=frozenset(_words(query.search)),
+        words=frozenset(words_of(query.search)),
         selector_text=query.label_selector,
-        selector=_labels(query.label_selector),
+        selector=labels_of(query.label_selector),
     )
 
 
@@ -232,25 +215,13 @@ async def _namespaces(api: Api, user: User, query: FilterParameters) -> frozense
     return readable
 
 
-def _words(search: str) -> list[str]:
-    words = search.casefold().split()
-    if len(words) > MAX_WORDS:
-        raise InvalidInput.one("search", f"has {len(words)} words; {MAX_WORDS} are allowed", value=search[:80])
-    return words
+def _is_descending(query: ListParameters) -> bool:
+    return query.sort is None or query.sort.startswith("-")
 
 
-def _labels(text: str) -> LabelSelector:
-    try:
-        return parse_labels(text)
-    except SelectorError as fault:
-        hint = "such as team=vision,stage in (train,tune),!debug"
-        raise InvalidInput.one("labelSelector", fault.message, value=text[:80], hint=hint) from fault
-
-
-def _page(found: Sequence[RunRow], query: ListParameters, after: Place | None) -> tuple[list[RunRow], str]:
-    """Return the runs of a page in their order, and the token for the next page."""
+def _place_of(query: ListParameters) -> Callable[[RunRow], Place]:
+    """Return what gives a run its place in the order of a list."""
     sort = query.sort or ""
-    descending = sort.startswith("-") or not sort
     key = _SORT_KEYS[sort.removeprefix("-")] if sort else None
 
     def place_of(row: RunRow) -> Place:
@@ -261,25 +232,4 @@ def _page(found: Sequence[RunRow], query: ListParameters, after: Place | None) -
         submitted = meta.annotations.get(names.ANNOTATION_SUBMITTED_AT, "")
         return meta.creation_timestamp, submitted, meta.namespace, meta.name
 
-    places = {place_of(row): row for row in found}
-    order = sorted(places, key=lambda place: place[2:])
-    order.sort(key=lambda place: place[:2], reverse=descending)  # stable: names decide among equals
-    if after is not None:
-        order = [place for place in order if _follows(place, after, descending=descending)]
-    until = query.offset + query.limit
-    page = order[query.offset : until]
-    return [places[place] for place in page], encode_token(page[-1]) if len(order) > until else ""
-
-
-def _follows(place: Place, after: Place, *, descending: bool) -> bool:
-    if place[:2] == after[:2]:
-        return place[2:] > after[2:]
-    return place[:2] < after[:2] if descending else place[:2] > after[:2]
-
-
-def _narrowed(view: msgspec.Raw, fields: Sequence[str]) -> msgspec.Raw | dict[str, msgspec.Raw]:
-    """Return a run's view with only these fields; with all of them if none are named."""
-    if not fields:
-        return view
-    whole = msgspec.json.decode(view, type=dict[str, msgspec.Raw])
-    return {field: whole[field] for field in fields}
+    return place_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from kajitori.api.views.base import Time, View
@@ -102,6 +104,90 @@ class NodeDetail(NodeView):
     members: list[MemberOnNode]
     health: list[HealthEntry]
     """The node's health history, the oldest entry first."""
+    changeable: bool
+    """Whether the caller may drain the node and return it to the pool."""
+
+
+class NodeState(StrEnum):
+    """Whether a node takes work, or the first reason why it does not."""
+
+    READY = "ready"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+    UNTESTED = "untested"
+    UNHEALTHY = "unhealthy"
+    NOT_READY = "notReady"
+
+
+class NodeTableRow(View):
+    """A node as one row of a table, or one cell of a map."""
+
+    name: str
+    state: NodeState
+    why: str
+    """Why the node takes no work; empty if it does."""
+    gpu_type: str
+    gpus: Amount
+    """Whole GPUs."""
+    partial_gpus: dict[str, Amount]
+    cpu_millis: Amount
+    memory_bytes: Amount
+    pods: Amount
+    pool: str
+    """The policy's pool that the node belongs to; empty if it is in none."""
+    places: list[str]
+    """The node's values of the policy's topology labels, the widest first; levels without a value are left out."""
+    holders: list[str]
+    """`namespace/name` of the runs on it, and of other Pods that hold GPUs: the four with the most GPUs there."""
+    owner: str
+    """The user of the first of them."""
+
+
+class NodeCounts(View):
+    """Number of nodes that match the filters of a list or stream."""
+
+    total: int
+    states: dict[str, int]
+    """Matching nodes by state, without regard to the filter `state`. States without nodes are absent."""
+
+
+class NodeTable(View, omit_defaults=True):
+    """One page of nodes as rows of a table."""
+
+    items: list[NodeTableRow]
+    counts: NodeCounts
+    topology: list[str]
+    """The policy's topology labels, the widest first."""
+    version: str
+    """Version of the list: with this as `since` and the same filters, `GET /v1/nodes/changes` begins with the changes
+    after this answer."""
+    continue_: str | None = msgspec.field(name="continue", default=None)
+    """Send it back for the next page; absent on the last."""
+
+
+class NodeKey(View):
+    """Names one node."""
+
+    name: str
+
+
+class NodeSnapshot(View):
+    """Data of the event `snapshot`: all matching nodes, in no particular order. It replaces all that came before."""
+
+    items: list[NodeTableRow]
+    """Empty if the stream was asked for no items in snapshots."""
+    counts: NodeCounts
+
+
+class NodeChanges(View):
+    """Data of the event `changes`: matching nodes that changed since the event before."""
+
+    added: list[NodeTableRow]
+    """Nodes that did not match before."""
+    changed: list[NodeTableRow]
+    removed: list[NodeKey]
+    """Nodes that were deleted or match no more."""
+    counts: NodeCounts
 
 
 class PoolView(View):
@@ -124,6 +210,10 @@ class NodeList(View):
     items: list[NodeView]
     pools: list[PoolView] | msgspec.UnsetType = msgspec.UNSET
     """Pools that can grow; absent if the policy has no pools."""
+    counts: NodeCounts | msgspec.UnsetType = msgspec.UNSET
+    """Absent if all nodes were asked for."""
+    continue_: str | msgspec.UnsetType = msgspec.field(name="continue", default=msgspec.UNSET)
+    """Send it back for the next page; absent on the last."""
 
 
 class GpuType(View):

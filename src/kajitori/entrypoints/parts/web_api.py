@@ -29,6 +29,7 @@ from kajitori.api.context import (
     RunParts,
     StartParts,
     StoreParts,
+    TableParts,
     TrafficParts,
 )
 from kajitori.api.history_lag import HistoryLag
@@ -37,6 +38,7 @@ from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
+from kajitori.api.streams.node_rows import NodeRows
 from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.views.runs import RunRenderer
@@ -145,6 +147,7 @@ def web_api(deps: ApiDependencies) -> Api:
         audit=AuditTrail(deps.history, now),
         callers=callers,
         runs=RunParts(renderer=RunRenderer(mirror), rows=RunRows(mirror), hub=hub, events=EventFeeds(client)),
+        tables=TableParts(nodes=NodeRows(mirror, cluster)),
         stores=StoreParts(
             logs=deps.kept_logs, code=deps.code, history=deps.history, history_lag=HistoryLag(deps.history, now)
         ),

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
+from tests.helpers.change_events import change_events
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 
-from kajitori.api.streams import run_rows
+from kajitori.api.streams import live_rows, run_rows
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
 
 CHANGES = "/v1/runs/changes"
+changes = partial(change_events, path=CHANGES)
 H100 = {"gpu": 8, "gpuType": "h100"}
 
 
@@ -144,43 +144,13 @@ async def test_a_list_refuses_what_it_cannot_do(world: World, params: dict[str, 
     assert response.json()["faults"][0]["field"].startswith(field)
 
 
-class Events:
-    """The events of a stream, and the ID of the last one."""
-
-    def __init__(self, lines: AsyncIterator[str]) -> None:
-        self._lines = lines
-        self.last_id = ""
-
-    async def next(self) -> tuple[str, dict[str, Any]]:
-        """Return kind and data of the next event that has data."""
-        kind = ""
-        async for line in self._lines:
-            field, _, value = line.partition(": ")
-            if field == "id":
-                self.last_id = value
-            elif field == "event":
-                kind = value
-            elif field == "data":
-                return kind, json.loads(value)
-        raise AssertionError("the stream has ended")
-
-
-@asynccontextmanager
-async def changes(http: httpx2.AsyncClient, last_id: str = "", **params: Any) -> AsyncIterator[Events]:
-    headers = {"Last-Event-ID": last_id} if last_id else {}
-    async with http.stream("GET", CHANGES, params=params, headers=headers) as response:
-        assert response.status_code == 200
-        assert response.headers["content-type"].startswith("text/event-stream")
-        yield Events(response.aiter_lines())
-
-
 def names_in(data: dict[str, Any]) -> dict[str, list[str]]:
     return {key: [item["name"] for item in data[key]] for key in ("added", "changed", "removed")}
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_rows, "BATCH_SECONDS", 0.0)
+    monkeypatch.setattr(live_rows, "BATCH_SECONDS", 0.0)
 
 
 async def test_a_stream_shows_a_snapshot_then_changes(world: World, served: httpx2.AsyncClient) -> None:
@@ -225,7 +195,7 @@ async def test_a_reader_that_is_too_far_behind_gets_a_snapshot(
     world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same holds for a version of another filter or another process."""
-    monkeypatch.setattr(run_rows, "LOG_LENGTH", 1)
+    monkeypatch.setattr(live_rows, "LOG_LENGTH", 1)
     await furnish(world)
     version = (await listed(world, fields="summary"))["version"]
     for name in ("bert", "gpt"):
@@ -296,8 +266,9 @@ async def test_a_heartbeat_names_the_version_that_the_reader_has(world: World) -
         world.kubernetes.change("runs", "bert", status={"phase": "Stopped"})
         await world.caught_up()
         await listed(world)
-        token = rows.heartbeat(selection, since).decode().removeprefix("id: ").strip()
-        assert rows.version_of(token, selection) == since
+        token, kind, data = rows.heartbeat(selection, since).decode().splitlines()[:3]
+        assert (kind, data) == ("event: heartbeat", "data: {}"), "a browser hands only events with data to the page"
+        assert rows.version_of(token.removeprefix("id: "), selection) == since
 
 
 async def test_a_list_is_refused_while_the_cluster_does_not_define_runs(
