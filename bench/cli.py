@@ -24,7 +24,7 @@ from tests.harness.kaji_up import installed_kaji_up
 from bench.common import Limit, median_and_range, print_limits, print_table
 
 LIMIT_ABOVE_PYTHON_MS = 80.0
-"""Processor time that a verb may take beyond `python -c pass`, in milliseconds."""
+"""Processor time that a verb may take in addition to `python -c pass`, in milliseconds."""
 
 RUNS = 20
 
@@ -83,7 +83,7 @@ def _commands(kaji: str, kubeconfig: Path) -> dict[str, Sequence[str]]:
 
 
 def _submit_runs(kaji: str, environment: dict[str, str]) -> None:
-    """Create ended runs, so that lists have something to show."""
+    """Create ended runs, so that lists are not empty."""
     for number in range(RUNS):
         command = (kaji, "run", "-d", "-q", "--name", f"bench-{number}", "--cpus", "0.01", "-m", "64m", "x", "true")
         subprocess.run(command, env=environment, check=True, capture_output=True)

@@ -64,9 +64,9 @@ class Figures:
     archive_bytes: int
     compressed_bytes: int
     last_light_seconds: float
-    """From the start until the last light member had all of it."""
+    """Seconds from the start until the last light member had received everything."""
     last_whole_seconds: float
-    """From the start until the last whole member had it unpacked."""
+    """Seconds from the start until the last whole member had unpacked everything."""
     sent_bytes: int
     """Bytes that the Web API sent to light members."""
     web_api_cpu_seconds: float
@@ -129,7 +129,7 @@ def api_server(folder: Path) -> Iterator[psutil.Process]:
 
 
 class Counter:
-    """A proxy to the API server that counts every byte."""
+    """A proxy in front of the API server that counts every byte."""
 
     def __init__(self, host: str, port: int) -> None:
         self.passed_bytes = 0
@@ -137,7 +137,7 @@ class Counter:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[int]:
-        """Its port."""
+        """Port of the proxy."""
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         try:
             yield server.sockets[0].getsockname()[1]
@@ -166,7 +166,7 @@ class Light(asyncio.BufferedProtocol):
     """Send one member's request and read its answer to the last byte."""
 
     buffer = memoryview(bytearray(1 << 18))
-    """One buffer for all members; answers are read and dropped."""
+    """One buffer that all members share, since answers are read and dropped."""
 
     def __init__(self, request: bytes, done: asyncio.Future[int]) -> None:
         self._request, self._done = request, done
@@ -290,7 +290,7 @@ async def measure(folder: Path, packed: Pack, members: int, server: psutil.Proce
 
 
 async def timed(work: Coroutine[Any, Any, None], began: float) -> float:
-    """Return the seconds from the beginning until it was done."""
+    """Wait for the work; return the seconds since `began`."""
     await work
     return time.monotonic() - began
 

@@ -29,7 +29,7 @@ class Limit:
 
     @property
     def bound(self) -> str:
-        """The promise in words."""
+        """The promise as text."""
         return f"at least {self.least:g}{self.unit}" if self.least is not None else f"at most {self.most:g}{self.unit}"
 
 

@@ -81,7 +81,7 @@ class Figures:
 
     members: int
     last_answer_seconds: float
-    """From the last address until the last member had its answer."""
+    """Seconds from the last address until the last member had its answer."""
     web_api_cpu_seconds: float
     web_api_mib: float
     bytes_each: float

@@ -108,7 +108,7 @@ async def measure(config: KubeConfig, kubeconfig: Path, size: Size, database: Da
 
 
 async def _remove(there: Platform) -> float:
-    """Seconds from `kaji rm -f`'s request until the last Pod is gone."""
+    """Seconds from the request of `kaji rm -f` until the last Pod is gone."""
     headers = {"Authorization": f"Bearer {there.client.config.credentials.token}"}
     began = time.perf_counter()
     url = f"{there.url}/v1/runs/{NAMESPACE}/{RUN}"
@@ -160,7 +160,7 @@ def _file_bytes(folder: Path) -> int:
 
 
 def show(where: str, size: Size, found: Footprint) -> None:
-    """Print the figures attempt by attempt."""
+    """Print the figures of each attempt."""
     grown = [after - before for before, after in zip(found.database_bytes, found.database_bytes[1:], strict=False)]
     rows: list[tuple[Any, ...]] = [
         (str(number + 1), f"{found.object_bytes[number]:,}", f"{grown[number] / 1024:,.0f}")

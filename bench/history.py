@@ -28,7 +28,7 @@ START = 1_760_000_000
 TOGETHER = 200
 """Runs in one transaction, as the controller writes them."""
 LOADED = 5_000
-"""The same before the measurement begins."""
+"""Runs in one transaction before the measurement begins."""
 MEASURED = 10_000
 """Runs that are written at the controller's pace once all others are there."""
 LIST_MS = 100.0
@@ -114,7 +114,7 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
 
 
 async def _vacuum(url: str) -> None:
-    """Do what PostgreSQL does by itself within minutes after many changes."""
+    """Vacuum the tables, as PostgreSQL does by itself within minutes after many changes."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute("VACUUM ANALYZE")
@@ -132,7 +132,7 @@ async def _milliseconds(ask: Callable[[], Awaitable[Any]], rounds: int) -> float
 
 
 def _runs(count: int, first: int = 0) -> Iterator[RunState]:
-    """Yield runs of made-up teams and users, one every half a minute, each with what it held."""
+    """Yield synthetic runs of several teams and users, one every half minute, each with its usage."""
     lot = random.Random(5)
     for number in range(first, first + count):
         created, seconds = START + number * 30, lot.randrange(60, 86400)

@@ -30,11 +30,12 @@ from bench.common import Limit, median_and_range, print_limits, print_table
 
 CALLS = 15
 SETTLE_SECONDS = 15.0
-"""From the first hostile connection until `kaji ps` is run: their deadlines pass, and the first ones come back."""
+"""Seconds from the first hostile connection until `kaji ps` is run: by then deadlines have passed, and the first
+connections were opened again."""
 
 
 def main() -> int:
-    """Prints what was measured; 0 if the promises were kept."""
+    """Print the figures; return 0 if all promises were kept."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="500 connections instead of 5,000")
     connections = 500 if parser.parse_args().small else 5000
@@ -80,7 +81,7 @@ def main() -> int:
 
 
 def ps_seconds(environment: Mapping[str, str]) -> list[float]:
-    """How long `kaji ps` took, again and again. Raises CalledProcessError if it ever fails."""
+    """Run `kaji ps` repeatedly and return how long each took. Raises CalledProcessError if one fails."""
     kaji, times = str(Path(sys.executable).with_name("kaji")), []
     for _ in range(CALLS):
         began = time.monotonic()
@@ -90,7 +91,7 @@ def ps_seconds(environment: Mapping[str, str]) -> list[float]:
 
 
 def memory_mib(process: psutil.Process) -> float:
-    """Resident memory."""
+    """Return the resident memory of a process."""
     return float(process.memory_info().rss / 2**20)
 
 
@@ -98,11 +99,8 @@ SCRAPES = 20
 
 
 def metrics(url: str) -> dict[str, float]:
-    """Read the metrics of the server, by name.
-
-    Tried again as Prometheus does at its next scrape: this connection shows no token either, so the server may close it
-    to make room. Raises the last error after `SCRAPES` attempts.
-    """
+    """Return the metrics of the server by name. Like Prometheus, try again after a failure: this connection shows no
+    token either, so the server may close it to make room. Raises the last error after `SCRAPES` attempts."""
     for left in reversed(range(SCRAPES)):
         try:
             with urlopen(f"{url}/metrics", timeout=30) as answer:

@@ -71,7 +71,7 @@ POLICY: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """One size of runs, of which each submitter has some."""
+    """A size of runs."""
 
     name: str
     count: int
@@ -214,7 +214,7 @@ class MimickingClient(KubeClient):
         self.show(ended, before=pod)
 
     def show(self, pod: Pod, before: Pod | None = None) -> None:
-        """Show the Pod to the mirror as a watch would."""
+        """Put the Pod into the mirror, as a watch would."""
         key = (pod.metadata.namespace, pod.metadata.name)
         self.mirror.pods[key] = pod
         self.mirror._index(Added(pod) if before is None else Modified(pod, before))

@@ -165,7 +165,8 @@ def measure_speed(bench: Bench, size: int, rounds: int) -> tuple[dict[str, list[
 
 
 def follow(bench: Bench, command: Sequence[str], size: int, go: Path) -> tuple[float, int]:
-    """MB/s from the program's first byte to the last one that its follower shows, and the bytes that never came."""
+    """Return the MB/s from the program's first byte to the last one that its follower shows, and the number of lost
+    bytes."""
     wanted = len(b"ready\n") + size
     with bench.reader(command) as (process, out):
         _until(lambda: out.stat().st_size >= len(b"ready\n"))
@@ -177,7 +178,7 @@ def follow(bench: Bench, command: Sequence[str], size: int, go: Path) -> tuple[f
 
 
 def read(bench: Bench, command: Sequence[str]) -> float:
-    """MB/s of a command, from its start to its end."""
+    """Return the MB/s of a command, from its start to its end."""
     began = time.perf_counter()
     with bench.reader(command) as (process, out):
         code = process.wait(PATIENCE_SECONDS)
@@ -188,7 +189,7 @@ def read(bench: Bench, command: Sequence[str]) -> float:
 
 
 def pipe(bench: Bench, size: int) -> float:
-    """MB/s of the same program into `cat`."""
+    """Return the MB/s of the same program piped into `cat`."""
     go, out = bench.place / "go", bench.place / "out"
     go.touch()
     began = time.perf_counter()
@@ -199,7 +200,8 @@ def pipe(bench: Bench, size: int) -> float:
 
 
 def measure_lateness(bench: Bench, members: int) -> list[float]:
-    """Return the milliseconds from drawing an unfinished line until `kaji logs -f` showed it."""
+    """Return the milliseconds from the time at which a program draws an unfinished line until `kaji logs -f` shows
+    it."""
     size = ["-n", str(members)] if members > 1 else []
     drawing = [sys.executable, "-c", DRAWS, str(DRAWINGS)]
     name = bench.submit(*size, "--cpus", "0.2", "-m", "100m", "x", *drawing)

@@ -45,8 +45,9 @@ class _Kind:
 
 
 def made_up(nodes: int, days: int, load: float, *, bursts: float = 0.0, seed: int = 1) -> list[Job]:
-    """Jobs of users who run few kinds of things, in sessions by day more than by night; a few users have most of them.
-    A kind's jobs take half to twice as long as each other, a tenth of them end at once, and limits are far too long."""
+    """Return jobs of users who each run few kinds of jobs, in sessions, by day more than by night. A few users have
+    most of the jobs. The jobs of a kind take half to twice its usual length, a tenth of them end at once, and their
+    limits are far too long."""
     lot = random.Random(seed)
     people = [([_kind(lot, nodes, k) for k in range(lot.randint(1, 4))], lot.paretovariate(1.2)) for _ in range(USERS)]
     wanted, found = load * nodes * days * DAY_SECONDS, list[Job]()

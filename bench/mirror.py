@@ -27,7 +27,7 @@ PAIRS = 3
 
 
 def main() -> int:
-    """Runs all of it; answers the exit code."""
+    """Run the whole benchmark; return the exit code."""
     parser = argparse.ArgumentParser(prog="bench.mirror", description=__doc__)
     parser.add_argument("--small", action="store_true", help="a tenth of the cluster, for a quick look")
     parser.add_argument("--role", choices=["mirror", "events", "official"], help=argparse.SUPPRESS)
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def measure(nodes: int, pods: int, events: int) -> int:
-    """Starts the server, then each measured process alone, one after the other."""
+    """Start the server, then each measured process alone, one after the other."""
     server = helper("bench.synthetic", str(nodes), str(pods), str(events))
     try:
         served = answer(server)
@@ -108,7 +108,7 @@ class _Counter:
 
 
 async def mirror_all(url: str, events: int) -> dict[str, float]:
-    """Lists the whole cluster, then applies events to it."""
+    """List the whole cluster, then apply events to it."""
     began = time.monotonic()
     async with KubeClient(KubeConfig(server=url)) as client:
         mirror = Mirror(client, [NODES, PODS, RUNS])
@@ -133,7 +133,7 @@ async def mirror_all(url: str, events: int) -> dict[str, float]:
 
 
 async def apply_events(url: str, events: int) -> dict[str, float]:
-    """Applies events to a mirror that is empty at first."""
+    """Apply events to a mirror that is empty at first."""
     async with KubeClient(KubeConfig(server=url)) as client:
         mirror = Mirror(client, [PODS])
         counter = _Counter(events)
@@ -148,7 +148,7 @@ async def apply_events(url: str, events: int) -> dict[str, float]:
 
 
 def apply_events_with_official_client(url: str, events: int) -> dict[str, float]:
-    """Puts what the official client makes of the same events into a dictionary."""
+    """Put the objects that the official client decodes from the same events into a dictionary."""
     from kubernetes import client
     from kubernetes import watch as official
 

@@ -50,7 +50,7 @@ async def serve(url: str) -> None:
 
 
 class Reader:
-    """One open page."""
+    """One reader of an open page."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -74,7 +74,7 @@ def named(number: int) -> str:
 
 
 def put_runs(kubernetes: FakeKubernetes, count: int) -> None:
-    """Create the runs, of which each user has as many."""
+    """Create the runs, the same number for each user."""
     resources = {"gpu": 8, "gpuType": "h100"}
     for number in range(count):
         document = run(named(number), owner=f"user{number % USERS}", replicas=4, resources=resources)
@@ -94,7 +94,7 @@ async def change(kubernetes: FakeKubernetes, count: int, seconds: float) -> None
 
 
 async def measure(count: int, streams: int) -> int:
-    """Run everything; return the exit code."""
+    """Run the whole benchmark; return the exit code."""
     async with fake_kubernetes() as kubernetes:
         put_runs(kubernetes, count)
         server = helper("bench.pages", "--serve", kubernetes.url)

@@ -114,7 +114,8 @@ def _row(what: str, measured: Measured) -> tuple[str, ...]:
 
 
 def _beyond_linear(milliseconds: dict[int, float]) -> float:
-    """Return the cost of one more among many, divided by that among few: 1 is linear, less is better."""
+    """Return the cost of one more item among many, divided by that of one more among few: 1 is linear, less is
+    better."""
     early = (milliseconds[3_000] - milliseconds[300]) / 2_700
     late = (milliseconds[15_000] - milliseconds[3_000]) / 12_000
     return late / early
@@ -131,8 +132,8 @@ def _measure(rounds: int, work: Callable[[], Schedule | None]) -> Measured:
 
 
 def cluster(count: int) -> NodeTable:
-    """Three pools in zones, blocks and racks: six tenths h100, two tenths a100 of which some are one team's, the rest
-    without GPUs."""
+    """Return three pools in zones, blocks and racks: six tenths of the nodes have h100 GPUs, two tenths a100 GPUs, some
+    of which are reserved for one team, and the rest have no GPUs."""
     facts = []
     for number in range(count):
         kind = "h100" if number % 10 < 6 else "a100" if number % 10 < 8 else ""
@@ -154,7 +155,8 @@ def cluster(count: int) -> NodeTable:
 
 
 def gangs(count: int, lot: random.Random) -> list[WaitingRun]:
-    """Mixed shapes: most are small, some take many whole nodes; half a hundred kinds of members."""
+    """Return gangs of mixed shapes: most are small, some take many whole nodes, and there are about fifty kinds of
+    members."""
     tolerations = (Toleration("team", "Equal", "vision"),)
     members = [WHOLE, MemberRequest(8_000, 64 * GIB, gpus=8, gpu_type="a100", whole_node=True)]
     for gpus in (1, 2, 4, 8):
@@ -202,7 +204,8 @@ def _large_gang(count: int, rounds: int) -> Measured:
 
 
 def _reservation(count: int, rounds: int) -> Measured:
-    """Return a cluster with a run on every node, each with another end: the gang has to wait for the last one."""
+    """Measure a cycle for one gang on a cluster with a run on every node. The runs end at different times, so the gang
+    has to wait for the last one."""
     lot = random.Random(1)
     facts = [NodeFacts(f"gpu-{i:05d}", 96_000, 1024 * GIB, 8, 110, "h100") for i in range(count)]
     state = Snapshot.empty(NodeTable(facts))
@@ -213,7 +216,8 @@ def _reservation(count: int, rounds: int) -> Measured:
 
 
 def _victims(nodes: int, gangs: int, wanted: int, rounds: int) -> Measured:
-    """Gangs of whole nodes, and as many that share theirs with two others; each has lost another amount of work."""
+    """Measure the choice of victims among gangs of whole nodes and the same number of gangs that share each node with
+    two others. Each gang would lose a different amount of work."""
     lot = random.Random(1)
     table = NodeTable([NodeFacts(f"gpu-{i:05d}", 96_000, 1024 * GIB, 8, 110, "h100") for i in range(nodes)])
     state, running = Snapshot.empty(table), list[RunningGang]()

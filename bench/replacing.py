@@ -40,12 +40,12 @@ Templates = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """The two measurements of a round: seconds of ours and of the bare script."""
+    """The two measurements of a round: seconds of our way and of the bare script."""
 
     title: str
     policy: Mapping[str, Any]
     ours: Callable[[Platform, Size, str], Awaitable[float]]
-    """Measures ours; the last argument is a name that no run had before."""
+    """Measures our way; the last argument is a name that no run had before."""
     bare: Callable[[Platform, Size, str, Templates], Awaitable[float]]
     """Measures the bare script; the last argument is the Pods that it creates."""
 

@@ -21,7 +21,7 @@ from kajitori.core.queue.ordering import Ledger, rank
 from kajitori.core.queue.waiting import WaitingRun
 
 WITHOUT_LIMIT_SECONDS = 24 * 3600.0
-"""Length that systems which know only limits assume for a job without one."""
+"""Length that is assumed for a job without a limit by systems that know only limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _Running:
 
 
 class Replay:
-    """One policy on one log. Nodes are alike, and every gang has its own."""
+    """Replays one log with one policy. All nodes are equal, and every gang has nodes of its own."""
 
     def __init__(self, jobs: Sequence[Job], nodes: int, policy: Policy) -> None:
         self._jobs = jobs

@@ -65,7 +65,7 @@ class Watchman:
 
 
 async def measure_ours(there: Platform, size: Size, run: str) -> float:
-    """Seconds from the failure of a member to a whole new attempt."""
+    """Seconds from the failure of a member until all members of the new attempt are bound."""
     await there.submit(run, spec_of(size.members, nodeSelector=POOL_LABEL, restarts=3))
     await there.runs(run, attempt=1)
     with Watchman(there, f"{run}-1-", f"{run}-2-", size.members) as watchman:

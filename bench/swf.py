@@ -1,4 +1,4 @@
-"""Logs in the Standard Workload Format: a line for each parallel job, 18 columns; what is not known is -1."""
+"""Logs in the Standard Workload Format: one line for each parallel job, with 18 columns; unknown values are -1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Job:
     seconds: float
     nodes: int
     limit_seconds: float | None
-    """The user's own time limit, or None."""
+    """The time limit that the user set, or None."""
     user: str
     team: str
 
@@ -54,9 +54,9 @@ class Changes:
     """Changes to a log, to see which results hold on other logs."""
 
     days: float | None = None
-    """Keep only jobs that were submitted in this many first days."""
+    """Keep only jobs that were submitted in the first days, as many as this."""
     stretch: float = 1.0
-    """Factor for run times and limits: with too much work for the machine it is permanently overloaded."""
+    """Factor for run times and limits. With too much work for the machine it is permanently overloaded."""
     compress: float = 1.0
     """Factor by which jobs are submitted faster."""
     withhold: float = 0.0

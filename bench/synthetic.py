@@ -220,7 +220,7 @@ def _node_template() -> bytes:
 
 
 class Cluster:
-    """Writes any of its objects on demand; only templates are kept."""
+    """Writes any object of the cluster on demand; only templates are kept."""
 
     def __init__(self, nodes: int, pods: int) -> None:
         self.nodes = nodes
@@ -231,7 +231,7 @@ class Cluster:
         self._node = _node_template()
 
     def pod(self, number: int, version: int = FIRST_VERSION) -> bytes:
-        """Return the JSON of one Pod; of the Pods that belong to no daemon, each fifth is a member of a run."""
+        """Return the JSON of one Pod. One in five of the Pods that belong to no daemon is a member of a run."""
         rest = random.Random(number)
         node = number % self.nodes
         app = number // 50
@@ -258,7 +258,7 @@ class Cluster:
         }
 
     def node(self, number: int) -> bytes:
-        """The JSON of one Node."""
+        """Return the JSON of one Node."""
         return self._node % {
             b"name": b"gpu-%05d" % number,
             b"uid": b"%032x-000" % number,
@@ -270,10 +270,8 @@ class Cluster:
         }
 
     def events(self, number: int, known: int) -> Iterator[bytes]:
-        """Lines of a watch: of twenty events two create a Pod, two delete one, sixteen change one.
-
-        known: number of Pods that the watcher knows.
-        """
+        """Return lines of a watch. Of twenty events, two create a Pod, two delete one and sixteen change one. known:
+        number of Pods that the watcher knows."""
         first, last = 0, known
         for index in range(number):
             version = FIRST_VERSION + 1_000_000 * (index + 1)
@@ -305,7 +303,7 @@ class Server:
         self.average_pod_bytes = sum(len(cluster.pod(n)) for n in range(0, cluster.pods, 97)) * 97 // cluster.pods
 
     def app(self) -> web.Application:
-        """The routes."""
+        """Return the web application."""
         app = web.Application()
         for scene in ("busy", "full"):
             app.router.add_get(f"/{scene}/api/v1/{{kind}}", self._get)
@@ -347,7 +345,7 @@ def _blocks(lines: Iterator[bytes]) -> list[bytes]:
 
 
 async def main(nodes: int, pods: int, events: int) -> None:
-    """Serves until standard input closes."""
+    """Serve until standard input closes."""
     server = Server(Cluster(nodes, pods), events)
     runner = web.AppRunner(server.app(), shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()

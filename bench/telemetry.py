@@ -50,7 +50,7 @@ from kajitori.core.words.names import AGENT_ACCOUNT
 PARTS = 3
 """Processes that play agents."""
 ALONE = 0.2
-"""Share of the nodes whose members are runs of their own."""
+"""Share of the nodes that have a member of a separate run; all other nodes have a member of the one large run."""
 MIB = 2**20
 
 
@@ -93,7 +93,7 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
             print(server.url, flush=True)
             loop, lag, profile = asyncio.get_running_loop(), LoopLag(), None
             measuring = asyncio.create_task(lag.run())
-            await loop.run_in_executor(None, sys.stdin.readline)  # the agents have come
+            await loop.run_in_executor(None, sys.stdin.readline)  # the agents have connected
             lag.take()
             if profiled:
                 import cProfile
@@ -113,8 +113,8 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
 
 
 def know_tokens(agents: agent_tokens.AgentTokens, nodes: Iterable[str]) -> None:
-    """Make the server know the agents' tokens as if the API server had reviewed each of them some time ago: the fake
-    API server would take minutes for that."""
+    """Tell the server the agents' tokens, as if the API server had reviewed each of them some time ago: the fake API
+    server would take minutes for that."""
     for name in nodes:
         agent = agent_tokens.Agent(AGENT_ACCOUNT, f"agent-{name}", f"u-{name}", name, math.inf)
         agents._known[agent_tokens._key(token_of(name))] = math.inf, agent
@@ -259,7 +259,7 @@ def _lag_words(lags: Sequence[float]) -> str:
 def slowest_ways(
     questions: Sequence[Question], told: Sequence[Told], agents: Sequence[Agent]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the ways of the three slowest questions."""
+    """Yield how the three slowest questions spent their time."""
     came = {uid: (at, accepted) for each in told for uid, at, accepted in each.answers}
     for each in sorted(questions, key=lambda each: -each.seconds)[:3]:
         at, accepted = came.get(agents[each.rank].uid, (math.nan, math.nan))
@@ -320,7 +320,7 @@ def one_agent() -> None:
             now = [1_200_000.0]
             watch = Watch(Source(), Nvml(library), lambda: now[0])
             samples = 240
-            for _ in range(samples // 4):  # warm
+            for _ in range(samples // 4):  # warm up
                 now[0] += 15
                 watch.sample()
             library.calls.clear()

@@ -35,7 +35,7 @@ from kajitori.core.telemetry.report import (
 
 GPUS = 8
 COMING_SECONDS = 30.0
-"""Time in which the agents come, as after an upgrade of the servers."""
+"""Time over which the agents connect, as after an upgrade of the servers."""
 
 
 class Agent(msgspec.Struct, frozen=True, array_like=True):
@@ -49,7 +49,7 @@ class Agent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Told(msgspec.Struct, array_like=True):
-    """What the agents of one process did since they were last asked."""
+    """Work of the agents of one process since the last question about it."""
 
     reports: int = 0
     failures: int = 0
@@ -64,7 +64,7 @@ def token_of(node_name: str) -> str:
 
 
 class LoopLag:
-    """How late an event loop calls a timer of 10 ms."""
+    """Measures how late an event loop calls a timer of 10 ms."""
 
     PERIOD_SECONDS = 0.01
 
@@ -94,7 +94,7 @@ class Agents:
         self.told = Told()
 
     async def run(self, agent: Agent) -> None:
-        """Be one agent until cancelled."""
+        """Run one agent until cancelled."""
         number = agent.number
         offset = FIRST_SECONDS + (LAST_SECONDS - FIRST_SECONDS) * random.random()
         reported = int((time.time() - offset) // 60) - 1
@@ -163,7 +163,7 @@ def hour_of(uid: str) -> Series:
 
 
 async def be(url: str, agents: Sequence[Agent], total: int) -> None:
-    """Be these agents until stdin is closed, and tell what they did at each line."""
+    """Run these agents until stdin is closed, and print what they did after each line."""
     found, lag = Agents(url, total), LoopLag()
     tasks = [asyncio.create_task(lag.run()), *(asyncio.create_task(found.run(agent)) for agent in agents)]
     loop = asyncio.get_running_loop()

@@ -60,7 +60,7 @@ WORLD = "198.51.100.2"
 CLASSES = TrafficPolicy.model_validate({"classes": {"internal": ["10.0.0.0/8"]}}).address_classes
 NONE, INTERFACE, SETS, ARTICLE = "not at all", "interface", "sets", "the article's rules"
 HOOKS = "hooks without rules"
-"""Hooks at each interface without a rule: no rules of ours can cost less than these."""
+"""Hooks at each interface without a rule. No rules of ours can cost less than these."""
 NEEDED = ("ip", "nft", "iptables-restore", "iperf3")
 EVERY_SECONDS = 15.0
 MIB = 2**20
@@ -95,7 +95,7 @@ def large_packets(network: str, wanted: bool) -> None:
 
 
 def article(pods: Mapping[str, Pod]) -> str:
-    """The article's four rules for each Pod, as iptables-restore takes them."""
+    """Return the article's four rules for each Pod, in the form of iptables-restore."""
     lines = ["*mangle"]
     for pod in pods.values():
         for direction, own, other in (("out", "-s", "-d"), ("in", "-d", "-s")):
@@ -107,13 +107,13 @@ def article(pods: Mapping[str, Pod]) -> str:
 
 
 class Transfer(NamedTuple):
-    """One run of iperf3."""
+    """Result of one run of iperf3."""
 
     gbits: float
     """A second."""
     cost: float
-    """Processor seconds for a GB, of sender and receiver, with all that the kernel does for them on the way. Other
-    work on the same machine makes a transfer slower, but not more expensive."""
+    """Processor seconds per GB of sender and receiver, including the kernel's work on the way. Other work on the same
+    machine makes a transfer slower, but not more expensive."""
 
 
 class Scene:

@@ -12,7 +12,7 @@
 | `installation` | Kajitori installed with deploy/rbac.yaml: users with roles, all parts as `kaji` processes |
 | `kaji_up` | a running `kaji up` |
 | `kubelet_node` | a kubelet alone with an API server |
-| `commands` | `kubectl` and `kaji`, in milliseconds; `SHORT_LEASE` for controllers that are followed soon |
+| `commands` | `kubectl` and `kaji`, in milliseconds; `SHORT_LEASE` for a short lease of controllers |
 | `waiting` | `until` and `wait_until` |
 | `binaries` | where kube-apiserver, etcd, kubectl and so on are |
 | `shared_servers` | servers that tests of several modules share, and their end |

@@ -50,10 +50,10 @@ _REQUEST_BYTES = 1 << 20
 """Size limit of a command line with its environment."""
 
 SHORT_LEASE = {"KAJITORI_TESTS_SHORT_LEASE": "1"}
-"""Environment of a `kaji` in which leaders are followed within 5 s instead of 15."""
+"""Environment of a `kaji` in which another controller takes over from a dead leader within 5 s instead of 15."""
 SHORT_TERMS = Terms(lease_seconds=5.0, lead_seconds=3.75, interval_seconds=0.5, look_seconds=0.2)
 SHORT_ABSENT_SECONDS = 7.0
-"""Then the Web API says after this time that no controller works."""
+"""With SHORT_LEASE, the Web API says after this time that no controller works."""
 
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:

@@ -54,7 +54,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedServer(KubeServer):
-    """A running API server in this process, its store, and a client for requests that a test writes out."""
+    """A running API server in this process, its store, and a client that sends requests as a test writes them."""
 
     is_real: bool = False
     store: Store

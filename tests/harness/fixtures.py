@@ -39,7 +39,7 @@ KUBE_CONTROLLERS = (
     "resourcequota-controller",
     "taint-eviction-controller",
 )
-"""Controllers of kube-controller-manager that change Pods, nodes, whole namespaces or roles. The others take processor
+"""Controllers of kube-controller-manager that change Pods, nodes, whole namespaces or roles. The others use processor
 time for objects that these tests do not read: addresses, certificates, accounts."""
 
 

@@ -1,7 +1,7 @@
 """Builds images from the Dockerfiles below deploy/ without a registry, by buildah or podman, and runs commands in them.
 
 This machine's /usr stands for an image of Python. An index in a folder has wheels of the installed libraries, and
-the lock files of the build context have the hashes of these wheels: all else of the Dockerfiles is as it is.
+the lock files of the build context have the hashes of these wheels: nothing else of the Dockerfiles differs.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ POLICY: dict[str, dict[str, Any]] = {
 TOGETHER = [pytest.mark.real, pytest.mark.xdist_group("parts-alone")]
 """Marks of tests that share an installation."""
 NO_PROVIDER = "https://127.0.0.1:1"
-"""Issuer of the installation's people, which refuses connections: service accounts stand for people."""
+"""Issuer for the installation's users, which refuses connections: service accounts act as users in these tests."""
 RUNS = f"/apis/{names.API_VERSION}/namespaces/vision/{names.PLURAL}"
 SMALL = {"cpu": 1, "memory": "1Gi", "gpu": 1}
 
@@ -134,7 +134,7 @@ class Installation:
         return done
 
     def install(self) -> Completed:
-        """`kaji install` as an administrator calls it. Nothing is waited for: Deployments have no Pods here."""
+        """Run `kaji install` as an administrator, without waiting: Deployments have no Pods here."""
         settings = {
             "server": {"namespace": "vision"},
             "store": {"url": (self.folder / "blobs").as_uri()},
@@ -237,7 +237,7 @@ class Installation:
         return [self.processes[name] for name in CONTROLLERS if self.processes[name].poll() is None]
 
     def start_again(self, name: str) -> None:
-        """Start a part that has ended with the same arguments; a server at the same port."""
+        """Start a part that has ended again with the same arguments; a server gets the same port."""
         first_url = {"server": self.url, "relay": self.log("relay").partition("relay: ")[2].split()[0]}.get(name, "")
         same_port = ("--port", first_url.rstrip("/").rpartition(":")[2]) if first_url else ()
         arguments = (*self.processes[name].arguments, *same_port)  # the last --port counts
@@ -267,7 +267,8 @@ class Installation:
         return self.log("relay").split("relay: ")[1].split()[0]
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Return the environment of all commands and parts: a controller that dies is followed within seconds."""
+        """Return the environment of all commands and parts. In it, another controller takes over from a dead leader
+        within seconds."""
         return clean_environment(self.folder, **SHORT_LEASE | more)
 
     def log_file(self, name: str) -> Path:

@@ -48,7 +48,7 @@ class KajiUp:
         return kaji(*arguments, timeout=timeout, env=self.environment, cwd=self.home)
 
     def runs(self) -> dict[str, dict[str, Any]]:
-        """Return the status of each run, by name, from the Web API: polling with `kaji` would take a hundred times as
+        """Return the status of each run by name, from the Web API. Polling with `kaji` would take a hundred times as
         long."""
         told = json.loads((self.data / "kaji.json").read_text())
         asked = urllib.request.Request(f"{told['url']}/v1/runs", headers={"Authorization": f"Bearer {told['token']}"})

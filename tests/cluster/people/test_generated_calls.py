@@ -28,7 +28,9 @@ EXAMPLES = 2
             "real",
             marks=[
                 pytest.mark.real,
-                pytest.mark.skipif("not config.getoption('--generated-calls')", reason="tried with --generated-calls"),
+                pytest.mark.skipif(
+                    "not config.getoption('--generated-calls')", reason="takes minutes: run with --generated-calls 100"
+                ),
             ],
         ),
     ],

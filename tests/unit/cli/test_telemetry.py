@@ -58,7 +58,6 @@ def bands() -> dict[str, Any]:
 
 
 def test_metrics_plot_the_bands_and_name_the_extremes() -> None:
-    pytest.importorskip("plotext")
     api = FakeWebApi(RUNS, {f"{RUN}/metrics": bands()})
     result = invoke(api, "metrics", "gpt")
     lines = printed(result.stdout)

@@ -241,7 +241,7 @@ def test_only_own_regular_files_are_read(tmp_path: Path, kind: str, monkeypatch:
     else:
         path.write_bytes(b'{"secret": 1}\n')
         if os.geteuid() != 0:
-            pytest.skip("only root can give files away")
+            pytest.skip("only root can give files to other users: run as root")
         os.chown(path, 12345, 12345)
     monkeypatch.setattr("kajitori.agent.telemetry.figures.variable", lambda pid, name: str(path))
     figures = Figures()
