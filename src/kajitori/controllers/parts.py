@@ -27,6 +27,7 @@ from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.watching.feed import Feed
 from kajitori.controllers.watching.idle import IdleWatcher
+from kajitori.controllers.watching.stuck import StuckWatcher
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import EventRecorder
 from kajitori.monitoring.controller import ControllerMetrics
@@ -93,9 +94,13 @@ class RecordParts:
     """Telemetry of running runs, from history; None without history."""
     idle: IdleWatcher | None = None
     """What the feed says about idle GPUs; None without it."""
+    stuck: StuckWatcher | None = None
+    """Runs that make no progress; None without history."""
 
     async def close(self) -> None:
         """Cancel what is under way; the next leader repeats it."""
         await self.results.close()
+        if self.stuck is not None:
+            await self.stuck.close()
         if self.logs is not None:
             await self.logs.close()

@@ -134,9 +134,12 @@ class Reconciler:
         members = [self._patient(key, member) for _, member in seen]
         counted = [pair for pair in seen if pair[1].uid in covered]
         still_waits = partial(preemptor_waits, self._mirror, self._cluster.specs)
+        status = self._records.peaks.noted(run, admitted.life.status, counted)
+        if self._records.stuck is not None:
+            status = self._records.stuck.noted(run, status)
         life = replace(
             admitted.life,
-            status=self._records.peaks.noted(run, admitted.life.status, counted),
+            status=status,
             withdrawn=frozenset(
                 preemption.waiting for preemption in gang.preemptions_of(status) if not still_waits(preemption)
             ),

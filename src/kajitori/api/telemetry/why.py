@@ -18,7 +18,7 @@ from kajitori.api.telemetry.stacks import MAX_RANKS, grouped, running_members, t
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
-from kajitori.cluster.runs.stored_runs import type_of
+from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry.flight import compare
 from kajitori.core.telemetry.stacks import ProcessStacks
 from kajitori.core.telemetry.stuck import Verdict, judge, stood_still, told
@@ -68,10 +68,12 @@ async def why(
             *filter(None, [message]),
         ]
         return answer(found)
+    spec = read_stored(run.spec)
+    patience = api.policy.current().policy.stuck.patience(spec.type, spec.stuck_after_seconds)
     judged = []
-    if type_of(run) != "service":  # a service without requests is quiet for hours, and well
+    if patience is not None and not spec.is_sweep:  # members of a sweep are independent
         judged = await intervals_of(api, run, now - JUDGED_SECONDS, now)
-    finding = judge((each for each in judged if each.attempt == attempt), now)
+    finding = judge((each for each in judged if each.attempt == attempt), now, patience)
     found.verdict = finding.verdict.value
     if finding.quiet_seconds:
         found.since = format_time(time_at(now - finding.quiet_seconds))

@@ -256,6 +256,8 @@ class _Builder:
         self.spec.put("timeLimit", words.time_limit, "--time-limit")
         if words.notify is not None:
             self.spec.put("notify", notify_of(words.notify), "--notify")
+        self.spec.put("stuckAfter", words.stuck_after, "--stuck-after")
+        self.spec.put("onStuck", words.on_stuck, "--on-stuck")
         self.spec.put("grace", words.grace, "--grace")
         self._stop_timeout()
         if words.remove:

@@ -46,6 +46,8 @@ class RunWords:
     priority: str | None = None
     time_limit: str | None = None
     notify: str | None = None
+    stuck_after: str | None = None
+    on_stuck: str | None = None
     grace: str | None = None
     stop_timeout: str | None = None
     platform: str | None = None

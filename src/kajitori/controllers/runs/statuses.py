@@ -41,6 +41,10 @@ _REQUESTS = {
 """Type and reason of Events about requests for nodes, for states that the run's own reason does not show."""
 
 
+_BAD = (Reason.PREEMPTED, Reason.SUSPECTED_STUCK, Reason.STUCK)
+"""Reasons whose Events are warnings, although no attempt has ended."""
+
+
 @dataclass(slots=True)
 class _Written:
     """The last writes of one run. A restarted controller can do without them."""
@@ -115,7 +119,7 @@ class Statuses:
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
         if _reported_part(status) != _reported_part(old) or run.status is None:
             setbacks = status.interruptions > old.interruptions or status.restarts > old.restarts
-            is_bad = status.phase is Phase.FAILED or setbacks or status.reason is Reason.PREEMPTED
+            is_bad = status.phase is Phase.FAILED or setbacks or status.reason in _BAD
             reason = status.reason.value or status.phase.value
             message = status.message or status.phase.value
             self._events.say(about, "Warning" if is_bad else "Normal", reason, message)

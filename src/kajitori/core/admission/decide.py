@@ -113,6 +113,7 @@ def _limits(spec: RunSpec, policy: Policy, resolved: Resolved) -> Limits:
         time_limit_seconds=resolved.time_limit_seconds,
         start_pause_seconds=start.pause_seconds,
         start_pause_max_seconds=max(start.longest_pause_seconds, start.pause_seconds),
+        restarts_stuck=(spec.on_stuck or policy.stuck.action) == "restart" and resolved.restarts > 0,
         stop_grace_seconds=spec.stop_grace_seconds,
         remove_after_seconds=min((seconds for seconds in (own, default) if seconds is not None), default=None),
     )

@@ -43,7 +43,8 @@ from kajitori.core.spec.reasons import (
     Phase,
     Reason,
 )
-from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus
+from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
+from kajitori.core.words.node_lists import expand_ranks
 from kajitori.core.words.times import parse_time
 
 _DELETED = "its Pod was deleted from outside"
@@ -111,7 +112,23 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     if pending:
         status = as_starting(status, pending)
         return _within_deadline(run, Step(status, tidy), pending, now)
+    if status.stuck is not None and _is_to_restart(run, status.stuck, attempt):
+        return _end_broken_attempt(run, status, _odd_member(status.stuck, current), current, now)
     return Step(as_running(status, attempt, now), tidy)
+
+
+def _is_to_restart(run: Run, stuck: Stuck, attempt: Attempt) -> bool:
+    """Whether a gang is restarted because it is stuck, for which stacks are the evidence."""
+    return run.limits.restarts_stuck and stuck.attempt == attempt.number and stuck.verdict == "stuck"
+
+
+def _odd_member(stuck: Stuck, current: Sequence[Member]) -> Member:
+    """Return the member for which the others of a stuck gang seem to wait, as the cause of its end. Its node is known
+    only if it is the only such member."""
+    odd = expand_ranks(stuck.ranks) if stuck.ranks else []
+    found = next((member for member in current if member.rank in odd), current[0])
+    node = found.node if len(odd) == 1 else ""
+    return replace(found, reason=Reason.STUCK, message=stuck.message, node=node, exit_code=None)
 
 
 def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:

@@ -26,6 +26,7 @@ from kajitori.core.gang.progress import (
     with_reason,
     with_setback,
     with_time_ran,
+    without_old_suspicion,
 )
 from kajitori.core.gang.service import service_step
 from kajitori.core.gang.sweep import end_sweep, resume_sweep, sweep_step
@@ -41,6 +42,7 @@ def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     step = _next_step(run, members, now)
     status = with_setback(run.status, with_time_ran(run, step.status, now), now)
     status = note_times(run, status, members, now)
+    status = without_old_suspicion(status)
     return replace(step, status=trim(run.status, settle(run, status, members, now), run.confirmed))
 
 

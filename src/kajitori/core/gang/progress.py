@@ -262,9 +262,21 @@ def as_starting(status: RunStatus, pending: Sequence[Member]) -> RunStatus:
 
 
 def as_running(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:
-    """Return the status once every member runs."""
-    status = with_start_times(status, attempt, now)
-    return msgspec.structs.replace(status, phase=Phase.RUNNING, reason=Reason.NONE, message="", failed_starts=0)
+    """Return the status once every member runs. Its reason and message are those of a suspicion, if there is one."""
+    status, stuck = with_start_times(status, attempt, now), status.stuck
+    reason, message = Reason.NONE, ""
+    if stuck is not None and stuck.attempt == attempt.number:
+        reason = Reason.STUCK if stuck.verdict == Reason.STUCK.value.lower() else Reason.SUSPECTED_STUCK
+        message = stuck.message
+    return msgspec.structs.replace(status, phase=Phase.RUNNING, reason=reason, message=message, failed_starts=0)
+
+
+def without_old_suspicion(status: RunStatus) -> RunStatus:
+    """Return the status without a suspicion that its running attempt does not have."""
+    if status.stuck is None:
+        return status
+    is_of_now = status.attempt is not None and status.attempt.number == status.stuck.attempt
+    return status if is_of_now and status.phase is Phase.RUNNING else msgspec.structs.replace(status, stuck=None)
 
 
 def with_start_times(status: RunStatus, attempt: Attempt, now: datetime) -> RunStatus:

@@ -88,6 +88,8 @@ class Limits:
     start_pause_max_seconds: int = 600
     stop_grace_seconds: int | None = None
     """Grace used instead of `grace_seconds` when the run is stopped or deleted."""
+    restarts_stuck: bool = False
+    """Whether the gang is restarted once it is stuck."""
     remove_after_seconds: int | None = None
     """A run that ended longer ago than this is deleted; None keeps it."""
 

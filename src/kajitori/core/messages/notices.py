@@ -80,9 +80,14 @@ def _setbacks(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
     asked = status.preemption
     if asked is not None and (since := parse_time(asked.since)) is not None:
         yield Kind.PREEMPTED, f"{asked.since}.{asked.uid[:8]}", since, f"for {asked.who or asked.by}"
+    stuck = status.stuck
+    if stuck is not None and stuck.looked_at and (at := parse_time(stuck.looked_at)) is not None:
+        yield Kind.STUCK, f"{stuck.attempt}.{stuck.since}", at, stuck.message
     setback = status.setback
     if setback is not None and setback.reason == Reason.DRAINED and (at := parse_time(setback.at)) is not None:
         yield Kind.DRAINED, setback.at, at, setback.message
+    if setback is not None and setback.reason == Reason.STUCK and (at := parse_time(setback.at)) is not None:
+        yield Kind.STUCK, setback.at, at, f"{setback.message} It is restarted."
 
 
 def _idle(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:

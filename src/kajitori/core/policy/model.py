@@ -27,6 +27,7 @@ from kajitori.core.policy.runs.limits import Ceilings, Defaults, PriorityWord
 from kajitori.core.policy.runs.members import Gpu, Inject, Security
 from kajitori.core.policy.runs.mounts import CheckpointPolicy, Mounts, Volume
 from kajitori.core.policy.runs.start import Binding, Rendezvous, Starting
+from kajitori.core.policy.runs.stuck import StuckRuns
 from kajitori.core.policy.runs.sweeps import Sweeps
 from kajitori.core.policy.teams import Team
 from kajitori.core.spec.network_access import is_within, place_fault
@@ -168,6 +169,7 @@ class Policy(Document):
     node_pools: NodePools = Field(default_factory=dict)
     prices: UsagePrices = UsagePrices()
     idle_gpus: IdleGpus = IdleGpus()
+    stuck: StuckRuns = StuckRuns()
     notifications: Notifications = Notifications()
     nodes_on_demand: bool = False
     """Set this if the cluster grows automatically. A run that is larger than the current cluster is then queued instead

@@ -18,6 +18,8 @@ _OPTIONS = {
     "restarts": "--restarts",
     "priority": "--priority",
     "timeLimit": "--time-limit",
+    "stuckAfter": "--stuck-after",
+    "onStuck": "--on-stuck",
     "grace": "--grace",
     "tensorboard": "--tensorboard",
     "user": "-u",

@@ -27,6 +27,8 @@ class Kind(StrEnum):
     """An operator drains a node of the run, which moves elsewhere."""
     IDLE = "idle"
     """GPUs of the run are idle: its owner is asked whether it is to be kept, or warned that it will be parked."""
+    STUCK = "stuck"
+    """The run has made no progress for long."""
     TIME_LIMIT = "time-limit"
     """The run soon reaches its time limit."""
 

@@ -13,6 +13,7 @@ from kajitori.core.spec.parts import SHM_PATH
 from kajitori.core.spec.run import RunSpec, to_document
 from kajitori.core.words import first_step
 from kajitori.core.words.names import GROUP
+from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Fault, InvalidInput
 
 MAX_RESTARTS_OF_EACH = 100
@@ -51,6 +52,7 @@ def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     yield from _mount_conflicts(spec, where)
     yield from _sweep_conflicts(spec, where)
     yield from _elastic_conflicts(spec, where)
+    yield from _stuck_conflicts(spec, where)
     if spec.launcher == "mpi":
         if not spec.command and not spec.args:
             message = "launcher mpi needs a command, because Kajitori cannot read the image's entrypoint"
@@ -141,6 +143,22 @@ def _elastic_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]
         message = "an MPI gang cannot be elastic: an MPI program cannot continue with another number of members"
         hint = "leave minReplicas out, or use launcher torchrun or none"
         yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, hint)
+
+
+def _stuck_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    given = {
+        "stuckAfter": format_duration(spec.stuck_after_seconds) if spec.stuck_after_seconds is not None else None,
+        "onStuck": spec.on_stuck,
+    }
+    for field, value in given.items():
+        if value is not None and (spec.array is not None or spec.type != "batch"):
+            what = "members of a sweep are independent" if spec.array is not None else "a service may be quiet for days"
+            message = f"only gangs are watched for hangs: {what}"
+            hint = f"leave {field} out, or set a timeLimit" if spec.array is not None else f"leave {field} out"
+            yield field, Fault(f"{where}.{field}", message, value, hint)
+    if spec.on_stuck == "restart" and spec.restarts == 0:
+        message = "onStuck is restart, but restarts is 0"
+        yield "onStuck", Fault(f"{where}.onStuck", message, "restart", "raise restarts, or use onStuck tell")
 
 
 def _resource_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:

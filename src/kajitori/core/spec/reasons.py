@@ -56,6 +56,10 @@ class Reason(StrEnum):
     FIRST_STEP_FAILED = "FirstStepFailed"
     IMAGE_UNFIT = "ImageUnfit"
 
+    # Running: no progress for long
+    SUSPECTED_STUCK = "SuspectedStuck"
+    STUCK = "Stuck"
+
     # Why a member, an attempt or the run ended
     PROGRAM_FAILED = "ProgramFailed"
     COMMAND_NOT_FOUND = "CommandNotFound"
@@ -80,7 +84,7 @@ class Reason(StrEnum):
 WAITING = frozenset({reason for reason in Reason if reason.value.startswith("Waiting")} | {Reason.TOO_LARGE_NOW})
 """Reasons of queued runs that wait for nodes."""
 
-COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED})
+COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED, Reason.STUCK})
 """Failures of the program itself, which use up `restarts` (rule 7)."""
 
 NEVER_RESTARTED = frozenset(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import (
@@ -32,7 +32,21 @@ from kajitori.core.spec.network_access import NetworkAccess
 from kajitori.core.spec.notify import Notify
 from kajitori.core.spec.parts import Checkpoint, CodeUse, Resources, SecretUse, Toleration, VolumeUse
 from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
-from kajitori.errors import Fault, InvalidInput
+from kajitori.core.words.quantities import format_duration
+from kajitori.errors import Fault, FieldError, InvalidInput
+
+LEAST_STUCK_SECONDS = 120
+"""Telemetry has one value a minute, so a shorter time could be a single quiet minute."""
+
+
+def _stuck_after(seconds: int) -> int:
+    if seconds < LEAST_STUCK_SECONDS:
+        hint = f"write at least {format_duration(LEAST_STUCK_SECONDS)}: progress is measured once a minute"
+        raise FieldError(f"{format_duration(seconds)} is too short to call a run stuck", hint)
+    return seconds
+
+
+StuckAfter = Annotated[DurationAboveZero, AfterValidator(_stuck_after)]
 
 MAX_REPLICAS = 99_999
 MAX_WORDS = 4096
@@ -75,6 +89,14 @@ _RUN_RULES = rules(
     (
         "!has(self.minReplicas) || !has(self.launcher) || self.launcher != 'mpi'",
         "an MPI gang cannot be elastic: leave minReplicas out, or use another launcher",
+    ),
+    (
+        f"!has(self.stuckAfter) && !has(self.onStuck) || {_BATCH} && !has(self.array)",
+        "only gangs are watched for hangs: use type batch without array, or leave stuckAfter and onStuck out",
+    ),
+    (
+        "!has(self.onStuck) || self.onStuck != 'restart' || !has(self.restarts) || self.restarts > 0",
+        "onStuck is restart, but restarts is 0: raise restarts, or use onStuck tell",
     ),
     (
         f"{_NO_LAUNCHER} || {_BATCH}",
@@ -140,6 +162,12 @@ class RunSpec(Document):
     time_limit_seconds: DurationAboveZero | None = Field(default=None, alias="timeLimit")
     """The run is ended after this time. In a sweep, this applies to each member. With a short limit, a run may start
     earlier."""
+    stuck_after_seconds: StuckAfter | None = Field(default=None, alias="stuckAfter")
+    """The run is suspected to be stuck if no rank has printed, counted a step, or moved data for this long; at least
+    2m. Left out: a time that is learned from the run's own rhythm, within the limits of the policy."""
+    on_stuck: Literal["tell", "restart"] | None = None
+    """tell: the owner is told. restart: in addition, the gang is restarted once stacks show that none of its processes
+    moves; that counts as a restart. Left out: the policy's default."""
     grace_seconds: Duration | None = Field(default=None, alias="grace")
     """Time between SIGTERM and SIGKILL."""
     stop_grace_seconds: Duration | None = Field(default=None, alias="stopGrace")

@@ -193,6 +193,23 @@ class Setback(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, k
     at: str = ""
 
 
+class Stuck(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """The suspicion that the running attempt is stuck. It goes when the run makes progress again."""
+
+    since: str
+    """End of the last minute with progress."""
+    verdict: str = "suspected"
+    """suspected: no progress for longer than ever before, or than `stuckAfter`. stuck: in addition, no process moved
+    between two looks at the stacks of all ranks."""
+    message: str = ""
+    """One sentence for the owner."""
+    attempt: int = 0
+    ranks: str = ""
+    """Ranks for which the others seem to wait, as ranges; empty if none stands out or stacks could not be taken."""
+    looked_at: str = ""
+    """Time at which the stacks of the ranks were looked at, or at which that failed; empty before."""
+
+
 class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
     """The states of a sweep's members, as ranges of indices (`0-511,600`). A member in none of them runs or has not
     started yet. A member takes at most twelve bytes."""
@@ -355,6 +372,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     """Peak memory of members; None before the first measurement."""
     setback: Setback | None = None
     """The last interruption or failure. It stays when the run runs again."""
+    stuck: Stuck | None = None
+    """Set while the running attempt is suspected to be stuck."""
     preemption: Preempted | None = None
     """The run that preempts it; kept until it starts again. Members of a sweep may be preempted by several runs."""
     resize: Resize | None = None

@@ -94,6 +94,12 @@ def _faults(status: RunStatus) -> Iterator[str]:
         if not 0 <= status.setback.attempt < _LARGEST:
             yield f"setback.attempt is {status.setback.attempt}"
         yield from _time_faults("setback.at", status.setback.at)
+    if status.stuck is not None:
+        if not 0 <= status.stuck.attempt < _LARGEST:
+            yield f"stuck.attempt is {status.stuck.attempt}"
+        yield from _ranks_faults("stuck.ranks", status.stuck.ranks)
+        yield from _time_faults("stuck.since", status.stuck.since)
+        yield from _time_faults("stuck.lookedAt", status.stuck.looked_at)
     if status.memory is not None:
         yield from _memory_faults(status.memory)
     for asked in status.preemption.each if status.preemption is not None else ():

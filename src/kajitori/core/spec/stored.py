@@ -33,6 +33,7 @@ class _Wire(msgspec.Struct, rename="camel"):
     min_replicas: Any = None
     array: Any = None
     time_limit: Any = None
+    stuck_after: Any = None
     checkpoint: Any = None
     resources: Any = None
     code: Any = None
@@ -59,6 +60,7 @@ class StoredSpec(msgspec.Struct, frozen=True):
     array: str = ""
     """The indices of a sweep, as written; empty for other runs and if it is no text."""
     time_limit_seconds: int | None = None
+    stuck_after_seconds: int | None = None
     has_checkpoint: bool = False
     checkpoint_every_seconds: int = 0
     """0: not known."""
@@ -108,6 +110,7 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
         is_sweep=wire.array is not None,
         array=wire.array if isinstance(wire.array, str) else "",
         time_limit_seconds=_parsed(parse_duration_seconds, wire.time_limit, 0) or None,
+        stuck_after_seconds=_parsed(parse_duration_seconds, wire.stuck_after, 0) or None,
         has_checkpoint=wire.checkpoint is not None,
         checkpoint_every_seconds=_parsed(parse_duration_seconds, checkpoint.get("every"), 0),
         gpus=_integer(resources.get("gpu"), 0),

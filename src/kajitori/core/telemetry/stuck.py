@@ -12,7 +12,7 @@ A run that never showed progress is never suspected, because nothing is known of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kajitori.core.telemetry.levels import Interval
@@ -43,6 +43,15 @@ class Patience:
     ceiling_seconds: float = 6 * 3600.0
     factor: float = 3.0
     """Multiple of the longest quiet time so far."""
+    exact_seconds: float | None = None
+    """Quiet time that the user chose. It replaces what follows from the rhythm, which need not be known."""
+
+    def after(self, longest_seconds: float, *, works: bool) -> float:
+        """Return the quiet time after which a run is suspected that was quiet for `longest_seconds` before."""
+        if self.exact_seconds is not None:
+            return self.exact_seconds
+        floor = self.working_floor_seconds if works else self.floor_seconds
+        return min(max(floor, self.factor * longest_seconds), max(self.ceiling_seconds, floor))
 
 
 class Verdict(StrEnum):
@@ -51,6 +60,8 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
     """Too little was measured of it."""
     SUSPECTED = "suspected"
+    STUCK = "stuck"
+    """It is suspected, and none of its processes moved between two looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,37 +79,72 @@ class Finding:
     """Whether it used a processor or a GPU meanwhile."""
 
 
-def judge(intervals: Iterable[Interval], now: float, patience: Patience | None = None) -> Finding:
-    """Judge the intervals of one attempt. `now` is in seconds since 1970.
+@dataclass(slots=True)
+class Rhythm:
+    """What the intervals of one attempt showed so far. It is fed one interval after another and keeps none of them.
 
-    Intervals in which some ranks did not report are left out: one of these may be the rank that prints.
+    Intervals in which some ranks did not report are left out: one of these may be the rank that prints. After a longer
+    time without complete intervals the quiet time is counted anew, because progress in between was not seen.
     """
-    patience = patience or Patience()
-    found = list(intervals)
-    ranks = max((each.ranks for each in found), default=0)
-    ordered = sorted((each for each in found if each.ranks == ranks), key=lambda each: each.start)
-    if not ordered or now - (ordered[-1].start + ordered[-1].seconds) > LATE_SECONDS:
-        return Finding(Verdict.UNKNOWN)
-    quiet = longest = 0.0
-    progressed, works = 0, False
-    before: Mapping[str, float] = {}
-    for each in ordered:
+
+    ranks: int = 0
+    """Most ranks that reported."""
+    end: float = 0.0
+    """End of the last complete interval, in seconds since 1970."""
+    quiet_seconds: float = 0.0
+    longest_seconds: float = 0.0
+    works: bool = False
+    intervals: int = 0
+    """Intervals with progress."""
+    progresses: bool = False
+    """Whether the last complete interval showed progress."""
+    _figures: dict[str, float] = field(default_factory=dict)
+
+    def take(self, each: Interval) -> None:
+        """Take the next interval, in the order of time."""
+        if each.ranks < self.ranks:
+            return
+        if each.ranks > self.ranks:
+            self.ranks, self.end, self.quiet_seconds, self.longest_seconds, self.works = (
+                each.ranks,
+                0.0,
+                0.0,
+                0.0,
+                False,
+            )
+            self.intervals, self.progresses, self._figures = 0, False, {}
+        if self.end and each.start - self.end > LATE_SECONDS:
+            self.quiet_seconds, self.works = 0.0, False
+        self.end = each.start + each.seconds
         figures = _figures(each)
-        if _progressed(each) or any(before.get(name) != value for name, value in figures.items()):
-            longest, quiet, works = max(longest, quiet), 0.0, False
-            progressed += 1
+        self.progresses = _progressed(each) or any(self._figures.get(name) != value for name, value in figures.items())
+        if self.progresses:
+            self.longest_seconds = max(self.longest_seconds, self.quiet_seconds)
+            self.quiet_seconds, self.works = 0.0, False
+            self.intervals += 1
         else:
-            quiet += each.seconds
-            works = works or _works(each)
-        before = figures or before
-    if quiet:
-        quiet = max(quiet, quiet + now - (ordered[-1].start + ordered[-1].seconds))
-    if progressed < RHYTHM_INTERVALS:
-        return Finding(Verdict.UNKNOWN, quiet, works=works)
-    floor = patience.working_floor_seconds if works else patience.floor_seconds
-    after = min(max(floor, patience.factor * longest), max(patience.ceiling_seconds, floor))
-    verdict = Verdict.SUSPECTED if quiet >= after else Verdict.WELL
-    return Finding(verdict, quiet, after, longest, works)
+            self.quiet_seconds += each.seconds
+            self.works = self.works or _works(each)
+        self._figures = figures or self._figures
+
+    def judge(self, now: float, patience: Patience) -> Finding:
+        """Return what follows at this time. Nothing is known of a run whose last complete interval is long ago."""
+        if not self.end or now - self.end > LATE_SECONDS:
+            return Finding(Verdict.UNKNOWN)
+        quiet = max(self.quiet_seconds, self.quiet_seconds + now - self.end) if self.quiet_seconds else 0.0
+        if self.intervals < RHYTHM_INTERVALS and patience.exact_seconds is None:
+            return Finding(Verdict.UNKNOWN, quiet, works=self.works)
+        after = patience.after(self.longest_seconds, works=self.works)
+        verdict = Verdict.SUSPECTED if quiet >= after else Verdict.WELL
+        return Finding(verdict, quiet, after, self.longest_seconds, self.works)
+
+
+def judge(intervals: Iterable[Interval], now: float, patience: Patience | None = None) -> Finding:
+    """Judge the intervals of one attempt. `now` is in seconds since 1970."""
+    rhythm = Rhythm()
+    for each in sorted(intervals, key=lambda each: each.start):
+        rhythm.take(each)
+    return rhythm.judge(now, patience or Patience())
 
 
 def _figures(each: Interval) -> dict[str, float]:
@@ -153,7 +199,7 @@ def told(finding: Finding, *, is_still: bool | None) -> str:
     busy = "though processors or GPUs are busy" if finding.works else "and neither processors nor GPUs work"
     match finding.verdict:
         case Verdict.UNKNOWN:
-            return "Whether it makes progress is not known: it showed no rhythm yet, or is a service."
+            return "Whether it makes progress is not known: it showed no rhythm yet, or is a service or a sweep."
         case Verdict.WELL if not finding.quiet_seconds:
             return "It makes progress: output, training figures, or bytes of disks or networks."
         case Verdict.WELL:

@@ -37,6 +37,7 @@ from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.watching.feed import Feed, Watcher
 from kajitori.controllers.watching.idle import IdleWatcher
+from kajitori.controllers.watching.stuck import StuckWatcher
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core.words import names
 from kajitori.history.store import History
@@ -92,11 +93,12 @@ def run_controller(
     )
     queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
-    keeper = feed = idle = None
+    keeper = feed = idle = stuck = None
     if history is not None:
         keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
         idle = IdleWatcher(view, now, work.add)
-        watchers: tuple[Watcher, ...] = (idle,)
+        stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, None, now)
+        watchers: tuple[Watcher, ...] = (idle, stuck)
         feed = Feed(history, mirror, watchers, now)
     peaks = MemoryKeeper(client, mirror, work.add, now)
     office = PostOffice(
@@ -110,7 +112,15 @@ def run_controller(
         metrics=metrics,
     )
     records = RecordParts(
-        messages=office, logs=logs, results=results, peaks=peaks, code=code, history=keeper, feed=feed, idle=idle
+        messages=office,
+        logs=logs,
+        results=results,
+        peaks=peaks,
+        code=code,
+        history=keeper,
+        feed=feed,
+        idle=idle,
+        stuck=stuck,
     )
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
     keepers = (

@@ -11,7 +11,7 @@ import pytest
 from kajitori.core.messages.notices import FRESH, MOST_WAITING, warning_at, with_notices
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Notice, Notices, Preempted, RunStatus, Setback, SweepState
+from kajitori.core.spec.status import Attempt, Notice, Notices, Preempted, RunStatus, Setback, Stuck, SweepState
 from kajitori.core.words.times import format_time
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
@@ -52,6 +52,9 @@ CASES: dict[str, tuple[RunStatus, list[str]]] = {
     "a failure of yesterday": (status(phase=Phase.FAILED, finished_at=at(days=1)), []),
     "a preemption": (status(preemption=Preempted(by="nlp/gpt", uid="u1", since=at(seconds=9))), ["preempted"]),
     "a drain": (status(setback=Setback(reason=Reason.DRAINED.value, at=at(seconds=9))), ["drained"]),
+    "a suspicion before anyone looked": (status(stuck=Stuck(since=at(hours=1), attempt=1)), []),
+    "a suspicion": (status(stuck=Stuck(since=at(hours=1), attempt=1, looked_at=at(seconds=9))), ["stuck"]),
+    "a restart of a stuck run": (status(setback=Setback(reason=Reason.STUCK.value, at=at(seconds=9))), ["stuck"]),
     "another setback": (status(setback=Setback(reason=Reason.NODE_LOST.value, at=at(seconds=9))), []),
 }
 
@@ -109,3 +112,12 @@ def test_a_status_holds_few_notices_and_the_newest() -> None:
 def test_old_events_are_not_noted() -> None:
     given = status(phase=Phase.FAILED, finished_at=format_time(NOW - FRESH - timedelta(seconds=1)))
     assert noted(given) is given
+
+
+def test_a_suspicion_is_told_once_however_often_processes_are_looked_at() -> None:
+    stuck = Stuck(since=at(hours=1), attempt=1, looked_at=at(minutes=12))
+    first = noted(status(stuck=stuck))
+    again = msgspec.structs.replace(first, stuck=msgspec.structs.replace(stuck, verdict="stuck", looked_at=at()))
+    assert kinds(noted(again)) == ["stuck"]
+    another = msgspec.structs.replace(first, stuck=Stuck(since=at(minutes=20), attempt=1, looked_at=at()))
+    assert kinds(noted(another)) == ["stuck", "stuck"]

@@ -332,3 +332,19 @@ def test_all_fields_that_an_elastic_gang_cannot_have_are_refused(case: str) -> N
     found = faults({"image": "x", **fields})
     assert found.keys() == said.keys()
     assert all(found[field].message.startswith(words) for field, words in said.items()), found
+
+
+def test_a_gang_may_say_when_it_counts_as_stuck() -> None:
+    spec = parse_spec({"image": "x", "stuckAfter": "20m", "onStuck": "restart", "restarts": 3})
+    assert (spec.stuck_after_seconds, spec.on_stuck) == (1200, "restart")
+    assert to_document(spec) == {"image": "x", "stuckAfter": "20m", "onStuck": "restart", "restarts": 3}
+
+
+def test_all_faults_of_stuck_fields_are_told_at_once() -> None:
+    found = faults({"image": "x", "array": "0-9", "stuckAfter": "20m", "onStuck": "restart"})
+    assert found.keys() == {"spec.stuckAfter", "spec.onStuck"}
+    assert all(fault.message.startswith("only gangs are watched") for fault in found.values())
+    found = faults({"image": "x", "stuckAfter": "90s", "onStuck": "reboot"})
+    assert found.keys() == {"spec.stuckAfter", "spec.onStuck"}
+    assert found["spec.stuckAfter"].message == "1m30s is too short to call a run stuck"
+    assert faults({"image": "x", "onStuck": "restart", "restarts": 0}).keys() == {"spec.onStuck"}

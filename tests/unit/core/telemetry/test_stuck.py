@@ -9,7 +9,7 @@ import pytest
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stacks import Frame, ProcessStacks, ThreadStack
-from kajitori.core.telemetry.stuck import Finding, Patience, Verdict, judge, stood_still
+from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, judge, stood_still
 
 START = 1_200_000
 
@@ -20,7 +20,7 @@ def band(value: float) -> Band:
     return Band(4, value, value, value, value, value, Place(0), Place(0))
 
 
-def judged(*parts: tuple[int, Minute], late: float = 0.0) -> Finding:
+def judged(*parts: tuple[int, Minute], late: float = 0.0, patience: Patience | None = None) -> Finding:
     """Judge a run of such parts: minutes, and what each of these measured. A figure that ends in + grows."""
     intervals: list[Interval] = []
     quiet = 0.0
@@ -34,7 +34,7 @@ def judged(*parts: tuple[int, Minute], late: float = 0.0) -> Finding:
                 bands["train.step"] = band(values["step"] + number if values.get("cpu.used", 0) else values["step"])
             bands["output.age"] = band(quiet or 5.0)
             intervals.append(Interval("u", 1, 60, START + 60 * number, ranks, bands))
-    return judge(intervals, START + 60 * len(intervals) + late)
+    return judge(intervals, START + 60 * len(intervals) + late, patience)
 
 
 TRAINS: Minute = {"output": 1, "cpu.used": 1.0, "gpu.used": 97.0, "network.sent": 1e6}
@@ -93,6 +93,24 @@ def test_the_time_is_learned_within_floor_and_ceiling() -> None:
     assert judged((30, TRAINS), (2, WAITS)).after_seconds == Patience().floor_seconds
     assert judged((30, TRAINS), (9, WAITS), (5, TRAINS)).after_seconds == 27 * 60
     assert judged((5, TRAINS), (300, WAITS), (5, TRAINS)).after_seconds == Patience().ceiling_seconds
+
+
+def test_a_time_that_the_user_chose_replaces_the_rhythm() -> None:
+    """Also for a run that never made progress."""
+    chosen = Patience(exact_seconds=300.0)
+    assert judged((5, WAITS), patience=chosen).verdict is Verdict.SUSPECTED
+    assert judged((4, SPINS), patience=chosen).verdict is Verdict.WELL
+    assert judged((5, TRAINS), (90, LOADS), patience=chosen).verdict is Verdict.WELL
+
+
+def test_a_time_without_measurements_is_no_quiet_time() -> None:
+    """Progress in it was not seen; so the quiet time begins again after it."""
+    rhythm = Rhythm()
+    for number in (*range(30), *range(34, 42), *range(60, 64)):
+        band_of_output = band(5.0 if number < 30 else 900.0)
+        rhythm.take(Interval("u", 1, 60, START + 60 * number, 4, {"output.age": band_of_output}))
+    assert (rhythm.quiet_seconds, rhythm.longest_seconds, rhythm.progresses) == (240.0, 0.0, False)
+    assert rhythm.judge(START + 60 * 64, Patience()).verdict is Verdict.WELL
 
 
 def stacks(*lines: int) -> dict[int, list[ProcessStacks]]:

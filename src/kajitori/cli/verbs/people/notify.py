@@ -36,6 +36,7 @@ def command() -> None:
       preempted    another run got its nodes
       drained      it leaves a node that an operator drains
       idle         its GPUs are idle: keep it, or park it?
+      stuck        it has made no progress for long
       time-limit   it soon reaches its time limit
     """
 

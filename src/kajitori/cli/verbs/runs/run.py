@@ -136,6 +136,8 @@ def _words(*known: str) -> Any:
 @click.option("--checkpoint-every", metavar="TIME", help="How often the program writes it: 10m.")
 @click.option("--tensorboard", metavar="PATH", help="Folder with event files, for kaji metrics.")
 @click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
+@click.option("--stuck-after", metavar="TIME", help="Suspect the run after so long without any progress: 20m.")
+@click.option("--on-stuck", metavar="ACTION", help="tell or restart, once stacks show that no process moves.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00; short ones start sooner.")
 @click.option("--notify", metavar="WORDS", help="Who is told of what: slack,failed, or none.")
 @click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL, such as 60s.")

@@ -1,0 +1,200 @@
+"""Runs that make no progress: suspected by their telemetry, and stuck once their processes were seen to stand still.
+
+A suspicion is kept in the Run's status. Everything else is in memory, and follows again from history after the leader
+has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from kajitori.cluster.mirror.mirror import Key
+from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.runs.stored_runs import StoredSpecs
+from kajitori.controllers.watching.feed import Round
+from kajitori.core.policy.model import Policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import RunStatus, Stuck
+from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, told
+from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.times import format_time, parse_time, time_at
+from kajitori.errors import KajitoriError
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_SECONDS = 600.0
+"""Time after which the processes of a suspected run are looked at again."""
+MESSAGE_LIMIT = 800
+"""Characters of a suspicion's message that are kept."""
+LOOKS_AT_ONCE = 4
+"""Suspected runs whose processes are looked at, at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What two looks at the processes of a run showed."""
+
+    is_still: bool | None
+    """Whether no process moved between them; None if nothing was seen."""
+    words: tuple[str, ...] = ()
+    """Where the odd ranks are, else all; or why nothing was seen."""
+    odd: tuple[int, ...] = ()
+    """Ranks for which the others seem to wait."""
+
+
+class Evidence(Protocol):
+    """Looks at the processes of runs."""
+
+    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
+        """Look twice at the processes of all ranks, and keep what was seen. Raises the errors of the store."""
+        ...
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of one attempt."""
+
+    attempt: int
+    rhythm: Rhythm = field(default_factory=Rhythm)
+    finding: Finding = field(default_factory=lambda: Finding(Verdict.UNKNOWN))
+    looked: Looked | None = None
+    looked_at: float = 0.0
+    look: asyncio.Task[None] | None = None
+
+
+class StuckWatcher:
+    """Judges running gangs, and adds suspicions to their statuses."""
+
+    def __init__(
+        self,
+        specs: StoredSpecs,
+        policy: Callable[[], Policy],
+        tell: Callable[[Key], None],
+        evidence: Evidence | None,
+        now: Callable[[], datetime],
+    ) -> None:
+        """`tell` is called with the key of a Run whose status is to be changed. Without `evidence` nobody can say more
+        than that a run is suspected."""
+        self._specs = specs
+        self._policy = policy
+        self._tell = tell
+        self._evidence = evidence
+        self._now = now
+        self._known: dict[str, _Watched] = {}
+        """By the UID of the Run."""
+        self._slots = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+    async def watch(self, seen: Round) -> None:
+        """Judge the runs with new intervals."""
+        for uid in self._known.keys() - seen.runs.keys():
+            self._forget(uid)
+        for uid, intervals in seen.fresh.items():
+            run = seen.runs[uid]
+            patience, attempt = self._patience(run), run.status.attempt if run.status is not None else None
+            if patience is None or attempt is None:
+                self._forget(uid)
+                continue
+            known = self._known.get(uid)
+            if known is None or known.attempt != attempt.number:
+                self._forget(uid)
+                known = self._known[uid] = _Watched(attempt.number)
+            for each in intervals:
+                if each.attempt == attempt.number:
+                    known.rhythm.take(each)
+            known.finding = known.rhythm.judge(seen.until, patience)
+            self._act(run, known)
+
+    def noted(self, run: RunObject, status: RunStatus) -> RunStatus:
+        """Return the status with the suspicion that follows from telemetry, or without one that is over."""
+        known, attempt, before = self._known.get(run.metadata.uid), status.attempt, status.stuck
+        if known is None or attempt is None or known.attempt != attempt.number or status.phase is not Phase.RUNNING:
+            return status
+        if before is not None and known.rhythm.progresses:
+            return msgspec.structs.replace(status, stuck=None)
+        if before is None and known.finding.verdict is not Verdict.SUSPECTED:
+            return status
+        return msgspec.structs.replace(status, stuck=self._suspicion(known, before))
+
+    def measures(self, run_uid: str, attempt: int) -> bool:
+        """Whether the nodes of this attempt have reported lately."""
+        known = self._known.get(run_uid)
+        finding = known.finding if known is not None and known.attempt == attempt else None
+        return finding is not None and (finding.verdict is not Verdict.UNKNOWN or finding.quiet_seconds > 0)
+
+    async def close(self) -> None:
+        """Cancel what is under way. The next leader looks again."""
+        looks = [known.look for known in self._known.values() if known.look is not None]
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+
+    def _suspicion(self, known: _Watched, before: Stuck | None) -> Stuck:
+        since = format_time(time_at(known.rhythm.end - known.rhythm.quiet_seconds))
+        stuck = before or Stuck(since=since, attempt=known.attempt, message=told(known.finding, is_still=None))
+        looked = known.looked
+        if looked is None:
+            return stuck
+        words = [told(known.finding, is_still=looked.is_still), *looked.words]
+        if known.finding.verdict is not Verdict.SUSPECTED:  # nothing is known of the last minutes
+            words = [stuck.message]
+        return msgspec.structs.replace(
+            stuck,
+            verdict=Verdict.STUCK.value if looked.is_still else Verdict.SUSPECTED.value,
+            message=" ".join(words)[:MESSAGE_LIMIT],
+            ranks=compress_ranks(looked.odd) if looked.odd else "",
+            looked_at=format_time(time_at(known.looked_at)),
+        )
+
+    def _act(self, run: RunObject, known: _Watched) -> None:
+        key = run.metadata.namespace, run.metadata.name
+        before = run.status.stuck if run.status is not None else None
+        if known.finding.verdict is not Verdict.SUSPECTED:
+            if known.rhythm.progresses:
+                known.looked = None
+            if before is not None and known.rhythm.progresses:
+                self._tell(key)
+            return
+        if before is None:
+            self._tell(key)
+        if known.look is not None and not known.look.done():
+            return
+        now = self._now().timestamp()
+        looked_at = parse_time(before.looked_at) if before is not None else None
+        last = max(known.looked_at, looked_at.timestamp() if looked_at is not None else 0.0)
+        is_stuck = before is not None and before.verdict == Verdict.STUCK
+        if not is_stuck and now - last >= LOOK_AGAIN_SECONDS:
+            known.look = asyncio.create_task(self._look(run, known))
+
+    async def _look(self, run: RunObject, known: _Watched) -> None:
+        try:
+            async with self._slots:
+                looked = await self._seen(run, known)
+        except Exception:
+            log.exception("the processes of run %s/%s were not looked at", run.metadata.namespace, run.metadata.name)
+            return
+        known.looked, known.looked_at = looked, self._now().timestamp()
+        self._tell((run.metadata.namespace, run.metadata.name))
+
+    async def _seen(self, run: RunObject, known: _Watched) -> Looked:
+        if self._evidence is None:
+            return Looked(None, ("Where its processes are is not known: the controller has no store (--blobs).",))
+        try:
+            return await self._evidence.of_suspected(run, known.attempt, known.finding)
+        except KajitoriError as error:
+            return Looked(None, (f"Where its processes are is not known: {error.message}.",))
+
+    def _patience(self, run: RunObject) -> Patience | None:
+        spec = self._specs.of(run)
+        return None if spec.is_sweep else self._policy().stuck.patience(spec.type, spec.stuck_after_seconds)
+
+    def _forget(self, uid: str) -> None:
+        known = self._known.pop(uid, None)
+        if known is not None and known.look is not None:
+            known.look.cancel()

@@ -1,0 +1,193 @@
+"""Suspicions: from telemetry to the Run's status and back, and over a change of the leader."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.runs.stored_runs import StoredSpecs
+from kajitori.controllers.watching.feed import Round
+from kajitori.controllers.watching.stuck import LOOK_AGAIN_SECONDS, Looked, StuckWatcher
+from kajitori.core.policy.file import Policy
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Attempt, RunStatus, Stuck
+from kajitori.core.spec.stored import read_stored
+from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.stuck import Finding
+from kajitori.core.words.times import format_time, time_at
+from kajitori.errors import Unavailable
+from kajitori.kube.metadata import ObjectMeta
+
+START = 1_999_999_980
+TRAINS, WAITS = 5.0, 4000.0
+"""Age of the last output in a minute with progress, and in one without."""
+
+
+@dataclass
+class Looks:
+    """Stands for evidence: says what was put in."""
+
+    says: Looked | Exception = field(default_factory=lambda: Looked(None))
+    count: int = 0
+
+    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
+        self.count += 1
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+
+class Setting:
+    """A watcher and one run, whose status is written whenever the watcher tells of a change."""
+
+    def __init__(self, spec: dict[str, Any] | None = None, looks: Looks | None = None) -> None:
+        self.spec = {"image": "x", **(spec or {})}
+        self.looks = looks or Looks()
+        self.status = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]"))
+        self.minutes = 0
+        self.told: list[Any] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with another leader."""
+        self.watcher = StuckWatcher(
+            cast(StoredSpecs, SimpleNamespace(of=lambda run: read_stored(run.spec))),
+            Policy,
+            self.told.append,
+            self.looks,
+            lambda: datetime.fromtimestamp(START + 60 * self.minutes, UTC),
+        )
+
+    @property
+    def run(self) -> RunObject:
+        meta = ObjectMeta(name="bert", namespace="vision", uid="u")
+        return RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(self.spec)), status=self.status)
+
+    async def pass_minutes(self, *ages: float, attempt: int = 1) -> None:
+        """Let minutes pass with these ages of the last output, and write the status after each."""
+        for age in ages:
+            each = minute(self.minutes, age, attempt)
+            self.minutes += 1
+            await self.show([each])
+
+    async def show(self, intervals: list[Interval]) -> None:
+        await self.watcher.watch(
+            Round(START + 60.0 * self.minutes, START + 60 * self.minutes, {"u": self.run}, {"u": intervals})
+        )
+        for _ in range(4):  # a look is a task
+            await asyncio.sleep(0)
+        self.status = self.watcher.noted(self.run, self.status)
+
+    @property
+    def stuck(self) -> Stuck:
+        assert self.status.stuck is not None
+        return self.status.stuck
+
+
+def minute(number: int, age: float, attempt: int = 1) -> Interval:
+    """Return a minute with this age of the last output."""
+    band = Band(2, age, age, age, age, age, Place(0), Place(1))
+    return Interval("u", attempt, 60, START + 60 * number, 2, {"output.age": band})
+
+
+def at(number: int) -> str:
+    return format_time(time_at(START + 60 * number))
+
+
+async def test_a_quiet_run_is_suspected_until_it_makes_progress() -> None:
+    setting = Setting()
+    await setting.pass_minutes(*30 * [TRAINS], *9 * [WAITS])
+    assert (setting.status.stuck, setting.told, setting.looks.count) == (None, [], 0)
+    await setting.pass_minutes(WAITS)
+    assert (setting.stuck.since, setting.stuck.verdict, setting.stuck.attempt) == (at(30), "suspected", 1)
+    assert setting.stuck.message.startswith("It may be stuck: no rank has shown progress for 10m")
+    assert ("vision", "bert") in setting.told
+    await setting.pass_minutes(TRAINS)
+    assert setting.status.stuck is None
+
+
+async def test_a_run_is_stuck_once_its_processes_were_seen_to_stand_still() -> None:
+    setting = Setting(looks=Looks(Looked(True, ("Rank 1 on n1 is in load (a.py:4).",), (1,))))
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    assert (setting.stuck.verdict, setting.stuck.ranks, setting.stuck.looked_at) == ("stuck", "1", at(15))
+    assert setting.stuck.message.startswith("It is stuck: no rank")
+    assert setting.stuck.message.endswith("Rank 1 on n1 is in load (a.py:4).")
+    await setting.pass_minutes(*20 * [WAITS])
+    assert setting.looks.count == 1, "what is known is not asked again"
+
+
+async def test_processes_that_still_move_are_looked_at_again_later() -> None:
+    setting = Setting(looks=Looks(Looked(False)))
+    again = int(LOOK_AGAIN_SECONDS // 60)
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS], *(again - 1) * [WAITS])
+    assert (setting.stuck.verdict, setting.looks.count) == ("suspected", 1)
+    since = setting.stuck.since
+    setting.looks.says = Looked(True)
+    await setting.pass_minutes(WAITS)
+    assert (setting.stuck.verdict, setting.stuck.since, setting.looks.count) == ("stuck", since, 2)
+
+
+async def test_a_suspicion_without_stacks_says_why() -> None:
+    setting = Setting(looks=Looks(Unavailable("no node answered")))
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    assert setting.stuck.verdict == "suspected" and setting.stuck.looked_at
+    assert setting.stuck.message.endswith("Where its processes are is not known: no node answered.")
+
+
+async def test_the_next_leader_keeps_a_suspicion_and_repeats_nothing() -> None:
+    setting = Setting(looks=Looks(Looked(True, odd=(1,))))
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    before = setting.stuck
+    setting.begin()
+    setting.status = setting.watcher.noted(setting.run, setting.status)
+    assert setting.stuck == before, "before it has read anything"
+    past = [minute(number, age) for number, age in enumerate([*5 * [TRAINS], *10 * [WAITS]])]
+    await setting.show(past)
+    assert (setting.stuck, setting.looks.count) == (before, 1)
+    await setting.pass_minutes(TRAINS)
+    assert setting.status.stuck is None
+
+
+async def test_silent_nodes_neither_suspect_a_run_nor_clear_it() -> None:
+    setting = Setting()
+    await setting.pass_minutes(*5 * [TRAINS], *9 * [WAITS])
+    setting.minutes += 30
+    await setting.pass_minutes(WAITS)
+    assert setting.status.stuck is None, "nothing is known of 30 minutes"
+    await setting.pass_minutes(*9 * [WAITS])
+    before = setting.stuck
+    setting.minutes += 30
+    await setting.pass_minutes(WAITS)
+    assert setting.stuck.since == before.since
+
+
+async def test_a_new_attempt_begins_without_its_predecessors_rhythm() -> None:
+    setting = Setting()
+    await setting.pass_minutes(*5 * [TRAINS], *5 * [WAITS])
+    setting.status = RunStatus(phase=Phase.RUNNING, attempts=2, attempt=Attempt(number=2, nodes="n[0-1]"))
+    await setting.pass_minutes(*20 * [WAITS], attempt=2)
+    assert setting.status.stuck is None, "it has shown no rhythm"
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_suspected"),
+    [
+        ({}, True),
+        ({"stuckAfter": "20m"}, False),
+        ({"stuckAfter": "2m"}, True),
+        ({"type": "service"}, False),
+        ({"array": "0-9"}, False),
+    ],
+)
+async def test_the_spec_says_which_runs_are_judged_and_when(spec: dict[str, Any], is_suspected: bool) -> None:
+    setting = Setting(spec)
+    await setting.pass_minutes(*5 * [TRAINS], *12 * [WAITS])
+    assert (setting.status.stuck is not None) is is_suspected
