@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import email
 import json
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,6 +110,25 @@ async def test_messages_arrive_and_refusals_say_why(receivers: Receivers) -> Non
         <= {k.lower(): v for k, v in headers.items()}.items()
     )
     assert json.loads(body)["title"] == "vision/bert has failed" and headers["webhook-id"] == "u.failed.1"
+
+
+TELLS_ITS_RULES = """
+import json, sys
+rules = json.loads(sys.stdin.readline())
+for line in sys.stdin:
+    print(json.dumps({"number": json.loads(line)["number"], "error": rules["hosts"][0]}), flush=True)
+"""
+
+
+async def test_new_rules_hold_for_the_next_message() -> None:
+    """A process gets its rules at its start, so another one is started."""
+    rules = [Rules(hosts=("old",))]
+    courier = Courier(lambda: rules[0], (sys.executable, "-I", "-S", "-c", TELLS_ITS_RULES))
+    errors = [(await courier.send(letter("json://example.org"))).error]
+    rules[0] = Rules(hosts=("new",))
+    errors.append((await courier.send(letter("json://example.org"))).error)
+    await courier.close()
+    assert errors == ["old", "new"]
 
 
 async def test_a_process_that_ends_or_does_not_start_is_an_error_to_try_again() -> None:

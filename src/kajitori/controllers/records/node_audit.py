@@ -67,7 +67,7 @@ class NodeAudit:
         after = Cordon.of(node)
         before = self._known.get(name, after)
         self._known[name] = after
-        found = change_of_cordon(name, before, after, self._now()) if before != after else None
+        found = change_of_cordon(name, before, after, self._now())
         entries = [found] if found is not None else []
         trail = node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")
         if trail != self._trails.get(name, ""):

@@ -54,12 +54,16 @@ def coarser(intervals: Iterable[Interval], seconds: int) -> list[Interval]:
 
 
 def shown(intervals: Sequence[Interval], points: int) -> list[Interval]:
-    """Return at most `points` intervals in the order of time, each as long as the longest of them or longer."""
+    """Return at most `points` intervals of each attempt in the order of time, each as long as the longest of them or
+    longer. A single point may become two, since intervals begin at multiples of their length."""
     if not intervals:
         return []
     first, last = min(each.start for each in intervals), max(each.start + each.seconds for each in intervals)
     longest = max(each.seconds for each in intervals)
-    seconds = longest * max(1, -(-(last - first) // (longest * points)))
+    for lengths in (points, max(points - 1, 1)):  # one less if the first begins within an interval
+        seconds = longest * max(1, -(-(last - first) // (longest * lengths)))
+        if (last - 1) // seconds - first // seconds < points:
+            break
     if all(each.seconds == seconds for each in intervals):
         return sorted(intervals, key=lambda each: (each.start, each.attempt))
     return sorted(coarser(intervals, seconds), key=lambda each: (each.start, each.attempt))

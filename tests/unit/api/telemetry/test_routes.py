@@ -19,6 +19,7 @@ from kajitori.api.app import openapi_document
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.core.telemetry.quantities import GPU, MEMBER
 from kajitori.core.telemetry.report import (
+    MAX_ASKED,
     MEDIA_TYPE,
     Answer,
     MemberMinute,
@@ -264,6 +265,35 @@ async def test_stats_are_live_where_the_node_answers(world: World) -> None:
     found = {each["rank"]: (each["values"], each.get("live", False)) for each in shown["ranks"]}
     assert found == {0: ({"train.step": 7.0, "cpu.used": 4.0}, False), 1: ({"cpu.used": 9.0}, True)}
     assert (shown["total"], shown["silent"]) == (2, 1)
+
+
+async def test_values_of_the_attempt_before_are_not_shown(world: World) -> None:
+    (member,) = await gang(world, ranks=1)
+    await report(world, minute(member, cpu_used=4.0))
+    changed = run("bert", replicas=1) | {"status": {"phase": "Running", "attempts": 2}}
+    world.kubernetes.put("runs", changed | {"metadata": world.kubernetes.objects["runs", "team", "bert"]["metadata"]})
+    await world.caught_up()
+    shown = (await world.http.get(f"{RUN}/stats", params={"live": "false"})).json()
+    assert (shown["attempt"], [each["values"] for each in shown["ranks"]]) == (2, [])
+
+
+async def test_many_members_of_a_node_are_asked_for_in_parts(world: World) -> None:
+    """So that an answer is no larger than bodies may be. What an agent tells about other Pods is left out."""
+    pods = await gang(world, ranks=MAX_ASKED + 1)
+    row = array("d", [NOW.timestamp()]).tobytes()
+    series = [
+        Series(each["metadata"]["uid"], row, values(cpu_used=9.0)) for each in (*pods, {"metadata": {"uid": "x"}})
+    ]
+
+    lines, parts = world.api.telemetry.lines, list[int]()
+    asking = asyncio.create_task(world.http.get(f"{RUN}/stats"))
+    while sum(parts) < len(pods):
+        for question in await lines.wait("g1", 5.0):
+            parts.append(len(question.uids))
+            lines.settle("g1", question.id, Answer(tuple(series)))
+    shown = (await asking).json()
+    assert [each["rank"] for each in shown["ranks"] if each.get("live")] == list(range(MAX_ASKED + 1))
+    assert sorted(parts) == [1, MAX_ASKED]
 
 
 @pytest.mark.parametrize(

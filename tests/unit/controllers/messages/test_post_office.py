@@ -9,15 +9,22 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec import Raw
 
+from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.controllers.messages import post_office
+from kajitori.controllers.messages.boxes import Box
 from kajitori.controllers.messages.post_office import PostOffice
+from kajitori.controllers.workqueue import Key
 from kajitori.core.messages import outbox as post
 from kajitori.core.messages.channels import Channel, team
 from kajitori.core.messages.outbox import Message, Outbox
 from kajitori.core.policy.notifications import Notifications
+from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.status import Notice, Notices, RunStatus
 from kajitori.core.words import names
-from kajitori.errors import Unavailable
+from kajitori.errors import Conflict, Unavailable
+from kajitori.kube.metadata import ObjectMeta
 from kajitori.messages.sender import Letter, Receipt
 from kajitori.monitoring.controller import ControllerMetrics
 
@@ -46,6 +53,9 @@ class Kubernetes:
             self.failures -= 1
             raise Unavailable("the API server is away")
         self._version += 1
+        known = self.secrets.get(body["metadata"]["name"])
+        if known is not None and body["metadata"].get("resourceVersion") != known["metadata"]["resourceVersion"]:
+            raise Conflict("it has changed")
         body = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}
         self.secrets[body["metadata"]["name"]] = body
         return body
@@ -74,16 +84,18 @@ class Scene:
     def __init__(self) -> None:
         self.kubernetes = Kubernetes()
         self.courier = Courier(self.kubernetes)
+        self.mirror = SimpleNamespace(runs={})
+        self.woken: list[Key] = []
         self.rules = Notifications()
         view = SimpleNamespace(policy=SimpleNamespace(notifications=self.rules))
         self.office = PostOffice(
             cast(Any, self.kubernetes),
-            cast(Any, SimpleNamespace(runs={})),
+            cast(Any, self.mirror),
             cast(Any, view),
             "kajitori-messages",
             cast(Any, self.courier),
             kept_logs=None,
-            wake=lambda key: None,
+            wake=self.woken.append,
             metrics=ControllerMetrics.unread(),
         )
         self.view = view
@@ -135,6 +147,39 @@ async def test_a_delivery_is_recorded_although_the_api_server_fails_for_a_while(
     scene.kubernetes.failures = 3
     await scene.office._send(box, [request], scene.office.book.channels(VISION))
     assert len(scene.courier.taken) == 1 and scene.kubernetes.outbox().is_empty
+
+
+async def test_notices_wait_while_their_outbox_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_office, "MOST_OUTPUTS", 0)  # else the output of the failed member is read
+    scene = Scene()
+    notice = Notice(id="failed.1", kind="failed", at="2026-11-23T12:00:00Z", text="boom")
+    status = RunStatus(phase=Phase.FAILED, notices=Notices(waiting=(notice,)))
+    run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"), spec=Raw(b"{}"), status=status)
+    scene.mirror.runs["vision", "bert"] = run
+    scene.office._note(RUNS, "vision", "bert")
+    scene.kubernetes.failures = 1
+    with pytest.raises(Unavailable):
+        await scene.office._take_notices()
+    assert not scene.office.has_all(run, status), "the run must not go away yet"
+    await scene.office._take_notices()
+    assert scene.office.has_all(run, status) and scene.woken == [("vision", "bert")]
+    assert [message.id for message in scene.kubernetes.outbox().messages] == ["u1.failed.1"]
+    await scene.end()
+
+
+async def test_an_outbox_that_another_client_changed_is_read_again() -> None:
+    """The write fails, and the next one begins from what is stored."""
+    scene = Scene()
+    box = scene.office._box(VISION)
+    await box.store(post.added(Outbox(), [MESSAGE]))
+    other = Box(cast(Any, scene.kubernetes), "kajitori-messages", VISION)
+    other.load(scene.kubernetes.secrets[VISION.outbox])
+    edited = post.added(other.outbox, [msgspec.structs.replace(MESSAGE, id="m2")])
+    await other.store(edited)
+    with pytest.raises(Conflict):
+        await box.store(post.begun(box.outbox, "slack", 100.0)[0])
+    assert box.outbox == edited
+    await box.store(post.begun(box.outbox, "slack", 100.0)[0])
 
 
 async def test_the_next_leader_goes_on_with_what_is_stored() -> None:

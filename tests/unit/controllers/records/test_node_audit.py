@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -129,3 +130,22 @@ async def test_changes_of_nodes_reach_the_trail(monkeypatch: pytest.MonkeyPatch)
     await asyncio.gather(following, return_exceptions=True)
     assert [entry.action for entry in trail.noted.values()] == ["take node out of the pool", "cordon node"]
     assert shown.told == []
+
+
+async def test_entries_beyond_the_limit_go_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The oldest ones, while the database does not answer."""
+    monkeypatch.setattr(node_audit, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(node_audit, "MOST_WAITING", 2)
+    shown, trail = Shown(), Trail()
+    audit = NodeAudit(cast(History, trail), cast(Mirror, shown), lambda: NOW)
+    reasons = ("NodeLost", "MembersFail", "GpuLost")
+    shown.nodes["gpu-1"] = node(
+        *(new_entry(NOW + timedelta(hours=hour), TrailEvent.OUT, reason) for hour, reason in enumerate(reasons))
+    )
+    audit._look_at("gpu-1")
+    await audit._write()
+    await audit._write()
+    assert [entry.rule for entry in trail.noted.values()] == ["MembersFail", "GpuLost"]
+    assert "no more room for: take node out of the pool" in caplog.text

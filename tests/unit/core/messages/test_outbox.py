@@ -105,6 +105,13 @@ def test_an_outbox_fits_into_a_secret() -> None:
     assert "50 older messages were dropped" in post.described(box, request, box.state("slack").dropped)[2]
 
 
+def test_a_message_that_is_being_sent_is_not_dropped_for_others() -> None:
+    """Its request is tried again with the same content."""
+    box, request = post.begun(added(0), "slack", 100.0)
+    box = added(*range(1, post.MOST_MESSAGES + 20), to=box)
+    assert request is not None and post.described(box, request)[1] == "vision/run-0 has failed"
+
+
 @given(st.lists(st.sampled_from(["add", "send", "fail", "crash before", "crash after"]), max_size=40), st.data())
 def test_kills_at_any_moment_lose_nothing_and_double_nothing_else(steps: list[str], data: st.DataObject) -> None:
     """The outbox is stored before a request is sent, and after it was taken. A kill between the two repeats exactly

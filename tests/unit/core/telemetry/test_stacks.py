@@ -66,6 +66,11 @@ WAITS, LOADING = process(*COLLECTIVE), process(*LOADS)
         ),
         pytest.param([WAITS, WAITS], ["2 ranks (0-1) wait in all_reduce (train.py:88)"], id="all-alike"),
         pytest.param(
+            [process(Frame("recv", "/usr/lib/python3.12/multiprocessing/connection.py", 250), *LOADS), WAITS],
+            ["! rank 0 on n0 is in load_batch (data.py:14)", "rank 1 on n1 waits in all_reduce (train.py:88)"],
+            id="recv-of-another-library",
+        ),
+        pytest.param(
             [LOADING, ELSEWHERE],
             ["rank 0 on n0 is in load_batch (data.py:14)", "rank 1 on n1 is in evaluate (train.py:30)"],
             id="no-majority",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from kajitori.core.telemetry.bands import Band, Place
@@ -124,3 +125,5 @@ def test_evidence_is_that_no_process_moved_between_two_looks() -> None:
     assert stood_still(stacks(4, 9), stacks(4, 9))
     assert not stood_still(stacks(4, 9), stacks(4, 10))
     assert not stood_still({}, stacks(4)), "nothing was compared"
+    started_anew = {0: [msgspec.structs.replace(stacks(4)[0][0], pid=8)]}
+    assert not stood_still(stacks(4), started_anew), "another process is no evidence"

@@ -94,7 +94,8 @@ def test_scalars_of_event_files_are_read_in_pieces() -> None:
 
 
 def test_large_events_are_skipped() -> None:
-    image = struct.pack("<QI", MAX_EVENT_BYTES + 1, 0) + bytes(MAX_EVENT_BYTES + 5)
+    content = field(5, field(1, simple("size", 9.0))) + field(3, bytes(MAX_EVENT_BYTES))
+    image = struct.pack("<QI", len(content), 0) + content + bytes(4)
     file = EventFile()
     assert list(file.feed(image[:100_000])) == []
     assert list(file.feed(image[100_000:] + event(1, simple("loss", 1.0)))) == [{"loss": 1.0, "step": 1.0}]
