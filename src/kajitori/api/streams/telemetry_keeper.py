@@ -15,6 +15,7 @@ import contextlib
 import logging
 import math
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime
@@ -45,8 +46,8 @@ DOWNSAMPLE_SECONDS = 600.0
 _MAX_PART_BYTES = 256 << 20
 _ROWS_AT_ONCE = 2000
 """Bands that are written in one transaction."""
-_RUNS_AT_ONCE, _RANKS_IN_LOOP = 20, 200
-"""Runs whose bands are made before other tasks get their turn, and ranks of a run above which a thread makes them."""
+_SLICE_SECONDS, _RANKS_IN_LOOP = 0.005, 200
+"""Time for which bands are made before other tasks get as much, and ranks of a run above which a thread makes them."""
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -235,13 +236,15 @@ class TelemetryKeeper:
         self.book.take(part, now)
 
     async def _settle(self, now: float) -> None:
-        for count, (minute, attempt, ranks) in enumerate(list(self.book.due(now)), start=1):
+        began = time.monotonic()
+        for minute, attempt, ranks in list(self.book.due(now)):
             # Thousands of ranks take a moment, and other tasks must not wait for it.
             is_large = len(ranks) > _RANKS_IN_LOOP
             bands = await asyncio.to_thread(bands_of, ranks) if is_large else bands_of(ranks)
             self._unstored.append(self.book.settle(minute, attempt, len(ranks), bands))
-            if count % _RUNS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+            if time.monotonic() - began >= _SLICE_SECONDS:
+                await asyncio.sleep(_SLICE_SECONDS)
+                began = time.monotonic()
 
     async def _record(self, now: float) -> None:
         if self._history is None:

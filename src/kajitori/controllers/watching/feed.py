@@ -26,9 +26,9 @@ from kajitori.history.store import History
 
 log = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 100
-"""Time after the end of a minute at which it is handed out. Agents send each minute twice, a minute apart, and servers
-make its bands 40 seconds after its end, or as soon as a late report has arrived."""
+SETTLE_SECONDS = 110
+"""Time after the end of a minute at which it is handed out. Agents send each minute twice, the second time up to 92
+seconds after its end, and servers make its bands 51 seconds after its end, or as soon as a late report has arrived."""
 LOOKBACK_SECONDS = 24 * 3600
 """Time of a run that watchers are given when the feed first sees it."""
 MISSED_SECONDS = 3600

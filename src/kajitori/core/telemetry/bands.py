@@ -211,6 +211,8 @@ def pack(bands: Bands) -> bytes:
 
     A longer interval of a single rank has one value per minute, so its extremes differ.
     """
+    if isinstance(bands, StoredBands):
+        return bands.document
     rows: dict[str, list[float]] = {}
     for name, band in bands.items():
         if band.size == 1 and (band.least, band.least_at) == (band.most, band.most_at):
@@ -227,10 +229,11 @@ class StoredBands(Mapping[str, Band]):
     Raises ValueError for a band that is none.
     """
 
-    __slots__ = ("_rows",)
+    __slots__ = ("_rows", "document")
 
-    def __init__(self, rows: Mapping[str, msgspec.Raw]) -> None:
-        self._rows = rows
+    def __init__(self, document: bytes) -> None:
+        self.document = document
+        _, self._rows = _decode(document)
 
     def __getitem__(self, name: str) -> Band:
         row = _decode_row(self._rows[name])
@@ -254,8 +257,7 @@ class StoredBands(Mapping[str, Band]):
 
 def unpack(document: bytes) -> StoredBands:
     """Return the bands in a stored document. Raises ValueError if it is none."""
-    _, rows = _decode(document)
-    return StoredBands(rows)
+    return StoredBands(document)
 
 
 def _short(value: float) -> float:

@@ -109,8 +109,10 @@ class Book:
 
     def settle(self, minute: int, attempt: Attempt, ranks: int, bands: Bands) -> Interval:
         """Remember the bands of one attempt and minute, and return them as an interval."""
-        self._remember(minute, attempt, ranks, bands)
-        return Interval(attempt.run_uid, attempt.number, MINUTE_SECONDS, minute * MINUTE_SECONDS, ranks, bands)
+        document = pack(bands)
+        self._remember(minute, attempt, ranks, document)
+        start, stored = minute * MINUTE_SECONDS, unpack(document)  # so that history need not pack them again
+        return Interval(attempt.run_uid, attempt.number, MINUTE_SECONDS, start, ranks, stored)
 
     def forget(self, now: float) -> None:
         """Drop the values of old minutes, and old bands."""
@@ -127,8 +129,7 @@ class Book:
             self._recent.popitem(last=False)
             self._recent_bytes -= len(document)
 
-    def _remember(self, minute: int, attempt: Attempt, ranks: int, bands: Bands) -> None:
-        document = pack(bands)
+    def _remember(self, minute: int, attempt: Attempt, ranks: int, document: bytes) -> None:
         known = self._recent.pop((minute, attempt), None)
         self._recent[minute, attempt] = ranks, document
         self._recent_bytes += len(document) - (len(known[1]) if known is not None else 0)

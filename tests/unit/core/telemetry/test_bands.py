@@ -100,3 +100,8 @@ def test_an_answer_has_no_more_points_than_wanted() -> None:
         for points in (2, 99, 100, 240):
             assert points / 2 < len(shown(many[first : first + 700], points)) <= points
     assert shown(many[:3], 3) == many[:3]
+
+
+def test_stored_bands_are_stored_again_as_they_are() -> None:
+    document = pack(bands_of([minute(0, 1.0, 3.0), minute(1, 2.0, 4.0)]))
+    assert pack(unpack(document)) is document
