@@ -6,7 +6,7 @@ cause: too many requests, a broken server or etcd, and a slow one.
 
 from __future__ import annotations
 
-from kajitori.monitoring.alerts.model import Alert, Example, Group, Severity
+from kajitori.monitoring.alerts.model import Alert, Example, Group, Severity, durations
 
 _REQUESTS = "apiserver_request_total"
 _DURATION = "apiserver_request_duration_seconds"
@@ -18,19 +18,34 @@ def _slow(verbs: str) -> str:
     return f"histogram_quantile(0.99, sum by (verb, le) (rate({selected}[5m])))"
 
 
-def _latency(verb: str, fast: str, slow: str) -> dict[str, str]:
-    """Requests of which `fast` a minute take less than a second, and `slow` between 40 and 60 s."""
+def _latency(verb: str, *, fast: int, total: int) -> Example:
+    """Return an example of requests of which `fast` a minute take less than a second, the others 40 to 60 s."""
     labels = f'verb="{verb}",resource="pods",subresource=""'
-    return {
-        f'{_DURATION}_bucket{{{labels},le="0.5"}}': fast,
-        f'{_DURATION}_bucket{{{labels},le="40"}}': fast,
-        f'{_DURATION}_bucket{{{labels},le="60"}}': slow,
-        f'{_DURATION}_bucket{{{labels},le="+Inf"}}': slow,
-    }
+    return durations(_DURATION, labels, ("0.5", "40", "60"), fast=fast, total=total)
 
 
-def _buckets(metric: str, labels: str, *buckets: tuple[str, str]) -> dict[str, str]:
-    return {f'{metric}_bucket{{{labels}{"," if labels else ""}le="{le}"}}': values for le, values in buckets}
+def _failing(labels: str, failed: int) -> Example:
+    """Return an example of 500 answered requests a minute, and `failed` others."""
+    series = {f"{_REQUESTS}{{{labels}}}": f"0+{failed}x30", f'{_REQUESTS}{{code="200"}}': "0+500x30"}
+    return Example(series=series, at="20m")
+
+
+def _writes(pods: int) -> Example:
+    """Return an example of 6,000 written Events a minute, and `pods` created Pods."""
+    labels = 'verb="POST",code="201"'
+    events, others = (f'{_REQUESTS}{{resource="{resource}",{labels}}}' for resource in ("events", "pods"))
+    return Example(series={events: "0+6000x30", others: f"0+{pods}x30"}, at="20m")
+
+
+def _webhook(*, fast: int, total: int) -> Example:
+    labels = 'name="pods.example.com",type="validating"'
+    metric = "apiserver_admission_webhook_admission_duration_seconds"
+    return durations(metric, labels, ("0.5", "2.5"), fast=fast, total=total)
+
+
+def _rate_limiter(*, fast: int, total: int) -> Example:
+    metric, labels = "rest_client_rate_limiter_duration_seconds", 'job="kube-scheduler",instance="a"'
+    return durations(metric, labels, ("0.5", "2"), fast=fast, total=total, minutes=40)
 
 
 API_SERVER = Group(
@@ -54,14 +69,8 @@ API_SERVER = Group(
                 "Stop or limit this client. If it is Kajitori, look at `kajitori_controller_requests_at_a_time` and "
                 "at the priority level `kajitori`.",
             ),
-            fires=Example(
-                series={f'{_REQUESTS}{{code="429",verb="LIST"}}': "0+10x30", f'{_REQUESTS}{{code="200"}}': "0+500x30"},
-                at="20m",
-            ),
-            quiet=Example(
-                series={f'{_REQUESTS}{{code="429",verb="LIST"}}': "0+4x30", f'{_REQUESTS}{{code="200"}}': "0+500x30"},
-                at="20m",
-            ),
+            fires=_failing('code="429",verb="LIST"', 10),
+            quiet=_failing('code="429",verb="LIST"', 4),
         ),
         Alert(
             name="KubeApiFails",
@@ -77,14 +86,8 @@ API_SERVER = Group(
                 "Look at the alerts about etcd and webhooks first: they are the usual cause.",
                 "Read the API server's log for `timeout` and `etcdserver`.",
             ),
-            fires=Example(
-                series={f'{_REQUESTS}{{code="504",verb="POST"}}': "0+40x30", f'{_REQUESTS}{{code="200"}}': "0+500x30"},
-                at="20m",
-            ),
-            quiet=Example(
-                series={f'{_REQUESTS}{{code="504",verb="POST"}}': "0+10x30", f'{_REQUESTS}{{code="200"}}': "0+500x30"},
-                at="20m",
-            ),
+            fires=_failing('code="504",verb="POST"', 40),
+            quiet=_failing('code="504",verb="POST"', 10),
         ),
         Alert(
             name="KubeApiSlowWrites",
@@ -100,8 +103,8 @@ API_SERVER = Group(
                 f"Find the kind: `topk(5, histogram_quantile(0.99, sum by (resource, le) "
                 f'(rate({_DURATION}_bucket{{verb="POST"}}[5m]))))`.',
             ),
-            fires=Example(series=_latency("POST", "0+50x30", "0+60x30"), at="20m"),
-            quiet=Example(series=_latency("POST", "0+600x30", "0+601x30"), at="20m"),
+            fires=_latency("POST", fast=50, total=60),
+            quiet=_latency("POST", fast=600, total=601),
         ),
         Alert(
             name="KubeApiSlowReads",
@@ -116,8 +119,8 @@ API_SERVER = Group(
                 "Look at the API server's processor and memory, and at KubeApiRefusesForLoad.",
                 "Look for large LISTs at the same time: KubeApiSlowLists.",
             ),
-            fires=Example(series=_latency("GET", "0+50x30", "0+60x30"), at="20m"),
-            quiet=Example(series=_latency("GET", "0+600x30", "0+601x30"), at="20m"),
+            fires=_latency("GET", fast=50, total=60),
+            quiet=_latency("GET", fast=600, total=601),
         ),
         Alert(
             name="KubeApiSlowLists",
@@ -132,8 +135,8 @@ API_SERVER = Group(
                 f'Find the kind: `topk(5, sum by (resource, scope) (rate({_REQUESTS}{{verb="LIST"}}[5m])))`.',
                 "Find the client in the audit log, and make it watch instead (`resourceVersion=0`, informers).",
             ),
-            fires=Example(series=_latency("LIST", "0+50x30", "0+60x30"), at="20m"),
-            quiet=Example(series=_latency("LIST", "0+600x30", "0+601x30"), at="20m"),
+            fires=_latency("LIST", fast=50, total=60),
+            quiet=_latency("LIST", fast=600, total=601),
         ),
         Alert(
             name="KubeEventFlood",
@@ -152,20 +155,8 @@ API_SERVER = Group(
                 "Mend the object that they are about, or lower kube-apiserver's `--event-ttl`, or keep Events in an "
                 "etcd of their own (`--etcd-servers-overrides=/events#…`).",
             ),
-            fires=Example(
-                series={
-                    f'{_REQUESTS}{{resource="events",verb="POST",code="201"}}': "0+6000x30",
-                    f'{_REQUESTS}{{resource="pods",verb="POST",code="201"}}': "0+1000x30",
-                },
-                at="20m",
-            ),
-            quiet=Example(
-                series={
-                    f'{_REQUESTS}{{resource="events",verb="POST",code="201"}}': "0+6000x30",
-                    f'{_REQUESTS}{{resource="pods",verb="POST",code="201"}}': "0+9000x30",
-                },
-                at="20m",
-            ),
+            fires=_writes(pods=1000),
+            quiet=_writes(pods=9000),
         ),
         Alert(
             name="KubeWebhookSlow",
@@ -181,26 +172,8 @@ API_SERVER = Group(
                 "Look at the webhook's own Pods: too few replicas, no processor time, a restart.",
                 "Narrow its rules and `namespaceSelector`, and set `timeoutSeconds` to 2 or less.",
             ),
-            fires=Example(
-                series=_buckets(
-                    "apiserver_admission_webhook_admission_duration_seconds",
-                    'name="pods.example.com",type="validating"',
-                    ("0.5", "0+10x30"),
-                    ("2.5", "0+60x30"),
-                    ("+Inf", "0+60x30"),
-                ),
-                at="20m",
-            ),
-            quiet=Example(
-                series=_buckets(
-                    "apiserver_admission_webhook_admission_duration_seconds",
-                    'name="pods.example.com",type="validating"',
-                    ("0.5", "0+600x30"),
-                    ("2.5", "0+601x30"),
-                    ("+Inf", "0+601x30"),
-                ),
-                at="20m",
-            ),
+            fires=_webhook(fast=10, total=60),
+            quiet=_webhook(fast=600, total=601),
         ),
         Alert(
             name="KubeWebhookFails",
@@ -243,26 +216,8 @@ API_SERVER = Group(
                 "Raise `--kube-api-qps` and `--kube-api-burst` of this component, if KubeApiRefusesForLoad is silent.",
                 "If the API server is overloaded as well, find the cause there first.",
             ),
-            fires=Example(
-                series=_buckets(
-                    "rest_client_rate_limiter_duration_seconds",
-                    'job="kube-scheduler",instance="a"',
-                    ("0.5", "0+10x40"),
-                    ("2", "0+60x40"),
-                    ("+Inf", "0+60x40"),
-                ),
-                at="30m",
-            ),
-            quiet=Example(
-                series=_buckets(
-                    "rest_client_rate_limiter_duration_seconds",
-                    'job="kube-scheduler",instance="a"',
-                    ("0.5", "0+600x40"),
-                    ("2", "0+601x40"),
-                    ("+Inf", "0+601x40"),
-                ),
-                at="30m",
-            ),
+            fires=_rate_limiter(fast=10, total=60),
+            quiet=_rate_limiter(fast=600, total=601),
         ),
     ),
 )
@@ -316,25 +271,11 @@ ETCD = Group(
                 "Look at what else writes to this disk: `iostat -x 1`, backups, logs, images.",
                 "Use a local NVMe disk for etcd. Network disks and rotating disks are too slow.",
             ),
-            fires=Example(
-                series=_buckets(
-                    "etcd_disk_wal_fsync_duration_seconds",
-                    'instance="a"',
-                    ("0.256", "0+10x30"),
-                    ("1.024", "0+60x30"),
-                    ("+Inf", "0+60x30"),
-                ),
-                at="20m",
+            fires=durations(
+                "etcd_disk_wal_fsync_duration_seconds", 'instance="a"', ("0.256", "1.024"), fast=10, total=60
             ),
-            quiet=Example(
-                series=_buckets(
-                    "etcd_disk_wal_fsync_duration_seconds",
-                    'instance="a"',
-                    ("0.256", "0+600x30"),
-                    ("1.024", "0+601x30"),
-                    ("+Inf", "0+601x30"),
-                ),
-                at="20m",
+            quiet=durations(
+                "etcd_disk_wal_fsync_duration_seconds", 'instance="a"', ("0.256", "1.024"), fast=600, total=601
             ),
         ),
         Alert(
@@ -350,25 +291,11 @@ ETCD = Group(
                 "Look at EtcdSlowSync and EtcdFillsUp.",
                 "Defragment one member after the other: `etcdctl defrag`.",
             ),
-            fires=Example(
-                series=_buckets(
-                    "etcd_disk_backend_commit_duration_seconds",
-                    'instance="a"',
-                    ("0.128", "0+10x30"),
-                    ("0.512", "0+60x30"),
-                    ("+Inf", "0+60x30"),
-                ),
-                at="20m",
+            fires=durations(
+                "etcd_disk_backend_commit_duration_seconds", 'instance="a"', ("0.128", "0.512"), fast=10, total=60
             ),
-            quiet=Example(
-                series=_buckets(
-                    "etcd_disk_backend_commit_duration_seconds",
-                    'instance="a"',
-                    ("0.128", "0+600x30"),
-                    ("0.512", "0+601x30"),
-                    ("+Inf", "0+601x30"),
-                ),
-                at="20m",
+            quiet=durations(
+                "etcd_disk_backend_commit_duration_seconds", 'instance="a"', ("0.128", "0.512"), fast=600, total=601
             ),
         ),
         Alert(

@@ -32,6 +32,14 @@ class Example:
     at: str
 
 
+def durations(metric: str, labels: str, bounds: Sequence[str], *, fast: int, total: int, minutes: int = 30) -> Example:
+    """Return an example of a histogram with these bounds. Of `total` observations a minute, `fast` are below all
+    bounds, and the others between the last two."""
+    values = dict.fromkeys(bounds, f"0+{fast}x{minutes}") | dict.fromkeys((bounds[-1], "+Inf"), f"0+{total}x{minutes}")
+    series = {f'{metric}_bucket{{{labels},le="{bound}"}}': value for bound, value in values.items()}
+    return Example(series=series, at=f"{minutes - 10}m")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Alert:
     """One alert with its runbook and its tests."""

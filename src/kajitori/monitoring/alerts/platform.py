@@ -4,11 +4,42 @@ from __future__ import annotations
 
 from kajitori.monitoring import controller as of_controller
 from kajitori.monitoring import metrics
-from kajitori.monitoring.alerts.model import Alert, Example, Group, Severity
+from kajitori.monitoring.alerts.model import Alert, Example, Group, Severity, durations
 
 _LEASE_AGE = metrics.CONTROLLER_LEASE_AGE_SECONDS
 _STEP_BUCKET = f"{of_controller.STEP_SECONDS}_bucket"
 _REQUEST_COUNT = f"{metrics.REQUEST_SECONDS}_count"
+
+
+def _queue(running: int) -> Example:
+    """Return an example of a queue that starts nothing while this number of runs is running."""
+    series = {
+        of_controller.WAITING_RUNS: "3x60",
+        of_controller.ATTEMPTS: "7x60",
+        f'{metrics.NODES}{{state="ready"}}': "4x60",
+        f'{metrics.RUNS}{{phase="Running"}}': f"{running}x60",
+    }
+    return Example(series=series, at="50m")
+
+
+def _messages(delivered: str) -> Example:
+    """Return an example of messages of which one fails each minute."""
+    series = {
+        f'{of_controller.MESSAGES}{{outcome="failed"}}': "0+1x60",
+        f'{of_controller.MESSAGES}{{outcome="delivered"}}': delivered,
+        of_controller.MESSAGES_WAITING: "3x60",
+    }
+    return Example(series=series, at="50m")
+
+
+def _requests(failed: int) -> Example:
+    """Return an example of 90 answered requests a minute, and `failed` others."""
+    series = {
+        f'{_REQUEST_COUNT}{{status="503",route="/v1/runs"}}': f"0+{failed}x30",
+        f'{_REQUEST_COUNT}{{status="200"}}': "0+90x30",
+    }
+    return Example(series=series, at="20m")
+
 
 PARTS = Group(
     name="kajitori-parts",
@@ -90,24 +121,8 @@ PARTS = Group(
                 "If it should have started, look for errors in the leader's log, and report a bug with `kaji explain "
                 "-o json`.",
             ),
-            fires=Example(
-                series={
-                    of_controller.WAITING_RUNS: "3x60",
-                    of_controller.ATTEMPTS: "7x60",
-                    f'{metrics.NODES}{{state="ready"}}': "4x60",
-                    f'{metrics.RUNS}{{phase="Running"}}': "0x60",
-                },
-                at="50m",
-            ),
-            quiet=Example(
-                series={
-                    of_controller.WAITING_RUNS: "3x60",
-                    of_controller.ATTEMPTS: "7x60",
-                    f'{metrics.NODES}{{state="ready"}}': "4x60",
-                    f'{metrics.RUNS}{{phase="Running"}}': "1x60",
-                },
-                at="50m",
-            ),
+            fires=_queue(running=0),
+            quiet=_queue(running=1),
         ),
         Alert(
             name="KajitoriQueueSlow",
@@ -122,22 +137,8 @@ PARTS = Group(
                 "Give the controllers more processor time (`controller.cpu`): the leader needs a whole core.",
                 "Limit waiting runs per user in the policy.",
             ),
-            fires=Example(
-                series={
-                    f'{_STEP_BUCKET}{{step="full",le="10.0"}}': "0+1x40",
-                    f'{_STEP_BUCKET}{{step="full",le="30.0"}}': "0+5x40",
-                    f'{_STEP_BUCKET}{{step="full",le="+Inf"}}': "0+5x40",
-                },
-                at="30m",
-            ),
-            quiet=Example(
-                series={
-                    f'{_STEP_BUCKET}{{step="full",le="10.0"}}': "0+50x40",
-                    f'{_STEP_BUCKET}{{step="full",le="30.0"}}': "0+51x40",
-                    f'{_STEP_BUCKET}{{step="full",le="+Inf"}}': "0+51x40",
-                },
-                at="30m",
-            ),
+            fires=durations(of_controller.STEP_SECONDS, 'step="full"', ("10.0", "30.0"), fast=1, total=5, minutes=40),
+            quiet=durations(of_controller.STEP_SECONDS, 'step="full"', ("10.0", "30.0"), fast=50, total=51, minutes=40),
         ),
         Alert(
             name="KajitoriHistoryBehind",
@@ -177,22 +178,8 @@ PARTS = Group(
                 "If it is the policy's section `notifications`, widen it or tell the channels' owners.",
                 "If nothing can be reached, look at the egress rules and the DNS of the controllers' Pods.",
             ),
-            fires=Example(
-                series={
-                    f'{of_controller.MESSAGES}{{outcome="failed"}}': "0+1x60",
-                    f'{of_controller.MESSAGES}{{outcome="delivered"}}': "5x60",
-                    of_controller.MESSAGES_WAITING: "3x60",
-                },
-                at="50m",
-            ),
-            quiet=Example(
-                series={
-                    f'{of_controller.MESSAGES}{{outcome="failed"}}': "0+1x60",
-                    f'{of_controller.MESSAGES}{{outcome="delivered"}}': "0+1x60",
-                    of_controller.MESSAGES_WAITING: "3x60",
-                },
-                at="50m",
-            ),
+            fires=_messages(delivered="5x60"),
+            quiet=_messages(delivered="0+1x60"),
         ),
         Alert(
             name="KajitoriLogsLost",
@@ -246,20 +233,8 @@ PARTS = Group(
                 f'Find the call: `topk(5, sum by (route, status) (rate({_REQUEST_COUNT}{{status=~"5.."}}[5m])))`.',
                 "Read the Web API's log; each error has a code that the page about exit codes explains.",
             ),
-            fires=Example(
-                series={
-                    f'{_REQUEST_COUNT}{{status="503",route="/v1/runs"}}': "0+10x30",
-                    f'{_REQUEST_COUNT}{{status="200"}}': "0+90x30",
-                },
-                at="20m",
-            ),
-            quiet=Example(
-                series={
-                    f'{_REQUEST_COUNT}{{status="503",route="/v1/runs"}}': "0+1x30",
-                    f'{_REQUEST_COUNT}{{status="200"}}': "0+90x30",
-                },
-                at="20m",
-            ),
+            fires=_requests(failed=10),
+            quiet=_requests(failed=1),
         ),
         Alert(
             name="KajitoriPolicyFaulty",
@@ -292,6 +267,18 @@ PARTS = Group(
 )
 
 _PROMISED, _USED = metrics.GUARANTEED, metrics.GUARANTEED_USED
+
+
+def _guarantee(used: int) -> Example:
+    """Return an example of a team that waits, is guaranteed 64 GPUs, and uses this number of them."""
+    labels = 'team="vision",type="h100",resource="gpus",instance="a"'
+    series = {
+        f'{metrics.GUARANTEED_WAITING}{{team="vision",instance="a"}}': "2x90",
+        f"{_PROMISED}{{{labels}}}": "64x90",
+        f"{_USED}{{{labels}}}": f"{used}x90",
+    }
+    return Example(series=series, at="80m")
+
 
 CLUSTER = Group(
     name="kajitori-cluster",
@@ -367,22 +354,8 @@ CLUSTER = Group(
                 "`kaji gpus` shows guarantees with their use, and broken GPUs.",
                 "If guarantees are larger than the cluster, `kaji policy check --cluster` says so.",
             ),
-            fires=Example(
-                series={
-                    f'{metrics.GUARANTEED_WAITING}{{team="vision",instance="a"}}': "2x90",
-                    f'{_PROMISED}{{team="vision",type="h100",resource="gpus",instance="a"}}': "64x90",
-                    f'{_USED}{{team="vision",type="h100",resource="gpus",instance="a"}}': "16x90",
-                },
-                at="80m",
-            ),
-            quiet=Example(
-                series={
-                    f'{metrics.GUARANTEED_WAITING}{{team="vision",instance="a"}}': "2x90",
-                    f'{_PROMISED}{{team="vision",type="h100",resource="gpus",instance="a"}}': "64x90",
-                    f'{_USED}{{team="vision",type="h100",resource="gpus",instance="a"}}': "64x90",
-                },
-                at="80m",
-            ),
+            fires=_guarantee(used=16),
+            quiet=_guarantee(used=64),
         ),
         Alert(
             name="KajitoriRunRestartsAgainAndAgain",
