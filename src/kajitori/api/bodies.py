@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
-from kajitori.core.documents.faults import show
+from kajitori.core.documents.faults import Document, show
 from kajitori.core.documents.repeated_keys import repeated_keys
 from kajitori.errors import Fault, InvalidInput, WrongMediaType
 
@@ -16,6 +16,14 @@ MAX_REPEATED_KEYS = 20
 """Largest number of repeated keys that an error names."""
 
 YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain", *JSON)
+
+
+def takes(model: type[Document], *, required: bool = True) -> dict[str, Any]:
+    """Return what the OpenAPI document says about a request's body: a JSON document of this model, which `json_body`
+    reads."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    about: dict[str, Any] = {"content": {JSON[0]: {"schema": schema}}}
+    return {"requestBody": {"required": True} | about if required else about}
 
 
 async def json_body(request: Request) -> Any:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from kajitori.api.audit import note_subject
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body
+from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.views.people import ChannelList, ChannelTest, ChannelView, MadeChannel
@@ -98,12 +98,7 @@ async def list_channels(api: Shared, user: Caller, query: Annotated[ChannelParam
     "/v1/channels",
     status_code=201,
     responses=describes(MadeChannel, status=201),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ChannelRequest"}}},
-        }
-    },
+    openapi_extra=takes(ChannelRequest),
     summary="Add or replace a channel",
 )
 async def put_channel(

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body
+from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.views.base import View
@@ -151,12 +151,7 @@ async def put_part(
 @router.post(
     "/v1/code/{digest}/complete",
     responses=describes(CodeView),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/CompleteRequest"}}},
-        }
-    },
+    openapi_extra=takes(CompleteRequest),
     summary="Complete an upload of code",
 )
 async def complete(api: Shared, user: Caller, request: Request, digest: Digest, query: CodeQuery) -> Response:

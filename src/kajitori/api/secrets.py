@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from kajitori.api.audit import note_subject
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body
+from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import active_runs
 from kajitori.api.paging import Parameters
@@ -100,12 +100,7 @@ async def list_secrets(api: Shared, user: Caller, query: Annotated[SecretParamet
     "/v1/secrets",
     status_code=201,
     responses=describes(SecretView, status=201),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SecretRequest"}}},
-        }
-    },
+    openapi_extra=takes(SecretRequest),
     summary="Create a secret",
 )
 async def create_secret(

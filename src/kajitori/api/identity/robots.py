@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body
+from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.paging import Parameters
 from kajitori.api.views.base import Deleted
@@ -72,12 +72,7 @@ async def list_robots(api: Shared, user: Caller, query: Annotated[RobotParameter
     "/v1/tokens",
     status_code=201,
     responses=describes(RobotToken, status=201),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RobotRequest"}}},
-        }
-    },
+    openapi_extra=takes(RobotRequest),
     summary="Make a token for a robot",
 )
 async def create_token(api: Shared, user: Caller, request: Request) -> Response:

@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body
+from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.nodes.health import (
     TestRequest,
@@ -64,9 +64,7 @@ class DrainRequest(Document):
 @router.post(
     "/v1/nodes/{name}/drain",
     responses=describes(NodeDetail),
-    openapi_extra={
-        "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/DrainRequest"}}}}
-    },
+    openapi_extra=takes(DrainRequest, required=False),
     summary="Empty a node",
 )
 async def drain_node(api: Shared, user: Caller, request: Request, name: str) -> Response:
@@ -104,12 +102,7 @@ async def heal_node(api: Shared, user: Caller, name: str) -> Response:
 @router.post(
     "/v1/preflight",
     responses=describes(Tested),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/TestRequest"}}},
-        }
-    },
+    openapi_extra=takes(TestRequest),
     summary="Test nodes",
 )
 async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:

@@ -12,7 +12,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body
+from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
@@ -53,9 +53,7 @@ class DeleteParameters(Parameters):
 @router.post(
     "/v1/runs/{namespace}/{name}/stop",
     responses=describes(StopView),
-    openapi_extra={
-        "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/StopRequest"}}}}
-    },
+    openapi_extra=takes(StopRequest, required=False),
     summary="Stop a run",
 )
 async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:

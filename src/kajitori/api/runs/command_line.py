@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
-from kajitori.api.bodies import json_body
+from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Shared, answer, describes
-from kajitori.api.runs.submission import read_submission
+from kajitori.api.runs.submission import RunRequest, read_submission
 from kajitori.api.views.runs import CommandLineView
 from kajitori.core.spec.command_line import command_line
 from kajitori.core.spec.run import to_document
@@ -20,12 +20,7 @@ router = APIRouter(tags=["runs"])
 @router.post(
     "/v1/command-line",
     responses=describes(CommandLineView),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunRequest"}}},
-        }
-    },
+    openapi_extra=takes(RunRequest),
     summary="The kaji command for a request",
 )
 async def write_command_line(api: Shared, user: Caller, request: Request) -> Response:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from kajitori.api.audit import note_subject
 from kajitori.api.auth import Caller, User, submitted_by
-from kajitori.api.bodies import json_body
+from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.paging import Parameters
@@ -85,12 +85,7 @@ class Submission:
     "/v1/runs",
     status_code=201,
     responses={**describes(DryRun), **describes(RunView, status=201)},
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunRequest"}}},
-        }
-    },
+    openapi_extra=takes(RunRequest),
     summary="Submit a run",
 )
 async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:

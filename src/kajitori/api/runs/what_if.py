@@ -6,11 +6,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
-from kajitori.api.bodies import json_body
+from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import require_definition, run_object
 from kajitori.api.queue import waiting
-from kajitori.api.runs.submission import decide_or_refuse, read_submission, run_document
+from kajitori.api.runs.submission import RunRequest, decide_or_refuse, read_submission, run_document
 from kajitori.api.views.queue import WhatIf
 from kajitori.core.placement.planner import Placement
 from kajitori.core.words import node_lists
@@ -23,12 +23,7 @@ _NAMELESS = "this"
 @router.post(
     "/v1/what-if",
     responses=describes(WhatIf),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunRequest"}}},
-        }
-    },
+    openapi_extra=takes(RunRequest),
     summary="Plan a run without submitting it",
 )
 async def what_if(api: Shared, user: Caller, request: Request) -> Response:
