@@ -162,10 +162,49 @@ rules. Else they are a file in the ConfigMap `kajitori-alerts`: mount it into Pr
 | Web API | Service `server`, port 8600, `/metrics`, https | state of runs, nodes, GPUs, guarantees |
 | controllers | Pods `kajitori-controller`, port 8602, `/metrics`, https | queue, history, leadership |
 | bands of runs | Web API, `/v1/stats/prometheus`, with a token that may list all runs | idle GPUs |
-| agents | each node, port 9465, `/metrics` | traffic |
+| agents | each node, port 9465, `/metrics`; https with `tls.certificates: certManager`, else http | traffic |
 | kube-apiserver | `/metrics`, with a token that may `get` it | requests, webhooks, stored objects |
 | etcd | `/metrics` on its metrics address (`--listen-metrics-urls`) | disk, size, leader |
 | kube-scheduler, kube-controller-manager | their `/metrics` | their own rate limits |
+
+Agents use their nodes' own network. Their metrics name Pods, runs, namespaces and users, and NetworkPolicies do not
+cover that network: everything that reaches the port can read them. With cert-manager, agents have a certificate of
+their own, and with [`agents.metricsSecret`](../reference/settings.md) they ask for a token. Only Prometheus can then
+read them. Make the Secret in the agents' namespace, and give Prometheus the same token and the authority:
+
+```
+head -c 32 /dev/urandom | base64 | tr -d '\\n' >token
+kubectl -n kajitori-agents create secret generic kajitori-prometheus --from-file=token=token
+kubectl -n kajitori-agents get secret kajitori-tls -o jsonpath='{.data.ca\\.crt}' | base64 -d >kajitori-ca.crt
+```
+
+```yaml
+scrape_configs:
+- job_name: kajitori-agents
+  honor_labels: true                # they name namespaces and Pods themselves
+  kubernetes_sd_configs: [{role: node}]
+  relabel_configs:
+  - {source_labels: [__meta_kubernetes_node_address_InternalIP], target_label: __address__, replacement: "$1:9465"}
+  scheme: https                     # http, and nothing of what follows, without cert-manager
+  tls_config: {ca_file: /etc/prometheus/kajitori-ca.crt, server_name: agent.kajitori-agents}
+  authorization: {credentials_file: /etc/prometheus/kajitori-token}
+```
+
+The same for Prometheus Operator, in the agents' namespace, where both Secrets are:
+
+```yaml
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata: {name: kajitori-agents, namespace: kajitori-agents}
+spec:
+  selector: {matchLabels: {app.kubernetes.io/name: kajitori-agent}}
+  podMetricsEndpoints:
+  - port: metrics
+    honorLabels: true
+    scheme: https
+    tlsConfig: {ca: {secret: {name: kajitori-tls, key: ca.crt}}, serverName: agent.kajitori-agents}
+    authorization: {credentials: {name: kajitori-prometheus, key: token}}
+```
 
 A managed control plane does not show etcd; its alerts then never fire, and `KubeApiSlowWrites` tells about it
 indirectly. Each alert below says what it means and what to do, the fastest check first.

@@ -30,7 +30,7 @@ from kajitori.agent.telemetry.pods import PodMembers
 from kajitori.agent.telemetry.reporting import TelemetryReporting
 from kajitori.agent.telemetry.watch import Sampling, Watch
 from kajitori.configuration.options.nodes import AgentOptions
-from kajitori.configuration.tls_files import TrustedAuthorities
+from kajitori.configuration.tls_files import FileText, ServingCertificate, TrustedAuthorities
 from kajitori.entrypoints.logs import begin_logging, is_json, log_end, say
 from kajitori.errors import KajitoriError, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
@@ -72,14 +72,23 @@ def _count(options: AgentOptions) -> None:
         rounds = Rounds(counting, section)
         rounds.go()
         registry = new_registry()
+        tls = ServingCertificate.of(options.certificate, options.key)
+        token = FileText("--metrics-token", options.metrics_token) if options.metrics_token is not None else None
 
         with (
-            serve_metrics(options.host, options.port, lambda: exposition(counting, registry), rounds.are_well) as port,
+            serve_metrics(
+                options.host,
+                options.port,
+                lambda: exposition(counting, registry),
+                rounds.are_well,
+                tls=tls,
+                token=token,
+            ) as port,
             _reporting(options, counting, section),
             _telemetry(options, source),
         ):
             words = ", ".join(engine.name for engine in engines)
-            say(f"Counting ({words}); metrics at http://{options.host}:{port}/metrics.")
+            say(f"Counting ({words}); metrics at {'https' if tls else 'http'}://{options.host}:{port}/metrics.")
             gc.collect()
             gc.freeze()
             _count_until(rounds, section, source, stop)

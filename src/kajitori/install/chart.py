@@ -33,7 +33,12 @@ from kajitori.install.settings import (
     StoreSettings,
     TlsSettings,
 )
-from kajitori.install.workloads import GATEWAY_AUTHENTICATION, HISTORY_FOLDER, SIGN_IN_AUTHORITY
+from kajitori.install.workloads import (
+    GATEWAY_AUTHENTICATION,
+    HISTORY_FOLDER,
+    METRICS_TLS_FOLDER,
+    SIGN_IN_AUTHORITY,
+)
 
 _MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; edits here are lost.\n"
 _MARK = re.compile(r"kajimark-([a-z]+)-([A-Za-z.]+)-end")
@@ -57,6 +62,11 @@ _HELPERS = """\
 _OWN_CERTIFICATES = """\
 {{- if not (has .Values.tls.certificates (list "own" "certManager" "given")) }}
 {{- fail "tls.certificates must be own, certManager or given" }}
+{{- end }}
+{{- if .Values.agents.metricsSecret }}
+{{- if not (has .Values.tls.certificates (list "certManager")) }}
+{{- fail "agents.metricsSecret needs tls.certificates: certManager" }}
+{{- end }}
 {{- end }}
 {{- if eq .Values.tls.certificates "own" }}
 {{- $old := lookup "v1" "Secret" .Release.Namespace "%(ca)s" }}
@@ -99,7 +109,9 @@ def chart() -> dict[str, str]:
         document for document in namespaces if document["metadata"]["name"] == settings.messages_namespace
     ]
     rendered["agents-namespace"] = [document for document in namespaces if identity(document) in conditions]
+    rendered["agent"] = render(_marked(_by_cert_manager()))["agent"]
     files = {f"templates/{name}.yaml": _MADE + _template(documents, conditions) for name, documents in rendered.items()}
+    files["templates/agent.yaml"] = _with_optional_scheme(files["templates/agent.yaml"])
     files["templates/gateway.yaml"] = files["templates/gateway.yaml"].replace(_MADE, _MADE + _GATEWAY)
     files["templates/alerts.yaml"] = _MADE + _alerts(settings)
     files["crds/definition.yaml"] = _MADE + as_yaml([document for document in definition if "spec" in document])
@@ -162,6 +174,7 @@ def _marked(tls: TlsSettings) -> InstallSettings:
             "node_selector": {"kajimark": _yaml("agents.nodeSelector")},
             "relay_url": "kajimark-or-agents.relayUrl-end",
             "policy": {"kajimark": _yaml("agents.policy")},
+            "metrics_secret": _text("agents.metricsSecret"),
         }
     )
     store = StoreSettings().model_copy(update={"url": _text("store.url"), "secret": "kajimark-or-store.secret-end"})
@@ -265,12 +278,14 @@ def _with_conditions(lines: Iterable[str]) -> Iterator[str]:
     for value, (first, *more) in _entries(lines):
         indent = " " * (len(first) - len(first.lstrip(" ")))
         if value:
-            yield f"{indent}{{{{- if .Values.{value} }}}}"
+            yield f"{indent}{_if(value)}"
         yield from _line(first)
         yield from _with_conditions(more)
         if value:
             yield f"{indent}{{{{- end }}}}"
 
+
+_CERT_MANAGER = 'eq .Values.tls.certificates "certManager"'
 
 _ENTRIES = {
     "- --sign-in-key=": "signIn.issuer",
@@ -284,8 +299,24 @@ _ENTRIES = {
     f"{GATEWAY_AUTHENTICATION}: |": "gateway.enabled",
     "certificateAuthority: |": "signIn.ca",
     "- --gateway-": "gateway.enabled",
+    f"- --tls-cert={METRICS_TLS_FOLDER}": _CERT_MANAGER,
+    f"- --tls-key={METRICS_TLS_FOLDER}": _CERT_MANAGER,
+    "- name: metrics-tls": _CERT_MANAGER,
+    "- --metrics-token=": "agents.metricsSecret",
+    "- name: metrics-token": "agents.metricsSecret",
 }
-"""Beginnings of entries that exist only if a value is set. The mark of that value may be missing in them."""
+"""Beginnings of entries that exist only if a value is set, or if a condition holds. The mark of that value may be
+missing in them."""
+
+
+def _if(value: str) -> str:
+    """Return the beginning of what exists only if a value is set, or if a condition holds."""
+    return f"{{{{- if {value if value.startswith('eq ') else f'.Values.{value}'} }}}}"
+
+
+def _with_optional_scheme(agent: str) -> str:
+    """Return the agents' template with a probe by TLS only if agents have a certificate."""
+    return re.sub(r"( +)scheme: HTTPS\n", rf"\1{_if(_CERT_MANAGER)}\n\g<0>\1{{{{- end }}}}\n", agent)
 
 
 def _entries(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
@@ -413,13 +444,17 @@ def _kept(key: str, old: str, new: str) -> str:
     return f'{{{{ if {old} }}}}{{{{ index {old}.data "{key}" }}}}{{{{ else }}}}{{{{ b64enc {new} }}}}{{{{ end }}}}'
 
 
-def _cert_manager() -> str:
+def _by_cert_manager() -> TlsSettings:
     issuer = Issuer(name="x").model_copy(update={"name": _text("tls.issuer.name"), "kind": _text("tls.issuer.kind")})
-    settings = _marked(TlsSettings(certificates="certManager", issuer=issuer))
+    return TlsSettings(certificates="certManager", issuer=issuer)
+
+
+def _cert_manager() -> str:
+    settings = _marked(_by_cert_manager())
     text = _template(certificates(settings), _conditions(settings))
     further = "  {{- range .Values.tls.names }}\n  - {{ . | quote }}\n  {{- end }}\n"
     text = text.replace("  - localhost\n", f"  - localhost\n{further}")
-    return f'{{{{- if eq .Values.tls.certificates "certManager" }}}}\n{text}{{{{- end }}}}\n'
+    return f"{_if(_CERT_MANAGER)}\n{text}{{{{- end }}}}\n"
 
 
 # ---------------------------------------------------------------------------------------------- values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from kajitori.install.objects import Object, as_yaml
 from kajitori.install.render import certificates, render
@@ -79,7 +80,13 @@ def _components() -> dict[str, str]:
         update={"secret": "kajitori-history"}
     )
     found: dict[str, str] = {}
-    for name, update in (("sign-in", {"sign_in": sign_in}), ("history", {"history": history})):
+    encrypted = {"tls": TlsSettings(certificates="certManager", issuer=Issuer(name="kajitori"))}
+    updates: dict[str, dict[str, Any]] = {
+        "sign-in": {"sign_in": sign_in},
+        "history": {"history": history},
+        "agents-tls": encrypted,
+    }
+    for name, update in updates.items():
         found |= _component(name, InstallSettings(tls=TlsSettings(certificates="given")).model_copy(update=update))
     return found
 
@@ -89,16 +96,17 @@ _COMPONENTS = {
     "head -c 32 /dev/urandom | kubectl -n kajitori create secret generic kajitori-sign-in --from-file=key=/dev/stdin",
     "history": "History in PostgreSQL. Edit the URL in both files, and make the Secret with its password:\n"
     "kubectl -n kajitori create secret generic kajitori-history --from-file=password=FILE",
+    "agents-tls": "Agents' metrics by TLS, with the certificate that cert-manager/certificates.yaml asks for.",
 }
 
 
 def _component(name: str, settings: InstallSettings) -> dict[str, str]:
-    """Return a component's files: patches that add to the Deployments of the base what these settings add."""
-    base = _deployments(InstallSettings(tls=settings.tls))
-    patches = {part: _added(base[part], deployment) for part, deployment in _deployments(settings).items()}
+    """Return a component's files: patches that add to the Pods of the base what these settings add."""
+    base, wanted = _with_pods(InstallSettings(tls=TlsSettings(certificates="given"))), _with_pods(settings)
+    patches = {part: _added(base[part], document) for part, document in wanted.items()}
     files = {f"{name}/{part}.yaml": _MADE + as_yaml([patch]) for part, patch in patches.items() if patch}
     listed = [
-        {"target": {"kind": "Deployment", "name": f"kajitori-{part}"}, "path": f"{part}.yaml"}
+        {"target": {"kind": wanted[part]["kind"], "name": f"kajitori-{part}"}, "path": f"{part}.yaml"}
         for part, patch in patches.items()
         if patch
     ]
@@ -111,17 +119,18 @@ def _component(name: str, settings: InstallSettings) -> dict[str, str]:
     return files
 
 
-def _deployments(settings: InstallSettings) -> dict[str, Object]:
+def _with_pods(settings: InstallSettings) -> dict[str, Object]:
     return {
         part: document
         for part, documents in render(settings).items()
         for document in documents
-        if document["kind"] == "Deployment"
+        if document["kind"] in ("Deployment", "DaemonSet")
     }
 
 
 def _added(base: Object, wanted: Object) -> list[Object]:
-    """Return the JSON patch (RFC 6902) that adds the arguments, volumes and mounts of `wanted` that `base` lacks."""
+    """Return the JSON patch (RFC 6902) that adds the arguments, volumes and mounts of `wanted` that `base` lacks, and
+    the scheme of its probe."""
     found: list[Object] = []
     pods = [document["spec"]["template"]["spec"] for document in (base, wanted)]
     containers = [pod["containers"][0] for pod in pods]
@@ -133,6 +142,10 @@ def _added(base: Object, wanted: Object) -> list[Object]:
         found += [
             {"op": "add", "path": f"/spec/template/spec/{path}/-", "value": entry} for entry in new if entry not in old
         ]
+    old, new = (container["livenessProbe"]["httpGet"] for container in containers)
+    if new != old:
+        path = "/spec/template/spec/containers/0/livenessProbe/httpGet/scheme"
+        found.append({"op": "add", "path": path, "value": new["scheme"]})
     return found
 
 

@@ -57,7 +57,7 @@ def certificates(settings: InstallSettings) -> list[Object]:
     if issuer is None:
         return []
     wanted = {settings.namespace: settings.certificate_names}
-    if settings.agents.enabled:  # agents need only the authority
+    if settings.agents.enabled:  # for their metrics, and the authority for everything else
         wanted[settings.agents_namespace] = (f"agent.{settings.agents_namespace}",)
     return [
         made(

@@ -26,6 +26,8 @@ SIGN_IN_SECRET, SIGN_IN_KEY = "kajitori-sign-in", "key"
 """Secret, and its key with the random bytes that encrypt the cookies of browsers."""
 CLIENT_SECRET_KEY, HISTORY_PASSWORD_KEY = "client-secret", "password"
 """Keys of the Secrets that `signIn.clientSecret` and `history.secret` name."""
+METRICS_TOKEN_KEY = "token"
+"""Key of the Secret that `agents.metricsSecret` names."""
 RECORD = "kajitori-install"
 """ConfigMap in which an installation keeps its version, its settings, and the list of what it applied."""
 SERVER_PORT, RELAY_PORT, CONTROLLER_PORT, AGENT_PORT = 8600, 8601, 8602, 9465
@@ -86,8 +88,8 @@ class TlsSettings(Document):
 
     certificates: Literal["own", "certManager", "given", "none"] = "own"
     """own: `kaji install` makes an authority and a certificate, and a CronJob renews the latter. certManager:
-    cert-manager issues them. given: the Secret kajitori-tls (tls.crt, tls.key, ca.crt) exists in both namespaces;
-    agents need only ca.crt. none: plain HTTP, for a network that encrypts by itself."""
+    cert-manager issues them, for agents' metrics as well. given: the Secret kajitori-tls (tls.crt, tls.key, ca.crt)
+    exists in both namespaces; agents need only ca.crt. none: plain HTTP, for a network that encrypts by itself."""
     issuer: Issuer | None = None
     """For certManager: who issues the certificates."""
     names: list[HostName] = Field(default_factory=list)
@@ -161,6 +163,9 @@ class AgentSettings(Document):
     """Policy of agents: the section `traffic` of your policy file."""
     relay_url: ServerUrl | None = None
     """URL of the relay; left out: that of its Service."""
+    metrics_secret: ObjectName | None = None
+    """Secret in the agents' namespace whose key `token` Prometheus has to send to read agents' metrics, for
+    certManager. Left out: whoever reaches the port may read them."""
 
 
 class StoreSettings(Document):
@@ -287,6 +292,12 @@ class InstallSettings(Document):
         return self.tls.certificates != "none"
 
     @property
+    def encrypts_metrics(self) -> bool:
+        """Whether agents serve their metrics by TLS: cert-manager makes a certificate for them. The key of the other
+        parts' certificate is on no node."""
+        return self.tls.certificates == "certManager"
+
+    @property
     def server_url(self) -> str:
         """URL under which members and agents reach the Web API."""
         return self.server.url or self._url("server", SERVER_PORT)
@@ -326,6 +337,10 @@ def parse_settings(text: str | bytes) -> InstallSettings:
 def faults_of(settings: InstallSettings) -> Iterator[Fault]:
     """Yield contradictions. No fault repeats a password."""
     yield from _gateway_faults(settings)
+    if settings.agents.metrics_secret is not None and not settings.encrypts_metrics:
+        message = "a token would cross the network in plain text: agents have no certificate"
+        hint = "set tls.certificates to certManager, or leave it out and let only Prometheus reach the port"
+        yield Fault("agents.metricsSecret", message, settings.agents.metrics_secret, hint)
     history, sign_in = settings.history, settings.sign_in
     for fault in history_faults(history.url or None, None):
         hint = "put it into the key `password` of a Secret, and name that as history.secret"

@@ -12,6 +12,7 @@ from kajitori.install.settings import (
     CLIENT_SECRET_KEY,
     CONTROLLER_PORT,
     HISTORY_PASSWORD_KEY,
+    METRICS_TOKEN_KEY,
     RELAY_PORT,
     SERVER_PORT,
     SIGN_IN_KEY,
@@ -25,6 +26,8 @@ POLICY_FOLDER = "/etc/kajitori"
 TLS_FOLDER = "/etc/kajitori-tls"
 SIGN_IN_FOLDER, CLIENT_FOLDER = "/etc/kajitori-sign-in", "/etc/kajitori-sign-in-client"
 HISTORY_FOLDER = "/etc/kajitori-history"
+METRICS_TLS_FOLDER, METRICS_TOKEN_FOLDER = "/etc/kajitori-metrics-tls", "/etc/kajitori-metrics-token"
+"""Where an agent finds the certificate and the token of its metrics."""
 POLICY = "kajitori"
 """ConfigMap with the policy file, the address registry, and the authorities of the OpenID provider."""
 SIGN_IN_AUTHORITY = "sign-in-ca.crt"
@@ -167,8 +170,11 @@ def agent(settings: InstallSettings) -> list[Object]:
         f"--host-root={HOST_FOLDER}",
         "--host=$(HOST_ADDRESS)",
         f"--port={AGENT_PORT}",
+        *_metrics_arguments(settings),
         "--log-format=json",
     ]
+    files = _metrics_files(settings)
+    scheme = {"scheme": "HTTPS"} if settings.encrypts_metrics else {}
     container: Object = {
         "name": "agent",
         "image": settings.parts_image,
@@ -184,7 +190,7 @@ def agent(settings: InstallSettings) -> list[Object]:
         ],
         "ports": [{"name": "metrics", "containerPort": AGENT_PORT, "hostPort": AGENT_PORT}],
         "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": "metrics"},
+            "httpGet": {"path": "/healthz", "port": "metrics", **scheme},
             "initialDelaySeconds": 60,
             "periodSeconds": 30,
         },
@@ -202,6 +208,7 @@ def agent(settings: InstallSettings) -> list[Object]:
             {"name": "cgroups", "mountPath": f"{HOST_FOLDER}/sys/fs/cgroup", "readOnly": True},
             {"name": "logs", "mountPath": f"{HOST_FOLDER}/var/log/pods", "readOnly": True},
             *_tls_mount(settings),
+            *({"name": one.volume, "mountPath": one.folder, "readOnly": True} for one in files),
         ],
     }
     token = {"serviceAccountToken": {"path": "token", "audience": "kajitori", "expirationSeconds": 3600}}
@@ -215,6 +222,7 @@ def agent(settings: InstallSettings) -> list[Object]:
     ]
     if settings.encrypts:
         volumes.append({"name": "tls", "projected": {"sources": [{"secret": authority}]}})
+    volumes += ({"name": one.volume, "secret": {"secretName": one.secret}} for one in files)
     pod: Object = {
         "serviceAccountName": name,  # has no role
         "automountServiceAccountToken": False,
@@ -394,6 +402,23 @@ def _sign_in_files(settings: InstallSettings) -> list[SecretFiles]:
 def _history_files(settings: InstallSettings) -> list[SecretFiles]:
     secret = settings.history.secret
     return [SecretFiles("history", secret, HISTORY_FOLDER)] if secret else []
+
+
+def _metrics_arguments(settings: InstallSettings) -> list[str]:
+    """Return what an agent is told about who may read its metrics."""
+    found = []
+    if settings.encrypts_metrics:
+        found = [f"--tls-cert={METRICS_TLS_FOLDER}/tls.crt", f"--tls-key={METRICS_TLS_FOLDER}/tls.key"]
+    if settings.agents.metrics_secret:
+        found.append(f"--metrics-token={METRICS_TOKEN_FOLDER}/{METRICS_TOKEN_KEY}")
+    return found
+
+
+def _metrics_files(settings: InstallSettings) -> list[SecretFiles]:
+    found = [SecretFiles("metrics-tls", TLS_SECRET, METRICS_TLS_FOLDER)] if settings.encrypts_metrics else []
+    if settings.agents.metrics_secret:
+        found.append(SecretFiles("metrics-token", settings.agents.metrics_secret, METRICS_TOKEN_FOLDER))
+    return found
 
 
 def _certificate_arguments(settings: InstallSettings) -> list[str]:

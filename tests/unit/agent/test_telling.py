@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -22,6 +24,7 @@ from kajitori.agent.policy import TrafficSection
 from kajitori.agent.state import LedgerFile, discard, exclusive_folder
 from kajitori.configuration import private_files
 from kajitori.configuration.options.nodes import AgentOptions
+from kajitori.configuration.tls_files import FileText, ServingCertificate
 from kajitori.core.traffic.totals import (
     HOST,
     Count,
@@ -34,6 +37,7 @@ from kajitori.core.traffic.totals import (
     with_pods,
     with_reading,
 )
+from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
 from kajitori.entrypoints.agent import agent, remove
 from kajitori.errors import Conflict, InvalidInput, Unavailable, Unsupported
 from kajitori.monitoring.metrics import new_registry
@@ -129,6 +133,67 @@ def test_metrics_and_health_are_served(tmp_path: Path) -> None:
             serve_metrics("127.0.0.1", port, lambda: b"", lambda: True),
         ):
             pass
+
+
+def certificates_in(folder: Path) -> tuple[Certificates, ServingCertificate]:
+    made = ensure_certificates(folder)
+    return made, ServingCertificate(made.server, made.server_key)
+
+
+def read_by_tls(port: int, authority: Path, token: str = "") -> bytes:
+    request = urllib.request.Request(f"https://localhost:{port}/metrics")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=authority), timeout=5) as answer:
+        return bytes(answer.read())
+
+
+def test_metrics_are_served_by_tls_with_the_renewed_certificate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A client that says nothing, or speaks plain HTTP, neither delays another one nor is printed."""
+    made, tls = certificates_in(tmp_path / "pki")
+    with (
+        serve_metrics("127.0.0.1", 0, lambda: b"x 1\n", lambda: True, tls=tls) as port,
+        socket.create_connection(("127.0.0.1", port)),
+    ):
+        assert read_by_tls(port, made.ca) == b"x 1\n"
+        with pytest.raises(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
+        other, _ = certificates_in(tmp_path / "next")
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            read_by_tls(port, other.ca)
+        for new, old in ((other.server, made.server), (other.server_key, made.server_key)):
+            new.replace(old)
+        assert read_by_tls(port, other.ca) == b"x 1\n"
+    assert capsys.readouterr().err == ""
+
+
+def test_metrics_need_the_token_if_there_is_one(tmp_path: Path) -> None:
+    """It is read again when it changes, and an empty file opens nothing. Probes need no token."""
+    made, tls = certificates_in(tmp_path / "pki")
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    token = FileText("--metrics-token", file)
+    with serve_metrics("127.0.0.1", 0, lambda: b"x 1\n", lambda: True, tls=tls, token=token) as port:
+        assert read_by_tls(port, made.ca, "first") == b"x 1\n"
+        for content, refused in (("first", ("", "second", "firs")), ("second!", ("first", "second")), ("", ("", " "))):
+            file.write_text(content)
+            for given_token in refused:
+                with pytest.raises(urllib.error.HTTPError) as caught:
+                    read_by_tls(port, made.ca, given_token)
+                assert caught.value.code == 401
+        trusted = ssl.create_default_context(cafile=made.ca)
+        with urllib.request.urlopen(f"https://localhost:{port}/healthz", context=trusted) as answer:
+            assert answer.status == 200
+
+
+def test_a_token_for_metrics_needs_tls_beyond_loopback(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("x")
+    AgentOptions(data=tmp_path, pods=tmp_path, metrics_token=file)
+    with pytest.raises(InvalidInput, match="plain text"):
+        AgentOptions(data=tmp_path, pods=tmp_path, metrics_token=file, host="0.0.0.0")
 
 
 def test_a_missing_folder_does_not_mean_a_node_without_pods(tmp_path: Path) -> None:

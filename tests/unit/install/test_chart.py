@@ -42,6 +42,7 @@ server:
   nodeSelector: {{pool: infra}}
   tolerations: [{{operator: Exists}}]
   url: https://kaji.example.org
+agents: {{metricsSecret: prometheus}}
 store: {{url: 's3://bucket', secret: s3}}
 history: {{url: 'postgresql://kaji@db/kaji', secret: database}}
 signIn:

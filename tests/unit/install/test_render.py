@@ -246,6 +246,38 @@ def test_sign_in_and_history_that_cannot_work_are_refused(text: str, field: str)
     assert fault.field.startswith(field) and fault.hint
 
 
+@pytest.mark.parametrize("case", ["default", "given", "everything"])
+def test_agents_serve_metrics_by_tls_if_cert_manager_makes_certificates(case: str) -> None:
+    """Their certificate is not that of the other parts, whose key is on no node. Everything else is plain HTTP."""
+    objects = rendered(case)
+    (pod,) = [pod for name, pod in pods(objects) if name == "kajitori-agent"]
+    (container,) = pod["containers"]
+    found = [argument for argument in container["args"] if argument.startswith("--tls")]
+    scheme = container["livenessProbe"]["httpGet"].get("scheme")
+    if case != "everything":
+        assert (found, scheme) == ([], None)
+        return
+    assert (len(found), scheme) == (2, "HTTPS")
+    (mount,) = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "metrics-tls"]
+    assert all(argument.partition("=")[2].startswith(f"{mount}/tls.") for argument in found)
+    (secret,) = [one["secret"]["secretName"] for one in pod["volumes"] if one["name"] == "metrics-tls"]
+    (made,) = [
+        document["spec"]
+        for document in objects
+        if document["kind"] == "Certificate" and document["metadata"]["namespace"] == "ml-agents"
+    ]
+    assert (made["secretName"], made["dnsNames"]) == (secret, ["agent.ml-agents"])
+
+
+def test_a_token_for_agents_metrics_needs_a_certificate() -> None:
+    with pytest.raises(InvalidInput, match=r"agents.metricsSecret .* plain text"):
+        parse_settings("agents: {metricsSecret: prometheus}")
+    text = "{tls: {certificates: certManager, issuer: {name: corp}}, agents: {metricsSecret: prometheus}}"
+    (pod,) = [pod for name, pod in pods(in_order(render(parse_settings(text)))) if name == "kajitori-agent"]
+    assert "--metrics-token=/etc/kajitori-metrics-token/token" in pod["containers"][0]["args"]
+    assert {"name": "metrics-token", "secret": {"secretName": "prometheus"}} in pod["volumes"]
+
+
 def test_the_example_is_valid() -> None:
     settings = parse_settings(EXAMPLE.read_text())
     assert "kaji.example.org" in settings.certificate_names

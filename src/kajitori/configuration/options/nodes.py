@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kajitori.configuration.option_faults import (
+    certificate_faults,
     file_faults,
+    plain_http_faults,
     plain_url_faults,
     port_faults,
     quantity_faults,
@@ -123,11 +125,22 @@ class AgentOptions:
     host: str = "127.0.0.1"
     port: int = 9465
     """Port of /metrics; 0: any free port."""
+    certificate: Path | None = None
+    """Certificate of /metrics (PEM); None: plain HTTP."""
+    key: Path | None = None
+    metrics_token: Path | None = None
+    """File with the bearer token that /metrics asks for; None: anybody who reaches the port may read."""
     log_level: str = "info"
     log_format: str = "text"
 
     def __post_init__(self) -> None:
         faults = [*port_faults(("--port", self.port)), *file_faults(("--policy", self.policy))]
+        faults += [
+            *certificate_faults(self.certificate, self.key),
+            *file_faults(("--metrics-token", self.metrics_token)),
+        ]
+        if self.metrics_token is not None:
+            faults += plain_http_faults(self.host, self.certificate, self.insecure_http)
         faults += file_faults(("--relay-token", self.relay_token), ("--relay-ca", self.relay_ca))
         faults += file_faults(("--report-token", self.report_token), ("--report-ca", self.report_ca))
         faults += url_faults("--relay", self.relay, "https://relay.kajitori:8601")

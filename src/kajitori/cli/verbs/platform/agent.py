@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.process_options import FILE, insecure_http_option, log_options, policy_option
+from kajitori.cli.process_options import FILE, insecure_http_option, log_options, policy_option, tls_options
 from kajitori.cli.terminal import say
 
 DATA = Path("/var/lib/kajitori-agent")
@@ -44,6 +44,8 @@ def _data_option(function: Any) -> Any:
 @policy_option
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")
 @click.option("--port", type=int, default=9465, show_default=True, metavar="P", help="0 takes a free one.")
+@tls_options
+@click.option("--metrics-token", type=FILE, metavar="FILE", help="Token that readers of /metrics have to send.")
 @log_options("info")
 @click.pass_context
 def command(context: click.Context, /, pods: Path | None, **options: Any) -> int | None:
