@@ -9,6 +9,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -25,6 +26,7 @@ from kajitori.api.app import openapi_document, operations
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase
+from kajitori.core.words.times import format_time
 from kajitori.entrypoints.parts.stores import history_of
 from kajitori.kube.streams import EXEC_PROTOCOL
 
@@ -73,6 +75,7 @@ LISTS = frozenset(
         "GET /v1/usage",
         "GET /v1/audit",
         "GET /v1/stats",
+        "GET /v1/idle",
     }
 )
 """Lists that contain only what the caller may see, and that are refused if they name a namespace."""
@@ -121,6 +124,7 @@ class EveryCall:
             "/v1/secrets": {"namespace": self.cluster.namespace, "name": "intruder", "data": {"key": "eA=="}},
             "/v1/preflight": {"nodes": [next(iter(self.cluster.nodes_of(RUN)))]},
             "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},
+            "/v1/runs/{namespace}/{name}/keep": {"until": format_time(datetime.now(UTC) + timedelta(hours=1))},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
             "/v1/nodes/{name}/drain": {},
             "/v1/nodes/{node}/traffic": {},

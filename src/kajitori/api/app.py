@@ -36,8 +36,8 @@ from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists
 from kajitori.api.telemetry import agents as telemetry_agents
+from kajitori.api.telemetry import idle, stacks, why
 from kajitori.api.telemetry import routes as telemetry
-from kajitori.api.telemetry import stacks, why
 from kajitori.api.traffic import networks
 from kajitori.api.traffic import routes as traffic
 from kajitori.api.views import base, configuration, people, server, storage
@@ -82,6 +82,7 @@ ROUTERS = tuple(
             telemetry,
             stacks,
             why,
+            idle,
             identity,
             robots,
             browser_routes,
@@ -117,6 +118,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     RunSpec,
     submission.RunRequest,
     changes.StopRequest,
+    idle.KeepRequest,
     secrets.SecretRequest,
     channels.ChannelRequest,
     robots.RobotRequest,
@@ -153,6 +155,7 @@ def create_app(api: Api) -> FastAPI:
         unbounded=code.bounds_its_own_body,
         note=api.audit.note_request,
         notice=lambda: api.leader.state().says if api.leader.state().is_absent else "",
+        own_notice=api.runs.idle.words,
     )
     return app
 

@@ -25,6 +25,7 @@ from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
+from kajitori.api.streams.idle_runs import IdleRuns
 from kajitori.api.streams.node_rows import NodeRows
 from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
@@ -163,6 +164,8 @@ class RunParts:
     rows: RunRows
     hub: RunHub
     events: EventFeeds
+    idle: IdleRuns
+    """Open questions about idle GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,6 +265,7 @@ class Api:
         self.runs.hub.close()
         self.runs.rows.close()
         self.tables.nodes.close()
+        self.runs.idle.close()
         await self.runs.events.close()
         await self.callers.sessions.close()
 

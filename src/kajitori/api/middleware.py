@@ -22,6 +22,9 @@ BODY_LIMIT_BYTES = 1 << 20
 NOTICE = "Kajitori-Notice"
 """Header of every answer while there is a notice for all callers; `kaji` prints it."""
 
+OWN_NOTICE = "Kajitori-Own-Notice"
+"""Header of answers to a user with an open question, such as what is to become of idle GPUs; `kaji` prints it."""
+
 HUNG_UP = 499
 """Status in metrics, never sent, of a request whose caller hung up before the answer."""
 
@@ -42,7 +45,7 @@ class Guard:
 
     A body is not read before `note_caller` was called for its request. `unbounded` tells for which requests the route
     limits the body itself. `note` is told the status of each answer. `notice` returns the current notice for all
-    callers, or an empty text.
+    callers, or an empty text. `own_notice` returns that for the caller with this name.
     """
 
     def __init__(
@@ -56,10 +59,12 @@ class Guard:
         unbounded: Callable[[Scope], bool] = lambda scope: False,
         note: Callable[[Scope, int], None] = lambda scope, status: None,
         notice: Callable[[], str] = lambda: "",
+        own_notice: Callable[[str], str] = lambda name: "",
     ) -> None:
         self._app = app
         self._note = note
         self._notice = notice
+        self._own_notice = own_notice
         self._unbounded = unbounded
         self._request_seconds = request_seconds
         self._bodies = bodies
@@ -85,6 +90,9 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), _NO_SNIFFING]
                 for cookie in scope.get("state", {}).get("cookies", ()):
                     message["headers"].append((b"set-cookie", cookie.encode("latin-1")))
+                user = scope.get("state", {}).get("user")
+                if user is not None and (own := self._own_notice(user.name)):
+                    message["headers"].append((OWN_NOTICE.lower().encode(), own.encode("ascii", "replace")))
                 if notice := self._notice():
                     message["headers"].append((NOTICE.lower().encode(), notice.encode("ascii", "replace")))
             await send(message)

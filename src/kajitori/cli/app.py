@@ -28,6 +28,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "run": "Run a program on the cluster, in Docker's words.",
         "wait": "Wait until runs have ended; print their exit codes.",
         "stop": "Stop runs; their checkpoints are kept.",
+        "park": "Stop runs to free their GPUs; `kaji resume` starts them again.",
+        "keep": "Keep runs although their GPUs are idle.",
         "kill": "End runs at once; their checkpoints are kept.",
         "resume": "Start ended runs again, from their checkpoints.",
         "start": "Start ended runs again, and follow one with -a.",
@@ -43,6 +45,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "explain": "Tell why a run waits, and what would start it.",
         "what-if": "Tell whether a run would start now, and what it would wait for.",
         "why": "Tell whether a running run is stuck.",
+        "idle": "List runs that hold GPUs and do not use them.",
         "events": "Show what happened to a run, or to all runs.",
         "stats": "Show what the members of a run use now: a live table.",
         "metrics": "Plot what a run used, and its training figures.",
@@ -210,6 +213,7 @@ def _run(cli: Cli, command: Any) -> int:
     try:
         result = command()
         sys.stdout.flush()
+        cli.notices.say_own()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as stopped:
         return stopped.exit_code

@@ -30,6 +30,21 @@ COMPLETING = "_KAJI_COMPLETING"
 """Variable with the name of the shell whose completion script calls `kaji`."""
 
 
+WITHOUT_QUESTION = frozenset({"idle", "keep", "park", "stop", "kill", "rm", "restart", "inspect"})
+"""Verbs that answer the question about idle GPUs, show it in their own output, or print for programs."""
+
+
+def _is_for_people() -> bool:
+    """Whether the present command prints for people, and does not answer or show the question about idle GPUs."""
+    import click
+
+    context = click.get_current_context(silent=True)
+    if context is None or context.info_name in WITHOUT_QUESTION:
+        return False
+    is_data = context.params.get("output") not in (None, "wide") or context.params.get("template")
+    return not (is_data or context.params.get("quiet"))
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -72,6 +87,7 @@ class Cli:
         """Return a client of the server, which is a context manager."""
         from kajitori.cli.connection.http import Api
 
+        self.notices.tells_own = _is_for_people()
         return Api(
             self.find_target(),
             transport=self.transport,

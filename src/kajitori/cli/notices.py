@@ -11,6 +11,9 @@ from kajitori.cli.terminal import say
 NOTICE = "Kajitori-Notice"
 """The header of answers that carries the notice."""
 
+OWN_NOTICE = "Kajitori-Own-Notice"
+"""The header of answers to a user with an open question, such as what is to become of idle GPUs."""
+
 REPEAT_SECONDS = 60.0
 """Shortest time between two reports of a notice that was withdrawn and came back."""
 
@@ -24,12 +27,25 @@ class Notices:
         self._silent = silent
         self._clock = clock
         self._stands = False
+        self._own = ""
+        self.tells_own = True
+        """Whether the question to this user is printed after the command. Not if its output is for programs."""
         self._printed_at: float | None = None
         self._lock = threading.Lock()
 
     def hush(self) -> None:
         """Print no notices, because the command shows them in its own output."""
         self._silent = True
+
+    def note_own(self, words: str) -> None:
+        """Record the question to this user in an answer; empty if it has none."""
+        self._own = words
+
+    def say_own(self) -> None:
+        """Print the question to this user once, after the output of the command."""
+        words, self._own = self._own, ""
+        if words and self.tells_own and not self._silent:
+            say(f"note: {words}")
 
     def note(self, words: str) -> None:
         """Record the notice of an answer; empty if it has none."""

@@ -105,6 +105,8 @@ class FakeWebApi:
     naps: list[float] = field(default_factory=list)
     notice: str = ""
     """The notice header of every answer, which `kaji` shows to its user."""
+    own_notice: str = ""
+    """The header with the question to this user."""
 
     def calls_to(self, method: str, ending: str = "") -> list[Call]:
         return [call for call in self.calls if call.method == method and call.path.endswith(ending)]
@@ -165,7 +167,8 @@ class FakeWebApi:
         """Do nothing: no connection is open."""
 
     def _headers(self) -> dict[str, str]:
-        return {"Kajitori-Notice": self.notice} if self.notice else {}
+        told = {"Kajitori-Notice": self.notice, "Kajitori-Own-Notice": self.own_notice}
+        return {name: words for name, words in told.items() if words}
 
 
 def clock_in(seconds: float) -> str:

@@ -66,7 +66,7 @@ async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, 
         raise InvalidInput(faults)
 
     def stopped(run: RunObject, spec: dict[str, Any]) -> Patch | None:
-        if phase_of(run).is_final and not _resuming(run, spec):
+        if phase_of(run).is_final and not is_resuming(run, spec):
             return None
         patch: Patch = {"stopped": True}
         if wanted.grace_seconds is not None:
@@ -74,7 +74,7 @@ async def stop_run(api: Shared, user: Caller, request: Request, namespace: str, 
             _check_grace(api, run, spec | patch)
         return patch
 
-    run = await _change(api, user, namespace, name, stopped)
+    run = await change_run(api, user, namespace, name, stopped)
     life, _ = api.cluster.outline(run, run.current_status)
     view = msgspec.structs.asdict(run_view(run, nodes_of(api.mirror, run)))
     return answer(StopView(**view, grace_seconds=life.limits.last_grace_seconds))
@@ -85,7 +85,7 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
     """Queue a run that has ended again; it continues from its checkpoint. A second request has no further effect."""
 
     def resumed(run: RunObject, spec: dict[str, Any]) -> Patch | None:
-        if _resuming(run, spec):
+        if is_resuming(run, spec):
             return None
         phase = phase_of(run)
         if not phase.is_final:
@@ -95,11 +95,11 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
         if run.metadata.deletion_timestamp:
             raise WrongState(f"{name} is being deleted", hint="submit it again")
         done = run.status.resumes if run.status is not None else 0
-        patch: Patch = {"stopped": False, "stopGrace": None, "resumes": max(done, _resumes(spec)) + 1}
+        patch: Patch = {"stopped": False, "parked": False, "stopGrace": None, "resumes": max(done, _resumes(spec)) + 1}
         _require_allowed(api, run, spec | patch)
         return patch
 
-    return answer(run_view(await _change(api, user, namespace, name, resumed)))
+    return answer(run_view(await change_run(api, user, namespace, name, resumed)))
 
 
 @router.delete(
@@ -129,14 +129,14 @@ async def _shorten_grace(api: Api, user: User, namespace: str, name: str, grace:
     own grace period stays."""
 
     def shortened(run: RunObject, spec: dict[str, Any]) -> Patch | None:
-        if phase_of(run).is_final and not _resuming(run, spec):
+        if phase_of(run).is_final and not is_resuming(run, spec):
             return None
         patch: Patch = {"stopGrace": grace}
         _check_grace(api, run, spec | patch)
         return patch
 
     with suppress(Forbidden):
-        await _change(api, user, namespace, name, shortened)
+        await change_run(api, user, namespace, name, shortened)
 
 
 async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> None:
@@ -167,7 +167,7 @@ async def _check_checkpoint(api: Api, user: User, namespace: str, name: str) -> 
     await user.client.patch(RUNS, name, {"metadata": mark}, namespace)
 
 
-async def _change(
+async def change_run(
     api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject, dict[str, Any]], Patch | None]
 ) -> RunObject:
     """Change a run's spec by compare-and-swap with the caller's credentials. `change` returns the patch, or None."""
@@ -218,7 +218,7 @@ def _resumes(spec: dict[str, Any]) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _resuming(run: RunObject, spec: dict[str, Any]) -> bool:
+def is_resuming(run: RunObject, spec: dict[str, Any]) -> bool:
     """Whether the run was resumed and the controller has not acted on it yet."""
     done = run.status.resumes if run.status is not None else 0
     return phase_of(run).is_final and not spec.get("stopped") and _resumes(spec) > done

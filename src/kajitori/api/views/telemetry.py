@@ -143,3 +143,78 @@ class StatsList(View):
 
     items: list[RunSummary]
     total: int
+
+
+class IdleRun(View):
+    """A run that holds GPUs which it has not used for long."""
+
+    run: str
+    namespace: str
+    owner: str
+    use: str
+    """batch, notebook (a batch run with ports) or service: policy gives each its own patience."""
+    since: Time
+    seconds: int
+    gpus: int
+    """GPUs that it holds."""
+    gpu_type: str
+    """Empty if they are of several types."""
+    fewest: int
+    """Fewest GPUs that were idle in each minute; all of them if it is `gpus`."""
+    most: int
+    """Most GPUs that were idle in each minute."""
+    peak_percent: int
+    """Highest utilisation of any GPU since then."""
+    works: bool
+    """Whether processors, disks or network worked meanwhile."""
+    gpu_hours: float
+    """GPU-hours of the GPUs that are known to be idle."""
+    cost: float
+    """Their cost at policy's prices; 0 without prices."""
+    currency: str
+    answer: str
+    """asked: the owner was asked. warned: it will be parked. kept: the owner keeps it. parked: it is being parked.
+    unsure: perhaps some of its GPUs are idle, so nobody was asked."""
+    asked_at: str
+    kept_until: str
+    """Until when the owner keeps it; empty without such an answer."""
+    park_at: str
+    """When policy parks it unless somebody answers; empty if policy does not."""
+    says: str
+    """The evidence as a sentence."""
+
+
+class IdleList(View):
+    """Runs that hold idle GPUs."""
+
+    items: list[IdleRun]
+    total: int
+    gpu_hours: float
+    cost: float
+    currency: str
+
+
+class IdleGpu(View):
+    """One GPU that was idle for as long as its node remembers."""
+
+    rank: int
+    gpu: int
+    """Which GPU of the rank, counted from 0."""
+    node: str
+
+
+class IdleReport(View, omit_defaults=True):
+    """What is known of the idle GPUs of one run."""
+
+    run: str
+    namespace: str
+    found: IdleRun | None = None
+    """What bands over all GPUs say; absent while nothing was found."""
+    idle_gpus: list[IdleGpu] = msgspec.field(default_factory=list)
+    """The GPUs that were idle in the whole last hour, as their nodes say."""
+    looked_gpus: int = 0
+    """Number of GPUs that nodes were asked about and answered."""
+    looked_seconds: int = 0
+    """Time that nodes remember."""
+    silent_ranks: int = 0
+    """Number of ranks whose nodes did not answer."""

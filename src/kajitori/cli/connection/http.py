@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from kajitori import __version__
 from kajitori.cli.connection.target import Target
-from kajitori.cli.notices import NOTICE, Notices
+from kajitori.cli.notices import NOTICE, OWN_NOTICE, Notices
 from kajitori.cli.terminal import say
 from kajitori.client.connection import (
     HttpTransport,
@@ -274,6 +274,7 @@ class Api:
             raise _Lost(Unavailable(message, hint=hint)) from error
         self._say(f"< {response.status} after {(time.monotonic() - began) * 1000:.0f} ms")
         self._notices.note(response.headers.get(NOTICE.lower(), ""))
+        self._notices.note_own(response.headers.get(OWN_NOTICE.lower(), ""))
         return response
 
     def _say(self, text: str) -> None:

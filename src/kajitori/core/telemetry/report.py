@@ -119,6 +119,18 @@ def hold_seconds(left: float) -> int:
     return max(1, math.ceil(left / math.ceil(max(left, 1.0) / MAX_HOLD_SECONDS)))
 
 
+def gpu_columns(answer: Answer, member: Series) -> list[dict[str, Sequence[float]]]:
+    """Return the samples of each GPU of a member in a node's answer, by quantity, the oldest first."""
+    values = array("f")
+    values.frombytes(member.gpu_values)
+    width = len(answer.gpu_names)
+    row = width * len(member.gpus)
+    return [
+        {name: values[number * width + place :: row] for place, name in enumerate(answer.gpu_names)}
+        for number in range(len(member.gpus))
+    ]
+
+
 encode = msgspec.msgpack.Encoder().encode
 _decode_report = msgspec.msgpack.Decoder(Report).decode
 _decode_answer = msgspec.msgpack.Decoder(Answer).decode

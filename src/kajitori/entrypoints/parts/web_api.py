@@ -38,6 +38,7 @@ from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
+from kajitori.api.streams.idle_runs import IdleRuns
 from kajitori.api.streams.node_rows import NodeRows
 from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
@@ -146,8 +147,14 @@ def web_api(deps: ApiDependencies) -> Api:
         remembered=Remembered(clock, BOARD_SHARE, BOARD_SECONDS),
         audit=AuditTrail(deps.history, now),
         callers=callers,
-        runs=RunParts(renderer=RunRenderer(mirror), rows=RunRows(mirror), hub=hub, events=EventFeeds(client)),
         tables=TableParts(nodes=NodeRows(mirror, cluster)),
+        runs=RunParts(
+            renderer=RunRenderer(mirror),
+            rows=RunRows(mirror),
+            hub=hub,
+            events=EventFeeds(client),
+            idle=IdleRuns(mirror),
+        ),
         stores=StoreParts(
             logs=deps.kept_logs, code=deps.code, history=deps.history, history_lag=HistoryLag(deps.history, now)
         ),

@@ -81,7 +81,7 @@ def command(
         return
     shown = [each for each in series if names or each["name"] in _SHOWN]
     shown = shown or series
-    _print_plots(cli, shown, answer, rank)
+    print_plots(cli, shown, rank)
     others = [name for name in dict.fromkeys(each["name"] for each in series) if name not in {s["name"] for s in shown}]
     if others:
         say(f"Also measured: {', '.join(others)} (kaji metrics {view['name']} NAME)")
@@ -143,7 +143,8 @@ def _print_list(cli: Cli, series: Sequence[Mapping[str, Any]], *, of_rank: bool)
     print_table(cli, [*columns, Column("WHAT IT IS", flexible=True, optional=True)], rows)
 
 
-def _print_plots(cli: Cli, series: Iterable[Mapping[str, Any]], answer: Mapping[str, Any], rank: int | None) -> None:
+def print_plots(cli: Cli, series: Iterable[Mapping[str, Any]], rank: int | None) -> None:
+    """Plot series over time. Raises Unsupported without the library for it."""
     try:
         import plotext
     except ModuleNotFoundError as error:

@@ -1,0 +1,29 @@
+"""`kaji keep`: answer that runs with idle GPUs are still needed."""
+
+from __future__ import annotations
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, runs_argument, server_options
+
+
+@click.command(epilog="\b\nExamples:\n  kaji keep nb --until 18:00\n  kaji keep nb bert --until 2d")
+@runs_argument
+@click.option("--until", required=True, metavar="TIME", help="Such as 18:00, 2d, or 2026-11-25T09:00:00Z.")
+@namespace_option()
+@server_options
+@click.pass_obj
+def command(cli: Cli, runs: tuple[str, ...], until: str, namespace: str | None) -> int:
+    """Keep runs although their GPUs are idle.
+
+    Until then nobody is asked about them, and they are not parked. Prints the name of each. Policy limits how long a
+    run can be kept by one answer.
+    """
+    from kajitori.cli.connection.http import run_path
+    from kajitori.cli.many import for_each
+    from kajitori.cli.times import later_option
+
+    body = {"until": later_option("--until", until, cli.now())}
+    with cli.api() as api:
+        return for_each(api, runs, namespace, lambda view: api.post(run_path(view, "/keep"), body))
