@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,32 @@ def test_an_empty_list_teaches_the_next_step(page: Page) -> None:
     """With a command to copy."""
     page.get_by_text("There are no runs yet").wait_for()
     assert "kaji run" in page.locator("code").inner_text()
+
+
+def test_a_node_is_found_by_keys_drained_and_returned(page: Page) -> None:
+    """The reason is shown to everybody; the table holds the same as the map."""
+    page.get_by_role("link", name="Cluster").click()
+    page.wait_for_url(re.compile("/cluster$"))
+    nodes = page.get_by_role("img", name=re.compile("^Map of 3 nodes"))
+    nodes.focus()
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url(re.compile("/cluster/.+$"))
+    name = page.url.rpartition("/")[2]
+    assert name != platform.node().lower(), "the members of other tests run there"
+    node = page.get_by_role("region", name=f"Node {name}")
+    node.get_by_role("button", name="Drain").click()
+    node.get_by_label("Reason").fill("loud <b>fan</b>")
+    node.get_by_role("button", name="Drain it").click()
+    node.get_by_text("drained for admin: loud <b>fan</b>").wait_for()
+    page.get_by_role("button", name=re.compile("Takes no work 1")).click()
+    page.get_by_role("status").get_by_text("1 of 3 nodes").wait_for()
+    page.get_by_role("button", name="Table").click()
+    row = page.get_by_role("table", name="Nodes").get_by_role("row").filter(has_text=name)
+    row.get_by_role("cell", name="Draining").wait_for()
+    node.get_by_role("button", name="Let it take work again").click()
+    node.get_by_text("Takes work", exact=True).wait_for()
+    row.wait_for(state="detached")
 
 
 def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: Page) -> None:

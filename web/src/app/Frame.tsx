@@ -8,6 +8,7 @@ import { signOut, whoAmI } from "../api/signIn";
 const PAGES: { to: string; word: string }[] = [
   { to: "/runs", word: "Runs" },
   { to: "/start", word: "Start" },
+  { to: "/cluster", word: "Cluster" },
 ];
 
 /** The frame of all pages: the rail with the pages, and who is signed in. */
@@ -20,7 +21,7 @@ export function Frame() {
         sx={{
           display: "flex",
           alignItems: "center",
-          gap: 6,
+          gap: { xs: 3, sm: 6 },
           px: 4,
           minHeight: 48,
           borderBottom: 1,
@@ -31,17 +32,17 @@ export function Frame() {
         <Typography component="span" sx={{ fontWeight: 600 }}>
           Kajitori
         </Typography>
-        <Box component="nav" aria-label="Pages" sx={{ display: "flex", gap: 4, flex: 1 }}>
+        <Box component="nav" aria-label="Pages" sx={{ display: "flex", gap: 4, flex: 1, minWidth: 0, overflowX: "auto" }}>
           {PAGES.map(({ to, word }) => (
             <NavLink key={to} to={to} style={({ isActive }) => ({ color: "inherit", fontWeight: isActive ? 600 : 400 })}>
               {word}
             </NavLink>
           ))}
         </Box>
-        <Typography component="span" color="text.secondary" noWrap sx={{ maxWidth: "40vw" }} title={who.data?.user}>
+        <Typography component="span" color="text.secondary" noWrap sx={{ maxWidth: "40vw", display: { xs: "none", sm: "block" } }} title={who.data?.user}>
           {who.data?.user}
         </Typography>
-        <Button size="small" onClick={() => void signOut()}>
+        <Button size="small" onClick={() => void signOut()} sx={{ flex: "none" }}>
           Sign out
         </Button>
       </Box>

@@ -13,6 +13,7 @@ const router = createBrowserRouter([
       { path: "/", element: <Navigate to="/runs" replace /> },
       { path: "/runs", element: <RunsPage /> },
       { path: "/start", lazy: async () => ({ Component: (await import("../start/StartPage")).StartPage }) },
+      { path: "/cluster/:node?", lazy: async () => ({ Component: (await import("../cluster/ClusterPage")).ClusterPage }) },
       { path: "/runs/:namespace/:name", lazy: async () => ({ Component: (await import("../run/RunPage")).RunPage }) },
     ],
   },

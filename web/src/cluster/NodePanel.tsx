@@ -1,0 +1,151 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Skeleton from "@mui/material/Skeleton";
+import Typography from "@mui/material/Typography";
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { Link } from "react-router";
+import { client, contentOf, type Schemas } from "../api/client";
+import { Problem } from "../app/Problem";
+import { Age } from "../words/Age";
+import { bytes, cpus } from "../words/amounts";
+import { CopyLine } from "../words/CopyLine";
+import { NodeActions } from "./NodeActions";
+
+const REFRESH_MS = 5_000;
+
+export type NodeDetail = Schemas["NodeDetail"];
+
+/** One node: why it takes no work, its figures, its runs, its taints and its health history. */
+export function NodePanel({ name, close }: { name: string; close: () => void }) {
+  const node = useQuery({
+    queryKey: ["node", name],
+    queryFn: async () => contentOf(await client.GET("/v1/nodes/{name}", { params: { path: { name } } })),
+    refetchInterval: REFRESH_MS,
+  });
+  return (
+    <Box component="section" aria-label={`Node ${name}`} sx={{ border: 1, borderColor: "divider", borderRadius: 1, p: 4, bgcolor: "background.paper", minWidth: 0 }}>
+      <Box sx={{ display: "flex", alignItems: "start", gap: 3 }}>
+        <Typography variant="h2" sx={{ flex: 1, overflowWrap: "anywhere" }}>
+          {name}
+        </Typography>
+        <Button size="small" onClick={close}>
+          Close
+        </Button>
+      </Box>
+      {node.error && <Problem error={node.error} retry={() => void node.refetch()} />}
+      {!node.data && !node.error && <Skeleton variant="rectangular" height={240} />}
+      {node.data && <Details node={node.data} />}
+    </Box>
+  );
+}
+
+function Details({ node }: { node: NodeDetail }) {
+  return (
+    <>
+      <Typography sx={{ my: 2 }}>{node.why ? `Takes no work: ${node.why}` : "Takes work"}</Typography>
+      <NodeActions node={node} />
+      <Figures node={node} />
+      <Part title="Runs on it" empty="Nothing runs on it.">
+        {node.members.map((member) => (
+          <li key={`${member.holder} ${member.pod}`}>
+            {member.isRun ? <Link to={`/runs/${member.holder.split("/").map(encodeURIComponent).join("/")}`}>{member.holder}</Link> : `Pod ${member.holder}`}
+            {member.rank !== null && `, rank ${member.rank}`}
+            {member.owner && ` of ${member.owner}`}
+            <Faint>
+              {[member.gpus && `${member.gpus} GPUs`, `${cpus(member.cpuMillis)} CPUs`, bytes(member.memoryBytes)].filter(Boolean).join(", ")}, since{" "}
+              <Age time={member.since} />
+            </Faint>
+          </li>
+        ))}
+      </Part>
+      <Part title="Health" empty="Nothing has happened to it.">
+        {[...node.health].reverse().map((entry) => (
+          <li key={`${entry.at} ${entry.what} ${entry.reason}`}>
+            {entry.says}
+            <Faint>
+              <Age time={entry.at} />
+            </Faint>
+          </li>
+        ))}
+      </Part>
+      {node.test && (
+        <Part title="Test">
+          <li>
+            {[node.test.state, node.test.says].filter(Boolean).join(": ")} {node.test.at && <Age time={node.test.at} />}
+          </li>
+        </Part>
+      )}
+      <Part title="Taints" empty="None.">
+        {node.taints.map((taint) => (
+          <li key={taint}>
+            <code>{taint}</code>
+          </li>
+        ))}
+      </Part>
+      <Box component="details" sx={{ my: 3 }}>
+        <summary>Labels</summary>
+        <List>
+          {Object.entries(node.labels).map(([key, value]) => (
+            <li key={key}>
+              <code>
+                {key}={value}
+              </code>
+            </li>
+          ))}
+        </List>
+      </Box>
+      <CopyLine text={`kaji nodes ${node.name}`} />
+    </>
+  );
+}
+
+function Figures({ node }: { node: NodeDetail }) {
+  const places = Object.values(node.domains).join(" · ");
+  const amounts: [string, string][] = [
+    ...(node.gpus.total ? [[`${node.gpuType || "GPUs"}`, `${node.gpus.used} of ${node.gpus.total} in use`] as [string, string]] : []),
+    ...Object.entries(node.partialGpus).map(([type, { used, total }]): [string, string] => [type, `${used} of ${total} in use`]),
+    ["CPUs", `${cpus(node.cpuMillis.used)} of ${cpus(node.cpuMillis.total)} reserved`],
+    ["Memory", `${bytes(node.memoryBytes.used)} of ${bytes(node.memoryBytes.total)} reserved`],
+    ["Pods", `${node.pods.used} of ${node.pods.total}`],
+    ...(places ? [["Place", places] as [string, string]] : []),
+  ];
+  return (
+    <Box component="dl" sx={{ display: "grid", gridTemplateColumns: "auto 1fr", columnGap: 4, rowGap: 1, my: 3, "& dd": { m: 0 }, "& dt": { color: "text.secondary" } }}>
+      {amounts.map(([word, amount]) => (
+        <Box key={word} sx={{ display: "contents" }}>
+          <dt>{word}</dt>
+          <dd>{amount}</dd>
+        </Box>
+      ))}
+      <dt>Joined</dt>
+      <dd>
+        <Age time={node.createdAt} />
+      </dd>
+    </Box>
+  );
+}
+
+function Part({ title, empty = "", children }: { title: string; empty?: string; children: ReactNode[] | ReactNode }) {
+  const isEmpty = Array.isArray(children) && !children.length;
+  return (
+    <Box sx={{ my: 3 }}>
+      <Typography variant="h3" sx={{ fontSize: 14, fontWeight: 600 }}>
+        {title}
+      </Typography>
+      {isEmpty ? <Typography color="text.secondary">{empty}</Typography> : <List>{children}</List>}
+    </Box>
+  );
+}
+
+function List({ children }: { children: ReactNode }) {
+  return (
+    <Box component="ul" sx={{ listStyle: "none", m: 0, p: 0, overflowWrap: "anywhere", "& li": { py: 0.5 } }}>
+      {children}
+    </Box>
+  );
+}
+
+function Faint({ children }: { children: ReactNode }) {
+  return <Box sx={{ color: "text.secondary" }}>{children}</Box>;
+}

@@ -1,0 +1,56 @@
+/** Which nodes stand out on the map, as it stands in the page's address. */
+import { DIMENSIONS, type Dimension, type Legend } from "./colours";
+import { expanded } from "./names";
+import type { NodeRow } from "./useNodes";
+
+export interface View {
+  by: Dimension;
+  text: string;
+  /** Keys of the legend that are chosen. */
+  kinds: string[];
+  /** `namespace/name` of a waiting run: the nodes that have to become free for it. */
+  room: string;
+  asTable: boolean;
+}
+
+/** Return the view in an address; what makes no sense is left out. */
+export function viewOf(parameters: URLSearchParams): View {
+  const by = parameters.get("by") ?? "";
+  return {
+    by: by in DIMENSIONS ? (by as Dimension) : "use",
+    text: parameters.get("text") ?? "",
+    kinds: parameters.getAll("kind"),
+    room: parameters.get("room") ?? "",
+    asTable: parameters.get("as") === "table",
+  };
+}
+
+/** Return the address's parameters for a view; defaults are left out. */
+export function parametersOf({ by, text, kinds, room, asTable }: View): URLSearchParams {
+  const parameters = new URLSearchParams();
+  if (by !== "use") parameters.set("by", by);
+  if (text) parameters.set("text", text);
+  for (const kind of kinds) parameters.append("kind", kind);
+  if (room) parameters.set("room", room);
+  if (asTable) parameters.set("as", "table");
+  return parameters;
+}
+
+/** Return the names of the nodes that fit all filters; null if there is no filter. `making` are the nodes that make room. */
+export function markedBy(nodes: readonly NodeRow[], view: View, legend: Legend, making: ReadonlySet<string> | null): ReadonlySet<string> | null {
+  const words = view.text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length && !view.kinds.length && !making) return null;
+  const fits = (node: NodeRow) => {
+    if (making && !making.has(node.name)) return false;
+    if (view.kinds.length && !view.kinds.includes(legend.kindOf(node).key)) return false;
+    const text = [node.name, node.gpuType, node.pool, node.why, node.owner, node.state, ...node.places, ...node.holders].join(" ").toLowerCase();
+    return words.every((word) => text.includes(word));
+  };
+  return new Set(nodes.filter(fits).map(({ name }) => name));
+}
+
+/** Return the nodes of the steps after which a run starts. */
+export function nodesOf(steps: readonly { kind: string; name: string; nodes: string }[]): Set<string> {
+  const names = steps.flatMap(({ kind, name, nodes }) => (kind === "cordoned" || kind === "broken" ? [name, ...expanded(nodes)] : expanded(nodes)));
+  return new Set(names);
+}

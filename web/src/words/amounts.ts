@@ -1,0 +1,19 @@
+/** Amounts with units. */
+
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** Return a size with at most three digits: "512 GiB", "1.5 TiB". */
+export function bytes(size: number): string {
+  let left = size;
+  let unit = 0;
+  while (left >= 1024 && unit < SIZES.length - 1) {
+    left /= 1024;
+    unit += 1;
+  }
+  return `${left >= 10 || Number.isInteger(left) ? Math.round(left) : left.toFixed(1)} ${SIZES[unit]}`;
+}
+
+/** Return processors, from thousandths of one. */
+export function cpus(millis: number): string {
+  return `${Math.round(millis / 100) / 10}`;
+}
