@@ -216,7 +216,7 @@ async def measure_server(nodes: int, seconds: float, parts: int, profiled: bool)
             measuring.cancel()
             bands = await newest_bands(url)
         history = (Path(folder) / "history.db").stat().st_size
-    took = sorted(each.seconds for each in questions if each.answered)
+    took = sorted(each.seconds for each in questions if each.answered) or [math.inf]
     unanswered = sum(not each.answered for each in questions)
     print_table(
         f"{nodes} nodes with {GPUS} GPUs each, {lasted:.0f} s; load of the machine {os.getloadavg()[0]:.1f}",
