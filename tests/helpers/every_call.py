@@ -73,6 +73,7 @@ LISTS = frozenset(
         "GET /v1/traffic",
         "GET /v1/history",
         "GET /v1/usage",
+        "GET /v1/report",
         "GET /v1/audit",
         "GET /v1/stats",
         "GET /v1/idle",

@@ -18,6 +18,7 @@ from starlette.types import Lifespan
 from kajitori import __version__
 from kajitori.api import channels, code, health, problems, secrets, volumes, web_page
 from kajitori.api.context import Api
+from kajitori.api.history import lost_time
 from kajitori.api.history import routes as history
 from kajitori.api.identity import browser_routes, robots
 from kajitori.api.identity import routes as identity
@@ -87,6 +88,7 @@ ROUTERS = tuple(
             robots,
             browser_routes,
             history,
+            lost_time,
             health,
             code,
             web_page,
@@ -165,6 +167,7 @@ def _background(api: Api) -> tuple[Work, ...]:
     return (
         api.traffic.keeper.run,
         api.telemetry.run,
+        partial(telemetry_agents.follow_places, api),
         api.leader.follow,
         api.audit.write_forever,
         api.stores.history_lag.follow,

@@ -49,6 +49,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "events": "Show what happened to a run, or to all runs.",
         "stats": "Show what the members of a run use now: a live table.",
         "metrics": "Plot what a run used, and its training figures.",
+        "report": "Tell where the time of a run went, or that of all runs.",
         "results": "Show the results of a sweep's members.",
         "history": "List runs of all times, also removed ones.",
         "inspect": "Show everything about runs as JSON.",

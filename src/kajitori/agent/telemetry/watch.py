@@ -14,7 +14,18 @@ from kajitori.agent.telemetry.members import LocalMember, MemberSource
 from kajitori.agent.telemetry.processes import Processes
 from kajitori.agent.telemetry.stacks import stacks_of
 from kajitori.core.telemetry.quantities import GPU, MEMBER, MINUTE_SECONDS, SAMPLE_SECONDS
-from kajitori.core.telemetry.report import MAX_GPUS, MAX_MEMBERS, Answer, MemberMinute, Question, Report, Series
+from kajitori.core.telemetry.report import (
+    MAX_GPUS,
+    MAX_MEMBERS,
+    MAX_SAVED,
+    SAVED_SECONDS,
+    Answer,
+    MemberMinute,
+    Question,
+    Report,
+    SavedCheckpoint,
+    Series,
+)
 from kajitori.core.telemetry.ring import Readings, Ring, summary
 
 log = logging.getLogger(__name__)
@@ -123,7 +134,14 @@ class Watch:
                     made = _minute(each, minute)
                     if made is not None:
                         found.append(made)
-        return Report(minutes=tuple(found[: 2 * MAX_MEMBERS]))
+            oldest = self._clock() - SAVED_SECONDS
+            saved = [
+                SavedCheckpoint(each.member.namespace, each.member.pod, each.member.uid, one.since, one.until)
+                for each in self._watched.values()
+                for one in each.figures.training.saved
+                if one.until > oldest
+            ]
+        return Report(minutes=tuple(found[: 2 * MAX_MEMBERS]), saved=tuple(saved[:MAX_SAVED]))
 
     def answer(self, question: Question) -> Answer:
         """Return the rows, or the stacks, that are asked for."""

@@ -91,12 +91,12 @@ async def list_history(api: Shared, user: Caller, query: Annotated[HistoryParame
     """Also runs that are removed. Whoever may list the runs of a namespace may list its history."""
     history = history_of(api)
     wanted = RunFilter(
-        namespaces=await _readable(api, user, query.namespace),
+        namespaces=await readable_of(api, user, query.namespace),
         owner=user.name if query.owner == "@me" else query.owner,
         phases=tuple(phase.value for phase in query.phase),
         name=query.name,
-        since=_time("since", query.since),
-        until=_time("until", query.until),
+        since=seconds_of("since", query.since),
+        until=seconds_of("until", query.until),
     )
     after = decode_token(query.continue_, tuple[int, str]) if query.continue_ else None
     found = await history.runs(wanted, query.limit + 1, after)
@@ -119,7 +119,7 @@ async def get_history(api: Shared, user: Caller, namespace: str, name: str) -> R
         for past in await history_of(api).attempts(run.metadata.uid)
     ]
     fields = {name: getattr(view, name) for name in view.__struct_fields__}
-    return answer(RecordedRunView(**fields, removed_at=_text(record.removed_at), attempts=attempts))
+    return answer(RecordedRunView(**fields, removed_at=time_text(record.removed_at), attempts=attempts))
 
 
 @router.get("/v1/usage", responses=describes(UsageAnswer), summary="Usage by team, owner, run or node")
@@ -128,13 +128,13 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
     keeps only daily sums of the first or last day, the whole day counts; the answer contains the times that were
     used."""
     history, policy, now = history_of(api), api.cluster.policy.prices, int(api.now().timestamp())
-    until = min(_time("until", query.until) or now, now)
-    since = _time("since", query.since)
+    until = min(seconds_of("until", query.until) or now, now)
+    since = seconds_of("since", query.since)
     since = until - int(USAGE_SINCE.total_seconds()) if since is None else since
     if since > until:
         raise InvalidInput.one("since", "is after the end", value=query.since, hint="name an earlier time")
     since, until = await history.countable(since, until)
-    readable = await _readable(api, user, query.namespace)
+    readable = await readable_of(api, user, query.namespace)
     owner = user.name if query.owner == "@me" else query.owner
     sums = await history.usage(query.by, since, until, policy.prices, namespaces=readable, owner=owner)
     held = (
@@ -151,8 +151,8 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
     return answer(
         UsageAnswer(
             by=query.by.value,
-            since=_text(since),
-            until=_text(until),
+            since=time_text(since),
+            until=time_text(until),
             currency=policy.currency if not policy.prices.is_free else "",
             items=[_row(key, used) for key, used in order],
             total=_row("", total),
@@ -164,9 +164,9 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
 async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters, Query()]) -> Response:
     """Changes through this API and decisions of the controller, also refused ones. Whoever may list the runs of a
     namespace sees what was changed there."""
-    history, since = history_of(api), _time("since", query.since)
+    history, since = history_of(api), seconds_of("since", query.since)
     wanted = AuditFilter(
-        namespaces=await _readable(api, user, query.namespace),
+        namespaces=await readable_of(api, user, query.namespace),
         actor=user.name if query.actor == "@me" else query.actor,
         object=query.object,
         outcome=query.outcome,
@@ -177,7 +177,7 @@ async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters
     page = found[: query.limit]
     rows = [
         AuditRow(
-            at=_text(entry.at // 1000),
+            at=time_text(entry.at // 1000),
             **{name: getattr(entry, name) for name in AuditRow.__struct_fields__ if name != "at"},
         )
         for _, entry in page
@@ -186,7 +186,7 @@ async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters
     return answer(AuditAnswer(items=rows, continue_=following))
 
 
-async def _readable(api: Api, user: User, namespace: str) -> frozenset[str] | None:
+async def readable_of(api: Api, user: User, namespace: str) -> frozenset[str] | None:
     """Return the namespaces whose history the caller may list; None means all. The API server decides."""
     others = () if namespace else await history_of(api).namespaces()
     return await readable_namespaces(api, user, namespace, others)
@@ -213,7 +213,7 @@ def _held(run: RunObject, by: By, since: int, until: int) -> Iterator[tuple[str,
 def _recorded(run: RunRecord) -> RecordedRun:
     fields: dict[str, Any] = {name: getattr(run, name) for name in RecordedRun.__struct_fields__}
     times = ("created_at", "started_at", "ended_at", "removed_at")
-    return RecordedRun(**fields | {name: _text(fields[name]) for name in times})
+    return RecordedRun(**fields | {name: time_text(fields[name]) for name in times})
 
 
 def _row(key: str, used: UsageSum) -> UsageRow:
@@ -227,7 +227,7 @@ def _row(key: str, used: UsageSum) -> UsageRow:
     )
 
 
-def _time(field: str, text: str) -> int | None:
+def seconds_of(field: str, text: str) -> int | None:
     """Return a time in seconds since 1970; None for an empty text. Raises InvalidInput for any other text."""
     if not text:
         return None
@@ -240,5 +240,6 @@ def _time(field: str, text: str) -> int | None:
         raise InvalidInput.one(field, "is no time", value=text, hint="such as 2026-11-21T10:00:00Z") from None
 
 
-def _text(seconds: int | None) -> str:
+def time_text(seconds: int | None) -> str:
+    """Return a time as answers have it; empty for None."""
     return format_time(time_at(seconds)) if seconds is not None else ""

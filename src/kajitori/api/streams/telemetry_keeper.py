@@ -16,6 +16,7 @@ import logging
 import math
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime
@@ -26,10 +27,12 @@ import zstandard
 from kajitori.api.streams.node_lines import ANSWER_SECONDS, NO_AGENT, Lines
 from kajitori.blobs.blobs import Blobs
 from kajitori.core.telemetry.bands import bands_of
-from kajitori.core.telemetry.book import KEPT_MINUTES, Book, decode_part
+from kajitori.core.telemetry.book import KEPT_MINUTES, Attempt, Book, decode_part
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
-from kajitori.core.telemetry.report import Answer, encode, read_answer
+from kajitori.core.telemetry.report import Answer, SavedCheckpoint, encode, read_answer
+from kajitori.core.telemetry.training import MAX_CHECKPOINT_SECONDS
+from kajitori.core.usage.lost_time import Kind, Mark
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 from kajitori.history.store import History
 
@@ -44,6 +47,9 @@ LOOK_SECONDS = 5.0
 """Time between two looks at the store and at minutes that are complete."""
 DOWNSAMPLE_SECONDS = 600.0
 _MAX_PART_BYTES = 256 << 20
+MAX_PLACES = 20_000
+MAX_SAVED_AGE = 900.0
+"""Age in seconds beyond which a reported checkpoint is not believed. Its segment may be summed up by then."""
 _ROWS_AT_ONCE = 2000
 """Bands that are written in one transaction."""
 _SLICE_SECONDS, _RANKS_IN_LOOP = 0.005, 200
@@ -73,12 +79,35 @@ class TelemetryKeeper:
         self._seen: dict[str, datetime] = {}
         """Blobs of other servers as they were last read, with their times."""
         self._unstored: list[Interval] = []
+        self._marks: dict[tuple[str, Mark], bool] = {}
+        """The latest marks of attempts, with the UIDs of their runs, and whether history has them."""
+        self._places: OrderedDict[str, tuple[str, Attempt]] = OrderedDict()
+        """By UID of the Pod: node and attempt of the gangs' ranks 0."""
         self._downsampled_at = 0.0
         self._has_others = False
         """Whether another server has received reports in the last minutes."""
         self._passed_on: set[str] = set()
         """Questions of other servers that were seen here, which are not looked at again."""
         self._answering: set[asyncio.Task[None]] = set()
+
+    def note_place(self, uid: str, node: str, attempt: Attempt) -> None:
+        """Remember the attempt of a Pod with rank 0."""
+        self._places[uid] = node, attempt
+        self._places.move_to_end(uid)
+        if len(self._places) > MAX_PLACES:
+            self._places.popitem(last=False)
+
+    def place_of(self, uid: str, node: str) -> Attempt | None:
+        """Return the attempt of a Pod with rank 0 that is, or was, on this node."""
+        known = self._places.get(uid)
+        return known[1] if known is not None and known[0] == node else None
+
+    def note_saved(self, attempt: Attempt, saved: SavedCheckpoint, now: float) -> None:
+        """Note a checkpoint for history, unless its time cannot be true."""
+        is_recent = now - MAX_SAVED_AGE < saved.until < now + MINUTE_SECONDS
+        if is_recent and 0 <= saved.until - saved.since <= MAX_CHECKPOINT_SECONDS:
+            mark = Mark(attempt.number, Kind.SAVED.value, round(saved.since), round(saved.until))
+            self._marks.setdefault((attempt.run_uid, mark), False)
 
     async def ask(
         self,
@@ -249,7 +278,14 @@ class TelemetryKeeper:
     async def _record(self, now: float) -> None:
         if self._history is None:
             self._unstored.clear()
+            self._marks.clear()
             return
+        while marks := [mark for mark, is_stored in self._marks.items() if not is_stored][:_ROWS_AT_ONCE]:
+            await self._history.record_marks(marks)
+            self._marks |= dict.fromkeys(marks, True)
+        self._marks = {
+            mark: is_stored for mark, is_stored in self._marks.items() if mark[1].until > now - MAX_SAVED_AGE
+        }
         while self._unstored:
             several = self._unstored[:_ROWS_AT_ONCE]
             await self._history.record_telemetry(several)

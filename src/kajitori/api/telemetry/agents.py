@@ -23,10 +23,13 @@ from kajitori.core.telemetry.report import (
     PATH,
     QUESTIONS_PATH,
     MemberMinute,
+    SavedCheckpoint,
     encode,
     read_answer,
     read_report,
 )
+from kajitori.core.words.names import read_pod_name
+from kajitori.kube.resources import PODS, Resource
 
 router = APIRouter(tags=["telemetry"])
 
@@ -50,7 +53,8 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
     """For agents, each of which has a token for its own node, and for users who may patch the status of that Node. The
     body is MessagePack (`kajitori.core.telemetry.report`).
 
-    A report that arrives twice, or at another server, counts once. Members that are not on this node are left out.
+    A report that arrives twice, or at another server, counts once. Members that are not on this node are left out, and
+    checkpoints of other ranks than 0, and of sweeps.
     """
     require_media_type(request, (MEDIA_TYPE,))
     report = read_report(await request.body())
@@ -59,7 +63,40 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
         if book.accepts(minute.minute, now) and (place := _place(api, node, minute)) is not None:
             attempt, rank = place
             book.add(attempt, RankMinute(rank, report.member_names, report.gpu_names, minute))
+    for saved in report.saved:
+        saved_in = api.telemetry.place_of(saved.uid, node)
+        if saved_in is not None and not _is_sweep(api, saved):
+            api.telemetry.note_saved(saved_in, saved, now)
     return Response(status_code=204)
+
+
+def _is_sweep(api: Api, saved: SavedCheckpoint) -> bool:
+    """Whether a checkpoint is that of a sweep's member, which says nothing of the other members of its attempt."""
+    name = read_pod_name(saved.pod)
+    run = api.mirror.runs.get((saved.namespace, name.run)) if name is not None else None
+    return run is not None and run.status is not None and run.status.sweep is not None
+
+
+async def follow_places(api: Api) -> None:
+    """Note where each gang's rank 0 runs, until cancelled: its last checkpoint is reported when its Pod may be gone."""
+
+    def note(resource: Resource, namespace: str, name: str) -> None:
+        if resource != PODS or not name.endswith("-0"):
+            return
+        pod = api.mirror.pods.get((namespace, name))
+        if pod is None or pod.member is None or not pod.spec.node_name:
+            return
+        run_uid = api.mirror.run_uid_of(pod)
+        if run_uid:
+            api.telemetry.note_place(pod.metadata.uid, pod.spec.node_name, Attempt(run_uid, pod.member.attempt))
+
+    unsubscribe = api.mirror.on_change(note)
+    try:
+        for namespace, name in list(api.mirror.pods):
+            note(PODS, namespace, name)
+        await asyncio.Event().wait()
+    finally:
+        unsubscribe()
 
 
 def _place(api: Api, node: str, minute: MemberMinute) -> tuple[Attempt, int] | None:

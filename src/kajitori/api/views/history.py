@@ -82,6 +82,90 @@ class UsageAnswer(View):
     total: UsageRow
 
 
+class TimeOf(View):
+    """Time in one category."""
+
+    category: str
+    """productive, saving, lost, unclear, hung, idle, starting, restarting or queued."""
+    seconds: int
+    """Time of the run as a whole; 0 in reports about several runs."""
+    gpu_seconds: int
+    member_seconds: int
+    """Time of all members together."""
+
+
+class CauseView(View):
+    """What one cause cost: work that was lost, time that hung, the end of an attempt and the start of the next one."""
+
+    cause: str
+    times: int
+    """Number of attempts that it ended."""
+    gpu_seconds: int
+    member_seconds: int
+
+
+class CheckpointsView(View):
+    """What is known of a run's checkpoints, and the interval that would have cost least."""
+
+    count: int
+    last_at: str
+    every_seconds: float | None
+    """Median time between two of them, without the time to write one."""
+    cost_seconds: float | None
+    """Median time for which the training stood still to write one; null if it is not known."""
+    failures: int
+    """Attempts that were broken without notice."""
+    between_failures: float | None
+    """Mean running time between two failures, in seconds."""
+    best_seconds: float | None
+    """The interval that would have cost least, by Young and Daly; null if costs or failures are not known."""
+
+
+class RunTimeView(View):
+    """Where the time of one run went."""
+
+    run: str
+    namespace: str
+    phase: str
+    since: Time
+    until: Time
+    ratio: float | None
+    """Effective training time ratio: productive time divided by the time since the run was submitted."""
+    while_held: float | None
+    """The same for the time in which members had nodes."""
+    categories: list[TimeOf]
+    causes: list[CauseView]
+    checkpoints: CheckpointsView
+    words: list[str]
+    """The same in sentences."""
+
+
+class TimeSum(View):
+    """The time of one team, owner, cause or node."""
+
+    key: str
+    """For owners `namespace/owner`."""
+    times: int
+    """Number of attempts that were ended by something; for causes by this one."""
+    gpu_seconds: int
+    member_seconds: int
+    categories: list[TimeOf]
+    """Its parts, without those of no time."""
+
+
+class TimeReport(View):
+    """Where the time of nodes went that runs held, on whole days (UTC)."""
+
+    by: str
+    since: Time
+    until: Time
+    ratio: float | None
+    """Productive GPU-seconds divided by all that were held; of members' time if no run had GPUs."""
+    total: TimeSum
+    items: list[TimeSum]
+    """The largest cost first. Causes and nodes have only the time that something cost."""
+
+
 class AuditRow(View):
     """One change, or one refused attempt to change something."""
 

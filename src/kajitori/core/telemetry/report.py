@@ -31,6 +31,10 @@ MEDIA_TYPE = "application/vnd.msgpack"
 
 MAX_MEMBERS = 512
 """Most members per node and minute in a report."""
+MAX_SAVED = 2048
+"""Most checkpoints in a report."""
+SAVED_SECONDS = 600.0
+"""Age up to which checkpoints are reported."""
 MAX_GPUS = 64
 """Most GPUs per member."""
 MAX_ASKED = 8
@@ -65,12 +69,24 @@ class MemberMinute(msgspec.Struct, frozen=True, array_like=True):
     """Figures that the program wrote, without `train.`."""
 
 
+class SavedCheckpoint(msgspec.Struct, frozen=True, array_like=True):
+    """A checkpoint that a member wrote, and the time for which its training stood still."""
+
+    namespace: _Name
+    pod: _Name
+    uid: _Name
+    since: float
+    until: float
+
+
 class Report(msgspec.Struct, frozen=True, array_like=True):
     """The minutes that an agent reports."""
 
     member_names: _Names = MEMBER_NAMES
     gpu_names: _Names = GPU_NAMES
     minutes: Annotated[tuple[MemberMinute, ...], msgspec.Meta(max_length=2 * MAX_MEMBERS)] = ()
+    saved: Annotated[tuple[SavedCheckpoint, ...], msgspec.Meta(max_length=MAX_SAVED)] = ()
+    """Checkpoints of the last minutes; each is reported several times."""
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):

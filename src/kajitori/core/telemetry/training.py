@@ -31,6 +31,12 @@ STEP, RATED = "step", ("step", "tokens", "samples")
 TOTALS = {"tokens_total": "tokens.rate", "samples_total": "samples.rate"}
 """Figures that count since the start, and the rates that are made of them."""
 
+CHECKPOINT_SECONDS, TIME = "checkpoint_seconds", "time"
+"""Figures of a line about a checkpoint that was written: for how long the training stood still for it, and when it was
+complete (seconds since 1970)."""
+MAX_CHECKPOINT_SECONDS = 86_400.0
+KEPT_CHECKPOINTS = 16
+
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
@@ -108,6 +114,14 @@ class Series:
         return [value for at, value in zip(self._at, self._values, strict=True) if after < at <= until]
 
 
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that a program wrote: the time for which its training stood still."""
+
+    since: float
+    until: float
+
+
 @dataclass
 class _Rate:
     """The last total of a rate, and its time."""
@@ -126,9 +140,16 @@ class Training:
         self._sums: dict[str, float] = {}
         self._totals: dict[str, float] = {}
         self._rates: dict[str, _Rate] = {}
+        self.saved: deque[Saved] = deque(maxlen=KEPT_CHECKPOINTS)
+        """The latest checkpoints."""
+        self._new_saved: list[tuple[float, float | None]] = []
+        self._has_sampled = False
 
     def take(self, figures: Mapping[str, float]) -> None:
         """Note the figures of one line. The last value of each name counts until the next `sample`."""
+        took = figures.get(CHECKPOINT_SECONDS)
+        if took is not None and 0 <= took <= MAX_CHECKPOINT_SECONDS:
+            self._new_saved.append((took, figures.get(TIME)))
         for name, value in figures.items():
             self.news[name] = value
             if name in RATED and name != STEP:
@@ -140,7 +161,16 @@ class Training:
                 self._totals["step.rate"] = value
 
     def sample(self, at: float) -> dict[str, float]:
-        """Return the news since the last sample with the rates, and keep them in the series."""
+        """Return the news since the last sample with the rates, and keep them in the series.
+
+        A checkpoint whose line has no time was complete at `at`. In the first sample such lines are left out: an agent
+        that was started again reads old ones, and their time is not known.
+        """
+        for took, until in self._new_saved[-KEPT_CHECKPOINTS:]:
+            if until is not None or self._has_sampled:
+                end = until if until is not None else at
+                self.saved.append(Saved(end - took, end))
+        self._new_saved, self._has_sampled = [], True
         news, self.news = self.news, {}
         for name, total in self._totals.items():
             before = self._rates.get(name)

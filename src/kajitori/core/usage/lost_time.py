@@ -22,6 +22,7 @@ from statistics import median
 import msgspec
 
 from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words.quantities import format_duration
 
 NOTHING_TO_LOSE = -2
 """`saves_every` of services and notebooks: the end of a member takes no work with it."""
@@ -69,7 +70,9 @@ class Kind(StrEnum):
 
 _OVERLAYS = ((Kind.HUNG, Category.HUNG), (Kind.IDLE, Category.IDLE), (Kind.SAVED, Category.SAVING))
 
-_KEEPS_ALL = frozenset({"", Phase.SUCCEEDED.value, Reason.STOPPED_BY_USER.value, Reason.DELETING.value})
+_KEEPS_ALL = frozenset(
+    {"", Phase.SUCCEEDED.value, Reason.STOPPED_BY_USER.value, Reason.PARKED.value, Reason.DELETING.value}
+)
 """Ends of an attempt by which nothing is lost: it succeeded, or its user had seen enough."""
 
 
@@ -143,10 +146,8 @@ def divide(held: Held, marks: Sequence[Mark]) -> list[Slice]:
     start = min(max(held.started, since), until)
     end = min(max(held.ended if held.ended is not None else until, start), until)
     kept, otherwise = _kept_until(held, marks, start, end)
-    running = [
-        Slice(Category.PRODUCTIVE, "", "", start, kept),
-        Slice(otherwise, held.cause, held.node, kept, end),
-    ]
+    why = (held.cause, held.node) if otherwise is Category.LOST else ("", "")
+    running = [Slice(Category.PRODUCTIVE, "", "", start, kept), Slice(otherwise, *why, kept, end)]
     own = [mark for mark in marks if mark.attempt == held.attempt]
     for kind, category in reversed(_OVERLAYS):
         cause = {Category.HUNG: STUCK, Category.IDLE: IDLE}.get(category, "")
@@ -167,7 +168,7 @@ def _kept_until(held: Held, marks: Sequence[Mark], start: int, end: int) -> tupl
     if held.cause in _KEEPS_ALL or held.saves_every == NOTHING_TO_LOSE:
         return end, Category.PRODUCTIVE
     saves = [mark for mark in marks if mark.kind in (Kind.SAVED, Kind.WRITTEN)]
-    own = [mark.until for mark in saves if mark.attempt == held.attempt and start <= mark.until <= held.until]
+    own = [mark.until for mark in saves if mark.attempt == held.attempt and mark.until >= start]
     if own:
         return min(max(own), end), Category.LOST
     if saves or held.saves_every == NO_CHECKPOINT:
@@ -379,3 +380,54 @@ def best_interval(cost_seconds: float, between_failures: float) -> float:
     share = cost_seconds / (2 * between_failures)
     first = math.sqrt(2 * cost_seconds * between_failures)
     return first * (1 + math.sqrt(share) / 3 + share / 9) - cost_seconds
+
+
+def told(found: RunTime, checkpoints: Checkpoints, *, can_save: bool) -> list[str]:
+    """Return in sentences how much of a run's time was productive, and what is known of its checkpoints.
+
+    `can_save`: whether it has a checkpoint at all, or a type that loses nothing.
+    """
+    words = []
+    if found.ratio is not None:
+        kept = found.seconds.get(Category.PRODUCTIVE, 0)
+        words.append(
+            f"{found.ratio:.1%} of its time was productive: {format_duration(kept)} of {format_duration(found.whole)} "
+            "since it was submitted."
+        )
+    best, failures = checkpoints.best_seconds, checkpoints.failures
+    often = f"{failures} failure{'s' if failures != 1 else ''}"
+    if best is not None:
+        words.append(
+            f"With {often}, one every {_rounded(checkpoints.between_failures)}, and checkpoints that took "
+            f"{_rounded(checkpoints.cost_seconds)} each, a checkpoint every {_rounded(best)} would have cost least: "
+            f"{checkpoints.waste(best):.1%} of the time (Young and Daly)."
+        )
+        if checkpoints.every_seconds is not None:
+            words.append(
+                f"It wrote one every {_rounded(checkpoints.every_seconds)}, which costs "
+                f"{checkpoints.waste(checkpoints.every_seconds):.1%}."
+            )
+    elif not can_save:
+        lost = found.seconds.get(Category.LOST, 0)
+        words += [f"It has no checkpoint, so each failure lost all of its attempt: {format_duration(lost)}."] * bool(
+            lost
+        )
+    elif checkpoints.cost_seconds is None and (checkpoints.count or failures):
+        words.append(f"What a checkpoint costs is not known: {SAY_SO}.")
+    elif checkpoints.cost_seconds is not None and not failures:
+        words.append("It had no failure, so nothing can be said about a better interval between checkpoints.")
+    return words
+
+
+SAY_SO = 'let rank 0 append {"checkpoint_seconds": 12.5} to $KAJI_METRICS after each checkpoint'
+
+
+def _rounded(seconds: float | None) -> str:
+    """Return a duration in at most two units."""
+    whole = round(seconds or 0.0)
+    for unit in (86_400, 3600):
+        if whole >= unit:
+            step = 3600 if unit == 86_400 else 60
+            whole = round(whole / step) * step
+            break
+    return format_duration(whole) if whole or not seconds else f"{seconds:.1f}s"

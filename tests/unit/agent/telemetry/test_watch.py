@@ -17,7 +17,7 @@ from kajitori.agent.telemetry.pods import PodMembers, groups_of
 from kajitori.agent.telemetry.processes import Processes
 from kajitori.agent.telemetry.watch import KEPT_ENDED_SECONDS, Watch
 from kajitori.core.telemetry.quantities import GPU_NAMES, MEMBER_NAMES
-from kajitori.core.telemetry.report import Answer, Question, Report, named_values
+from kajitori.core.telemetry.report import SAVED_SECONDS, Answer, Question, Report, named_values
 from kajitori.core.traffic.totals import Pod
 
 
@@ -181,6 +181,24 @@ def test_the_last_figures_of_an_ended_program_are_reported(tmp_path: Path) -> No
     watch.sample(clock.now)
     (minute,) = watch.report((int(clock.now // 60),)).minutes
     assert minute.training == {"loss": 1.0}
+
+
+def test_the_last_checkpoint_of_an_ended_program_is_reported(tmp_path: Path) -> None:
+    """It is reported again and again for ten minutes, so that a server that is killed meanwhile costs nothing."""
+    log = tmp_path / "0.log"
+    log.write_bytes(line(loss=2.0))
+    clock, source = Clock(1_200_030.0), Members(member(group(tmp_path), log=log))
+    watch = Watch(source, clock=clock)
+    watch.sample(clock.now)
+    with log.open("ab") as file:
+        file.write(line(checkpoint_seconds=4.5, time=1_200_040.0))
+    source.found.clear()
+    clock.now += 15
+    watch.sample(clock.now)
+    (saved,) = watch.report(()).saved
+    assert (saved.uid, saved.since, saved.until) == ("u1", 1_200_035.5, 1_200_040.0)
+    clock.now += SAVED_SECONDS
+    assert watch.report(()).saved == ()
 
 
 def test_each_gpu_of_a_member_has_its_own_values(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.app import openapi_document
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
+from kajitori.api.telemetry.agents import follow_places
 from kajitori.core.telemetry.quantities import GPU, MEMBER
 from kajitori.core.telemetry.report import (
     MAX_ASKED,
@@ -25,10 +26,13 @@ from kajitori.core.telemetry.report import (
     MemberMinute,
     Question,
     Report,
+    SavedCheckpoint,
     Series,
     decode_questions,
     encode,
 )
+from kajitori.core.usage.lost_time import Mark
+from kajitori.history.store import History
 
 MINUTE = int(NOW.timestamp() // 60) - 2
 RUN = "/v1/runs/team/bert"
@@ -146,6 +150,34 @@ async def test_whoever_may_not_read_the_run_gets_nothing(world: World) -> None:
         assert answer.status_code == 403, path
     listed = await world.http.get("/v1/stats", headers={"Authorization": "Bearer mallory"})
     assert (listed.status_code, listed.json()["items"]) == (200, [])
+
+
+async def test_the_last_checkpoint_is_kept_when_its_pod_is_gone(world: World, history: History) -> None:
+    """A preempted program writes it as the last thing it does. Other ranks, and impossible times, are left out."""
+    world.change(telemetry=TelemetryKeeper(None, history, world.api.now))
+    async with asyncio.TaskGroup() as tasks:
+        follower = tasks.create_task(follow_places(world.api))
+        first, second = await gang(world, ranks=2)
+        for each in (first, second):
+            world.kubernetes.remove("pods", each["metadata"]["name"])
+        await world.caught_up()
+        follower.cancel()
+    now = NOW.timestamp()
+    times = {"first": [(now - 30, now - 20), (now - 5000, now - 4000), (now - 10, now + 500)], "second": [(now, now)]}
+    saved = [
+        SavedCheckpoint(meta["namespace"], meta["name"], meta["uid"], *each)
+        for name, member in (("first", first), ("second", second))
+        for meta in (member["metadata"],)
+        for each in times[name]
+    ]
+    for node in ("g2", "g1", "g1"):
+        content = encode(Report(saved=tuple(saved)))
+        headers = {"Authorization": "Bearer kubelet", "Content-Type": MEDIA_TYPE}
+        answer = await world.http.post(f"/v1/nodes/{node}/telemetry", content=content, headers=headers)
+        assert answer.status_code == 204, answer.text
+        await world.api.telemetry.look()
+    (marks,) = (await history.marks([first["metadata"]["ownerReferences"][0]["uid"]])).values()
+    assert marks == [Mark(1, "saved", int(now - 30), int(now - 20))]
 
 
 async def test_two_servers_make_the_same_bands(world: World) -> None:

@@ -6,10 +6,12 @@ import struct
 
 from kajitori.core.telemetry.report import MAX_FIGURES
 from kajitori.core.telemetry.training import (
+    KEPT_CHECKPOINTS,
     MAX_EVENT_BYTES,
     MAX_LINE_BYTES,
     EventFile,
     Lines,
+    Saved,
     Training,
     figures_in,
     take_lines,
@@ -54,6 +56,26 @@ def test_names_beyond_the_limit_are_dropped() -> None:
     training = Training()
     training.take({f"name{number}": 1.0 for number in range(MAX_FIGURES + 5)})
     assert len(training.sample(1.0)) == MAX_FIGURES
+
+
+def test_checkpoints_have_the_time_of_their_lines_or_of_the_sample() -> None:
+    """Lines without a time that an agent finds at its start may be hours old, so they are left out."""
+    training = Training()
+    for line in (
+        {"checkpoint_seconds": 5},
+        {"checkpoint_seconds": 12, "time": 1000.5},
+        {"checkpoint_seconds": -1, "time": 1.0},
+    ):
+        training.take(line)
+    training.sample(1015.0)
+    training.take({"step": 7, "checkpoint_seconds": 3})
+    training.sample(1030.0)
+    training.sample(1045.0)
+    assert list(training.saved) == [Saved(988.5, 1000.5), Saved(1027.0, 1030.0)]
+    for number in range(KEPT_CHECKPOINTS + 4):
+        training.take({"checkpoint_seconds": 1, "time": 2000.0 + number})
+    training.sample(1060.0)
+    assert training.saved[-1].until == 2000.0 + KEPT_CHECKPOINTS + 3
 
 
 def varint(value: int) -> bytes:

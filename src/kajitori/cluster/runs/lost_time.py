@@ -1,0 +1,72 @@
+"""What the status of a Run says of its time: the members that hold nodes, or held them, and marks of its attempts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from kajitori.cluster.run_object import RunObject
+from kajitori.core.spec.status import Holding, RunStatus, Segment
+from kajitori.core.usage.ledger import members_of
+from kajitori.core.usage.lost_time import Held
+from kajitori.core.words.times import parse_time
+
+
+def open_parts(status: RunStatus, now: datetime) -> list[Held]:
+    """Return the members that hold nodes, until now."""
+    moment = int(now.timestamp())
+    return [_held(part, max(moment, _seconds(part.since) or 0)) for part in (status.usage.open if status.usage else ())]
+
+
+def closed_parts(status: RunStatus) -> dict[int, Held]:
+    """Return the members that gave their nodes back, as far as the status still has them, by number of the segment."""
+    closed = status.usage.closed if status.usage is not None else ()
+    return {part.id: _held(part, _seconds(part.until) or 0) for part in closed}
+
+
+def left_out(status: RunStatus) -> list[Held]:
+    """Return the time that is only in the totals of a status. With a history, that has it."""
+    usage = status.usage
+    if usage is None:
+        return []
+    known: dict[int, int] = {}
+    for part in usage.closed:
+        held = _held(part, _seconds(part.until) or 0)
+        known[part.gpus] = known.get(part.gpus, 0) + held.member_seconds
+    totals: dict[int, int] = {}
+    for total in usage.totals:
+        totals[total.gpus] = totals.get(total.gpus, 0) + total.member_seconds
+    return [
+        Held(attempt=0, members=0, gpus=gpus, since=0, until=0, loose_seconds=seconds - known.get(gpus, 0))
+        for gpus, seconds in totals.items()
+        if seconds > known.get(gpus, 0)
+    ]
+
+
+def lifetime(run: RunObject, now: datetime) -> tuple[int, int]:
+    """Return when a run was submitted, and when it ended, or now."""
+    created = _seconds(run.metadata.creation_timestamp) or 0
+    status = run.status
+    ended = _seconds(status.finished_at) if status is not None and status.phase.is_final else None
+    return created, max(created, ended if ended is not None else int(now.timestamp()))
+
+
+def _held(part: Holding | Segment, until: int) -> Held:
+    since = _seconds(part.since) or 0
+    return Held(
+        attempt=part.attempt,
+        members=members_of(part),
+        gpus=part.gpus,
+        since=since,
+        until=max(since, until),
+        started=_seconds(part.started),
+        ended=_seconds(part.ended),
+        cause=part.cause,
+        after=part.after,
+        node=part.culprit,
+        saves_every=part.saves_every,
+    )
+
+
+def _seconds(text: str) -> int | None:
+    moment = parse_time(text)
+    return int(moment.timestamp()) if moment is not None else None
