@@ -11,8 +11,9 @@ have one each. A few ranks are asked for in full resolution meanwhile. The serve
 agents come. How late the event loops of all processes are is measured as well, and so is the way of each question:
 until it is at the agent, until the server has the answer, and until the user has it.
 
-The second part is one agent in a process of its own: 8 members with one GPU each, whose processes exist; NVML's answers
-are recorded ones. It is measured without the waiting, by taking samples and reports one after the other.
+The second part measures one agent in a process of its own. It samples 8 members with one GPU each; their processes are
+real, and NVML's answers are recorded. Samples and reports follow each other without pauses, so the time is that of the
+work alone.
 """
 
 from __future__ import annotations

@@ -206,8 +206,8 @@ spec:
     authorization: {credentials: {name: kajitori-prometheus, key: token}}
 ```
 
-A managed control plane does not show etcd; its alerts then never fire, and `KubeApiSlowWrites` tells about it
-indirectly. Each alert below says what it means and what to do, the fastest check first.
+A managed control plane has no metrics of etcd, so the alerts about etcd never fire there; `KubeApiSlowWrites` shows
+its problems indirectly. Each alert below has its meaning and the steps to take, the fastest check first.
 """
 
 

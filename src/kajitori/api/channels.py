@@ -1,7 +1,7 @@
 """Channels of the caller, and of a team, in which messages about runs arrive.
 
 This is the one place where the Web API writes with its own rights: no role of Kubernetes lets each person reach only a
-Secret of their own, and whoever may list Secrets in a team's namespace would read the tokens in everybody's URLs. So
+Secret of their own, and users who may list Secrets in a team's namespace could read the tokens in all URLs. So
 the Secrets lie in a namespace of their own, and this module changes only the one of the authenticated caller. For a
 team's channels, the API server is asked whether the caller may give others access to the team's namespace.
 """
@@ -85,9 +85,9 @@ class TestParameters(ChannelParameters):
     """The test's, from the answer that began it."""
 
 
-@router.get("/v1/channels", responses=describes(ChannelList), summary="Channels in which messages arrive")
+@router.get("/v1/channels", responses=describes(ChannelList), summary="List channels for messages")
 async def list_channels(api: Shared, user: Caller, query: Annotated[ChannelParameters, Query()]) -> Response:
-    """The caller's own, or a team's for everybody who may list its runs. URLs are not shown."""
+    """Lists the caller's own channels, or those of a team if the caller may list its runs. URLs are not shown."""
     recipient = await _recipient(user, query, "list")
     channels, outbox = _channels(await _find(api, recipient.secret)), await _outbox(api, recipient)
     items = [_view(name, channel, outbox) for name, channel in sorted(channels.items())]
@@ -104,7 +104,7 @@ async def list_channels(api: Shared, user: Caller, query: Annotated[ChannelParam
 async def put_channel(
     api: Shared, user: Caller, request: Request, query: Annotated[ChannelParameters, Query()]
 ) -> Response:
-    """The answer holds no URL. Whether the URL works shows a test."""
+    """The answer does not contain the URL. Send a test to see whether the URL works."""
     wanted, faults, _ = read(ChannelRequest, await json_body(request), "")
     if wanted is not None:
         faults = [*faults, *_scheme_faults(api, wanted)]
@@ -131,7 +131,7 @@ async def put_channel(
 async def delete_channel(
     api: Shared, user: Caller, request: Request, name: str, query: Annotated[ChannelParameters, Query()]
 ) -> Response:
-    """What waits for it is not delivered."""
+    """Messages that wait for this channel are dropped."""
     recipient = await _recipient(user, query, "change")
     note_subject(request.state, query.team or "", name)
     removed: list[Channel] = []
@@ -165,7 +165,7 @@ async def test_channel(
     return answer(ChannelTest(id=token, state="waiting", error=""), 201)
 
 
-@router.get("/v1/channels/{name}/test", responses=describes(ChannelTest), summary="The outcome of a test")
+@router.get("/v1/channels/{name}/test", responses=describes(ChannelTest), summary="Outcome of a test")
 async def read_test(api: Shared, user: Caller, name: str, query: Annotated[TestParameters, Query()]) -> Response:
     """`waiting` with an error means that it is tried again."""
     recipient = await _recipient(user, query, "change")
@@ -263,4 +263,4 @@ async def _change(api: Api, recipient: Recipient, change: Callable[[dict[str, An
         except NotFound:
             message = f"there is no namespace {api.messages_namespace} for channels"
             raise Unavailable(message, hint="an operator runs kaji install again") from None
-    raise Conflict("the channels are being changed by somebody else", hint="try again")
+    raise Conflict("another client changes the channels at the same time", hint="try again")

@@ -87,7 +87,7 @@ class RecordParts:
     code: CodeStore | None
     """Uploaded code, of which the unused is deleted."""
     messages: PostOffice | None = None
-    """None if nobody is told anything."""
+    """None if no messages are sent."""
     history: HistoryKeeper | None = None
     """None if ended runs are forgotten with their objects."""
     feed: Feed | None = None

@@ -30,7 +30,7 @@ GUARANTEED = "kajitori_guaranteed"
 GUARANTEED_USED = "kajitori_guaranteed_used"
 GUARANTEED_WAITING = "kajitori_guaranteed_waiting_runs"
 RUN_GPU_USED = "kajitori_run_gpu_used_percent"
-"""Of the bands of runs, which the Web API serves at a route of their own."""
+"""Metric of a run's bands, which the Web API serves at /v1/stats/prometheus."""
 RUNS_UNSTABLE = "kajitori_runs_unstable"
 
 TRAFFIC_POD = "kajitori_traffic_pod"

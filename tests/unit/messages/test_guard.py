@@ -1,4 +1,4 @@
-"""The guard of the sending process: where it may connect, whatever a URL or a service's code asks for."""
+"""The guard of the sending process limits its connections and files, for any URL and any service's code."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def _table(
 @router.get(
     "/v1/nodes/changes",
     responses=describes(NodeChanges, media_type=SERVER_SENT_EVENTS),
-    summary="What changes in a list of nodes",
+    summary="Stream changes to a list of nodes",
 )
 async def watch_nodes(
     api: Shared,

@@ -1,4 +1,4 @@
-"""Routes for lists of runs: pages that the server filters and sorts, and a stream of what changes in them."""
+"""Routes for lists of runs: pages that the server filters and sorts, and a stream of their changes."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
 @router.get(
     "/v1/runs/changes",
     responses=describes(RunChanges, media_type=SERVER_SENT_EVENTS),
-    summary="What changes in a list of runs",
+    summary="Stream changes to a list of runs",
 )
 async def watch_runs(
     api: Shared,

@@ -93,7 +93,7 @@ async def run_metrics(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[MetricsParameters, Query()]
 ) -> Response:
     """Minimum, 10th, 50th and 90th percentile and maximum of each quantity per interval, with the ranks of both
-    extremes. Also of runs that are removed, if this server has a history. A minute appears 50 to 65 seconds after its
+    extremes. Includes removed runs if this server has a history. A minute appears 50 to 65 seconds after its
     end."""
     run = await find_run_or_record(api, user, namespace, name)
     now = api.now().timestamp()
@@ -153,7 +153,7 @@ async def rank_metrics(
     )
 
 
-@router.get("/v1/runs/{namespace}/{name}/stats", responses=describes(RunStats), summary="The newest values of ranks")
+@router.get("/v1/runs/{namespace}/{name}/stats", responses=describes(RunStats), summary="Latest values of each rank")
 async def run_stats(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[StatsParameters, Query()]
 ) -> Response:
@@ -165,7 +165,7 @@ async def run_stats(
 @router.get(
     "/v1/runs/{namespace}/{name}/stats/watch",
     responses=describes(RunStats, media_type=NDJSON),
-    summary="The newest values of ranks, again and again",
+    summary="Stream the latest values of each rank",
 )
 async def watch_stats(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[StatsParameters, Query()]
@@ -176,7 +176,7 @@ async def watch_stats(
     return api.streams.stream(chunks, kind="stats", media_type=NDJSON)
 
 
-@router.get("/v1/stats", responses=describes(StatsList), summary="The newest bands of runs")
+@router.get("/v1/stats", responses=describes(StatsList), summary="Latest bands of all runs")
 async def list_stats(api: Shared, user: Caller, query: Annotated[SummaryParameters, Query()]) -> Response:
     """One row per run that reported in the last minutes, with bands over its ranks."""
     readable = await readable_namespaces(api, user, query.namespace)
@@ -204,7 +204,7 @@ async def list_stats(api: Shared, user: Caller, query: Annotated[SummaryParamete
 @router.get(
     "/v1/stats/prometheus",
     responses=describes(None, media_type="text/plain"),
-    summary="The newest bands of runs, for Prometheus",
+    summary="Latest bands of all runs, for Prometheus",
 )
 async def prometheus(api: Shared, user: Caller) -> Response:
     """Median and extremes of a few quantities for each run, at most 1,000 runs. Needs the right to list the runs of all

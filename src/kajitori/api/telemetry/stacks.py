@@ -47,7 +47,7 @@ class StacksParameters(Parameters):
 
 
 @router.get(
-    "/v1/runs/{namespace}/{name}/stacks", responses=describes(RunStacks), summary="Where the processes of a run are now"
+    "/v1/runs/{namespace}/{name}/stacks", responses=describes(RunStacks), summary="Show stacks of a run's processes"
 )
 async def run_stacks(
     api: Shared, user: Caller, request: Request, namespace: str, name: str, query: Annotated[StacksParameters, Query()]

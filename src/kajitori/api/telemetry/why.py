@@ -1,4 +1,4 @@
-"""Route that tells what a run is doing now: whether it is stuck, and which rank the others wait for."""
+"""Route that tells whether a run is stuck, and for which rank the others wait."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ class WhyParameters(Parameters):
     """Take stacks; else the answer says only what was measured."""
 
 
-@router.get(
-    "/v1/runs/{namespace}/{name}/why", responses=describes(RunReason), summary="What a run is doing, and if it is stuck"
-)
+@router.get("/v1/runs/{namespace}/{name}/why", responses=describes(RunReason), summary="Explain whether a run is stuck")
 async def why(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[WhyParameters, Query()]
 ) -> Response:

@@ -21,12 +21,12 @@ class SignInView(View):
 
 
 class SignInLink(View):
-    """What a browser signs in with, once."""
+    """A link that signs a browser in, once."""
 
     code: str
-    """Goes behind `#sign-in=` in an address of the page, which proxies do not see."""
+    """The part of an address behind `#sign-in=`, which browsers do not send to proxies."""
     user: str
-    """Whose session the browser gets."""
+    """User for whom the browser gets a session."""
     expires_in_seconds: int
 
 

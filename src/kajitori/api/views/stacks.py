@@ -57,11 +57,11 @@ class StackGroupView(View):
     odd: bool
     """Whether the other ranks may wait for these."""
     words: str
-    """Where they are: `rank 2 on n1 is in load_batch (data.py:14)`."""
+    """Their place in the program: `rank 2 on n1 is in load_batch (data.py:14)`."""
 
 
 class RunStacks(View, omit_defaults=True):
-    """Where the processes of a run are now."""
+    """Stacks of a run's processes, and the ranks grouped by their places in the program."""
 
     run: str
     namespace: str
@@ -77,7 +77,7 @@ class RunStacks(View, omit_defaults=True):
 
 
 class RunReason(View, omit_defaults=True):
-    """What a run is doing now."""
+    """Whether a run makes progress, and where its processes are in the program."""
 
     run: str
     namespace: str
@@ -91,6 +91,6 @@ class RunReason(View, omit_defaults=True):
     since: Time | None = None
     """Time of the last progress, if it is quiet now."""
     groups: list[StackGroupView] = msgspec.field(default_factory=list)
-    """Where the ranks are: the odd groups first."""
+    """Ranks grouped by their places in the program, the odd groups first."""
     late: list[int] = msgspec.field(default_factory=list)
     """Ranks that have not entered a collective operation in which others wait, as PyTorch's flight recorder says."""

@@ -46,7 +46,7 @@ class ChannelSecret(Wire, frozen=True):
 
 
 class ChannelBook:
-    """Follows the channels of all recipients. A controller without the right to read them tells nothing to anyone."""
+    """Follows the channels of all recipients. A controller without the right to read them sends no messages."""
 
     def __init__(self, client: KubeClient, namespace: str, on_change: Callable[[Recipient], None]) -> None:
         self._client = client
@@ -77,7 +77,7 @@ class ChannelBook:
                 await self._watch()
             except KajitoriError as error:
                 if error.message != trouble:
-                    log.warning("channels of messages can't be read, so nobody is told anything: %s", error.message)
+                    log.warning("channels can't be read, so no messages are sent: %s", error.message)
                 trouble = error.message
             self.synced.set()
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
@@ -98,7 +98,11 @@ class ChannelBook:
                 channels = {} if isinstance(change, Deleted) else change.object.channels()
                 tests = {} if isinstance(change, Deleted) else change.object.tests
                 if change.object.metadata.name != recipient.secret:
-                    log.warning("Secret %s names %s, whose it is not", change.object.metadata.name, recipient.name)
+                    log.warning(
+                        "Secret %s is ignored: the channels of %s are in another one",
+                        change.object.metadata.name,
+                        recipient.name,
+                    )
                     continue
                 self._channels.pop(recipient, None)
                 if channels:

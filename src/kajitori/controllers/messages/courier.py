@@ -161,7 +161,7 @@ class Courier:
         await process.end()
 
     async def close(self) -> None:
-        """End the process; what it was sending is sent again by whoever leads next."""
+        """End the process. The next leader sends again what it was sending."""
         if self._idle is not None:
             self._idle.cancel()
         if self._process is not None:

@@ -1,8 +1,8 @@
 """Takes notices from the status of runs into outboxes, and has them delivered.
 
 A notice leaves the run's status once the outboxes of all recipients hold its message. A request to a channel is stored
-before it is sent and removed after it was taken, so a controller that is killed loses nothing, and whoever continues
-sends at most what was under way once more, with the same id.
+before it is sent and removed after it was taken, so a controller that is killed loses nothing. The next leader
+repeats at most the requests that were under way, with the same ids.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class PostOffice:
             await self._mirror.wait_synced()
             await self.book.synced.wait()
             self._changed |= {key: None for key, run in self._mirror.runs.items() if _waiting(run)}
-            for key, run in self._mirror.runs.items():  # reconciled before it was known who wants to be told
+            for key, run in self._mirror.runs.items():  # they were reconciled before the channels were known
                 if self.is_wanted(run):
                     self._wake_run(key)
             self._wake.set()

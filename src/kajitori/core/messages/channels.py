@@ -1,4 +1,4 @@
-"""Channels: where a person or a team wants to be told. Their URLs contain tokens."""
+"""Channels: the services in which a person or a team gets messages. Their URLs contain tokens."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def team(namespace: str) -> Recipient:
 
 
 def recipients_of(owner: str, namespace: str) -> tuple[Recipient, ...]:
-    """Return all who may be told about a run."""
+    """Return the recipients of messages about a run."""
     return (*((person(owner),) if owner else ()), team(namespace))
 
 

@@ -78,7 +78,9 @@ def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]
             return _idle_words(notice, run, status)
         case Kind.TIME_LIMIT:
             left = f" in {_rounded(int(notice.text))}" if notice.text else ""
-            return f"{run} reaches its time limit{left}", ["It is ended then. What is not in a checkpoint is lost."]
+            return f"{run} reaches its time limit{left}", [
+                "The run then ends. All progress since its last checkpoint is lost."
+            ]
     return f"{run}: {notice.kind}", [notice.text]
 
 

@@ -1,7 +1,7 @@
 """An outbox: messages of one recipient that are not delivered yet. It is stored before anything of it is sent.
 
 Each channel gets the messages in order, one request at a time. The composition of a request is stored before it is
-sent, so that whoever continues after a crash sends the same request with the same id.
+sent, so after a crash the next leader sends the same request with the same id.
 """
 
 from __future__ import annotations

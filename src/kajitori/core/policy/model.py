@@ -94,7 +94,7 @@ class EndedRuns(Document):
 
 
 class KeptHistory(Document):
-    """What history keeps of runs whose objects are gone."""
+    """How long history keeps runs after their objects are removed."""
 
     keep_for_seconds: DurationAboveZero | None = Field(default=None, alias="keepFor")
     """A run leaves history on the first day that is this long after its end, but never before its object is removed.

@@ -55,7 +55,7 @@ class Notifications(Document):
     denied_networks: list[Network] = Field(default_factory=list, max_length=200)
     """Public networks to which no message may go, for example your cluster's own if its addresses are public."""
     long_wait_seconds: Duration = Field(default=600, alias="longWait")
-    """A run's start is told if the run has waited for this long."""
+    """A message reports the start of a run that has waited for this long."""
     before_time_limit_seconds: DurationAboveZero = Field(default=1800, alias="beforeTimeLimit")
     """How long before its time limit a run's owner is warned; at most a tenth of the limit."""
     log_lines: int = Field(default=20, ge=0, le=100, alias="logLines")

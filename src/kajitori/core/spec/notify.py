@@ -13,7 +13,7 @@ from kajitori.errors import FieldError
 
 
 class Kind(StrEnum):
-    """What a message is about. A kind exists only if something sends it."""
+    """Kinds of messages. Each of them is sent by some part of Kajitori."""
 
     STARTED = "started"
     """The run started after a long wait."""
@@ -47,7 +47,8 @@ KindWord = Annotated[str, Field(max_length=63), AfterValidator(check_kind)]
 
 
 class Notify(Document):
-    """Who is told about the run, and of what. Left out: the owner and the team, by their own settings."""
+    """Channels and kinds of messages about the run. Default: the channels of the owner and the team, with their own
+    settings."""
 
     channels: list[DnsLabel] = Field(default_factory=list, max_length=16)
     """Names of the owner's or the team's channels (`kaji notify ls`). Empty: all channels of the owner, and

@@ -294,7 +294,7 @@ class Usage(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_
 
 
 class Notice(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """An event of the run that its owner or team wants to be told."""
+    """An event of the run for a message to its owner or team."""
 
     id: str
     """Its name within the run: kind and mark."""
@@ -304,7 +304,7 @@ class Notice(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw
 
 
 class Notices(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """Events to tell. They wait here until the recipients' outboxes have them."""
+    """Events for messages. They wait here until the recipients' outboxes have the messages."""
 
     noted: dict[str, str] = {}
     """Mark of the last noted event of each kind, so that none is noted twice."""
@@ -391,7 +391,7 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     rested_seconds: int = 0
     """Time between ends of the run and the moments at which its user resumed it."""
     notices: Notices | None = None
-    """Events to tell to the owner or the team; None if nobody wants to be told."""
+    """Events for messages to the owner or the team; None if neither has channels."""
     idle: IdleState | None = None
     """GPUs that it holds and does not use; None while they are used, and while nothing is known of them."""
     node_request: NodeRequest | None = None

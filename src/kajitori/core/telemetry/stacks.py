@@ -51,7 +51,7 @@ class ThreadStack(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProcessStacks(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of one process."""
+    """One process with the stacks of its threads."""
 
     pid: int
     command: str
@@ -101,7 +101,7 @@ def trimmed(member: MemberStacks) -> MemberStacks:
 
 
 class Doing(StrEnum):
-    """How a process is at its place."""
+    """What a process does at its place."""
 
     WAITS = "waits for other ranks"
     IS = "is in"
@@ -112,7 +112,7 @@ class Doing(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where one process is."""
+    """The place of a process in its program."""
 
     doing: Doing
     function: str = ""

@@ -66,7 +66,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the bands of a run say."""
+    """Judgement about the progress of a run."""
 
     verdict: Verdict
     quiet_seconds: float = 0.0
@@ -191,7 +191,7 @@ def stood_still(first: Stacks, second: Stacks) -> bool:
 
 
 def told(finding: Finding, *, is_still: bool | None) -> str:
-    """Return a finding as sentences. `is_still`: what `stood_still` says; None if nobody looked."""
+    """Return a finding as sentences. `is_still`: what `stood_still` says; None if the processes were not compared."""
     quiet, longest, after = (
         format_duration(int(seconds // MINUTE_SECONDS) * MINUTE_SECONDS)
         for seconds in (finding.quiet_seconds, finding.longest_seconds, finding.after_seconds)

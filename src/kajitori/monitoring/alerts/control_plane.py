@@ -59,8 +59,8 @@ API_SERVER = Group(
             severity=Severity.WARNING,
             summary="kube-apiserver answers requests with 429",
             description="{{ $value | humanizePercentage }} of all requests were answered with 429 for ten minutes.",
-            means="""The API server has more requests than it may have in flight. Everybody gets slower; our own client
-            halves its concurrency at each 429.""",
+            means="""The API server has more requests than it may have in flight. All clients get slower; Kajitori's own
+            client halves its concurrency at each 429.""",
             do=(
                 "Find the flow: `sum by (priority_level, flow_schema) "
                 "(rate(apiserver_flowcontrol_rejected_requests_total[5m]))`.",
@@ -129,8 +129,8 @@ API_SERVER = Group(
             severity=Severity.WARNING,
             summary="kube-apiserver takes long for lists",
             description="One LIST in a hundred takes {{ $value | humanizeDuration }} or longer.",
-            means="""Kubernetes' own objective is 30 seconds for lists of the whole cluster. A client that lists all
-            Pods again and again makes everybody slow.""",
+            means="""Kubernetes' own objective is 30 seconds for lists of the whole cluster. A client that keeps
+            listing all Pods slows down all others.""",
             do=(
                 f'Find the kind: `topk(5, sum by (resource, scope) (rate({_REQUESTS}{{verb="LIST"}}[5m])))`.',
                 "Find the client in the audit log, and make it watch instead (`resourceVersion=0`, informers).",
@@ -181,10 +181,10 @@ API_SERVER = Group(
             (rate(apiserver_admission_webhook_rejection_count{error_type!="no_error"}[5m])) > 0""",
             hold="5m",
             severity=Severity.CRITICAL,
-            summary="An admission webhook does not answer, and refuses requests by that",
+            summary="Requests fail because an admission webhook does not answer",
             description="{{ $labels.name }} fails {{ $value | humanize }} times a second.",
-            means="""The webhook has `failurePolicy: Fail` and can't be called. Whatever matches its rules is refused:
-            often every Pod of the cluster.""",
+            means="""The webhook has `failurePolicy: Fail` and can't be called. Every request that matches its rules is
+            refused, often every Pod of the cluster.""",
             do=(
                 "Look at the Pods and the Service behind it: `kubectl get validatingwebhookconfigurations,"
                 "mutatingwebhookconfigurations -o yaml | grep -B3 -A9 clientConfig`.",
@@ -305,7 +305,7 @@ ETCD = Group(
             severity=Severity.CRITICAL,
             summary="etcd's database is nearly full",
             description="{{ $labels.instance }} uses {{ $value | humanizePercentage }} of its quota.",
-            means="When the quota is reached, etcd accepts no writes at all until somebody compacts it by hand.",
+            means="When the quota is reached, etcd accepts no writes at all until an operator compacts it.",
             do=(
                 "Find what fills it: `topk(10, apiserver_storage_objects)`; often Events or finished Jobs.",
                 "Delete these objects, then `etcdctl defrag` on one member after the other.",

@@ -56,7 +56,7 @@ class Alert:
     means: str
     """The fault, and its effect on users."""
     do: Sequence[str]
-    """Steps for whoever is on duty, the fastest check first."""
+    """Steps for the operator on duty, the fastest check first."""
     fires: Example
     quiet: Example
     """A series that is close to the limit, and must not fire."""

@@ -241,10 +241,10 @@ PARTS = Group(
             expr=f"max({metrics.POLICY_FAULTS}) > 0",
             hold="5m",
             severity=Severity.WARNING,
-            summary="The policy file has faults and is not in force",
-            description="The policy file has {{ $value }} faults; the policy before it is in force.",
-            means="Somebody changed the policy, and their change has no effect.",
-            do=("`kaji policy check FILE` names every fault and the way out.",),
+            summary="The policy file has errors, and the previous policy stays in effect",
+            description="The policy file has {{ $value }} errors. The previous policy stays in effect.",
+            means="A change to the policy has no effect until its errors are corrected.",
+            do=("`kaji policy check FILE` lists every error with its correction.",),
             fires=Example(series={metrics.POLICY_FAULTS: "0 2x15"}, at="10m"),
             quiet=Example(series={metrics.POLICY_FAULTS: "0 2 2 0x15"}, at="10m"),
         ),
@@ -308,8 +308,8 @@ CLUSTER = Group(
             summary="A run holds GPUs and uses none of them",
             description="The GPUs of {{ $labels.namespace }}/{{ $labels.run }} were busy for at most "
             "{{ $value | humanize }} percent of any minute within two hours.",
-            means="""Somebody holds GPUs that others wait for: a notebook that nobody looks at, or a program that hangs
-            or computes without GPUs.""",
+            means="""The run keeps GPUs from others. It may be a forgotten notebook, or a program that hangs or computes
+            without GPUs.""",
             do=(
                 "`kaji describe RUN` and `kaji metrics RUN` show since when, and who owns it.",
                 "Ask the owner. If others wait, `kaji stop RUN` keeps its checkpoint.",

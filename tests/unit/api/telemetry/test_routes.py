@@ -142,7 +142,7 @@ async def test_members_of_other_nodes_and_strangers_are_left_out(world: World) -
     assert (await world.http.get(f"{RUN}/metrics")).json()["series"] == []
 
 
-async def test_whoever_may_not_read_the_run_gets_nothing(world: World) -> None:
+async def test_users_who_may_not_read_the_run_get_nothing(world: World) -> None:
     await gang(world)
     world.kubernetes.denied |= {("mallory", verb, "runs", "*") for verb in ("get", "list")}
     for path in ("/metrics", "/stats", "/stats/watch", "/members/0/metrics"):

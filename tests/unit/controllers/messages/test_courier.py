@@ -1,4 +1,4 @@
-"""Where messages may go: the policy's networks, and never the cluster's own addresses by default."""
+"""Allowed destinations of messages: by default never the cluster's own addresses."""
 
 from __future__ import annotations
 

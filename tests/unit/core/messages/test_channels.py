@@ -1,4 +1,4 @@
-"""Channels: who is told what, and that nothing of a URL is shown; and the words of messages."""
+"""Channels: the recipients of each kind of message, no URL in any output; and the words of messages."""
 
 from __future__ import annotations
 

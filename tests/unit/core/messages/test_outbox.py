@@ -93,7 +93,7 @@ def test_what_waits_for_a_removed_channel_is_dropped() -> None:
 
 
 def test_an_outbox_fits_into_a_secret() -> None:
-    """Of many waiting messages the oldest lose their text, then themselves; the digest counts these."""
+    """If many messages wait, the oldest lose their text first. Then they are dropped, and the digest counts them."""
     many = [
         msgspec.structs.replace(message(n), body="x" * 3000, title="t" * 180) for n in range(post.MOST_MESSAGES + 50)
     ]

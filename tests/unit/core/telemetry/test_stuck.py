@@ -1,4 +1,4 @@
-"""Which runs are suspected to be stuck: the guilty, and the innocent that look like them."""
+"""Runs that are stuck are suspected; healthy runs that look similar are not."""
 
 from __future__ import annotations
 

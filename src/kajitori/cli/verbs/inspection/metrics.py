@@ -28,7 +28,9 @@ _WIDEST = 120
 )
 @run_argument
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Of this rank, in full resolution: one hour.")
+@click.option(
+    "--rank", type=click.IntRange(min=0), metavar="R", help="Show this rank alone: its last hour in full resolution."
+)
 @click.option("--since", default="1h", show_default=True, metavar="TIME", help="Such as 30m or 2d, or a time.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt; else all.")
 @click.option("--list", "listed", is_flag=True, help="List what was measured, with the newest values, without plots.")
@@ -74,7 +76,7 @@ def command(
         return
     series = answer["series"]
     if not series:
-        echo(f"Nothing was measured of {view['name']} in this time; its first minute appears after two.")
+        echo(f"Nothing was measured for {view['name']} in this time. First values appear two minutes after its start.")
         return
     if listed:
         _print_list(cli, series, of_rank=rank is not None)

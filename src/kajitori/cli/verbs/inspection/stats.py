@@ -19,7 +19,7 @@ from kajitori.cli.terminal import begin_page, echo, say
 @click.argument("run", required=False, shell_complete=complete_run)
 @click.option("--rank", "ranks", type=click.IntRange(min=0), multiple=True, metavar="R", help="Only this rank.")
 @click.option("-a", "--all", "everyone", is_flag=True, help="Without RUN: runs of all users, not only yours.")
-@click.option("--no-stream", is_flag=True, help="Print the values once and leave.")
+@click.option("--no-stream", is_flag=True, help="Print the values once and exit.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=64, show_default=True, metavar="N", help="Rows.")
 @namespace_option()
 @output_option("json", "yaml")

@@ -139,7 +139,7 @@ def _words(*known: str) -> Any:
 @click.option("--stuck-after", metavar="TIME", help="Suspect the run after so long without any progress: 20m.")
 @click.option("--on-stuck", metavar="ACTION", help="tell or restart, once stacks show that no process moves.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00; short ones start sooner.")
-@click.option("--notify", metavar="WORDS", help="Who is told of what: slack,failed, or none.")
+@click.option("--notify", metavar="WORDS", help="Channels and kinds of messages, such as slack,failed; or none.")
 @click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL, such as 60s.")
 @click.option(
     "--priority", metavar="high|normal|low", shell_complete=_words("high", "normal", "low"), help="Who goes first."
