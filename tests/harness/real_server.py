@@ -204,6 +204,7 @@ def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) 
             f"--kubelet-client-certificate={certificates.client}",
             f"--kubelet-client-key={certificates.client_key}",
             "--bind-address=127.0.0.1",
+            "--advertise-address=192.0.2.1",  # for documentation; without it, the machine needs a default route
             f"--secure-port={port}",
             "--service-cluster-ip-range=10.0.0.0/24",
             f"--token-auth-file={token_file}",

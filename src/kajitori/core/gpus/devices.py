@@ -145,9 +145,10 @@ def allocatable(
         if device.is_tainted:
             continue
         free = device.shares - taken.get(device.id, 0)
-        if free <= 0 or any(rest.get(counter, 0) < amount for counter, amount in device.counters):
+        needed = device.counters if device.id not in taken else ()  # the first share took them
+        if free <= 0 or any(rest.get(counter, 0) < amount for counter, amount in needed):
             continue
-        if device.counters and device.id not in taken:
+        if needed:
             _take(rest, device)
         found += [device.id] * free
     return found

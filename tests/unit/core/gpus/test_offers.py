@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.helpers import nvidia_slices as nvidia
 
-from kajitori.core.gpus.devices import DeviceClass, NodeDevices, selects
+from kajitori.core.gpus.devices import Device, DeviceClass, NodeDevices, allocatable, counters_left, selects
 from kajitori.core.gpus.offers import GpuOffer, gpus_of_node, plugin_offers
 from kajitori.core.policy.runs.members import Gpu
 from kajitori.kube.device_objects import DeviceTaintRule, ResourceSlice
@@ -109,6 +109,23 @@ def test_shares_of_a_gpu_are_counted_one_by_one() -> None:
     assert (shares.count, shares.is_whole, shares.ways) == (4, False, ("claim:gpu.nvidia.com",))
     assert shares.most == 1
     assert found.used({(nvidia.DRIVER, "n1", "gpu-0"): 3}) == {"h100": 0, "h100-shared": 3}
+
+
+def test_shares_of_one_partition_take_its_counters_once() -> None:
+    """While one share is in use, the others are free, and the rest of the hardware is not."""
+    counter = (nvidia.DRIVER, "n1", "set", "slices")
+    part, other = (
+        Device(nvidia.DRIVER, "n1", name, {}, {}, is_shared=shares > 1, shares=shares, counters=((counter, 10),))
+        for name, shares in (("part", 4), ("other", 1))
+    )
+    node, taken = NodeDevices((part, other), {counter: 10}), {part.id: 1}
+    assert allocatable(node.devices, counters_left(node, taken), taken) == [part.id] * 3
+    assert allocatable(node.devices, counters_left(node, {}), {}) == [part.id] * 4
+
+
+def test_of_two_products_only_the_more_numerous_one_is_offered() -> None:
+    found = offers([nvidia.gpu(0, "NVIDIA L4"), nvidia.gpu(1), nvidia.gpu(2)])
+    assert {word: offer.count for word, offer in found.items()} == {"h100": 2}
 
 
 @pytest.mark.parametrize(
