@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from kajitori.blobs.blobs import Blob, Blobs
 from kajitori.blobs.results import KeptResults
+from kajitori.blobs.stacks import KeptStacks
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class KeptLogs:
         self._blobs = blobs
         self.results = KeptResults(blobs)
         """The results of members of sweeps, in the same store."""
+        self.stacks = KeptStacks(blobs)
+        """Stacks of ranks, in the same store; they go with the logs."""
 
     async def keep(self, name: MemberLogName, content: bytes) -> None:
         """Store the end of a member's log in place of what was kept of it before."""
@@ -71,7 +74,7 @@ class KeptLogs:
         return sorted(found, key=lambda kept: (kept.attempt, kept.rank))
 
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
-        """Remove the logs of a run, or only of its oldest attempts."""
+        """Remove the logs and stacks of a run, or only of its oldest attempts."""
         keys = [
             MemberLogName(namespace, run_uid, kept.attempt, kept.rank).key
             for kept in await self.of_run(namespace, run_uid)
@@ -79,6 +82,7 @@ class KeptLogs:
         ]
         if keys:
             await self._blobs.delete(*keys)
+        await self.stacks.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
 
     async def collect(
         self,
@@ -88,8 +92,8 @@ class KeptLogs:
         *,
         least_age: timedelta = NEW_RUN,
     ) -> int:
-        """Remove logs of no run in `runs` (UIDs) that are at least `least_age` old, logs older than `keep_for`, and the
-        oldest logs of namespaces with more than `namespace_bytes`. Return how many were removed."""
+        """Remove logs and stacks of no run in `runs` (UIDs) that are at least `least_age` old, or older than
+        `keep_for`, and the oldest logs of namespaces with more than `namespace_bytes`. Return how many were removed."""
         now = await self._blobs.now()
         left: list[str] = []
         held: dict[str, list[Blob]] = defaultdict(list)
@@ -107,7 +111,7 @@ class KeptLogs:
             left += excess
         if left:
             await self._blobs.delete(*left)
-        return len(left)
+        return len(left) + await self.stacks.collect(runs, keep_for, least_age=least_age)
 
 
 class LogsOfRun:

@@ -25,6 +25,7 @@ from kajitori.controllers.runs.memory_kills import Spared
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
+from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.feed import Feed
 from kajitori.controllers.watching.idle import IdleWatcher
 from kajitori.controllers.watching.stuck import StuckWatcher
@@ -96,6 +97,8 @@ class RecordParts:
     """What the feed says about idle GPUs; None without it."""
     stuck: StuckWatcher | None = None
     """Runs that make no progress; None without history."""
+    evidence: StackTaker | None = None
+    """Takes stacks of failed gangs before their survivors are ended; None without history or a store."""
 
     async def close(self) -> None:
         """Cancel what is under way; the next leader repeats it."""

@@ -228,6 +228,7 @@ class Reconciler:
         if not waits:
             self._planning.leave(key)
         actions = step.actions
+        await self._keep_evidence(run, admitted, step)
         logs = self._records.logs
         if logs is not None and (not admitted.life.deleting or self._records.history is not None):
             reference, rules = reference_to(run), self._cluster.policy.logs
@@ -255,6 +256,15 @@ class Reconciler:
         if not admitted.life.deleting:
             await self._runs.budgets.keep(run, self._budget_of(run, admitted, step.status, members))
             await self._keep_network(run, admitted, step.status)
+
+    async def _keep_evidence(self, run: RunObject, admitted: Admitted, step: gang.Step) -> None:
+        """Keep what the survivors of a failed gang do before they are ended, at most within their grace."""
+        stuck, evidence, attempt = self._records.stuck, self._records.evidence, step.status.attempt
+        if stuck is None or evidence is None or attempt is None or admitted.life.deleting or admitted.life.stopped:
+            return
+        if gang.ends_survivors(step) and stuck.measures(run.metadata.uid, attempt.number):
+            seconds = admitted.life.limits.restart_grace_seconds
+            await evidence.before_end(run, attempt.number, step.status.message, seconds)
 
     def _with_notices(self, run: RunObject, step: gang.Step, time_limit_seconds: int | None) -> gang.Step:
         """Add to the status what the owner or the team is to be told, and remove what was taken over."""
@@ -354,7 +364,9 @@ class Reconciler:
             self._work.wake(key, REMOVAL_REFUSED)
 
     def _forget(self, key: Key) -> None:
-        self._decided.pop(key, None)
+        known = self._decided.pop(key, None)
+        if known is not None and self._records.evidence is not None:
+            self._records.evidence.forget(known[0][0])
         self._runs.statuses.forget(key)
         self._work.forget(key)
         self._planning.forget(key)

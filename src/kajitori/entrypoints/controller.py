@@ -7,6 +7,7 @@ import asyncio
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.outbox import Outbox
+from kajitori.blobs.questions import Questions
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.options.parts import ControllerOptions
@@ -73,6 +74,7 @@ def controller(options: ControllerOptions) -> int:
                     code=code,
                     history=history,
                     outbox=Outbox(blobs) if blobs is not None else None,
+                    questions=Questions(blobs) if blobs is not None else None,
                     metrics=metrics,
                 )
                 await running.run(over)

@@ -23,6 +23,7 @@ from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.outbox import Outbox
+from kajitori.blobs.questions import Questions
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.applying import apply
 from kajitori.cluster.platform.install import install
@@ -217,6 +218,7 @@ async def _serve(
             code=CodeStore(blobs),
             history=history,
             outbox=Outbox(blobs),
+            questions=Questions(blobs),
             metrics=metrics,
         )
         if elected is None:

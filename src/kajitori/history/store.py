@@ -159,7 +159,7 @@ class History:
         return await telemetry.newest_minute(await self.open(), before)
 
     async def telemetry_minute(self, start: int, run_uids: Container[str]) -> AsyncIterator[list[Interval]]:
-        """Yield the bands of these runs in the minute that begins at this time, some hundreds of runs at a time."""
+        """Yield the bands of these runs in the minute that begins at this time, some thousands of runs at a time."""
         async for several in telemetry.minute_of_runs(await self.open(), start, run_uids):
             yield several
 

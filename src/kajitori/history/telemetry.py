@@ -27,8 +27,8 @@ _OLDEST = "SELECT MIN(began_at) FROM telemetry WHERE seconds = $1 AND began_at <
 _WINDOW = f"SELECT {_COLUMNS} FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
 _DELETE = "DELETE FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
 
-RUNS_AT_ONCE = 500
-"""Runs whose bands of a minute are unpacked at once, about three megabytes of them."""
+RUNS_AT_ONCE = 2500
+"""Runs whose bands of a minute are unpacked at once, about twenty megabytes of them."""
 MAX_ROWS = 20_000
 """Most intervals in an answer; those of 400 days of a run are fewer."""
 
@@ -52,7 +52,7 @@ async def newest_minute(database: Database, before: int) -> int | None:
 
 
 async def minute_of_runs(database: Database, start: int, run_uids: Container[str]) -> AsyncIterator[list[Interval]]:
-    """Yield the bands of these runs in the minute that begins at this time, some hundreds of runs at a time; at least
+    """Yield the bands of these runs in the minute that begins at this time, some thousands of runs at a time; at least
     one list, which may be empty."""
     rows = [row for row in await database.fetch(_OF_MINUTE, MINUTE_SECONDS, start) if row[0] in run_uids]
     for first in range(0, max(1, len(rows)), RUNS_AT_ONCE):

@@ -5,7 +5,7 @@ Any server takes any agent's report. Each writes what it received of a minute to
 starts reads the last minutes from there.
 
 An agent waits for questions at one server. A question that another server gets is passed on through the same store
-(`telemetry-questions/ID`, `telemetry-answers/ID`).
+(`blobs/questions.py`), as the leading controller's are.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ import zstandard
 
 from kajitori.api.streams.node_lines import ANSWER_SECONDS, NO_AGENT, Lines
 from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.questions import ANSWERS, QUESTIONS, Asked, Questions
 from kajitori.core.telemetry.bands import bands_of
 from kajitori.core.telemetry.book import KEPT_MINUTES, Attempt, Book, decode_part
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
-from kajitori.core.telemetry.report import Answer, SavedCheckpoint, encode, read_answer
+from kajitori.core.telemetry.report import Answer, SavedCheckpoint, encode
 from kajitori.core.telemetry.training import MAX_CHECKPOINT_SECONDS
 from kajitori.core.usage.lost_time import Kind, Mark
 from kajitori.errors import KajitoriError, NotFound, Unavailable
@@ -38,11 +39,9 @@ from kajitori.history.store import History
 
 log = logging.getLogger(__name__)
 
-PREFIX, QUESTIONS, ANSWERS = "telemetry", "telemetry-questions", "telemetry-answers"
+PREFIX = "telemetry"
 PASSED_ON_SECONDS, STALE_SECONDS = 2.0, 600.0
 """Time between two looks for questions of other servers, and age at which a question is removed."""
-ANSWER_LOOK_SECONDS = 0.4
-"""Time between two looks for an answer from another server."""
 LOOK_SECONDS = 5.0
 """Time between two looks at the store and at minutes that are complete."""
 DOWNSAMPLE_SECONDS = 600.0
@@ -54,16 +53,6 @@ _ROWS_AT_ONCE = 2000
 """Bands that are written in one transaction."""
 _SLICE_SECONDS, _RANKS_IN_LOOP = 0.005, 200
 """Time for which bands are made before other tasks get as much, and ranks of a run above which a thread makes them."""
-
-
-class _Asked(msgspec.Struct, frozen=True, array_like=True):
-    """A question that is passed on to other servers."""
-
-    node: str
-    uids: tuple[str, ...]
-    since: float
-    fresh: bool
-    stacks: bool = False
 
 
 class TelemetryKeeper:
@@ -127,7 +116,7 @@ class TelemetryKeeper:
         if self._blobs is None or not elsewhere or not self._has_others or self.lines.is_connected(node):
             return await here
         both = [asyncio.ensure_future(here)]
-        asked = _Asked(node, tuple(uids), since, fresh, stacks)
+        asked = Asked(node, tuple(uids), since, fresh, stacks)
         both.append(asyncio.ensure_future(self._ask_elsewhere(self._blobs, asked)))
         try:
             for done in asyncio.as_completed(both):
@@ -139,24 +128,15 @@ class TelemetryKeeper:
             await asyncio.gather(*both, return_exceptions=True)
         raise Unavailable(f"node {node} has no agent at any server", hint=NO_AGENT)
 
-    async def _ask_elsewhere(self, blobs: Blobs, asked: _Asked) -> Answer:
-        number = f"{self._id}{secrets.token_hex(6)}"
-        try:
-            await blobs.put(f"{QUESTIONS}/{number}", msgspec.msgpack.encode(asked))
-            async with asyncio.timeout(ANSWER_SECONDS):
-                while True:
-                    await asyncio.sleep(ANSWER_LOOK_SECONDS)
-                    with contextlib.suppress(NotFound):
-                        return read_answer(await blobs.read(f"{ANSWERS}/{number}", limit_bytes=_MAX_PART_BYTES))
-        except TimeoutError:
-            raise Unavailable(f"no other server has an agent of node {asked.node}", hint=NO_AGENT) from None
-        finally:
-            with contextlib.suppress(KajitoriError):
-                await asyncio.shield(blobs.delete(f"{QUESTIONS}/{number}", f"{ANSWERS}/{number}"))
+    async def _ask_elsewhere(self, blobs: Blobs, asked: Asked) -> Answer:
+        found = await Questions(blobs, self._id).ask([asked], ANSWER_SECONDS)
+        if not found:
+            raise Unavailable(f"no other server has an agent of node {asked.node}", hint=NO_AGENT)
+        return found[0]
 
     async def look_for_questions(self) -> None:
-        """Answer questions of other servers if the nodes' agents wait here. Raises the errors of the store."""
-        if self._blobs is None or not self._has_others:
+        """Answer questions of other processes if the nodes' agents wait here. Raises the errors of the store."""
+        if self._blobs is None or not len(self.lines):
             return
         now, seen, old = self._now().timestamp(), set(), []
         async with aclosing(self._blobs.under(QUESTIONS)) as found:
@@ -178,12 +158,14 @@ class TelemetryKeeper:
     async def _answer(self, blobs: Blobs, key: str) -> None:
         """Answer one question if its node's agent waits here."""
         with contextlib.suppress(KajitoriError, msgspec.MsgspecError):  # the other server says that there is no answer
-            asked = msgspec.msgpack.decode(await blobs.read(key, limit_bytes=1 << 20), type=_Asked)
+            asked = msgspec.msgpack.decode(await blobs.read(key, limit_bytes=1 << 20), type=Asked)
             if self.lines.is_connected(asked.node):
                 found = await self.lines.ask(
                     asked.node, asked.uids, asked.since, fresh=asked.fresh, stacks=asked.stacks
                 )
                 await blobs.put(f"{ANSWERS}/{key.removeprefix(f'{QUESTIONS}/')}", encode(found))
+            else:
+                self._passed_on.discard(key)  # its agent may be between two requests
 
     async def look(self) -> None:
         """Exchange values with other servers, make the bands that are due, and store them. Raises the errors of store

@@ -30,7 +30,8 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import MemberState
-from kajitori.core.telemetry.stacks import MemberStacks, ProcessStacks, group, sentences
+from kajitori.core.telemetry.evidence import Reading, read
+from kajitori.core.telemetry.stacks import MemberStacks, ProcessStacks
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import KajitoriError, NotFound, WrongState
 from kajitori.kube.resources import PODS
@@ -73,7 +74,7 @@ async def run_stacks(
         namespace=run.metadata.namespace,
         attempt=run.status.attempts if run.status is not None else 0,
         at=format_time(api.now()),
-        groups=grouped(taken, asked),
+        groups=group_views(read(taken.ranks, {rank: pod.spec.node_name for rank, pod in asked.items()})),
         ranks=[_member(rank, asked[rank].spec.node_name, each) for rank, each in sorted(taken.ranks.items())],
         silent=sorted(set(asked) - set(taken.ranks)),
         trouble=taken.trouble,
@@ -118,11 +119,10 @@ async def take_stacks(api: Api, pods: Mapping[int, Pod]) -> Taken:
     return taken
 
 
-def grouped(taken: Taken, pods: Mapping[int, Pod]) -> list[StackGroupView]:
-    """Return the ranks by where they are, with the nodes of single ones."""
-    groups = group({rank: each.processes for rank, each in taken.ranks.items()})
-    words = sentences(groups, {rank: pod.spec.node_name for rank, pod in pods.items()})
-    return [StackGroupView(list(each.ranks), each.odd, told) for each, told in zip(groups, words, strict=True)]
+def group_views(reading: Reading) -> list[StackGroupView]:
+    """Return the ranks by the places of their processes, with the nodes of single ranks."""
+    pairs = zip(reading.groups, reading.places, strict=True)
+    return [StackGroupView(list(each.ranks), each.odd, told) for each, told in pairs]
 
 
 def _member(rank: int, node: str, found: MemberStacks) -> MemberStacksView:

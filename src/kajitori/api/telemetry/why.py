@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
@@ -14,15 +15,18 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.paging import Parameters
 from kajitori.api.telemetry.routes import intervals_of
-from kajitori.api.telemetry.stacks import MAX_RANKS, grouped, running_members, take_stacks
+from kajitori.api.telemetry.stacks import MAX_RANKS, group_views, running_members, take_stacks
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.stored import read_stored
-from kajitori.core.telemetry.flight import compare
+from kajitori.core.telemetry.evidence import Occasion, read
 from kajitori.core.telemetry.stacks import ProcessStacks
 from kajitori.core.telemetry.stuck import Verdict, judge, stood_still, told
+from kajitori.core.words.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, time_at
+from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS
 
 router = APIRouter(tags=["telemetry"])
@@ -31,14 +35,15 @@ JUDGED_SECONDS = 24 * 3600
 """Time of a run that is looked at to learn its rhythm."""
 BETWEEN_SECONDS = 1.0
 """Time between two looks at the same processes."""
-MAX_LATE = 8
-"""Most process groups about which the flight recorder is quoted."""
 _NO_RIGHT = "Where its processes are is shown to those who may run programs in its members (create pods/exec)."
 
 
 class WhyParameters(Parameters):
     look: bool = True
     """Take stacks; else the answer says only what was measured."""
+    attempt: int | None = Field(default=None, ge=1)
+    """Answer with the stacks that were kept of this attempt: when it was suspected to be stuck, and before its members
+    were ended because one had failed."""
 
 
 @router.get("/v1/runs/{namespace}/{name}/why", responses=describes(RunReason), summary="Explain whether a run is stuck")
@@ -48,6 +53,9 @@ async def why(
     """A batch run is suspected to be stuck after a quiet time that is learned from its own rhythm. Then the stacks of
     its processes are taken twice; if none of them moved, it is stuck. Stacks need the right `create pods/exec`."""
     run = await find_run(api, user, namespace, name)
+    if query.attempt is not None:
+        await user.require("create", run.metadata.namespace, resource=PODS, subresource="exec")
+        return answer(await _kept(api, run, query.attempt))
     now = api.now().timestamp()
     pods = running_members(api, run)
     attempt = run.status.attempts if run.status is not None else 0
@@ -65,6 +73,8 @@ async def why(
             f"{run.metadata.name} is {found.phase}: none of its members is running.",
             *filter(None, [message]),
         ]
+        if kept := await _kept_attempts(api, run):
+            found.words.append(f"Stacks were kept of attempt {kept[-1]}: kaji why --attempt {kept[-1]} {found.run}")
         return answer(found)
     spec = read_stored(run.spec)
     patience = api.policy.current().policy.stuck.patience(spec.type, spec.stuck_after_seconds)
@@ -83,6 +93,41 @@ async def why(
     return answer(found)
 
 
+async def _kept_attempts(api: Api, run: RunObject) -> list[int]:
+    meta = run.metadata
+    return await api.stores.logs.stacks.attempts(meta.namespace, meta.uid) if api.stores.logs is not None else []
+
+
+async def _kept(api: Api, run: RunObject, attempt: int) -> RunReason:
+    """Return what was kept of an attempt. Raises NotFound if nothing was."""
+    meta = run.metadata
+    kept = [] if api.stores.logs is None else await api.stores.logs.stacks.read(meta.namespace, meta.uid, attempt)
+    if not kept:
+        others = compress_ranks(await _kept_attempts(api, run))
+        hint = f"attempts with stacks: {others}" if others else "stacks are kept of attempts that hang or fail"
+        raise NotFound(f"no stacks of attempt {attempt} of {meta.name} were kept", hint=hint)
+    found = RunReason(
+        run=meta.name,
+        namespace=meta.namespace,
+        attempt=attempt,
+        phase=phase_of(run).value,
+        verdict=Verdict.UNKNOWN.value,
+        words=[],
+    )
+    for each in kept:
+        reading = read(each.ranks, each.nodes)
+        at = format_time(time_at(each.at))
+        when = "before its members were ended" if each.occasion == Occasion.END else "when it was quiet for long"
+        silent = len(each.nodes) - len(each.ranks)
+        found.words += [f"Attempt {attempt} at {at}, {when}: {each.told.removesuffix('.')}.", *reading.words()]
+        if silent:
+            found.words.append(f"The agents of {silent:,} ranks did not answer.")
+        found.groups = group_views(reading)
+        found.late = list(reading.late_ranks)
+        found.at = at
+    return found
+
+
 async def _look(api: Api, user: User, running: Mapping[int, Pod], found: RunReason, *, twice: bool) -> bool | None:
     """Add the places of the processes in their programs to the answer.
 
@@ -96,13 +141,9 @@ async def _look(api: Api, user: User, running: Mapping[int, Pod], found: RunReas
     if not taken.ranks:
         found.words.append(f"Where its processes are is not known: {taken.trouble}.")
         return None
-    groups = grouped(taken, pods)
-    found.groups = groups
-    found.words += [f"{each.words[:1].upper()}{each.words[1:]}." for each in groups]
-    nodes = {rank: pod.spec.node_name for rank, pod in pods.items()}
-    late = compare({rank: each.flights for rank, each in taken.ranks.items()}, nodes)
-    found.words += [f"PyTorch's flight recorder: {each.text}." for each in late[:MAX_LATE]]
-    found.late = sorted({rank for each in late for rank in each.members})
+    reading = read(taken.ranks, {rank: pod.spec.node_name for rank, pod in pods.items()})
+    found.groups, found.late = group_views(reading), list(reading.late_ranks)
+    found.words += reading.words()
     if not twice:
         return None
     await asyncio.sleep(BETWEEN_SECONDS)

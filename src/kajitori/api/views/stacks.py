@@ -90,6 +90,8 @@ class RunReason(View, omit_defaults=True):
     """Sentences for people."""
     since: Time | None = None
     """Time of the last progress, if it is quiet now."""
+    at: Time | None = None
+    """Time of the newest kept stacks, in an answer about an attempt."""
     groups: list[StackGroupView] = msgspec.field(default_factory=list)
     """Ranks grouped by their places in the program, the odd groups first."""
     late: list[int] = msgspec.field(default_factory=list)

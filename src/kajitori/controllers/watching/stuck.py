@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 LOOK_AGAIN_SECONDS = 600.0
 """Time after which the processes of a suspected run are looked at again."""
+SILENT_SECONDS = 600.0
+"""Age of the newest minute of an attempt from which on its nodes count as silent."""
 MESSAGE_LIMIT = 800
 """Characters of a suspicion's message that are kept."""
 LOOKS_AT_ONCE = 4
@@ -125,8 +127,9 @@ class StuckWatcher:
     def measures(self, run_uid: str, attempt: int) -> bool:
         """Whether the nodes of this attempt have reported lately."""
         known = self._known.get(run_uid)
-        finding = known.finding if known is not None and known.attempt == attempt else None
-        return finding is not None and (finding.verdict is not Verdict.UNKNOWN or finding.quiet_seconds > 0)
+        if known is None or known.attempt != attempt:
+            return False
+        return self._now().timestamp() - known.rhythm.end < SILENT_SECONDS
 
     async def close(self) -> None:
         """Cancel what is under way. The next leader looks again."""

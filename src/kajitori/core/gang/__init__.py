@@ -18,7 +18,7 @@ progress   changes of a status that several types share
 
 from kajitori.core.gang.batch import failed_to_create
 from kajitori.core.gang.growing import grow
-from kajitori.core.gang.life import next_step
+from kajitori.core.gang.life import ends_survivors, next_step
 from kajitori.core.gang.preemption import preempt
 from kajitori.core.gang.progress import (
     already_says,
@@ -68,6 +68,7 @@ __all__ = [
     "Step",
     "Sweep",
     "already_says",
+    "ends_survivors",
     "failed_to_create",
     "failed_to_create_in_sweep",
     "grow",

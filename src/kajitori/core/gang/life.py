@@ -46,6 +46,19 @@ def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     return replace(step, status=trim(run.status, settle(run, status, members, now), run.confirmed))
 
 
+_WITHOUT_SURVIVORS = frozenset(
+    {Reason.STUCK, Reason.PREEMPTED, Reason.DRAINED, Reason.GROWS, Reason.TIME_LIMIT, Reason.PARKED, Reason.RESTORED}
+)
+"""Reasons for which members are ended that all were well, or whose stacks were taken before."""
+
+
+def ends_survivors(step: Step) -> bool:
+    """Whether the step ends the remaining members of a gang because one has failed."""
+    status = step.status
+    has_failed = status.phase in (Phase.RESTARTING, Phase.FAILED) and status.reason not in _WITHOUT_SURVIVORS
+    return has_failed and status.sweep is None and any(isinstance(act, DeleteMembers) for act in step.actions)
+
+
 def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     status = msgspec.structs.replace(
         run.status, observed_generation=run.generation, queued_at=run.status.queued_at or format_time(now)

@@ -210,4 +210,5 @@ def told(finding: Finding, *, is_still: bool | None) -> str:
         start = "It may be stuck"
     else:
         start = "It may be stuck, but its processes still move"
-    return f"{start}: no rank has shown progress for {quiet}, {busy}. Its longest quiet time before was {longest}."
+    said = f"{start}: no rank has shown progress for {quiet}, {busy}."
+    return f"{said} Its longest quiet time before was {longest}." if finding.longest_seconds else said

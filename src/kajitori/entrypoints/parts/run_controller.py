@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.outbox import Outbox
+from kajitori.blobs.questions import Questions
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper
 from kajitori.cluster.platform.team_keeper import TeamKeeper
@@ -35,6 +36,7 @@ from kajitori.controllers.runs.memory_kills import Spared
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
+from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.feed import Feed, Watcher
 from kajitori.controllers.watching.idle import IdleWatcher
 from kajitori.controllers.watching.stuck import StuckWatcher
@@ -57,6 +59,7 @@ def run_controller(
     code: CodeStore | None = None,
     history: History | None = None,
     outbox: Outbox | None = None,
+    questions: Questions | None = None,
     now: Callable[[], datetime] | None = None,
     node_patience: timedelta = NODE_PATIENCE,
     metrics: ControllerMetrics | None = None,
@@ -65,8 +68,8 @@ def run_controller(
 
     `namespace` holds the key that signs members and their tickets. Without `kept_logs`, logs are lost with their Pods.
     Unused code is deleted from `code`. `history` keeps runs that are removed; while its database does not answer,
-    `outbox` has their records. The time is the API server's by default. Silent nodes count as lost after
-    `node_patience`.
+    `outbox` has their records. `questions` reach agents, which take stacks of runs that hang or fail. The time is the
+    API server's by default. Silent nodes count as lost after `node_patience`.
     """
     now, metrics = now or mirror.now, metrics or ControllerMetrics.unread()
     events = EventRecorder(client, names.MANAGED_BY, clock=now)
@@ -93,11 +96,13 @@ def run_controller(
     )
     queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
-    keeper = feed = idle = stuck = None
+    keeper = feed = idle = stuck = evidence = None
     if history is not None:
         keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
         idle = IdleWatcher(view, now, work.add)
-        stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, None, now)
+        if kept_logs is not None and questions is not None:
+            evidence = StackTaker(questions, kept_logs.stacks, mirror, now)
+        stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, evidence, now)
         watchers: tuple[Watcher, ...] = (idle, stuck)
         feed = Feed(history, mirror, watchers, now)
     peaks = MemoryKeeper(client, mirror, work.add, now)
@@ -121,6 +126,7 @@ def run_controller(
         feed=feed,
         idle=idle,
         stuck=stuck,
+        evidence=evidence,
     )
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
     keepers = (

@@ -8,7 +8,9 @@ import msgspec
 from tests.unit.api.conftest import NOW, World
 from tests.unit.api.telemetry.test_routes import RUN, answer_one, described, gang
 
+from kajitori.blobs.logs import KeptLogs
 from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.evidence import Evidence, Occasion
 from kajitori.core.telemetry.flight import Flight, GroupState
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.report import Answer
@@ -96,3 +98,23 @@ async def test_why_shows_no_code_without_the_right_to_it(world: World) -> None:
     shown = (await world.http.get(f"{RUN}/why", headers={"Authorization": "Bearer mallory"})).json()
     assert (shown["verdict"], shown.get("groups", [])) == ("unknown", [])
     assert "pods/exec" in shown["words"][1]
+
+
+async def test_why_shows_what_was_kept_of_an_attempt(world: World) -> None:
+    pods = await gang(world, ranks=1)
+    run_uid = pods[0]["metadata"]["ownerReferences"][0]["uid"]
+    missing = await world.http.get(f"{RUN}/why", params={"attempt": 1})
+    assert missing.status_code == 404, missing.text
+    logs = KeptLogs(world.blobs)
+    world.change("stores", logs=logs)
+    kept = Evidence(Occasion.END, NOW.timestamp(), "member 1: exit code 3", {0: told("p0", "f")}, {0: "g1", 1: "g2"})
+    await logs.stacks.keep("team", run_uid, 1, kept)
+    shown = described("/v1/runs/{namespace}/{name}/why", await world.http.get(f"{RUN}/why", params={"attempt": 1}))
+    assert shown["words"][0].endswith(", before its members were ended: member 1: exit code 3.")
+    assert shown["words"][1:] == ["Rank 0 on g1 is in f (data.py:14).", "The agents of 1 ranks did not answer."]
+    missing = await world.http.get(f"{RUN}/why", params={"attempt": 7})
+    assert missing.status_code == 404 and missing.json()["hint"] == "attempts with stacks: 1"
+    world.kubernetes.denied.add(("mallory", "create", "pods/exec", "*"))
+    as_mallory = {"Authorization": "Bearer mallory"}
+    refused = await world.http.get(f"{RUN}/why", params={"attempt": 1}, headers=as_mallory)
+    assert refused.status_code == 403

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.gangs import SUCCEEDED, failed, member, run, step
+from tests.helpers.gangs import SUCCEEDED, after, failed, member, run, step
 
-from kajitori.core.gang import DeleteMembers, Limits, Run
+from kajitori.core.gang import DeleteMembers, Limits, Run, ends_survivors
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Stuck
 
@@ -78,3 +78,14 @@ def test_a_suspicion_of_an_earlier_attempt_is_dropped() -> None:
     old = msgspec.structs.replace(subject.status.stuck, attempt=99)
     answer = step(replace(subject, status=msgspec.structs.replace(subject.status, stuck=old)), member(0), member(1))
     assert (answer.status.stuck, answer.status.reason) == (None, Reason.NONE)
+
+
+def test_survivors_are_ended_by_a_failure_and_not_by_other_ends() -> None:
+    """Before these ends, what they do is kept as evidence."""
+    assert ends_survivors(step(run(), member(0), failed(1)))
+    last = step(run(restarts=0), member(0), failed(1))
+    assert not ends_survivors(last) and ends_survivors(step(after(run(), last), member(0), failed(1)))
+    assert not ends_survivors(step(run(), member(0, SUCCEEDED), member(1, SUCCEEDED)))
+    assert not ends_survivors(step(replace(run(), stopped=True), member(0), member(1)))
+    assert not ends_survivors(step(run(), member(0), member(1, node_draining=True)))
+    assert not ends_survivors(step(suspected(verdict="stuck"), member(0), member(1))), "its stacks were taken before"

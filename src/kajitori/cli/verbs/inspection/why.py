@@ -9,18 +9,24 @@ from kajitori.cli.options import namespace_option, output_option, run_argument, 
 from kajitori.cli.terminal import echo, say
 
 
-@click.command(epilog="\b\nExample:\n  kaji why bert")
+@click.command(
+    epilog="\b\nExamples:\n  kaji why bert\n  kaji why --attempt 2 bert    # what its ranks did when it hung or failed"
+)
 @run_argument
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="The stacks that were kept of attempt N.")
 @namespace_option()
 @output_option("json", "yaml")
 @server_options
 @click.pass_obj
-def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> None:
+def command(cli: Cli, run: str, attempt: int | None, namespace: str | None, output: str | None) -> None:
     """Tell whether a running run is stuck.
 
     A run is suspected after a quiet time that is learned from its own rhythm: no output, no new training figures, no
     bytes of disks or networks. Then its processes are looked at twice; if none moved, it is stuck. The rank for which
     the others may wait is named first. To learn why a run waits for nodes: kaji explain.
+
+    Stacks are kept if an attempt was suspected to be stuck, and if a member failed: what the others did before they
+    were ended. --attempt shows them.
     """
     from kajitori.cli.connection.http import run_path
     from kajitori.cli.lookup import find_run
@@ -28,12 +34,12 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
 
     with cli.api() as api:
         view = find_run(api, run, namespace)
-        answer = api.get(run_path(view, "/why"))
+        answer = api.get(run_path(view, "/why"), {"attempt": attempt} if attempt is not None else None)
     if output is not None:
         print_document(answer, output)
         return
     echo(" ".join(answer["words"]))
     if answer["phase"] == "Queued":
         say(f"Why it waits: kaji explain {view['name']}")
-    elif answer.get("groups"):
+    elif answer.get("groups") and attempt is None:
         say(f"The whole stacks of a rank: kaji stacks --rank {answer['groups'][0]['ranks'][0]} {view['name']}")

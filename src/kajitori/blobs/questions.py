@@ -1,0 +1,84 @@
+"""Questions to nodes that are passed on through the store that all servers share.
+
+An agent waits at one server. A process that asks puts its question under `telemetry-questions/ID`; the server at which
+the node's agent waits puts the answer under `telemetry-answers/ID`, and the asker removes both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from kajitori.blobs.blobs import Blobs
+from kajitori.core.telemetry.report import Answer, read_answer
+from kajitori.errors import InvalidInput, KajitoriError, NotFound
+
+QUESTIONS, ANSWERS = "telemetry-questions", "telemetry-answers"
+LOOK_SECONDS = 0.4
+"""Time between two looks for answers."""
+AT_ONCE = 16
+"""Most requests to the store at the same time."""
+MAX_ANSWER_BYTES = 256 << 20
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    """A question that is passed on to other servers."""
+
+    node: str
+    uids: tuple[str, ...]
+    """UIDs of Pods on that node."""
+    since: float = 0.0
+    fresh: bool = False
+    stacks: bool = False
+
+
+class Questions:
+    """Asks through the store, as one process."""
+
+    def __init__(self, blobs: Blobs, asker: str = "") -> None:
+        """`asker` begins the ids of its questions, so that a server knows its own."""
+        self._blobs = blobs
+        self._asker = asker or secrets.token_hex(4)
+
+    async def ask(self, asked: Sequence[Asked], seconds: float) -> dict[int, Answer]:
+        """Return the answers that come within this time, by the number of their question. Raises the store's errors."""
+        batch = f"{self._asker}{secrets.token_hex(6)}"
+        names = {f"{batch}.{number}": number for number in range(len(asked))}
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def put(name: str, number: int) -> None:
+            async with slots:
+                await self._blobs.put(f"{QUESTIONS}/{name}", msgspec.msgpack.encode(asked[number]))
+
+        found: dict[int, Answer] = {}
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(put(name, number) for name, number in names.items()))
+                while len(found) < len(asked):
+                    await asyncio.sleep(LOOK_SECONDS)
+                    await self._collect(names, found)
+        except TimeoutError:
+            pass
+        finally:
+            keys = [f"{prefix}/{name}" for name in names for prefix in (QUESTIONS, ANSWERS)]
+            with contextlib.suppress(KajitoriError):
+                await asyncio.shield(self._blobs.delete(*keys))
+        return found
+
+    async def _collect(self, names: dict[str, int], found: dict[int, Answer]) -> None:
+        there = []
+        async with aclosing(self._blobs.under(ANSWERS)) as blobs:
+            async for blob in blobs:
+                name = blob.key.removeprefix(f"{ANSWERS}/")
+                if names.get(name, -1) not in found and name in names:
+                    there.append(name)
+        for name in there:
+            with contextlib.suppress(NotFound, InvalidInput):
+                found[names[name]] = read_answer(
+                    await self._blobs.read(f"{ANSWERS}/{name}", limit_bytes=MAX_ANSWER_BYTES)
+                )

@@ -1,0 +1,83 @@
+"""Stacks of the ranks of an attempt, kept beside its logs: as evidence of a hang, and of what ranks did before they
+were ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from contextlib import aclosing
+from datetime import timedelta
+
+import msgspec
+import zstandard
+
+from kajitori.blobs.blobs import Blobs
+from kajitori.core.telemetry.evidence import Evidence, Occasion
+from kajitori.errors import NotFound
+
+PREFIX = "stacks"
+MAX_BYTES = 256 << 20
+
+_decode = msgspec.msgpack.Decoder(Evidence).decode
+
+
+class KeptStacks:
+    """Evidence in a store of blobs: for each attempt, one for each occasion."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    async def keep(self, namespace: str, run_uid: str, attempt: int, evidence: Evidence) -> None:
+        """Store evidence in place of what was kept for the same attempt and occasion before."""
+        content = await asyncio.to_thread(_packed, evidence)
+        await self._blobs.put(f"{PREFIX}/{namespace}/{run_uid}/{attempt}/{evidence.occasion}", content)
+
+    async def read(self, namespace: str, run_uid: str, attempt: int) -> list[Evidence]:
+        """Return what is kept of an attempt, the oldest first."""
+        found = []
+        for occasion in Occasion:
+            key = f"{PREFIX}/{namespace}/{run_uid}/{attempt}/{occasion}"
+            try:
+                found.append(await asyncio.to_thread(_unpacked, await self._blobs.read(key, limit_bytes=MAX_BYTES)))
+            except (NotFound, zstandard.ZstdError, msgspec.MsgspecError):
+                continue
+        return sorted(found, key=lambda evidence: evidence.at)
+
+    async def attempts(self, namespace: str, run_uid: str) -> list[int]:
+        """Return the attempts of which anything is kept."""
+        async with aclosing(self._blobs.under(f"{PREFIX}/{namespace}/{run_uid}")) as blobs:
+            return sorted({int(blob.key.split("/")[3]) async for blob in blobs})
+
+    async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
+        """Remove what was kept of a run, or only of its oldest attempts."""
+        async with aclosing(self._blobs.under(f"{PREFIX}/{namespace}/{run_uid}")) as blobs:
+            keys = [
+                blob.key
+                async for blob in blobs
+                if up_to_attempt is None or int(blob.key.split("/")[3]) <= up_to_attempt
+            ]
+        if keys:
+            await self._blobs.delete(*keys)
+
+    async def collect(self, runs: Collection[str], keep_for: timedelta, *, least_age: timedelta) -> int:
+        """Remove what is older than `keep_for`, and what belongs to no run in `runs` (UIDs) and is at least `least_age`
+        old. Return how many were removed."""
+        now = await self._blobs.now()
+        async with aclosing(self._blobs.under(PREFIX)) as blobs:
+            left = [
+                blob.key
+                async for blob in blobs
+                if now - blob.modified_at > keep_for
+                or (now - blob.modified_at > least_age and blob.key.split("/")[2] not in runs)
+            ]
+        if left:
+            await self._blobs.delete(*left)
+        return len(left)
+
+
+def _packed(evidence: Evidence) -> bytes:
+    return zstandard.ZstdCompressor(level=3).compress(msgspec.msgpack.encode(evidence))
+
+
+def _unpacked(content: bytes) -> Evidence:
+    return _decode(zstandard.ZstdDecompressor().decompress(content, max_output_size=MAX_BYTES))

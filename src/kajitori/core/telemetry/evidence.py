@@ -1,0 +1,74 @@
+"""What the processes of a run's ranks did at one time, kept to explain a hang or a failure later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from kajitori.core.telemetry.flight import compare
+from kajitori.core.telemetry.stacks import Group, MemberStacks, group, sentences
+
+MAX_LATE = 8
+"""Most process groups about which the flight recorder is quoted."""
+
+
+class Occasion(StrEnum):
+    """Why stacks were taken."""
+
+    STUCK = "stuck"
+    """The attempt was suspected to be stuck."""
+    END = "end"
+    """A member had failed, and the others were about to be ended."""
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """The stacks of an attempt's ranks."""
+
+    occasion: str
+    at: float
+    """Seconds since 1970."""
+    told: str
+    """Why they were taken, as a sentence."""
+    ranks: dict[int, MemberStacks]
+    nodes: dict[int, str]
+    """Node of every rank that was asked for its stacks; the ranks that are not in `ranks` did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What stacks of several ranks show together."""
+
+    groups: tuple[Group, ...]
+    """The odd groups first."""
+    places: tuple[str, ...]
+    """A sentence without its full stop for each group."""
+    late: tuple[str, ...]
+    """Sentences without their full stops, from PyTorch's flight recorder."""
+    late_ranks: tuple[int, ...]
+    """Ranks that have not entered a collective operation in which others wait."""
+
+    @property
+    def odd(self) -> tuple[int, ...]:
+        """Ranks for which the others seem to wait."""
+        found = {rank for each in self.groups if each.odd for rank in each.ranks}
+        return tuple(sorted(found or self.late_ranks))
+
+    def words(self, most: int = 1000) -> list[str]:
+        """Return sentences for people: at most this many about places, then those of the flight recorder."""
+        capitalised = [f"{each[:1].upper()}{each[1:]}." for each in self.places[:most]]
+        return capitalised + [f"PyTorch's flight recorder: {each}." for each in self.late]
+
+
+def read(ranks: Mapping[int, MemberStacks], nodes: Mapping[int, str]) -> Reading:
+    """Group ranks by the places of their processes."""
+    groups = group({rank: each.processes for rank, each in ranks.items()})
+    late = compare({rank: each.flights for rank, each in ranks.items()}, nodes)
+    return Reading(
+        tuple(groups),
+        tuple(sentences(groups, nodes)),
+        tuple(each.text for each in late[:MAX_LATE]),
+        tuple(sorted({rank for each in late for rank in each.members})),
+    )

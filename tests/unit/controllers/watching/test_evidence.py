@@ -1,0 +1,138 @@
+"""Stacks that the controller takes: twice of a run that may be stuck, once before survivors are ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from tests.helpers.memory_blobs import MemoryBlobs
+
+from kajitori.blobs.questions import Asked, Questions
+from kajitori.blobs.stacks import KeptStacks
+from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.objects import Node, Pod
+from kajitori.cluster.run_object import RunObject
+from kajitori.controllers.watching import evidence
+from kajitori.controllers.watching.evidence import StackTaker
+from kajitori.controllers.watching.stuck import Looked
+from kajitori.core.telemetry.report import Answer
+from kajitori.core.telemetry.stacks import Frame, MemberStacks, ProcessStacks, ThreadStack
+from kajitori.core.telemetry.stuck import Finding, Verdict
+from kajitori.core.words import names
+from kajitori.errors import Unavailable
+from kajitori.kube.metadata import ObjectMeta
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+RUN = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="run"))
+SUSPECTED = Finding(Verdict.SUSPECTED, 1200.0, 600.0, 60.0)
+LONG_READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "BETWEEN_SECONDS", 0.0)
+
+
+def pod(rank: int, node: str, *, attempt: int = 1, phase: str = "Running") -> Pod:
+    labels = {
+        names.LABEL_RUN: "bert",
+        names.LABEL_RUN_UID: "run",
+        names.LABEL_ATTEMPT: str(attempt),
+        names.LABEL_RANK: str(rank),
+    }
+    document = {
+        "metadata": {"name": f"bert-{attempt}-{rank}", "namespace": "vision", "uid": f"p{rank}", "labels": labels},
+        "spec": {"nodeName": node, "containers": [{"name": "main"}]},
+        "status": {
+            "phase": phase,
+            "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": "2026-11-21T11:00:00Z"}}}],
+        },
+    }
+    return msgspec.convert(document, Pod)
+
+
+class Nodes:
+    """Stands for questions: the function in which each Pod is, by look."""
+
+    def __init__(self, *looks: dict[str, str] | Exception) -> None:
+        self.looks = list(looks)
+        self.asked: list[Sequence[Asked]] = []
+
+    async def ask(self, asked: Sequence[Asked], seconds: float) -> dict[int, Answer]:
+        self.asked.append(asked)
+        places = self.looks.pop(0) if self.looks else {}
+        if isinstance(places, Exception):
+            raise places
+        return {
+            number: Answer(stacks=tuple(stacks(uid, places[uid]) for uid in each.uids if uid in places))
+            for number, each in enumerate(asked)
+        }
+
+
+def stacks(uid: str, function: str) -> MemberStacks:
+    thread = ThreadStack("MainThread", (Frame(function, "/code/train.py", 14),))
+    return MemberStacks(uid, NOW.timestamp(), (ProcessStacks(7, "python", "S", (thread,)),))
+
+
+class Setting:
+    def __init__(self, nodes: Nodes, *pods: Pod) -> None:
+        ready = msgspec.convert({"metadata": {"name": "n"}, **LONG_READY}, Node)
+        shown: Any = SimpleNamespace(pods_of_run=lambda run: pods, nodes={f"n{number}": ready for number in range(9)})
+        self.nodes = nodes
+        self.kept = KeptStacks(MemoryBlobs())
+        self.taker = StackTaker(cast(Questions, nodes), self.kept, cast(Mirror, shown), lambda: NOW)
+
+    async def words(self, attempt: int = 1) -> list[tuple[str, str, list[int]]]:
+        kept = await self.kept.read("vision", "run", attempt)
+        return [(each.occasion, each.told, sorted(each.ranks)) for each in kept]
+
+
+GANG = [pod(rank, f"n{rank // 2}") for rank in range(4)]
+STILL = {"p0": "barrier", "p1": "barrier", "p2": "barrier", "p3": "load"}
+
+
+async def test_a_run_whose_processes_stand_still_is_stuck_and_the_odd_rank_is_named() -> None:
+    setting = Setting(Nodes(STILL, STILL), *GANG)
+    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    words = ("Rank 3 on n1 is in load (train.py:14).", "3 ranks (0-2) are in barrier (train.py:14).")
+    assert looked == Looked(True, words, (3,))
+    assert [(each.node, each.uids) for each in setting.nodes.asked[0]] == [("n0", ("p0", "p1")), ("n1", ("p2", "p3"))]
+    ((occasion, told, ranks),) = await setting.words()
+    assert (occasion, ranks) == ("stuck", [0, 1, 2, 3]) and told.startswith("It is stuck")
+
+
+async def test_a_process_that_moves_is_no_evidence_of_a_hang() -> None:
+    setting = Setting(Nodes(STILL, STILL | {"p3": "decode"}), *GANG)
+    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert looked.is_still is False
+    ((_, told, _),) = await setting.words()
+    assert told.startswith("It may be stuck, but its processes still move")
+
+
+async def test_silent_nodes_give_no_evidence() -> None:
+    setting = Setting(Nodes({}), *GANG)
+    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (looked.is_still, looked.odd, await setting.words()) == (None, (), [])
+    assert "no agent of its nodes answered" in looked.words[0]
+
+
+async def test_what_survivors_did_is_kept_once_before_they_are_ended() -> None:
+    """Members that have ended, and those of other attempts, are not asked."""
+    setting = Setting(Nodes(STILL, STILL), *GANG[:2], pod(2, "n1", phase="Failed"), pod(3, "n1", attempt=2))
+    for _ in range(2):
+        await setting.taker.before_end(RUN, 1, "member 2: exit code 3", 5.0)
+    assert await setting.words() == [("end", "member 2: exit code 3", [0, 1])]
+    assert len(setting.nodes.asked) == 1
+    setting.taker.forget("run")
+
+
+async def test_a_store_that_does_not_answer_keeps_no_gang_from_its_end() -> None:
+    setting = Setting(Nodes(Unavailable("no store")), *GANG)
+    await setting.taker.before_end(RUN, 1, "member 2: exit code 3", 5.0)
+    assert await setting.words() == []
+    await setting.taker.before_end(RUN, 2, "no time", 0.0)
+    assert len(setting.nodes.asked) == 1
