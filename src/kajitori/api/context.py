@@ -47,6 +47,7 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.sign_in import SignIn
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.leadership import LeaderState
+from kajitori.core.protection.token_bucket import Allowances
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES, Resource
@@ -154,6 +155,8 @@ class CallerParts:
     """How people sign in; None: with a token of the cluster."""
     browsers: BrowserSessions
     """Sessions of browsers."""
+    board: Allowances
+    """Reads of the public board without sign-in, by address."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,10 @@ class WebLimits:
     the API server."""
     wrong_tokens_per_address: int = 60
     """The same for one address. 0: no limit."""
+    board_reads: int = 600
+    """Reads of the public board per minute without sign-in, over all addresses that read it again and again."""
+    board_reads_per_address: int = 60
+    """The same for one address. 0: no limit."""
     recheck_seconds: float = 60.0
     """Interval at which credentials and rights of callers with open streams are checked again by the API server."""
 

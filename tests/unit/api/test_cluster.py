@@ -12,7 +12,10 @@ from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import attempts, node, pod, run
 
 from kajitori.api.context import Remembered
+from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
+from kajitori.core.protection.token_bucket import Allowances
 from kajitori.core.spec.status import template_text
 from kajitori.kube.device_objects import DeviceClaim, PublishedClass, ResourceSlice
 from kajitori.kube.resources import DEVICE_CLAIMS, RESOURCE_SLICES
@@ -162,8 +165,8 @@ async def test_the_gpu_board_adds_up(world: World) -> None:
     await world.caught_up()
     board = await get(world, "/v1/gpus")
     assert board["types"] == [
-        {"type": "h100", "total": 16, "used": 9, "free": 4, "broken": 3},
-        {"type": "a100", "total": 8, "used": 2, "free": 5, "broken": 1},
+        {"type": "h100", "total": 16, "used": 9, "idle": 0, "free": 4, "broken": 3},
+        {"type": "a100", "total": 8, "used": 2, "idle": 0, "free": 5, "broken": 1},
     ]
     assert [(user["owner"], user["gpus"], user["types"]) for user in board["users"]] == [
         ("ada", 6, {"h100": 4, "a100": 2}),
@@ -174,6 +177,7 @@ async def test_the_gpu_board_adds_up(world: World) -> None:
         "namespace": "team",
         "isRun": True,
         "gpus": 4,
+        "idle": 0,
         "type": "h100",
         "nodes": "g1",
         "since": "",
@@ -368,7 +372,7 @@ async def test_gpus_of_members_that_are_still_starting_are_used(world: World) ->
         await world.caught_up()
         world.clock.now += 10
         board = await get(world, "/v1/gpus")
-        assert board["types"] == [{"type": "h100", "total": 16, "used": 16, "free": 0, "broken": 0}], bound
+        assert board["types"] == [{"type": "h100", "total": 16, "used": 16, "idle": 0, "free": 0, "broken": 0}], bound
         (user,) = board["users"]
         assert (user["owner"], user["gpus"], user["runs"][0]["nodes"]) == ("ada", 16, "g[1-2]")
         nodes = {item["name"]: item["gpus"]["used"] for item in (await get(world, "/v1/nodes"))["items"]}
@@ -408,3 +412,32 @@ async def test_the_lag_of_the_mirror_is_measured(world: World) -> None:
     await world.http.post("/v1/runs", json={"spec": {"image": "bert:3"}})
     await world.caught_up()
     assert "kajitori_mirror_lag_seconds_count 1.0" in (await world.http.get("/metrics")).text
+
+
+async def test_idle_gpus_are_counted_by_type_and_holder(world: World) -> None:
+    await hold(world, "nb", owner="ada", node="g1", gpus=4)
+    idle = {"since": "2026-11-21T09:00:00Z", "attempt": 1, "gpus": 4, "gpuType": "h100", "fewest": 4, "most": 4}
+    stored = world.kubernetes.objects["runs", "team", "nb"]
+    world.kubernetes.put("runs", stored | {"status": stored["status"] | {"phase": "Running", "idle": idle}})
+    await world.caught_up()
+    board = await get(world, "/v1/gpus")
+    assert [(row["type"], row["used"], row["idle"]) for row in board["types"] if row["used"]] == [("h100", 4, 4)]
+    assert [(user["owner"], user["gpus"], user["idle"]) for user in board["users"]] == [("ada", 4, 4)]
+
+
+async def test_the_board_needs_no_sign_in_only_if_policy_says_so(world: World) -> None:
+    await hold(world, "secretive", owner="ada", node="g1", gpus=4)
+    await world.caught_up()
+    assert (await world.http.get("/v1/board")).status_code == 200
+    del world.http.headers["Authorization"]
+    assert (await world.http.get("/v1/board")).status_code == 401
+    policy = PolicyFile(None, without_file=parse_policy({"board": "public"}))
+    world.change(cluster=ClusterView(world.mirror, policy))
+    shown = await world.http.get("/v1/board")
+    assert (shown.status_code, shown.headers["cache-control"]) == (200, "public, max-age=10")
+    assert [(held["owner"], held["gpus"]) for held in shown.json()["holdings"]] == [("ada", 4)]
+    assert "secretive" not in shown.text and "g1" not in shown.text
+    assert (await world.http.get("/v1/gpus")).status_code == 401
+    world.change("callers", board=Allowances(1, 1))
+    statuses = [(await world.http.get("/v1/board")).status_code for _ in range(3)]
+    assert statuses == [200, 429, 429]

@@ -9,18 +9,21 @@ from tests.unit.cli.fake_web_api import FakeWebApi, invoke, printed
 BOARD = {
     "types": [
         {"type": "a100", "total": 64, "used": 0, "free": 64, "broken": 0},
-        {"type": "h100", "total": 64, "used": 32, "free": 24, "broken": 8},
+        {"type": "h100", "total": 64, "used": 32, "idle": 8, "free": 24, "broken": 8},
     ],
     "users": [
         {
             "owner": "alice",
             "gpus": 32,
+            "idle": 8,
+            "since": "2026-11-20T12:00:00Z",
             "types": {"h100": 32},
             "runs": [
                 {
                     "name": "bert",
                     "namespace": "vision",
                     "gpus": 32,
+                    "idle": 8,
                     "type": "h100",
                     "nodes": "gpu-[1-4]",
                     "since": "2026-11-20T12:00:00Z",
@@ -34,20 +37,30 @@ BOARD = {
 def test_gpus_are_shown_by_type_and_by_user() -> None:
     result = invoke(FakeWebApi(answers={"GET /v1/gpus": BOARD}), "gpus")
     assert printed(result.stdout) == [
-        "TYPE   FREE   USED   BROKEN   TOTAL",
-        "a100     64      0        0      64   ░░░░░░░░░░░░░░░░░░░░",
-        "h100     24     32        8      64   ██████████▒▒░░░░░░░░",
+        "TYPE   FREE   USED   IDLE   BROKEN   TOTAL",
+        "a100     64      0      0        0      64   ░░░░░░░░░░░░░░░░░░░░",
+        "h100     24     32      8        8      64   ██████████▒▒░░░░░░░░",
         "",
-        "USER    GPUS                TYPES     RUNS",
-        "alice     32   ██░░░░░░░░   32 h100   bert",
+        "USER    GPUS                IDLE   SINCE      TYPES     RUNS",
+        "alice     32   ██░░░░░░░░      8   24 hours   32 h100   bert",
     ]
 
 
 def test_gpus_wide_lists_runs_with_nodes_and_age() -> None:
     result = invoke(FakeWebApi(answers={"GET /v1/gpus": BOARD}), "gpus", "-o", "wide")
     assert printed(result.stdout)[-2:] == [
-        "RUN    USER    TEAM     GPUS   TYPE   SINCE      NODES",
-        "bert   alice   vision     32   h100   24 hours   gpu-[1-4]",
+        "RUN    USER    TEAM     GPUS   IDLE   TYPE   SINCE      NODES",
+        "bert   alice   vision     32      8   h100   24 hours   gpu-[1-4]",
+    ]
+
+
+def test_the_public_board_has_owners_and_no_runs() -> None:
+    held = {"owner": "alice", "namespace": "vision", "type": "h100", "gpus": 32, "idle": 8}
+    board = {"at": "", "types": BOARD["types"], "holdings": [held | {"since": "2026-11-20T12:00:00Z"}]}
+    result = invoke(FakeWebApi(answers={"GET /v1/board": board}), "gpus", "--public")
+    assert printed(result.stdout)[-2:] == [
+        "OWNER   TEAM     GPUS   IDLE   TYPE   SINCE",
+        "alice   vision     32      8   h100   24 hours",
     ]
 
 
@@ -64,8 +77,8 @@ def test_gpus_by_team_show_guarantees_and_borrowed_gpus() -> None:
     board = BOARD | {"teams": [team], "guarantees": GUARANTEES}
     result = invoke(FakeWebApi(answers={"GET /v1/gpus": board}), "gpus", "--by", "team")
     assert printed(result.stdout)[4:] == [
-        "TEAM     GPUS                TYPES     RUNS",
-        "vision     32   ██░░░░░░░░   32 h100   run-0, run-1, run-2, run-3, run-4 and 3 more",
+        "TEAM     GPUS                IDLE   SINCE   TYPES     RUNS",
+        "vision     32   ██░░░░░░░░      0           32 h100   run-0, run-1, run-2, run-3, run-4 and 3 more",
         "",
         "TEAM     IS GUARANTEED   AMOUNT   IN USE                BEYOND IT",
         "vision   h100 GPUs           16       32   ██████████   16 borrowed",

@@ -2,27 +2,101 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller
+from kajitori.api.auth import Caller, address_of, authenticated
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.nodes.pools import pool_views
 from kajitori.api.views.node_states import gpu_amounts
-from kajitori.api.views.nodes import Amount, GpuBoard, GpuHolding, GpuTeam, GpuType, GpuUser, GuaranteeView
+from kajitori.api.views.nodes import (
+    Amount,
+    BoardHolding,
+    GpuBoard,
+    GpuHolding,
+    GpuTeam,
+    GpuType,
+    GpuUser,
+    GuaranteeView,
+    PublicBoard,
+)
 from kajitori.cluster.objects import Node
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.queue.explain import Use
 from kajitori.core.queue.guarantees import Holding
 from kajitori.core.words.node_lists import compress
+from kajitori.core.words.times import format_time
+from kajitori.errors import Busy
 
 router = APIRouter(tags=["cluster"])
+
+PUBLIC_SECONDS = 10
+"""Time for which readers may keep the public board."""
+
+
+_signed_in = asynccontextmanager(authenticated)
+
+
+async def reads_board(api: Shared, connection: HTTPConnection) -> AsyncIterator[None]:
+    """Dependency of the board: anybody may read it if policy says so, else whoever is signed in.
+
+    Raises Busy if an address without credentials reads the public board too often.
+    """
+    if api.cluster.policy.board == "public" and "authorization" not in connection.headers:
+        address, now = address_of(connection), time.monotonic()
+        if api.callers.board.is_spent(address, now):
+            raise Busy("your address reads the board too often", hint=f"read it every {PUBLIC_SECONDS} s")
+        api.callers.board.count(address, now)
+        yield
+        return
+    async with _signed_in(connection):
+        yield
+
+
+@router.get(
+    "/v1/board",
+    responses=describes(PublicBoard),
+    dependencies=[Depends(reads_board)],
+    summary="Free and used GPUs, and their owners",
+)
+async def show_public_board(api: Shared) -> Response:
+    """For pages that everybody sees. Needs no sign-in if policy says `board: public`. Has no names of runs, nodes,
+    images or commands."""
+    body = api.remembered.get("board", lambda: msgspec.json.encode(public_board(api)))
+    caching = "public" if api.cluster.policy.board == "public" else "private"
+    headers = {"Cache-Control": f"{caching}, max-age={PUBLIC_SECONDS}"}
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def public_board(api: Api) -> PublicBoard:
+    """Return the current board without anything that only users may see."""
+    found = board(api)
+    held: dict[tuple[str, str, str, str], BoardHolding] = {}
+    for user in found.users:
+        for run in user.runs:
+            row = BoardHolding(
+                owner=user.owner,
+                namespace=run.namespace if run.is_run else "",
+                type=run.type,
+                gpus=run.gpus,
+                idle=run.idle,
+                since=run.since,
+            )
+            known = held.setdefault((row.owner, row.namespace, row.type, row.since), row)
+            if known is not row:
+                known.gpus += row.gpus
+                known.idle += row.idle
+    holdings = sorted(held.values(), key=lambda row: (-row.gpus, row.owner, row.since))
+    return PublicBoard(at=format_time(api.now()), types=found.types, holdings=holdings)
 
 
 @router.get("/v1/gpus", responses=describes(GpuBoard), summary="GPUs by type and by user")
@@ -44,6 +118,7 @@ class _Holding:
     gpus: int = 0
     nodes: list[str] = field(default_factory=list)
     since: str = ""
+    idle: int = 0
 
     def add(self, use: Use) -> None:
         """Add the GPUs that the holder uses on one more node."""
@@ -61,6 +136,7 @@ class _Holding:
             is_run=self.is_run,
             gpus=self.gpus,
             type=self.type,
+            idle=self.idle,
             nodes=compress(self.nodes),
             since=self.since,
         )
@@ -80,13 +156,14 @@ def board(api: Api) -> GpuBoard:
         for gpu_type, installed, offered, used in _by_type(api, facts, node, uses, whole_type):
             free = max(0, offered - used) if facts.in_order else 0
             total = max(installed, used)
-            row = types.setdefault(gpu_type, GpuType(type=gpu_type, total=0, used=0, free=0, broken=0))
+            row = types.setdefault(gpu_type, GpuType(type=gpu_type, total=0, used=0, idle=0, free=0, broken=0))
             row.total += total
             row.used += used
             row.free += free
             row.broken += total - used - free
         for use in uses:
             _holding_of(use, use.gpu_type or whole_type, holdings).add(use)
+    _count_idle(api, types, holdings.values())
     in_order = sorted(types.values(), key=lambda row: (-row.total, row.type))
     return GpuBoard(
         types=in_order,
@@ -95,6 +172,19 @@ def board(api: Api) -> GpuBoard:
         guarantees=[guarantee_view(holding) for holding in api.queue.preemptions.guarantees(api.now())],
         pools=pool_views(api),
     )
+
+
+def _count_idle(api: Api, types: Mapping[str, GpuType], holdings: Iterable[_Holding]) -> None:
+    """Count the idle GPUs of runs, by run and by type."""
+    left = {key: api.runs.idle.gpus_of(key) for key in api.runs.idle.keys}
+    for holding in holdings:
+        key = holding.namespace, holding.name
+        if not holding.is_run or not left.get(key):
+            continue
+        holding.idle = min(holding.gpus, left[key])
+        left[key] -= holding.idle
+        if holding.type in types:
+            types[holding.type].idle += holding.idle
 
 
 def _by_type(
@@ -148,7 +238,7 @@ def _teams(holdings: Iterable[_Holding]) -> list[GpuTeam]:
 
 
 def _grouped(holdings: Iterable[_Holding], group_of: Callable[[_Holding], str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each group with its number of GPUs, the number by type, and its holders, the largest first."""
+    """Yield each group with what it holds, and its holders, the largest first."""
     groups: dict[str, list[_Holding]] = defaultdict(list)
     for holding in holdings:
         groups[group_of(holding)].append(holding)
@@ -157,7 +247,16 @@ def _grouped(holdings: Iterable[_Holding], group_of: Callable[[_Holding], str]) 
         for holding in group:
             types[holding.type] += holding.gpus
         group.sort(key=lambda holding: (-holding.gpus, holding.namespace, holding.name))
-        yield name, {"gpus": sum(types.values()), "types": dict(types), "runs": [holding.view() for holding in group]}
+        yield (
+            name,
+            {
+                "gpus": sum(types.values()),
+                "idle": sum(holding.idle for holding in group),
+                "since": min((holding.since for holding in group if holding.since), default=""),
+                "types": dict(types),
+                "runs": [holding.view() for holding in group],
+            },
+        )
 
 
 def _count(text: str) -> int:

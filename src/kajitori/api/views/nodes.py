@@ -223,6 +223,8 @@ class GpuType(View):
     type: str
     total: int
     used: int
+    idle: int
+    """Those of the used GPUs that their runs have not used for long; see `GET /v1/idle`."""
     free: int
     broken: int
     """Unused GPUs that no run can use: their node takes no work, or they are reported as unhealthy."""
@@ -235,6 +237,8 @@ class GpuHolding(View):
     namespace: str
     is_run: bool
     gpus: int
+    idle: int
+    """Those that the run has not used for long."""
     type: str
     nodes: str
     """Compact node list, such as `gpu-[00001-00004]`."""
@@ -246,6 +250,9 @@ class GpuUser(View):
 
     owner: str
     gpus: int
+    idle: int
+    since: str
+    """When the user got the first of them."""
     types: dict[str, int]
     runs: list[GpuHolding]
 
@@ -255,8 +262,34 @@ class GpuTeam(View):
 
     namespace: str
     gpus: int
+    idle: int
+    since: str
+    """When the team got the first of them."""
     types: dict[str, int]
     runs: list[GpuHolding]
+
+
+class BoardHolding(View):
+    """GPUs of one type that an owner holds since one time."""
+
+    owner: str
+    """Empty for Pods that belong to no run."""
+    namespace: str
+    """The team; empty for Pods that belong to no run."""
+    type: str
+    gpus: int
+    idle: int
+    """Those that have not been used for long."""
+    since: str
+
+
+class PublicBoard(View):
+    """The GPUs of the cluster by type, and who holds them since when: without names of runs and nodes."""
+
+    at: Time
+    types: list[GpuType]
+    holdings: list[BoardHolding]
+    """The largest first."""
 
 
 class GuaranteeView(View):

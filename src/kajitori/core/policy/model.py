@@ -169,6 +169,10 @@ class Policy(Document):
     node_pools: NodePools = Field(default_factory=dict)
     prices: UsagePrices = UsagePrices()
     idle_gpus: IdleGpus = IdleGpus()
+    board: Literal["users", "public"] = "users"
+    """Who may read the board of GPUs (`GET /v1/board`): free and used GPUs by type, and which owners of which teams
+    hold them since when. users: whoever is signed in. public: everybody who reaches the server, without signing in. It
+    never names runs, images, commands or environments."""
     stuck: StuckRuns = StuckRuns()
     notifications: Notifications = Notifications()
     nodes_on_demand: bool = False

@@ -62,6 +62,7 @@ from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.configuration.web_limits import WebLimits
+from kajitori.core.protection.token_bucket import Allowances
 from kajitori.core.words import names
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
@@ -193,6 +194,7 @@ def _callers(deps: ApiDependencies) -> CallerParts:
         logs=Slots(MAX_LOGS),
         sign_in=deps.sign_in,
         browsers=_browsers(deps),
+        board=Allowances(limits.board_reads, limits.board_reads_per_address),
     )
 
 

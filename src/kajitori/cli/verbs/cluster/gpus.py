@@ -13,8 +13,9 @@ from kajitori.cli.pages.gpus import gpu_types_of
 from kajitori.cli.terminal import echo
 
 
-@click.command(epilog="\b\nExamples:\n  kaji gpus\n  kaji gpus --by team\n  kaji gpus --nodes")
+@click.command(epilog="\b\nExamples:\n  kaji gpus\n  kaji gpus --by team\n  kaji gpus --nodes\n  kaji gpus --public")
 @click.option("--nodes", is_flag=True, help="Node by node.")
+@click.option("--public", is_flag=True, help="The board that policy may open to everybody: owners, and no runs.")
 @click.option(
     "--by",
     type=click.Choice(("user", "team")),
@@ -26,11 +27,12 @@ from kajitori.cli.terminal import echo
 @output_option("json", "yaml", "wide")
 @server_options
 @click.pass_obj
-def command(cli: Cli, nodes: bool, by: str, output: str | None) -> None:
+def command(cli: Cli, nodes: bool, public: bool, by: str, output: str | None) -> None:
     """Show which GPUs are free, and who uses the others.
 
     A bar shows used, broken (▒) and free (░) GPUs. Those of nodes that take no work are broken; those of runs that are
-    still starting are used. If policy has guarantees for teams, it shows how much of them they use.
+    still starting are used. Idle are those of the used GPUs with which nothing was done for long (`kaji idle`). If
+    policy has guarantees for teams, it shows how much of them they use.
     """
     from kajitori.cli.output import print_document
 
@@ -42,33 +44,24 @@ def command(cli: Cli, nodes: bool, by: str, output: str | None) -> None:
             else:
                 _print_nodes(cli, found)
             return
-        board = api.get("/v1/gpus")
+        board = api.get("/v1/board" if public else "/v1/gpus")
     if output in ("json", "yaml"):
         print_document(board, output)
+    elif public:
+        _print_types(cli, board)
+        _print_public(cli, board)
     else:
         print_board(cli, board, by=by, wide=output == "wide")
 
 
 def print_board(cli: Cli, board: dict[str, Any], *, by: str = "user", wide: bool = False) -> None:
     """Print the GPUs by type, then by user or team, then the guarantees of teams."""
-    from kajitori.cli.output import Column, bar, print_table
     from kajitori.cli.pages.pools import print_pools
 
+    _print_types(cli, board)
     if not board["types"]:
-        echo("This cluster has no GPUs.")
         print_pools(cli, board)
         return
-    columns = [Column("TYPE"), Column("FREE", right=True), Column("USED", right=True), Column("BROKEN", right=True)]
-    columns += [Column("TOTAL", right=True), Column("")]
-    rows = [
-        [
-            gpus["type"] or "unknown",
-            *(str(gpus.get(key, 0)) for key in ("free", "used", "broken", "total")),
-            bar(gpus["used"], gpus.get("broken", 0), gpus["total"]),
-        ]
-        for gpus in board["types"]
-    ]
-    print_table(cli, columns, rows)
     print_pools(cli, board)
     _print_holders(cli, board, by, wide=wide)
     print_guarantees(cli, board.get("guarantees") or ())
@@ -76,9 +69,52 @@ def print_board(cli: Cli, board: dict[str, Any], *, by: str = "user", wide: bool
         _print_runs(cli, board.get("users") or ())
 
 
+def _print_types(cli: Cli, board: dict[str, Any]) -> None:
+    from kajitori.cli.output import Column, bar, print_table
+
+    if not board["types"]:
+        echo("This cluster has no GPUs.")
+        return
+    numbers = ("free", "used", "idle", "broken", "total")
+    columns = [Column("TYPE"), *(Column(name.upper(), right=True) for name in numbers), Column("")]
+    rows = [
+        [
+            gpus["type"] or "unknown",
+            *(str(gpus.get(key, 0)) for key in numbers),
+            bar(gpus["used"], gpus.get("broken", 0), gpus["total"]),
+        ]
+        for gpus in board["types"]
+    ]
+    print_table(cli, columns, rows)
+
+
+def _print_public(cli: Cli, board: dict[str, Any]) -> None:
+    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.words.runs import age
+
+    if not board["holdings"]:
+        return
+    echo()
+    columns = [Column("OWNER"), Column("TEAM"), Column("GPUS", right=True), Column("IDLE", right=True)]
+    columns += [Column("TYPE"), Column("SINCE")]
+    rows = [
+        [
+            held["owner"] or "nobody of ours",
+            held["namespace"],
+            str(held["gpus"]),
+            str(held["idle"]),
+            held["type"],
+            age(held["since"], cli.now()),
+        ]
+        for held in board["holdings"]
+    ]
+    print_table(cli, columns, rows)
+
+
 def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> None:
     """Print the holders of GPUs with their runs: the first few, or all."""
     from kajitori.cli.output import Column, bar, print_table
+    from kajitori.cli.words.runs import age
     from kajitori.core.words.suggestions import first_few
 
     key, name = ("teams", "namespace") if by == "team" else ("users", "owner")
@@ -91,6 +127,8 @@ def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> N
         Column(by.upper()),
         Column("GPUS", right=True),
         Column(""),
+        Column("IDLE", right=True),
+        Column("SINCE"),
         Column("TYPES"),
         Column("RUNS", flexible=True),
     ]
@@ -102,6 +140,8 @@ def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> N
                 holder[name] or "nobody of ours",
                 str(holder["gpus"]),
                 bar(holder["gpus"], 0, total, 10),
+                str(holder.get("idle", 0)),
+                age(holder.get("since"), cli.now()),
                 ", ".join(f"{count} {kind}" for kind, count in (holder.get("types") or {}).items()),
                 first_few(list(dict.fromkeys(runs)), len(runs) if wide else 5),
             ]
@@ -129,14 +169,15 @@ def _print_runs(cli: Cli, users: Sequence[Mapping[str, Any]]) -> None:
     from kajitori.cli.words.runs import age
 
     echo()
-    columns = [Column("RUN"), Column("USER"), Column("TEAM"), Column("GPUS", right=True), Column("TYPE")]
-    columns += [Column("SINCE"), Column("NODES")]
+    columns = [Column("RUN"), Column("USER"), Column("TEAM"), Column("GPUS", right=True), Column("IDLE", right=True)]
+    columns += [Column("TYPE"), Column("SINCE"), Column("NODES")]
     rows = [
         [
             run["name"],
             user["owner"],
             run.get("namespace") or "",
             str(run["gpus"]),
+            str(run.get("idle", 0)),
             run.get("type") or "",
             age(run.get("since"), cli.now()),
             run.get("nodes") or "",
