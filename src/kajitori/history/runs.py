@@ -11,7 +11,9 @@ import zstandard
 
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Amounts
+from kajitori.core.usage.lost_time import Mark
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState
+from kajitori.history import lost_time
 from kajitori.history.database import Database, Row, Statement
 
 _COLUMNS = (
@@ -99,11 +101,13 @@ def statements_of(states: Iterable[RunState]) -> list[Statement]:
     """Return what stores these states; all of them in one transaction. Storing them again changes nothing."""
     packer = zstandard.ZstdCompressor(level=3)
     runs, attempts, segments, left_out = list[Row](), list[Row](), list[Row](), list[Row]()
+    marks: list[tuple[str, Mark]] = []
     for state in states:
         run = state.run
         runs.append((*(getattr(run, name) for name in _COLUMNS), packer.compress(run.document)))
         for attempt in state.attempts:
             attempts.append((run.uid, *(getattr(attempt, name) for name in _ATTEMPT_COLUMNS)))
+        marks += [(run.uid, mark) for mark in state.marks]
         about = state.ledger, run.namespace, run.owner, run.name
         for segment in state.segments:
             held = segment.members, segment.since, segment.until, segment.member_seconds, segment.nodes
@@ -113,7 +117,8 @@ def statements_of(states: Iterable[RunState]) -> list[Statement]:
             key = -(state.last * 16 + number)
             left_out.append((run.uid, key, *about, *_amounts(total), state.since, state.until, total.member_seconds))
     written = ((_UPSERT_RUN, runs), (_UPSERT_ATTEMPT, attempts), (_INSERT_SEGMENT, segments))
-    return [Statement(sql, rows) for sql, rows in (*written, (_INSERT_LEFT_OUT, left_out)) if rows]
+    found = [Statement(sql, rows) for sql, rows in (*written, (_INSERT_LEFT_OUT, left_out)) if rows]
+    return [*found, lost_time.statement_of(marks)] if marks else found
 
 
 def _amounts(part: Amounts) -> tuple[str, int, int, int]:

@@ -19,7 +19,7 @@ from kajitori.api.paging import Parameters
 from kajitori.api.views.history import CauseView, CheckpointsView, RunTimeView, TimeOf, TimeReport, TimeSum
 from kajitori.api.views.runs import phase_of
 from kajitori.cluster.run_object import RunObject
-from kajitori.cluster.runs.lost_time import closed_parts, left_out, lifetime, open_parts
+from kajitori.cluster.runs.lost_time import closed_parts, left_out, lifetime, marks_of, open_parts
 from kajitori.core.usage.daily import DAY, TimeAmount, TimedPart, TimeKey, TimeLevel, daily_times
 from kajitori.core.usage.lost_time import (
     NO_CHECKPOINT,
@@ -149,11 +149,11 @@ async def report_cluster(api: Shared, user: Caller, query: Annotated[ReportParam
 async def _parts_of(api: Api, run: RunObject) -> tuple[list[Held], list[Mark]]:
     """Return all that is known of the time of a run: from its status, and from history."""
     status, history = run.current_status, api.stores.history
-    segments = closed_parts(status)
+    segments, known = closed_parts(status), marks_of(status, api.now())
     if history is None:
-        return [*segments.values(), *left_out(status), *open_parts(status, api.now())], []
+        return [*segments.values(), *left_out(status), *open_parts(status, api.now())], [*known]
     recorded, marks = await history.time_of_run(run.metadata.uid)
-    return [*(segments | recorded).values(), *open_parts(status, api.now())], marks
+    return [*(segments | recorded).values(), *open_parts(status, api.now())], [*marks, *known]
 
 
 async def _held_now(api: Api, names: frozenset[str] | None) -> list[tuple[TimedPart, list[Slice]]]:
@@ -167,7 +167,7 @@ async def _held_now(api: Api, names: frozenset[str] | None) -> list[tuple[TimedP
     return [
         (
             TimedPart(namespace=run.metadata.namespace, owner=run.owner, held=held),
-            divide(held, marks.get(run.metadata.uid, ())),
+            divide(held, [*marks.get(run.metadata.uid, ()), *marks_of(run.current_status, now)]),
         )
         for run, parts in holding
         for held in parts

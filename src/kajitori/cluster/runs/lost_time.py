@@ -7,7 +7,7 @@ from datetime import datetime
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.status import Holding, RunStatus, Segment
 from kajitori.core.usage.ledger import members_of
-from kajitori.core.usage.lost_time import Held
+from kajitori.core.usage.lost_time import Held, Mark
 from kajitori.core.words.times import parse_time
 
 
@@ -40,6 +40,16 @@ def left_out(status: RunStatus) -> list[Held]:
         for gpus, seconds in totals.items()
         if seconds > known.get(gpus, 0)
     ]
+
+
+def marks_of(status: RunStatus, now: datetime) -> tuple[Mark, ...]:
+    """Return the times in which attempts were stuck or idle; those that go on end now."""
+    moment = int(now.timestamp())
+    found = []
+    for each in status.stretches:
+        since = _seconds(each.since) or 0
+        found.append(Mark(each.attempt, each.kind, since, max(since, _seconds(each.until) or moment)))
+    return tuple(found)
 
 
 def lifetime(run: RunObject, now: datetime) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.runs.lost_time import marks_of
 from kajitori.core.gang.progress import finish
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus, Segment, Usage, to_document
@@ -38,6 +39,7 @@ def facts_of(run: RunObject) -> Facts:
         status.attempts,
         attempt is not None and (attempt.created, attempt.started_at),
         status.usage.last if status.usage is not None else 0,
+        status.stretches,
         status.finished_at,
         status.phase.is_final and (status.memory, status.members, status.message),
     )
@@ -77,7 +79,7 @@ def state_of(
     usage = status.usage
     attempts = tuple(_attempts_of(status))
     if usage is None:
-        return RunState(run=record, attempts=attempts)
+        return RunState(run=record, attempts=attempts, marks=marks_of(status, now))
     news = [segment for segment in usage.closed if segment.id > (confirmed or 0)]
     expected = max(usage.first, (confirmed or usage.first - 1) + 1)
     has_gap = usage.last >= expected and (not news or news[0].id > expected)
@@ -90,6 +92,7 @@ def state_of(
         totals=tuple(usage.totals) if has_gap else (),
         since=record.created_at,
         until=int(now.timestamp()),
+        marks=marks_of(status, now),
     )
 
 

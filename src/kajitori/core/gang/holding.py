@@ -10,10 +10,13 @@ import msgspec
 
 from kajitori.core.gang.types import Member, MemberState, Run
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.spec.status import Attempt, RunStatus, Stretch
 from kajitori.core.usage.ledger import Story, mark_attempt, open_ranks, release, without_confirmed
+from kajitori.core.usage.lost_time import Kind
 from kajitori.core.words.times import format_time
 
+MAX_STRETCHES = 16
+"""Most times in which the run was stuck or idle that a status keeps."""
 _ALIVE = (Phase.STARTING, Phase.RUNNING)
 
 
@@ -32,6 +35,38 @@ def note_times(run: Run, status: RunStatus, members: Sequence[Member], now: date
         ended, cause, culprit = _end_of_gang(status, own, now)
     usage = mark_attempt(usage, attempt.number, Story(_all_started(attempt, own), ended, cause, culprit))
     return status if usage is status.usage else msgspec.structs.replace(status, usage=usage)
+
+
+def note_stretches(before: RunStatus, status: RunStatus, now: datetime) -> RunStatus:
+    """Return the status in which the times in which the run was stuck or idle are noted, before their finding goes.
+
+    `before` is the stored status. A suspicion without evidence, and GPUs of which only some are idle, do not count.
+    """
+    moment = format_time(now)
+    known = [*status.stretches]
+    had, has = _findings(before), _findings(status)
+    for number, stretch in enumerate(known):
+        if not stretch.until and has.get(stretch.kind) != stretch:
+            known[number] = msgspec.structs.replace(stretch, until=max(stretch.since, moment))
+    noted = {(stretch.attempt, stretch.kind, stretch.since) for stretch in known}
+    for finding in (*had.values(), *has.values()):
+        key = finding.attempt, finding.kind, finding.since
+        if key not in noted:
+            noted.add(key)
+            ends = "" if has.get(finding.kind) == finding else max(finding.since, moment)
+            known.append(msgspec.structs.replace(finding, until=ends))
+    known = known[-MAX_STRETCHES:]
+    return status if known == status.stretches else msgspec.structs.replace(status, stretches=known)
+
+
+def _findings(status: RunStatus) -> dict[str, Stretch]:
+    """Return the findings that stand, by kind."""
+    found, stuck, idle = {}, status.stuck, status.idle
+    if stuck is not None and stuck.verdict == "stuck":
+        found[Kind.HUNG.value] = Stretch(attempt=stuck.attempt, kind=Kind.HUNG.value, since=stuck.since)
+    if idle is not None and idle.is_certain:
+        found[Kind.IDLE.value] = Stretch(attempt=idle.attempt, kind=Kind.IDLE.value, since=idle.since)
+    return found
 
 
 def settle(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> RunStatus:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.core.gang.batch import batch_step
-from kajitori.core.gang.holding import note_times, settle, trim
+from kajitori.core.gang.holding import note_stretches, note_times, settle, trim
 from kajitori.core.gang.progress import (
     count_members,
     describe_stopping,
@@ -41,7 +41,7 @@ def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     """Return what a run needs next. `members` are all Pods that belong to this run, of every attempt."""
     step = _next_step(run, members, now)
     status = with_setback(run.status, with_time_ran(run, step.status, now), now)
-    status = note_times(run, status, members, now)
+    status = note_stretches(run.status, note_times(run, status, members, now), now)
     status = without_old_suspicion(status)
     return replace(step, status=trim(run.status, settle(run, status, members, now), run.confirmed))
 

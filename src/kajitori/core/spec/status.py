@@ -210,6 +210,18 @@ class Stuck(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_
     """Time at which the stacks of the ranks were looked at, or at which that failed; empty before."""
 
 
+class Stretch(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """A time in which an attempt was stuck or its GPUs were idle, for reports of lost time. It stays when the finding
+    goes."""
+
+    attempt: int
+    kind: str
+    """hung or idle, as `core.usage.lost_time.Kind` has them."""
+    since: str
+    until: str = ""
+    """Empty while the finding stands."""
+
+
 class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
     """The states of a sweep's members, as ranges of indices (`0-511,600`). A member in none of them runs or has not
     started yet. A member takes at most twelve bytes."""
@@ -388,6 +400,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     If the run then starts on other nodes, this is evidence against the node."""
     usage: Usage | None = None
     """Nodes that the run holds and held; None before the first attempt."""
+    stretches: list[Stretch] = []
+    """The latest times in which the run was stuck or idle. History has the earlier ones, too."""
     rested_seconds: int = 0
     """Time between ends of the run and the moments at which its user resumed it."""
     notices: Notices | None = None

@@ -125,6 +125,13 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _time_faults("notices.at", notice.at)
     if status.usage is not None:
         yield from _usage_faults(status.usage)
+    for stretch in status.stretches:
+        if not 0 <= stretch.attempt < _LARGEST:
+            yield f"stretches.attempt is {stretch.attempt}"
+        for name in ("since", "until"):
+            yield from _time_faults(f"stretches.{name}", getattr(stretch, name))
+        if not stretch.since:
+            yield "a stretch has no since"
     if status.attempt is not None:
         yield from _attempt_faults(status, status.attempt)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kajitori.core.spec.status import Amounts, UsageTotal
+from kajitori.core.usage.lost_time import Mark
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +81,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     last: int = 0
     """Number of its last closed segment."""
     totals: tuple[UsageTotal, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    """Times in which its attempts were stuck or idle. A later end replaces an earlier one."""
     since: int = 0
     until: int = 0
     """Times between which segments lie that were left out."""

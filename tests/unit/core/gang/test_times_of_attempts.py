@@ -10,9 +10,10 @@ import pytest
 from tests.helpers.gangs import NOW, SUCCEEDED, after, failed, member, run, step, with_attempt
 
 from kajitori.core.gang import Member, Run, Sweep
+from kajitori.core.gang.holding import MAX_STRETCHES
 from kajitori.core.gang.life import next_step
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Amounts, Preempted, Segment, Setback
+from kajitori.core.spec.status import Amounts, IdleState, Preempted, Segment, Setback, Stretch, Stuck
 from kajitori.core.usage.ledger import open_attempt
 
 LATE = timedelta(hours=3)
@@ -105,3 +106,44 @@ def test_time_between_an_end_and_a_resume_is_counted_apart() -> None:
     ended = run(phase=Phase.STOPPED, finished_at=at(0), rested_seconds=5)
     resumed = next_step(replace(ended, resumes=1), (), NOW + LATE).status
     assert resumed.rested_seconds == 5 + LATE.total_seconds()
+
+
+def stretches(subject: Run, minute: int, **changes: object) -> list[tuple[str, str, str]]:
+    """Return kind, start and end of the stretches after a look in this minute."""
+    subject = replace(subject, status=msgspec.structs.replace(subject.status, **changes))
+    members = (member(0, started_at=at(0)), member(1, started_at=at(0)))
+    status = step(subject, *members, at=timedelta(minutes=minute)).status
+    return [(each.kind, each.since, each.until) for each in status.stretches]
+
+
+STUCK = Stuck(since=at(5), verdict="stuck", attempt=1)
+IDLE = IdleState(since=at(7), attempt=1, gpus=8, fewest=8, most=8)
+
+
+def test_a_hang_is_noted_while_it_lasts_and_stays_noted() -> None:
+    hung = Stretch(attempt=1, kind="hung", since=at(5))
+    assert stretches(run(), 20, stuck=STUCK) == [("hung", at(5), "")]
+    assert stretches(run(), 21, stuck=STUCK, stretches=[hung]) == [("hung", at(5), "")]
+    assert stretches(run(), 22, stretches=[hung]) == [("hung", at(5), at(22))]
+    closed_one = msgspec.structs.replace(hung, until=at(22))
+    assert stretches(run(), 23, stretches=[closed_one]) == [("hung", at(5), at(22))]
+
+
+def test_idle_gpus_and_hangs_are_noted_apart() -> None:
+    """Another attempt, or a later time, is another stretch."""
+    old = Stretch(attempt=1, kind="idle", since=at(1))
+    assert stretches(run(), 20, stuck=STUCK, idle=IDLE, stretches=[old]) == [
+        ("idle", at(1), at(20)),
+        ("hung", at(5), ""),
+        ("idle", at(7), ""),
+    ]
+
+
+def test_suspicions_and_partly_idle_gpus_are_no_lost_time() -> None:
+    suspected = msgspec.structs.replace(STUCK, verdict="suspected")
+    assert stretches(run(), 20, stuck=suspected, idle=msgspec.structs.replace(IDLE, fewest=3)) == []
+
+
+def test_a_status_keeps_only_the_latest_stretches() -> None:
+    many = [Stretch(attempt=1, kind="idle", since=at(n), until=at(n)) for n in range(MAX_STRETCHES + 5)]
+    assert len(stretches(run(), 40, stretches=many, stuck=STUCK)) == MAX_STRETCHES
