@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from tests.unit.core.telemetry.test_training import event, simple
 
+from kajitori.agent.telemetry import figures as files
+from kajitori.agent.telemetry import pods as pod_members
+from kajitori.agent.telemetry import processes
 from kajitori.agent.telemetry.figures import MAX_EVENT_FILES, Figures
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.pods import PodMembers, groups_of
@@ -244,6 +247,27 @@ def test_the_newest_event_files_of_a_folder_are_read(tmp_path: Path) -> None:
     figures.read(watched)
     assert figures.training.sample(2.0)["loss"] == 0.5
     figures.close()
+
+
+def test_no_path_leads_out_of_a_programs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root of a container is not the agent's."""
+    monkeypatch.setattr(os.path, "samefile", lambda *_: False)
+    with pytest.raises(PermissionError, match="leads upwards"):
+        files.open_own(os.getpid(), "/proc/../proc/version")
+
+
+def test_processor_time_of_ended_processes_still_counts() -> None:
+    """A number may belong to another process later."""
+    totals = processes._Totals()
+    assert [totals.add(each) for each in ({1: 5.0, 2: 1.0}, {1: 6.0}, {1: 2.0}, {})] == [6.0, 7.0, 9.0, 9.0]
+
+
+def test_the_program_comes_before_other_processes_of_its_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the one with $KAJI_METRICS; the pause process is left out."""
+    (tmp_path / "cgroup.procs").write_text("10\n11\n12\n")
+    monkeypatch.setattr(pod_members, "_command", {10: "pause", 11: "sidecar", 12: "python"}.__getitem__)
+    assert pod_members.program_pids(str(tmp_path), lambda pid, name: "/m" if pid == 12 else "") == [12, 11]
+    assert pod_members.program_pids(str(tmp_path), lambda pid, name: "") == [10, 11, 12]
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "foreign"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from array import array
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -16,8 +17,12 @@ from tests.unit.api.fake_kubernetes import Object, pod, run
 from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.app import openapi_document
+from kajitori.api.streams.node_lines import Lines
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.telemetry.agents import follow_places
+from kajitori.api.telemetry.exposition import ShownRun, exposition
+from kajitori.api.telemetry.routes import intervals_of
+from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import GPU, MEMBER
 from kajitori.core.telemetry.report import (
     MAX_ASKED,
@@ -297,6 +302,40 @@ async def test_stats_are_live_where_the_node_answers(world: World) -> None:
     found = {each["rank"]: (each["values"], each.get("live", False)) for each in shown["ranks"]}
     assert found == {0: ({"train.step": 7.0, "cpu.used": 4.0}, False), 1: ({"cpu.used": 9.0}, True)}
     assert (shown["total"], shown["silent"]) == (2, 1)
+
+
+def test_prometheus_gets_the_runs_with_the_most_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kajitori.api.telemetry.exposition.MAX_RUNS", 2)
+    text = exposition([ShownRun("team", f"run{ranks}", "id", ranks, {}) for ranks in (3, 70, 12)]).decode()
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("kajitori_run_ranks{")] == ["70", "12"]
+
+
+async def test_an_agent_that_asks_again_ends_its_wait_before() -> None:
+    """Its connection broke, and the server has not noticed."""
+    lines = Lines()
+    first = asyncio.create_task(lines.wait("g1", 60.0))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(lines.wait("g1", 60.0))
+    async with asyncio.timeout(5):
+        assert await first == ()
+    assert lines.is_connected("g1"), "the second wait goes on"
+    lines.close()
+    assert await second == ()
+
+
+@pytest.mark.parametrize(("here", "stored"), [(2, 3), (3, 2)])
+async def test_an_interval_is_taken_from_where_more_ranks_are_known(here: int, stored: int) -> None:
+    """History lacks late ranks until it is written again; this server lacks what came before its start."""
+
+    async def telemetry(*_: object) -> list[Interval]:
+        return [Interval("uid", 1, 60, 600, stored, {})]
+
+    book = SimpleNamespace(recent=lambda *_: [Interval("uid", 1, 60, 600, here, {})])
+    stores = SimpleNamespace(history=SimpleNamespace(telemetry=telemetry))
+    api = cast(Any, SimpleNamespace(telemetry=SimpleNamespace(book=book), stores=stores))
+    subject = cast(Any, SimpleNamespace(metadata=SimpleNamespace(uid="uid")))
+    (found,) = await intervals_of(api, subject, 0.0, 1000.0)
+    assert found.ranks == 3
 
 
 async def test_values_of_the_attempt_before_are_not_shown(world: World) -> None:
