@@ -32,6 +32,14 @@ class Panel:
     is_figure: bool = False
 
 
+def _figure(title: str, expr: str, about: str, *, unit: str = "short") -> Panel:
+    return Panel(title=title, unit=unit, queries=[(expr, "")], about=about, is_figure=True)
+
+
+def _curves(title: str, unit: str, expr: str, legend: str, about: str) -> Panel:
+    return Panel(title=title, unit=unit, queries=[(expr, legend)], about=about)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Board:
     """One dashboard: rows of panels."""
@@ -65,29 +73,23 @@ CONTROL_PLANE = Board(
         (
             "Requests to kube-apiserver",
             (
-                Panel(
-                    title="By verb",
-                    unit="reqps",
-                    queries=[(_rate(_REQUESTS, "verb"), "{{verb}}")],
-                    about="Requests a second.",
+                _curves("By verb", "reqps", _rate(_REQUESTS, "verb"), "{{verb}}", "Requests a second."),
+                _curves(
+                    "By answer", "reqps", _rate(_REQUESTS, "code"), "{{code}}", "429 means too much load, 5xx a fault."
                 ),
-                Panel(
-                    title="By answer",
-                    unit="reqps",
-                    queries=[(_rate(_REQUESTS, "code"), "{{code}}")],
-                    about="429 means too much load, 5xx a fault.",
+                _curves(
+                    "Slowest hundredth, by verb",
+                    "s",
+                    _p99(_DURATION, "verb", _SHORT),
+                    "{{verb}}",
+                    "Kubernetes' objective: 1 s, for lists of the whole cluster 30 s.",
                 ),
-                Panel(
-                    title="Slowest hundredth, by verb",
-                    unit="s",
-                    queries=[(_p99(_DURATION, "verb", _SHORT), "{{verb}}")],
-                    about="Kubernetes' objective: 1 s, for lists of the whole cluster 30 s.",
-                ),
-                Panel(
-                    title="Requests in flight",
-                    unit="short",
-                    queries=[("sum by (request_kind) (apiserver_current_inflight_requests)", "{{request_kind}}")],
-                    about="Reads and writes that are being answered.",
+                _curves(
+                    "Requests in flight",
+                    "short",
+                    "sum by (request_kind) (apiserver_current_inflight_requests)",
+                    "{{request_kind}}",
+                    "Reads and writes that are being answered.",
                 ),
                 Panel(
                     title="Seats by priority level",
@@ -98,7 +100,7 @@ CONTROL_PLANE = Board(
                             "{{priority_level}}",
                         )
                     ],
-                    about="What each priority level has in flight; Kajitori has one of its own.",
+                    about="Requests in flight at each priority level; Kajitori has a level of its own.",
                 ),
                 Panel(
                     title="Writes of Events and of all else",
@@ -114,17 +116,19 @@ CONTROL_PLANE = Board(
         (
             "Webhooks and clients",
             (
-                Panel(
-                    title="Slowest hundredth of webhook calls",
-                    unit="s",
-                    queries=[(_p99("apiserver_admission_webhook_admission_duration_seconds", "name"), "{{name}}")],
-                    about="The API server waits for them in each request that they match.",
+                _curves(
+                    "Slowest hundredth of webhook calls",
+                    "s",
+                    _p99("apiserver_admission_webhook_admission_duration_seconds", "name"),
+                    "{{name}}",
+                    "The API server waits for them in each request that they match.",
                 ),
-                Panel(
-                    title="Requests of Kubernetes' own clients",
-                    unit="reqps",
-                    queries=[(_rate("rest_client_requests_total", "job, code"), "{{job}} {{code}}")],
-                    about="What kube-apiserver, scheduler and controller manager send.",
+                _curves(
+                    "Requests of Kubernetes' own clients",
+                    "reqps",
+                    _rate("rest_client_requests_total", "job, code"),
+                    "{{job}} {{code}}",
+                    "Requests that kube-apiserver, scheduler and controller manager send.",
                 ),
             ),
         ),
@@ -150,17 +154,19 @@ CONTROL_PLANE = Board(
                     ],
                     about="A healthy disk needs less than 10 ms for fsync and 25 ms for a commit.",
                 ),
-                Panel(
-                    title="Leader changes",
-                    unit="short",
-                    queries=[("etcd_server_leader_changes_seen_total", "{{instance}}")],
-                    about="Since the member started.",
+                _curves(
+                    "Leader changes",
+                    "short",
+                    "etcd_server_leader_changes_seen_total",
+                    "{{instance}}",
+                    "Since the member started.",
                 ),
-                Panel(
-                    title="Largest kinds",
-                    unit="short",
-                    queries=[("topk(10, max by (resource) (apiserver_storage_objects))", "{{resource}}")],
-                    about="Number of stored objects.",
+                _curves(
+                    "Largest kinds",
+                    "short",
+                    "topk(10, max by (resource) (apiserver_storage_objects))",
+                    "{{resource}}",
+                    "Number of stored objects.",
                 ),
             ),
         ),
@@ -177,77 +183,39 @@ PLATFORM = Board(
         (
             "Now",
             (
-                Panel(
-                    title="Controllers that lead",
-                    unit="short",
-                    queries=[(f"sum({controller.LEADING})", "")],
-                    about="One is right.",
-                    is_figure=True,
-                ),
-                Panel(
-                    title="Running runs",
-                    unit="short",
-                    queries=[(f'max({metrics.RUNS}{{phase="Running"}})', "")],
-                    about="In all namespaces.",
-                    is_figure=True,
-                ),
-                Panel(
-                    title="Waiting runs",
-                    unit="short",
-                    queries=[(f"max({controller.WAITING_RUNS})", "")],
-                    about="As the leader sees it.",
-                    is_figure=True,
-                ),
-                Panel(
-                    title="GPUs in use",
+                _figure("Controllers that lead", f"sum({controller.LEADING})", "One is right."),
+                _figure("Running runs", f'max({metrics.RUNS}{{phase="Running"}})', "In all namespaces."),
+                _figure("Waiting runs", f"max({controller.WAITING_RUNS})", "As the leader sees it."),
+                _figure(
+                    "GPUs in use",
+                    f'sum(max by (type) ({metrics.GPUS}{{state="used"}})) / sum(max by (type, state) ({metrics.GPUS}))',
+                    "Share of all GPUs, including broken ones.",
                     unit="percentunit",
-                    queries=[
-                        (
-                            f'sum(max by (type) ({metrics.GPUS}{{state="used"}}))'
-                            f" / sum(max by (type, state) ({metrics.GPUS}))",
-                            "",
-                        )
-                    ],
-                    about="Of all GPUs, broken ones too.",
-                    is_figure=True,
                 ),
-                Panel(
-                    title="Runs that restart again and again",
-                    unit="short",
-                    queries=[(f"max({metrics.RUNS_UNSTABLE})", "")],
-                    about="Five or more restarts or interruptions, the last within an hour.",
-                    is_figure=True,
+                _figure(
+                    "Runs that restart again and again",
+                    f"max({metrics.RUNS_UNSTABLE})",
+                    "Five or more restarts or interruptions, the last within an hour.",
                 ),
-                Panel(
-                    title="Faults in the policy file",
-                    unit="short",
-                    queries=[(f"max({metrics.POLICY_FAULTS})", "")],
-                    about="Above zero the policy before it is in force.",
-                    is_figure=True,
+                _figure(
+                    "Faults in the policy file",
+                    f"max({metrics.POLICY_FAULTS})",
+                    "Above zero, the previous policy stays in effect.",
                 ),
             ),
         ),
         (
             "Runs and nodes",
             (
-                Panel(
-                    title="Runs",
-                    unit="short",
-                    queries=[(f"max by (phase) ({metrics.RUNS})", "{{phase}}")],
-                    about="By phase.",
+                _curves("Runs", "short", f"max by (phase) ({metrics.RUNS})", "{{phase}}", "By phase."),
+                _curves(
+                    "GPUs",
+                    "short",
+                    f"max by (type, state) ({metrics.GPUS})",
+                    "{{type}} {{state}}",
+                    "By type and state.",
                 ),
-                Panel(
-                    title="GPUs",
-                    unit="short",
-                    queries=[(f"max by (type, state) ({metrics.GPUS})", "{{type}} {{state}}")],
-                    about="By type and state.",
-                ),
-                Panel(
-                    title="Nodes",
-                    unit="short",
-                    queries=[(f"max by (state) ({metrics.NODES})", "{{state}}")],
-                    about="By state.",
-                ),
+                _curves("Nodes", "short", f"max by (state) ({metrics.NODES})", "{{state}}", "By state."),
                 Panel(
                     title="Guarantees",
                     unit="short",
@@ -264,17 +232,19 @@ PLATFORM = Board(
                     ],
                     about="GPUs that policy guarantees to teams, what they use, and how many of their runs wait.",
                 ),
-                Panel(
-                    title="Runs that ended",
-                    unit="short",
-                    queries=[(f"sum by (phase) (increase({controller.RUNS_ENDED}[1h]))", "{{phase}}")],
-                    about="Within the last hour.",
+                _curves(
+                    "Runs that ended",
+                    "short",
+                    f"sum by (phase) (increase({controller.RUNS_ENDED}[1h]))",
+                    "{{phase}}",
+                    "Within the last hour.",
                 ),
-                Panel(
-                    title="Failed attempts",
-                    unit="short",
-                    queries=[(f"sum by (reason) (increase({controller.FAILURES}[1h]))", "{{reason}}")],
-                    about="Within the last hour, by reason.",
+                _curves(
+                    "Failed attempts",
+                    "short",
+                    f"sum by (reason) (increase({controller.FAILURES}[1h]))",
+                    "{{reason}}",
+                    "Within the last hour, by reason.",
                 ),
                 Panel(
                     title="Wait until the first start",
@@ -288,22 +258,24 @@ PLATFORM = Board(
                     ],
                     about="Runs that started within the last hour.",
                 ),
-                Panel(
-                    title="Preemptions",
-                    unit="short",
-                    queries=[(f"sum by (cause) (increase({controller.PREEMPTIONS}[1h]))", "{{cause}}")],
-                    about="Within the last hour, by cause.",
+                _curves(
+                    "Preemptions",
+                    "short",
+                    f"sum by (cause) (increase({controller.PREEMPTIONS}[1h]))",
+                    "{{cause}}",
+                    "Within the last hour, by cause.",
                 ),
             ),
         ),
         (
             "The parts",
             (
-                Panel(
-                    title="Time of a controller's steps",
-                    unit="s",
-                    queries=[(f"histogram_quantile(0.99, sum by (step, le) (rate({_PLANNED}[{_RATE}])))", "{{step}}")],
-                    about="Slowest hundredth; `full` is a cycle over the whole queue.",
+                _curves(
+                    "Time of a controller's steps",
+                    "s",
+                    f"histogram_quantile(0.99, sum by (step, le) (rate({_PLANNED}[{_RATE}])))",
+                    "{{step}}",
+                    "Slowest hundredth; `full` is a cycle over the whole queue.",
                 ),
                 Panel(
                     title="Age of what the parts know",
@@ -314,11 +286,12 @@ PLATFORM = Board(
                     ],
                     about="Above 20 s for the Lease, no controller works.",
                 ),
-                Panel(
-                    title="Requests to the API server at a time",
-                    unit="short",
-                    queries=[(controller.REQUESTS_AT_A_TIME, "{{instance}}")],
-                    about="A controller's own limit; it falls while the API server is slow or answers 429.",
+                _curves(
+                    "Requests to the API server at a time",
+                    "short",
+                    controller.REQUESTS_AT_A_TIME,
+                    "{{instance}}",
+                    "A controller's own limit; it falls while the API server is slow or answers 429.",
                 ),
                 Panel(
                     title="Work that waits",
@@ -330,17 +303,19 @@ PLATFORM = Board(
                     ],
                     about="News for history, logs of ended members, messages to people and teams.",
                 ),
-                Panel(
-                    title="Requests to the Web API",
-                    unit="reqps",
-                    queries=[(_rate(f"{metrics.REQUEST_SECONDS}_count", "status"), "{{status}}")],
-                    about="By status.",
+                _curves(
+                    "Requests to the Web API",
+                    "reqps",
+                    _rate(f"{metrics.REQUEST_SECONDS}_count", "status"),
+                    "{{status}}",
+                    "By status.",
                 ),
-                Panel(
-                    title="Slowest hundredth of requests to the Web API",
-                    unit="s",
-                    queries=[(_p99(metrics.REQUEST_SECONDS, "route"), "{{route}}")],
-                    about="Time until the answer begins.",
+                _curves(
+                    "Slowest hundredth of requests to the Web API",
+                    "s",
+                    _p99(metrics.REQUEST_SECONDS, "route"),
+                    "{{route}}",
+                    "Time until the answer begins.",
                 ),
             ),
         ),
