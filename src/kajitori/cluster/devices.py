@@ -37,7 +37,7 @@ class Devices:
         self._claims_of_pods: dict[str, set[Key]] = {}
         """Allocated claims by the UID of the Pod that they are reserved for."""
         self._early: dict[tuple[str, str], set[Key]] = {}
-        """Allocated claims whose devices no slice shows yet, by driver and pool."""
+        """Allocated claims with devices that no slice shows yet, by driver and pool."""
         self._claims_on: dict[str, set[Key]] = {}
         """Allocated claims by node."""
         self._changed: set[str] = set()
@@ -57,8 +57,8 @@ class Devices:
         return found.offers if found is not None else ()
 
     def used(self, node: str) -> dict[str, int]:
-        """Return how many GPUs of each type of a node are in use: allocated to claims of any Pod, or taken by Pods on
-        the node whose claims the mirror does not show yet."""
+        """Return the number of used GPUs of each type of a node: those that are allocated to claims of any Pod, and
+        those that Pods on the node request whose claims the mirror does not show yet."""
         found = self._gpus(node)
         if found is None:
             return {}

@@ -221,8 +221,8 @@ class Occupancy:
         return MemberRequest(usage.cpu_millis, usage.memory_bytes, gpus, gpu_type, whole_node=is_alone(pod))
 
     def gpus_by_devices(self) -> dict[str, dict[str, int]]:
-        """Return the GPUs of all Pods on nodes whose GPUs are devices of dynamic resource allocation, by the Pod's
-        UID."""
+        """Return the GPUs by type of each Pod on nodes that offer them as devices of dynamic resource allocation, by
+        the Pod's UID."""
         nodes = (node for node in self._current_table().nodes if node.is_by_devices)
         return {
             pod.metadata.uid: self._devices.gpus_of(pod)

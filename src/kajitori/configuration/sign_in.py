@@ -29,7 +29,7 @@ class SignIn:
 
 @dataclass(frozen=True, slots=True)
 class BrowserAccess:
-    """What the sessions of browsers need, with or without a provider."""
+    """Settings of browsers' sessions, with or without a provider."""
 
     public_url: str = ""
     """Address of this server as browsers see it; empty: the one of each request."""

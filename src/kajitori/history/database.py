@@ -35,7 +35,7 @@ class Database(Reader, Protocol):
     the same request may succeed later, Unsupported and StorageFull if an operator has to mend something first."""
 
     def snapshot(self) -> AbstractAsyncContextManager[Reader]:
-        """Return a reader to which the database does not change."""
+        """Return a reader that sees one unchanging state of the database."""
         ...
 
     async def write(self, statements: Sequence[Statement]) -> None:

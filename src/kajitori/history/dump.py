@@ -1,7 +1,7 @@
 """History as rows of plain values: read from one database and written into another, of either kind.
 
-Rows are read in one transaction, so they fit together. Writing them again changes nothing: a row that is there stays
-as it is. The sums of runs that are in history are not part of a dump, since they are computed again.
+Rows are read in one transaction, so they are consistent. Loading them again changes nothing: existing rows stay as they
+are. Sums over runs that are still in history are left out, since they are computed again.
 """
 
 from __future__ import annotations
@@ -115,16 +115,16 @@ TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Facts of the receiving history about a dump."""
+    """Facts about a dump that the receiving history has stored."""
 
     skip_before: int = 0
     """Runs of the dump that ended before this time and are not there have expired there."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """New UIDs of runs that were made again, by their UIDs in the dump."""
+    """New UIDs of restored runs, by their UIDs in the dump."""
 
 
 async def facts_of_dump(reader: Reader) -> dict[str, str]:
-    """Return what tells one history from another."""
+    """Return the facts about a history that a dump contains."""
     return {name: await fact(reader, name) for name in ("id", "expired_before")}
 
 
@@ -152,9 +152,9 @@ async def rows_of(reader: Reader, table: Table) -> AsyncIterator[Record]:
 
 
 async def prepare(database: Database, facts: Mapping[str, str]) -> Target:
-    """Note where rows come from, and return what the history that takes them knows of them.
+    """Note which history the rows come from, and return what the receiving history knows about them.
 
-    An empty history continues the one of the dump: it takes its identifier over.
+    An empty history takes over the identifier of the dump's history.
     """
     own, source = await fact(database, "id"), facts["id"]
     is_empty = not await database.fetch("SELECT 1 FROM runs LIMIT 1") and not await database.fetch(
@@ -174,14 +174,15 @@ async def prepare(database: Database, facts: Mapping[str, str]) -> Target:
 
 
 async def complete(database: Database, facts: Mapping[str, str]) -> None:
-    """Note, once all rows are there, of which days the dump had only sums. Until then a load may begin anew."""
+    """Note for which days the dump has only sums. Call this after all rows are loaded; until then a load can be
+    repeated."""
     if int(facts["expired_before"]) > int(await fact(database, "expired_before")):
         sql = "UPDATE history_facts SET value = $1 WHERE name = 'expired_before'"
         await database.write([Statement(sql, [(facts["expired_before"],)])])
 
 
 async def load(database: Database, table: Table, records: Iterable[Record], target: Target) -> None:
-    """Write rows into a table; rows with their keys that are there stay."""
+    """Write rows into a table. Existing rows with the same keys stay as they are."""
     pack = zstandard.ZstdCompressor(level=3).compress
     rows: list[Row] = []
     for record in records:
@@ -199,7 +200,7 @@ async def load(database: Database, table: Table, records: Iterable[Record], targ
 
 
 async def unknown_expired(database: Database, records: Sequence[Record], before: int) -> set[str]:
-    """Return the UIDs of runs in the dump that ended before a time and that this history has no more."""
+    """Return the UIDs of runs in the dump that ended before a time and are no longer in this history."""
     old = [record["uid"] for record in records if (record["ended_at"] or before) < before]
     found: set[str] = set()
     for start in range(0, len(old), 500):
@@ -210,7 +211,7 @@ async def unknown_expired(database: Database, records: Sequence[Record], before:
 
 
 async def rename(database: Database, uids: Mapping[str, str]) -> None:
-    """Give the records of runs that were made again their new UIDs, and remember them for the next time."""
+    """Give the records of restored runs their new UIDs, and store both UIDs for later restores."""
     pairs = [(old, new) for old, new in uids.items()]
     if not pairs:
         return
@@ -231,7 +232,7 @@ async def rename(database: Database, uids: Mapping[str, str]) -> None:
 
 
 async def renamed_runs(database: Database) -> dict[str, str]:
-    """Return the new UIDs of runs that earlier restores made again, by their UIDs in the dump."""
+    """Return the new UIDs of restored runs, by their UIDs in the dump."""
     return await _facts_of_kind(database, "run:")
 
 

@@ -61,7 +61,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Reader]:
-        """Yield a reader to which the database does not change."""
+        """Yield a reader that sees one unchanging state of the database."""
         async with (
             self._connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),

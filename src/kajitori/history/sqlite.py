@@ -55,7 +55,8 @@ class SqliteDatabase:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Reader]:
-        """Yield a reader to which the database does not change. It has a connection and a thread of its own."""
+        """Yield a reader that sees one unchanging state of the database. It has a connection and a thread of its
+        own."""
         thread = ThreadPoolExecutor(1, "history-snapshot")
         try:
             connection = await self._run(thread, self._begin_snapshot)

@@ -16,7 +16,7 @@ _UPSERT = (
     "ON CONFLICT (run_uid, attempt, seconds, began_at) DO UPDATE SET ranks = excluded.ranks, "
     "document = excluded.document WHERE excluded.ranks >= telemetry.ranks"
 )
-"""Of two servers that write the same minute, the one that knows more ranks wins."""
+"""If two servers write the same minute, the row with more ranks is kept."""
 _OF_RUN = (
     f"SELECT {_COLUMNS} FROM telemetry WHERE run_uid = $1 AND began_at >= $2 AND began_at < $3 "
     "ORDER BY began_at DESC LIMIT $4"

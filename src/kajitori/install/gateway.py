@@ -1,4 +1,5 @@
-"""The gateway: an account that may impersonate, for clusters whose API server cannot have the people's provider."""
+"""The gateway: an account that may impersonate users, for clusters with an API server that cannot use the users' OpenID
+provider."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def gateway(settings: InstallSettings) -> list[Object]:
 
 
 def with_groups_of(settings: InstallSettings, groups: Iterable[str]) -> InstallSettings:
-    """Return settings whose gateway may impersonate further groups, those of the policy's teams. Groups without the
+    """Return settings that let the gateway also impersonate the groups of the policy's teams. Groups without the
     gateway's prefix are left out: no ID token names them."""
     named = [group for group in groups if group.startswith(settings.gateway.prefix)]
     every = sorted({*settings.gateway.groups, *named})
@@ -39,7 +40,7 @@ def with_groups_of(settings: InstallSettings, groups: Iterable[str]) -> InstallS
 
 
 def authentication(settings: InstallSettings) -> str:
-    """Return the file with the provider whose ID tokens the gateway accepts (AuthenticationConfiguration)."""
+    """Return the AuthenticationConfiguration with the provider from which the gateway accepts ID tokens."""
     sign_in, chosen = settings.sign_in, settings.gateway
     issuer = {"url": sign_in.issuer, "audiences": [sign_in.client_id]}
     if sign_in.ca:

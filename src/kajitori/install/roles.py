@@ -233,8 +233,9 @@ def tickets(settings: InstallSettings) -> Object:
 
 
 def messages(settings: InstallSettings) -> list[Object]:
-    """In the namespace of messages, in which nobody else has rights: the Web API stores the channels of whom the API
-    server authenticated, and the leading controller reads them and keeps what is not delivered yet."""
+    """Rights in the namespace of messages, in which no other account has any. The Web API stores the channels of users
+    whom the API server has authenticated. The leading controller reads them, and stores messages that are not delivered
+    yet."""
     space = settings.messages_namespace
     return [
         role("kajitori-channels", space, [rule("", "secrets", "get create update")]),

@@ -196,7 +196,7 @@ class SignInSettings(Document):
     client_id: str = "kaji"
     """Name of the client at the provider."""
     scopes: str = SCOPES
-    """What is asked of the provider. Some providers refuse `groups`."""
+    """Scopes that are requested from the provider. Some providers refuse `groups`."""
     url: ServerUrl | None = None
     """URL of the Web API for browsers. Left out: the address that a browser asked for. The redirect URI at the provider
     is this URL with /sign-in/callback behind it."""
@@ -223,7 +223,7 @@ class MonitoringSettings(Document):
 
 
 class GatewaySettings(Document):
-    """The gateway, for clusters whose API server cannot be given the provider of `signIn`.
+    """The gateway, for clusters with an API server that cannot use the provider of `signIn`.
 
     The Web API then verifies ID tokens itself and impersonates. Read SECURITY.md first.
     """
@@ -238,7 +238,7 @@ class GatewaySettings(Document):
     """Claim with the user's groups."""
     groups: list[str] = Field(default_factory=list)
     """Groups, with the prefix, that the gateway may impersonate besides those of the policy's teams, for example the
-    operators'. Other groups of an ID token count for nothing."""
+    operators'. Other groups of an ID token are ignored."""
     users: list[str] = Field(default_factory=list)
     """The only users, with the prefix, that the gateway may impersonate. Empty: every user name."""
 

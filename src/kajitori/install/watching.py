@@ -1,4 +1,4 @@
-"""What an installation brings for Prometheus and Grafana: alert rules and dashboards."""
+"""Alert rules for Prometheus and dashboards for Grafana, as parts of an installation."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ TLS_FOLDER = "/etc/kajitori-tls"
 SIGN_IN_FOLDER, CLIENT_FOLDER = "/etc/kajitori-sign-in", "/etc/kajitori-sign-in-client"
 HISTORY_FOLDER = "/etc/kajitori-history"
 METRICS_TLS_FOLDER, METRICS_TOKEN_FOLDER = "/etc/kajitori-metrics-tls", "/etc/kajitori-metrics-token"
-"""Where an agent finds the certificate and the token of its metrics."""
+"""Folder with the certificate and the token of an agent's metrics."""
 POLICY = "kajitori"
 """ConfigMap with the policy file, the address registry, and the authorities of the OpenID provider."""
 SIGN_IN_AUTHORITY = "sign-in-ca.crt"
@@ -35,14 +35,14 @@ SIGN_IN_AUTHORITY = "sign-in-ca.crt"
 GATEWAY_AUTHENTICATION = "gateway.yaml"
 """Its key with the providers whose ID tokens the gateway accepts."""
 HOST_FOLDER = "/host"
-"""Where an agent finds parts of the node's own file system."""
+"""Folder in which an agent finds parts of the node's own file system."""
 _TOKEN_FOLDER = "/var/run/secrets/kajitori.dev"
 _USER = 65532
 _RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
 class SecretFiles(NamedTuple):
-    """A Secret whose keys a container finds as files."""
+    """A Secret with its keys mounted as files of a container."""
 
     volume: str
     secret: str

@@ -1,4 +1,4 @@
-"""What happens to nodes, in the words of the audit trail."""
+"""Entries of the audit trail about nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kajitori.core.usage.records import AuditEntry
 from kajitori.core.words import names
 
 UNKNOWN = "(not by kaji)"
-"""The actor of a change that was made with kubectl or another program: a Node does not say whose it was."""
+"""The actor of a change that was made with kubectl or another program: a Node does not record who changed it."""
 
 _ACTIONS = {
     TrailEvent.OUT: "take node out of the pool",

@@ -1,8 +1,8 @@
-"""The gateway, for clusters whose API server cannot be given the OpenID provider of the people.
+"""The gateway, for clusters with an API server that cannot use the OpenID provider of the users.
 
-The Web API verifies ID tokens itself and sends requests with the token of a service account of its own that may
-impersonate: the API server then judges the request as that of the person. The account may impersonate named groups
-only; which ones it learns from the API server, and it never names a user or group of the system.
+The Web API verifies ID tokens itself and sends requests with the token of a separate service account that may
+impersonate users. The API server then decides as if the user had sent the request. The account may impersonate named
+groups only, which it reads from the API server, and it never impersonates a user or group of the system.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kajitori.openid.id_tokens import IdTokens, Person
 TOKEN_SECONDS = 3600
 """Lifetime of the account's token. It is renewed after half of it."""
 GROUPS_SECONDS = 60.0
-"""For this long the account's rights are not asked for again."""
+"""Time for which the account's rights are not asked for again."""
 _SYSTEM = "system:"
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A caller whose ID token the gateway has verified."""
+    """A caller with an ID token that the gateway has verified."""
 
     client: KubeClient
     """Sends requests in the name of the caller."""
@@ -43,7 +43,8 @@ class Admission:
 
 
 def gateway_faults(accepted: AuthenticationConfiguration, file: str) -> Iterator[Fault]:
-    """Yield what a gateway does not take of a valid file: names without a prefix could be anybody's in the cluster."""
+    """Yield why a gateway cannot use a valid file: without a prefix, names from ID tokens could equal other names in
+    the cluster."""
     for index, one in enumerate(accepted.jwt):
         for name, mapping in (("username", one.claim_mappings.username), ("groups", one.claim_mappings.groups)):
             if mapping is not None and (not mapping.prefix or mapping.prefix.startswith(_SYSTEM)):

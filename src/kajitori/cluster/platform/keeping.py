@@ -27,7 +27,7 @@ class Keeper(ABC, Generic[W]):
         self._wanted = wanted
         self._clock = clock
         self._applied: W | None = None
-        """What was applied last, or was refused for lack of rights."""
+        """The wanted state that was applied last, or refused for lack of rights."""
         self._renew_at = 0.0
         self._reported: tuple[str, W] | None = None
 

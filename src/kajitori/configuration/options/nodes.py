@@ -118,7 +118,7 @@ class AgentOptions:
     telemetry: bool = True
     """Sample the members of runs on this node, and report them with the totals."""
     host_root: Path = Path("/")
-    """Where the node's own file system is mounted: its control groups and the logs of Pods are read there."""
+    """Mount point of the node's own file system, with its control groups and the logs of Pods."""
     dcgm: str = ""
     """URL of the metrics of this node's dcgm-exporter; empty: none."""
     policy: Path | None = None

@@ -42,7 +42,7 @@ class BackupOptions(ClusterOptions, HistoryChoice):
     """Options of `kaji backup` and `kaji restore`."""
 
     data: Path | None = None
-    """Data folder of a running `kaji up`, whose cluster, history and blobs are meant."""
+    """Data folder of a running `kaji up`: selects its cluster, history and blobs."""
     blobs: str | None = None
     """URL of the store for code and kept logs; None: none."""
     namespace: str = LEASE_NAMESPACE

@@ -114,7 +114,7 @@ async def prepare_devices(client: KubeClient, run: RunObject, attempt: Attempt) 
             found = await client.get(CLAIM_TEMPLATES, name, meta.namespace)
     if owning_run(found) != meta.uid or not _covers(found["spec"], body["spec"]):
         way_out = f"delete it: kubectl delete resourceclaimtemplate {name} -n {meta.namespace}"
-        raise StartRefused(Reason.ADMISSION, f"ResourceClaimTemplate {name} was replaced by somebody; {way_out}")
+        raise StartRefused(Reason.ADMISSION, f"ResourceClaimTemplate {name} was replaced; {way_out}")
 
 
 def _covers(found: Any, wanted: Any) -> bool:

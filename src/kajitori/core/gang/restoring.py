@@ -1,4 +1,4 @@
-"""The status of a run that is made again from a backup."""
+"""The status of a run that is restored from a backup."""
 
 from __future__ import annotations
 

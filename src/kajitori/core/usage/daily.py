@@ -19,7 +19,7 @@ MIB_SHIFT = 20
 
 
 class Level(StrEnum):
-    """What a sum is about. A sum of fewer keys is shorter to add up."""
+    """The keys of a sum. Fewer keys mean fewer rows to add up."""
 
     TEAM = "team"
     """One namespace, all owners."""
@@ -54,7 +54,7 @@ class SumKey(msgspec.Struct, frozen=True, order=True):
 
 
 class Amount(msgspec.Struct):
-    """What was used. Memory is in two parts, since byte-seconds of a large run exceed 64 bits."""
+    """Used amounts. Memory is in two parts, since byte-seconds of a large run exceed 64 bits."""
 
     gpu_seconds: int = 0
     cpu_milli_seconds: int = 0

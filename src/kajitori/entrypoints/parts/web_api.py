@@ -109,7 +109,7 @@ class ApiDependencies:
     admit: Callable[[str], Awaitable[Admission | None]] | None = None
     """Admits callers by ID tokens that the API server does not know; None: there is no gateway."""
     browser_access: BrowserAccess = field(default_factory=BrowserAccess)
-    """What the sessions of browsers need."""
+    """Settings of browsers' sessions."""
     limits: WebLimits = field(default_factory=WebLimits)
     """Limits on what callers use."""
     now: Callable[[], datetime] | None = None
