@@ -10,12 +10,12 @@ import asyncio
 import getpass
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import msgspec
 
@@ -40,11 +40,13 @@ from kajitori.core.usage.records import AuditEntry
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, NotFound
-from kajitori.history.dump import TABLES, Record, complete, load, prepare, rename, renamed_runs, unknown_expired
+from kajitori.history.dump import TABLES, Record, Table, complete, load, prepare, rename, renamed_runs, unknown_expired
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 from kajitori.kube.decoding import decode
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, SECRETS
+
+T = TypeVar("T")
 
 TOGETHER = 1_000
 HEAD_START_SECONDS = 1.5
@@ -184,14 +186,19 @@ def _why_not(
 
 
 def meanwhile(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus | None]]:
-    """Return what happened while the backup was taken, since history was read after the runs: the UIDs of runs that
-    were removed, and the statuses of runs that ended."""
+    """Return what happened to the runs of a backup while it was taken, since history was read after them: the UIDs of
+    those that were removed, and the statuses of those that ended."""
     if about.history is None:
         return set(), {}
     taken_at = parse_time(about.taken_at)
     since = taken_at.timestamp() * 1000 if taken_at is not None else 0
     removed, ended = set[str](), dict[str, RunStatus | None]()
+    present = {run["metadata"]["uid"] for run in _documents(path, RUN_LINES)}  # few, of the millions in history
+    if not present:
+        return removed, ended
     for record in _documents(path, f"{HISTORY}runs.jsonl"):
+        if record["uid"] not in present:
+            continue
         if record["removed_at"] is not None:
             removed.add(record["uid"])
         elif record["ended_at"] is not None and record["seen_at"] >= since:
@@ -280,15 +287,14 @@ async def _restore_history(
     if about.history is not None:
         target = await prepare(database, about.history)
         gone: set[str] = set()
-        for table in TABLES:
-            count = 0
-            for records in _pages(path, f"{HISTORY}{table.name}.jsonl"):
+        report.rows = {table.name: 0 for table in TABLES}
+        async with aclosing(_ahead(_history_pages(path))) as pages:
+            async for table, records in pages:
                 if table.name == "runs" and target.skip_before:
                     gone |= await unknown_expired(database, records, target.skip_before)
                 kept = [record for record in records if not table.run or record[table.run] not in gone]
                 await load(database, table, kept, target)
-                count += len(records)
-            report.rows[table.name] = count
+                report.rows[table.name] += len(records)
         await complete(database, about.history)
     taken_at = parse_time(about.taken_at) or datetime.now(UTC)
     for start in range(0, len(chosen), TOGETHER):
@@ -339,10 +345,26 @@ def _documents(path: Path, wanted: str) -> Iterator[Any]:
                 return
 
 
-def _pages(path: Path, wanted: str) -> Iterator[list[Record]]:
-    lines = _documents(path, wanted)
-    while page := list(itertools.islice(lines, TOGETHER)):
-        yield page
+def _history_pages(path: Path) -> Iterator[tuple[Table, list[Record]]]:
+    """Yield the rows of all tables, page by page. The backup is read once."""
+    tables = {f"{HISTORY}{table.name}.jsonl": table for table in TABLES}
+    with reading(path) as entries:
+        for name, content in entries:
+            if name in tables:
+                lines = lines_of(content)
+                while page := list(itertools.islice(lines, TOGETHER)):
+                    yield tables[name], page
+
+
+async def _ahead(items: Iterator[T]) -> AsyncGenerator[T, None]:
+    """Yield the items. A thread computes the next one while the present one is used."""
+    computed = asyncio.ensure_future(asyncio.to_thread(next, items, None))
+    try:
+        while (item := await computed) is not None:
+            computed = asyncio.ensure_future(asyncio.to_thread(next, items, None))
+            yield item
+    finally:
+        await asyncio.wait([computed])
 
 
 def _entry(about: About, report: Report, now: datetime) -> AuditEntry:

@@ -22,7 +22,7 @@ from kajitori.configuration.options.operators import BackupOptions
 from kajitori.core.words.times import parse_time
 from kajitori.entrypoints.parts.stores import blobs_of, history_of
 from kajitori.entrypoints.process import existing
-from kajitori.errors import InvalidInput, KajitoriError, NotFound
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
 
@@ -164,10 +164,23 @@ async def _written(target: str, now: datetime) -> AsyncIterator[tuple[Path, str]
         return
     place, key = _place(target, name)
     store = await open_blobs(place, field="TARGET")
+    await _check_place(store)
     with tempfile.TemporaryDirectory(prefix="kaji-backup-") as folder:
         path = Path(folder) / name
         yield path, f"{place.rstrip('/')}/{key}"
         await store.put(key, _pieces(path))
+
+
+async def _check_place(store: Blobs) -> None:
+    """Raise Unavailable if there is no such bucket, before the backup is taken. An account that may only write is not
+    allowed to look, which is no fault."""
+    try:
+        async with aclosing(store.under("kajitori")) as found:
+            async for _ in found:
+                break
+    except Unavailable as error:
+        if error.code == "NoBucket":
+            raise
 
 
 def _new_file(target: str, name: str) -> Path:

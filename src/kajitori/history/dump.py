@@ -186,13 +186,14 @@ async def load(database: Database, table: Table, records: Iterable[Record], targ
     pack = zstandard.ZstdCompressor(level=3).compress
     rows: list[Row] = []
     for record in records:
+        whole = dict(table.added) | record
         if table.run:
-            record = record | {table.run: target.renamed.get(record[table.run], record[table.run])}
+            whole[table.run] = target.renamed.get(whole[table.run], whole[table.run])
         if table.packed:
-            record = record | {table.packed: pack(record[table.packed].encode())}
+            whole[table.packed] = pack(whole[table.packed].encode())
         if table.binary:
-            record = record | {table.binary: base64.b64decode(record[table.binary])}
-        rows.append(tuple((dict(table.added) | record)[name] for name in table.columns))
+            whole[table.binary] = base64.b64decode(whole[table.binary])
+        rows.append(tuple(whole[name] for name in table.columns))
     columns = ", ".join(table.columns)
     sql = f"INSERT INTO {table.name} ({columns}) VALUES ({places(len(table.columns))}) ON CONFLICT DO NOTHING"
     if rows:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 
 import pytest
 from tests.harness.cluster import Cluster, run_document
+from tests.helpers import emulators
+from tests.helpers.emulators import Emulator
 from tests.helpers.memory_blobs import MemoryBlobs
 
 from kajitori.backup.restoring import Destination, Report, restore
 from kajitori.backup.taking import Source, take
+from kajitori.blobs.cloud import PIECE_BYTES
+from kajitori.blobs.opening import open_blobs
 from kajitori.cluster.run_object import RUNS
+from kajitori.configuration.options.operators import BackupOptions
 from kajitori.core.spec.reasons import Phase
+from kajitori.core.usage.records import AuditEntry
 from kajitori.core.usage.sums import By, Prices
 from kajitori.core.words import names
+from kajitori.entrypoints.backup import back_up, bring_back, check, listed
+from kajitori.errors import NotFound, Unavailable
 from kajitori.history.runs import RunFilter
 from kajitori.history.store import History
 from kajitori.kube.resources import SECRETS
@@ -165,3 +175,50 @@ async def test_a_restored_run_waits_for_its_status(scene: Scene) -> None:
     assert (found.status, cluster.pods("bert", 1)) == (None, [])
     await scene.restore(history, MemoryBlobs(), missing_runs=True)
     await cluster.reaches("bert", Phase.RUNNING, attempt=2)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Emulator]:
+    with emulators.s3() as emulator:
+        yield emulator
+
+
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_a_backup_goes_to_s3_and_comes_back(
+    cluster: Cluster, s3: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is larger than one piece of an upload. History and logs come back into empty stores."""
+    for name, value in s3.options.items():
+        monkeypatch.setenv(f"AWS_{'ENDPOINT_URL' if name == 'endpoint' else name.upper()}", value)
+    place, log_bytes = f"{s3.new_place()}/backups/kaji", random.Random(7).randbytes(PIECE_BYTES + 1)
+    entry = AuditEntry(key="1", at=5000, actor="ana", action="stop run", namespace="x", object="y", outcome="done")
+    options = [
+        BackupOptions(
+            kubeconfig=cluster.server.kubeconfig,
+            history=f"sqlite://{cluster.folder}/{name}.db",
+            blobs=(cluster.folder / name).as_uri(),
+        )
+        for name in ("before", "after")
+    ]
+    stores = [await open_blobs(str(option.blobs)) for option in options]
+    await stores[0].put("logs/vision/uid/1/0", log_bytes)
+    history = History(str(options[0].history))
+    await history.note([entry])
+    await history.close()
+
+    where = await asyncio.to_thread(back_up, options[0], place, lambda _: None)
+    assert where.startswith(f"{place}/kajitori-")
+    (found,) = await asyncio.to_thread(listed, place)
+    assert (found.fault, found.size_bytes > PIECE_BYTES, f"{place}/{found.name}") == ("", True, where)
+    _, contents = await asyncio.to_thread(check, where)
+    assert contents.counts["audit"] == contents.counts["blobs"] == 1
+    report = await asyncio.to_thread(bring_back, options[1], where, lambda _: None)
+    assert (report.rows["audit"], report.blobs) == (1, 1)
+    assert await stores[1].read("logs/vision/uid/1/0", limit_bytes=1 << 30) == log_bytes
+
+    with pytest.raises(NotFound, match="there is no backup"):
+        await asyncio.to_thread(check, f"{place}/none.tar.zst")
+    said = list[str]()
+    with pytest.raises(Unavailable, match="there is no s3://nowhere"):
+        await asyncio.to_thread(back_up, options[0], "s3://nowhere", said.append)
+    assert said == [], "nothing was read in vain"

@@ -36,11 +36,14 @@ def test_history_knows_what_happened_after_the_runs_were_read(tmp_path: Path) ->
     run may have been resumed since."""
     about = About(version="0.1.0", taken_at="2026-11-21T12:00:00Z", cluster="", history={"id": "h"})
     with writing(tmp_path / "b.tar.zst", about) as writer:
+        objects = [{"metadata": {"uid": uid}} for uid in ("gone", "ended", "resumed", "runs")]
+        writer.add("cluster/runs.jsonl", b"".join(msgspec.json.encode(one) + b"\n" for one in objects))
         lines = [
             record("gone", removed_at=NOON + 1),
             record("ended", ended_at=NOON + 1, seen_at=(NOON + 1) * 1000),
             record("resumed", ended_at=NOON - 9, seen_at=(NOON - 9) * 1000),
             record("runs", seen_at=(NOON + 1) * 1000),
+            *(record(f"long ago {number}", removed_at=NOON - 9) for number in range(9)),
         ]
         writer.add("history/runs.jsonl", b"".join(lines))
     removed, ended = meanwhile(tmp_path / "b.tar.zst", about)
