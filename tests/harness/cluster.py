@@ -28,6 +28,7 @@ from tests.harness.parts import HERE, embedded_controllers, process_kubelet, sim
 from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.blobs.logs import KeptLogs
+from kajitori.blobs.questions import Questions
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.install import install
@@ -99,6 +100,7 @@ class Cluster:
         self.kept_logs: KeptLogs | None = None
         """Store of logs for controllers that start from now on."""
         self.history: History | None = None
+        self.questions: Questions | None = None
         """History that controllers write that start from now on."""
         self.policy_path = folder / "policy.yaml"
         """The policy, after `use_policy_file`."""
@@ -177,6 +179,7 @@ class Cluster:
             node_patience=node_patience,
             kept_logs=self.kept_logs,
             history=self.history,
+            questions=self.questions,
         )
         task = asyncio.create_task(controller.run(stop))
         self._controllers[task] = stop
