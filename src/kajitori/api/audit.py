@@ -150,7 +150,7 @@ class AuditTrail:
             log.warning("%d entries of the audit trail wait: %s", len(entries), error)
             return False
         written = {entry.key for entry in entries}
-        while self._waiting and self._waiting[0].key in written:  # others may have been dropped for want of room
+        while self._waiting and self._waiting[0].key in written:  # others may have been dropped
             self._waiting.popleft()
         return True
 

@@ -358,11 +358,12 @@ async def test_many_members_of_a_node_are_asked_for_in_parts(world: World) -> No
 
     lines, parts = world.api.telemetry.lines, list[int]()
     asking = asyncio.create_task(world.http.get(f"{RUN}/stats"))
-    while sum(parts) < len(pods):
-        for question in await lines.wait("g1", 5.0):
-            parts.append(len(question.uids))
-            lines.settle("g1", question.id, Answer(tuple(series)))
-    shown = (await asking).json()
+    async with asyncio.timeout(10):
+        while sum(parts) < len(pods):
+            for question in await lines.wait("g1", 5.0):
+                parts.append(len(question.uids))
+                lines.settle("g1", question.id, Answer(tuple(series)))
+        shown = (await asking).json()
     assert [each["rank"] for each in shown["ranks"] if each.get("live")] == list(range(MAX_ASKED + 1))
     assert sorted(parts) == [1, MAX_ASKED]
 
