@@ -1,5 +1,5 @@
 """Authentication and authorisation of callers. The API server decides both, by the caller's own token; with a gateway
-(`kajitori.cluster.platform.gateway`) it authorises, and the gateway authenticates those whom it admits.
+(`kajitori.cluster.platform.gateway`), the gateway authenticates callers with ID tokens, and the API server authorises.
 
 Its answers are cached for seconds under a hash of the token; only the client that sends the token holds the token
 itself. While a caller has open streams, both are checked again, once per credential and right.

@@ -71,6 +71,11 @@ WAITS, LOADING = process(*COLLECTIVE), process(*LOADS)
             id="recv-of-another-library",
         ),
         pytest.param(
+            [process(Frame("all_gather", "/venv/lib/python3.12/site-packages/own/comm.py", 9), *LOADS), LOADING],
+            ["! rank 1 on n1 is in load_batch (data.py:14)", "rank 0 on n0 waits in all_gather (data.py:14)"],
+            id="collective-of-any-library",
+        ),
+        pytest.param(
             [LOADING, ELSEWHERE],
             ["rank 0 on n0 is in load_batch (data.py:14)", "rank 1 on n1 is in evaluate (train.py:30)"],
             id="no-majority",
