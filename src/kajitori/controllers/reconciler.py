@@ -28,7 +28,9 @@ from kajitori.controllers.runs.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core import gang
 from kajitori.core.admission.decide import Decision
+from kajitori.core.gang.progress import earliest
 from kajitori.core.logs.kept import without
+from kajitori.core.messages.idle_question import due_at
 from kajitori.core.messages.notices import warning_at, with_notices
 from kajitori.core.pods.budgets import budget_spec
 from kajitori.core.spec.reasons import Phase
@@ -212,8 +214,7 @@ class Reconciler:
         """Write the intent to the run's status, then act on it."""
         over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
         step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
-        idle = self._records.idle
-        step = step if idle is None else replace(step, status=idle.noted(run, step.status))
+        step = self._with_question(run, step)
         step = self._with_notices(run, step, admitted.life.limits.time_limit_seconds)
         version = run.metadata.resource_version
         waits = any(isinstance(action, gang.NeedsNodes) for action in step.actions)
@@ -265,6 +266,16 @@ class Reconciler:
         if gang.ends_survivors(step) and stuck.measures(run.metadata.uid, attempt.number):
             seconds = admitted.life.limits.restart_grace_seconds
             await evidence.before_end(run, attempt.number, step.status.message, seconds)
+
+    def _with_question(self, run: RunObject, step: gang.Step) -> gang.Step:
+        """Add to the status what is known of idle GPUs, and the question to the owner."""
+        watcher = self._records.idle
+        if watcher is None:
+            return step
+        status = watcher.noted(run, step.status)
+        due = due_at(status, self._cluster.policy.idle_gpus)
+        is_ahead = due is not None and due > self._now()
+        return replace(step, status=status, wake_at=earliest(step.wake_at, due) if is_ahead else step.wake_at)
 
     def _with_notices(self, run: RunObject, step: gang.Step, time_limit_seconds: int | None) -> gang.Step:
         """Add to the status what the owner or the team is to be told, and remove what was taken over."""

@@ -147,7 +147,7 @@ async def park_run(api: Shared, user: Caller, namespace: str, name: str) -> Resp
         if spec.get("stopped") and spec.get("parked"):
             return None
         _require_active(run, spec, "parked")
-        return {"stopped": True, "parked": True}
+        return {"stopped": True, "parked": True, "keepIdleUntil": None}  # the later answer counts
 
     return answer(run_view(await change_run(api, user, namespace, name, parked)))
 

@@ -107,6 +107,15 @@ def _asked(
     )
 
 
+def due_at(status: RunStatus, rules: IdleGpus) -> datetime | None:
+    """Return when the owner is to be warned, or the run parked; None if neither is going to happen."""
+    idle = status.idle
+    park_at = parse_time(idle.park_at) if idle is not None and not idle.parked_at else None
+    if idle is None or park_at is None or rules.park is None:
+        return None
+    return park_at if idle.warned_at else park_at - timedelta(seconds=rules.park.warning_seconds)
+
+
 # ---------------------------------------------------------------------------------------------- words and costs
 
 

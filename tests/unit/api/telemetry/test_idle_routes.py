@@ -87,11 +87,12 @@ async def test_an_owner_keeps_a_run_as_long_as_policy_allows(world: World, until
 
 async def test_parking_stops_the_run_and_resuming_starts_it(world: World) -> None:
     await notebook(world)
+    await world.http.post(f"{NOTEBOOK}/keep", json={"until": at(6)})
     for _ in range(2):
         parked = await world.http.post(f"{NOTEBOOK}/park")
         assert parked.status_code == 200, parked.text
     spec = world.kubernetes.objects["runs", "team", "nb"]["spec"]
-    assert (spec["stopped"], spec["parked"]) == (True, True)
+    assert (spec["stopped"], spec["parked"], spec.get("keepIdleUntil")) == (True, True, None)
     await notebook(world, phase="Stopped")
     refused = await world.http.post(f"{NOTEBOOK}/keep", json={"until": at(1)})
     assert (refused.status_code, "kaji resume nb" in refused.text) == (409, True)

@@ -102,7 +102,8 @@ def _print_report(cli: Cli, report: Mapping[str, Any], series: list[dict[str, An
             for (rank, node), gpus in by_rank.items():
                 echo(f"  rank {rank} on {node}: GPU {', '.join(map(str, gpus))}")
     if report.get("silentRanks"):
-        say(f"the nodes of {report['silentRanks']} ranks did not answer")
+        silent = report["silentRanks"]
+        say(f"the nodes of {silent} rank{'s' if silent > 1 else ''} did not answer which GPUs are idle")
     if found is not None and found["answer"] in ("asked", "warned"):
         if found["parkAt"]:
             say(f"policy parks it at {_clock(found['parkAt'])} unless somebody answers")

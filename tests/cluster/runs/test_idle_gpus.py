@@ -1,0 +1,70 @@
+"""Idle GPUs of a running run: the question survives a killed controller, policy parks, and a resume starts it again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.harness.cluster import Cluster
+
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.status import IdleState
+from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.levels import Interval
+from kajitori.core.words.times import format_time, parse_time
+from kajitori.history.store import History
+
+GPUS = {"cpu": 1, "memory": "1Gi", "gpu": 8}
+
+
+@pytest.fixture
+async def history(cluster: Cluster) -> AsyncIterator[History]:
+    cluster.history = History(f"sqlite://{cluster.folder}/history.db")
+    yield cluster.history
+    await cluster.stop_controllers()
+    await cluster.history.close()
+
+
+async def record(cluster: Cluster, history: History, name: str, *, used: float) -> None:
+    """Store three hours in which the GPUs of a run were used like this."""
+    run = cluster.run(name)
+    assert run is not None
+    uid, now = run.metadata.uid, int(cluster.mirror.now().timestamp()) // 60 * 60
+    band = Band(8, used, used, used, used, used, Place(0, 0), Place(0, 0))
+    await history.record_telemetry(
+        [Interval(uid, 1, 60, at, 1, {"gpu.used": band}) for at in range(now - 3 * 3600, now - 60, 60)]
+    )
+
+
+async def test_a_run_with_idle_gpus_is_parked_only_after_a_warning(cluster: Cluster, history: History) -> None:
+    cluster.use_policy(idleGpus={"park": {"after": "3s", "warning": "2s"}})
+    leader = cluster.start_controller()
+    for name in ("idle", "busy", "kept"):
+        await cluster.submit(name, resources=GPUS)
+    for name in ("idle", "busy", "kept"):
+        await cluster.reaches(name, Phase.RUNNING)
+        await record(cluster, history, name, used=90.0 if name == "busy" else 0.0)
+    await cluster.change("kept", keepIdleUntil=format_time(datetime.now(UTC) + timedelta(days=1)))
+
+    def found(name: str) -> IdleState | None:
+        return cluster.status(name).idle
+
+    await cluster.kill_controller(leader)  # the next one looks at once
+    leader = cluster.start_controller()
+    asked = await cluster.until(lambda: (idle := found("idle")) and idle.asked_at, "its owner is asked")
+    await cluster.kill_controller(leader)
+    cluster.start_controller()
+    parked = await cluster.reaches("idle", Phase.STOPPED)
+    assert parked.reason is Reason.PARKED
+    assert parked.idle is not None and parked.idle.asked_at == asked, "nobody asked twice"
+    warned_at, parked_at = parse_time(parked.idle.warned_at), parse_time(parked.idle.parked_at)
+    assert warned_at is not None and parked_at is not None and parked_at - warned_at >= timedelta(seconds=2)
+    await cluster.until(lambda: (idle := found("kept")) and idle.since, "it is noted that it is kept")
+    kept = found("kept")
+    assert kept is not None and not kept.asked_at and cluster.status("kept").phase is Phase.RUNNING
+    assert found("busy") is None and cluster.status("busy").phase is Phase.RUNNING
+
+    await cluster.change("idle", resumes=1)
+    again = await cluster.reaches("idle", Phase.RUNNING)
+    assert again.idle is None and again.attempts == 2
