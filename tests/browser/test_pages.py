@@ -18,6 +18,21 @@ pytestmark = pytest.mark.xdist_group("browser")
 HOSTILE = "<img src=x onerror=alert(1)>"
 SCRIPT = f"import time\nprint('{HOSTILE}')\nprint('10%\\r20%\\r30%')\nprint('second', flush=True)\ntime.sleep(1000)"
 
+MINUTES = ("2026-11-23T10:00:00Z", "2026-11-23T10:01:00Z", "2026-11-23T10:02:00Z")
+BAND = {"attempt": 1, "count": 2, "min": {"value": 1, "rank": 0}, "max": {"value": 9, "rank": 1}}
+POINTS = [{**BAND, "at": at, "p10": 1.5, "p50": 2, "p90": 3} for at in MINUTES]
+LOSS = {"name": "train.loss", "unit": "", "kind": "last", "description": "Written by the program", "points": POINTS}
+BANDS = {
+    "run": "plotted",
+    "namespace": "default",
+    "uid": "1",
+    "since": MINUTES[0],
+    "until": MINUTES[-1],
+    "intervalSeconds": 60,
+    "ranks": 2,
+    "series": [LOSS],
+}
+
 
 def run(cluster: KajiUp, name: str, *command: str) -> None:
     """Start a run of two small members on this machine."""
@@ -112,6 +127,32 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page) -> None:
     page.wait_for_url(re.compile("/start$"))
     page.get_by_text("kaji run --namespace default --cpus 0.1").wait_for()
     assert page.get_by_label("Variables").input_value() == "GREETING=good day"
+
+
+def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) -> None:
+    """The answer is a written one, since a real one takes minutes. The words name the ranks of the extremes."""
+    run(cluster, "plotted", "sleep", "1000")
+    page.route("**/plotted/metrics?*", lambda route: route.fulfill(json=BANDS))
+    page.goto(page.url.replace("/runs", "/runs/default/plotted?tab=figures"))
+    plot = page.get_by_role("img", name=re.compile("^train.loss: median 2, 1 .rank 0. to 9 .rank 1.$"))
+    plot.wait_for()
+    plot.locator(".u-over").click(position={"x": 200, "y": 5})
+    page.wait_for_url(re.compile(r"\?tab=figures&rank=1$"))
+    page.get_by_text("The last hour of rank 1").wait_for()
+
+
+def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> None:
+    """The end of the shell is told, and another one can be opened."""
+    run(cluster, "shell", "sleep", "1000")
+    page.get_by_role("row").filter(has_text="shell").get_by_text("Running").wait_for()
+    page.goto(page.url.replace("/runs", "/runs/default/shell?tab=terminal&rank=1"))
+    screen = page.locator(".xterm-rows")
+    screen.get_by_text(re.compile("[#$]")).first.wait_for()
+    page.keyboard.type("echo rank-$KAJI_RANK; exit 3\n")
+    screen.get_by_text("rank-1", exact=True).wait_for()
+    page.get_by_role("alert").get_by_text("The shell has ended").wait_for()
+    page.get_by_role("button", name="Open a new one").click()
+    page.get_by_role("alert").wait_for(state="detached")
 
 
 def test_rows_are_chosen_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:

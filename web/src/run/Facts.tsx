@@ -8,12 +8,10 @@ import { membersOf } from "./status";
 export function Facts({ run }: { run: Run }) {
   const { status, spec } = run;
   const members = membersOf(run);
-  const command = [...(spec.command ?? []), ...(spec.args ?? [])].join(" ");
   const facts: [string, ReactNode][] = [
     ["Owner", run.owner],
     ["Team", run.namespace],
     ["Image", spec.image],
-    ["Command", command],
     ["Members", members.total ? `${members.running} of ${members.total} run` : ""],
     ["Nodes", run.nodes],
     ["Attempt", (status.attempts ?? 0) > 1 ? status.attempts : ""],
@@ -26,7 +24,7 @@ export function Facts({ run }: { run: Run }) {
   return (
     <Box
       component="dl"
-      sx={{ display: "grid", gridTemplateColumns: "repeat(auto-fill, minmax(240px, 1fr))", gap: 3, m: 0 }}
+      sx={{ display: "grid", gridTemplateColumns: "repeat(auto-fill, minmax(min(44%, 200px), 1fr))", gap: 3, m: 0 }}
     >
       {facts
         .filter(([, value]) => value)

@@ -3,6 +3,7 @@ import Skeleton from "@mui/material/Skeleton";
 import Tab from "@mui/material/Tab";
 import Tabs from "@mui/material/Tabs";
 import Typography from "@mui/material/Typography";
+import { lazy, Suspense } from "react";
 import { useParams, useSearchParams } from "react-router";
 import { Problem } from "../app/Problem";
 import { StateMark } from "../states/StateMark";
@@ -16,9 +17,19 @@ import { Members } from "./Members";
 import { phaseOf } from "./status";
 import { useRun } from "./useRun";
 
-const TABS = ["log", "members", "events"] as const;
+const TABS = ["log", "figures", "members", "events", "terminal"] as const;
 type TabName = (typeof TABS)[number];
-const TITLES: Record<TabName, string> = { log: "Log", members: "Members", events: "Events" };
+
+const TITLES: Record<TabName, string> = {
+  log: "Log",
+  figures: "Figures",
+  members: "Members",
+  events: "Events",
+  terminal: "Terminal",
+};
+
+const TerminalPanel = lazy(async () => ({ default: (await import("../terminal/TerminalPanel")).TerminalPanel }));
+const Figures = lazy(async () => ({ default: (await import("../figures/Figures")).Figures }));
 
 /** One run: what it is, how it goes, its log, members and events. */
 export function RunPage() {
@@ -26,9 +37,9 @@ export function RunPage() {
   const [parameters, setParameters] = useSearchParams();
   const run = useRun(namespace, name);
   const tab = TABS.find((known) => known === parameters.get("tab")) ?? "log";
-  const rank = Number(parameters.get("rank") ?? 0) || 0;
-  const show = (next: TabName, ofRank = rank) =>
-    setParameters({ ...(next === "log" ? {} : { tab: next }), ...(ofRank ? { rank: `${ofRank}` } : {}) });
+  const rank = rankIn(parameters);
+  const show = (next: TabName, ofRank: number | null = rank) =>
+    setParameters({ ...(next === "log" ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
 
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
@@ -54,9 +65,23 @@ export function RunPage() {
           <Tab key={known} value={known} label={TITLES[known]} />
         ))}
       </Tabs>
-      {tab === "log" && <Log key={`${view.uid} ${rank}`} run={view} rank={rank} chooseRank={(chosen) => show("log", chosen)} />}
+      {tab === "log" && (
+        <Log key={`${view.uid} ${rank}`} run={view} rank={rank ?? 0} chooseRank={(chosen) => show("log", chosen)} />
+      )}
+      <Suspense fallback={<Skeleton variant="rectangular" height={320} />}>
+        {tab === "figures" && <Figures run={view} rank={rank} chooseRank={(chosen) => show("figures", chosen)} />}
+        {tab === "terminal" && (
+          <TerminalPanel run={view} rank={rank ?? 0} chooseRank={(chosen) => show("terminal", chosen)} />
+        )}
+      </Suspense>
       {tab === "members" && <Members run={view} showLog={(chosen) => show("log", chosen)} />}
       {tab === "events" && <Events run={view} />}
     </>
   );
+}
+
+/** Return the rank in an address; null if it names none. */
+function rankIn(parameters: URLSearchParams): number | null {
+  const text = parameters.get("rank");
+  return text !== null && /^\d{1,5}$/.test(text) ? Number(text) : null;
 }

@@ -6,6 +6,7 @@ The API server decides whether the caller may do so (`create pods/exec`), by the
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -20,10 +21,13 @@ from kajitori.api.lookup import find_run
 from kajitori.api.paging import Parameters
 from kajitori.api.problems import bug_response, error_response, parameter_faults
 from kajitori.api.runs.members import newest_pods
+from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.views.runs import phase_of
 from kajitori.cluster.objects import Pod
+from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.core.gang import MemberState
+from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
 from kajitori.kube.resources import PODS
@@ -32,6 +36,9 @@ from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream
 router = APIRouter()
 
 MAX_TERMINAL_SIZE = 65_535
+
+PODS_PATIENCE_SECONDS = 5.0
+"""Time for which the Pod of a member of a running run may be missing or not running in the mirror."""
 
 POLICY_VIOLATION = 1008
 """Close code of a WebSocket whose caller has lost its right (RFC 6455, section 7.4.1)."""
@@ -68,18 +75,7 @@ async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
 async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: str) -> None:
     query = _parameters(socket)
     run = await find_run(api, user, namespace, name)
-    pods = newest_pods(api.mirror.pods_of_run(run))
-    pod = pods.get(query.rank)
-    member = member_of(pod, api.mirror.nodes) if pod is not None else None
-    if not pods:
-        message = f"{run.metadata.name} is {phase_of(run).value}: none of its members is running"
-        raise WrongState(message, hint=f"for details: kaji describe {run.metadata.name}")
-    if pod is None or member is None:
-        raise NotFound(f"{run.metadata.name} has no member of rank {query.rank} now", hint=f"see kaji describe {name}")
-    if member.state is not MemberState.RUNNING:
-        hint = "wait until it is running" if member.state is MemberState.PENDING else "resume the run first"
-        message = f"rank {query.rank} of {run.metadata.name} is {member.state.value}, not running"
-        raise WrongState(message, hint=hint)
+    pod = await _running_pod(api, user, run, query.rank)
     if EXEC_PROTOCOL not in socket.scope.get("subprotocols", ()):
         raise InvalidInput.one("Sec-WebSocket-Protocol", f"must offer {EXEC_PROTOCOL}")
     await user.may("create", namespace, resource=PODS, subresource="exec")  # a recorded right is checked again
@@ -90,6 +86,38 @@ async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: 
         revoked: asyncio.Future[KajitoriError] = asyncio.get_running_loop().create_future()
         with api.callers.sessions.streaming(socket.state.session, user, lambda error: _settle(revoked, error)):
             await _pass_through(socket, program, revoked)
+
+
+async def _running_pod(api: Api, user: User, run: RunObject, rank: int) -> Pod:
+    """Return the Pod of a member that is running. A new status of a run may be in the mirror before those of its Pods,
+    so a run that is Running is looked at again as it changes."""
+    until = time.monotonic() + PODS_PATIENCE_SECONDS
+    with RunTracker(api, user, run, pods=True) as tracker:
+        while True:
+            try:
+                return _pod_of(api, tracker.look(), rank)
+            except (WrongState, NotFound):
+                left_seconds = until - time.monotonic()
+                if tracker.gone or phase_of(tracker.run) is not Phase.RUNNING or left_seconds <= 0:
+                    raise
+            await tracker.changed(left_seconds)
+
+
+def _pod_of(api: Api, run: RunObject, rank: int) -> Pod:
+    """Return the Pod of a member that is running. Raises WrongState if it is not, NotFound if there is no Pod."""
+    name = run.metadata.name
+    pods = newest_pods(api.mirror.pods_of_run(run))
+    pod = pods.get(rank)
+    member = member_of(pod, api.mirror.nodes) if pod is not None else None
+    if not pods:
+        message = f"{name} is {phase_of(run).value}: none of its members is running"
+        raise WrongState(message, hint=f"for details: kaji describe {name}")
+    if pod is None or member is None:
+        raise NotFound(f"{name} has no member of rank {rank} now", hint=f"see kaji describe {name}")
+    if member.state is not MemberState.RUNNING:
+        hint = "wait until it is running" if member.state is MemberState.PENDING else "resume the run first"
+        raise WrongState(f"rank {rank} of {name} is {member.state.value}, not running", hint=hint)
+    return pod
 
 
 def _parameters(socket: WebSocket) -> ExecParameters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 
@@ -12,9 +13,16 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
+from kajitori.api.runs import exec as exec_route
 from kajitori.api.serving.server import ApiServer
 
 PROTOCOL = Subprotocol("v5.channel.k8s.io")
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods are in the mirror before the tests call."""
+    monkeypatch.setattr(exec_route, "PODS_PATIENCE_SECONDS", 0.0)
 
 
 def dial(server: ApiServer, query: str, token: str = "ada") -> connect:
@@ -62,6 +70,20 @@ async def test_exec_ends_when_its_caller_loses_the_right_to_it(world: World) -> 
             await world.api.callers.sessions.recheck()
             await socket.wait_closed()
             assert (socket.close_code, "may not create pods/exec" in (socket.close_reason or "")) == (1008, True)
+
+
+async def test_a_running_run_may_be_seen_before_its_pods(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Pod's state is waited for; `kaji exec` right after the start is not refused."""
+    monkeypatch.setattr(exec_route, "PODS_PATIENCE_SECONDS", 60.0)
+    await put_member(world, "Pending")
+    async with ApiServer(world.app) as server:
+        connecting = asyncio.ensure_future(dial(server, "command=echo&stdin=true").__aenter__())
+        while not world.api.runs.hub._waiting:  # noqa: ASYNC110 - the hub has no event for it
+            await asyncio.sleep(0)
+        await put_member(world, "Running")
+        socket = await connecting
+        assert await socket.recv() == b"\x01echo"
+        await socket.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,93 @@
+import { describe, expect, it } from "vitest";
+import {
+  amount,
+  attemptStarts,
+  bandColumns,
+  byName,
+  csvOf,
+  ordered,
+  rankColumns,
+  timeLabels,
+  timeRange,
+  type BandPoint,
+  type RankSeries,
+} from "./series";
+
+function point(minute: number, value: number, attempt = 1): BandPoint {
+  const extreme = { value, rank: 3, gpu: null };
+  const at = new Date(minute * 60_000).toISOString();
+  return {
+    at,
+    attempt,
+    count: 4,
+    min: extreme,
+    p10: value,
+    p50: value,
+    p90: value,
+    max: { ...extreme, value: 2 * value },
+  };
+}
+
+function rank(name: string, gpu: number | null, values: [number, number][]): RankSeries {
+  const samples = values.map(([time, value]) => ({ at: new Date(time * 1000).toISOString(), value }));
+  return { name, unit: "%", kind: "gauge", description: "", gpu, device: "", samples };
+}
+
+it("leaves a gap where intervals are missing", () => {
+  const [times, low, , , , high] = bandColumns([point(1, 5), point(2, 6), point(9, 7)], 60);
+  expect(times).toEqual([60, 120, 121, 540]);
+  expect(low).toEqual([5, 6, null, 7]);
+  expect(high).toEqual([10, 12, null, 14]);
+  expect(bandColumns([], 60)).toEqual([[], [], [], [], [], []]);
+});
+
+it("puts the GPUs of a rank beside each other", () => {
+  const found = byName([
+    rank("gpu.used", 0, [
+      [0, 1],
+      [15, 2],
+    ]),
+    rank("gpu.used", 1, [[15, 3]]),
+  ]);
+  expect(rankColumns(found.get("gpu.used") ?? [])).toEqual([
+    [0, 15],
+    [1, 2],
+    [null, 3],
+  ]);
+});
+
+it("shows what the program wrote first, and no limits", () => {
+  const names = ["disk.read", "memory.limit", "processes", "gpu.power", "cpu.used", "gpu.used", "train.loss"];
+  const found = ordered(names.map((name) => ({ name }))).map(({ name }) => name);
+  expect(found).toEqual(["train.loss", "gpu.used", "cpu.used", "gpu.power", "disk.read", "processes"]);
+});
+
+it("knows when an attempt began", () => {
+  expect(attemptStarts([point(1, 1), point(2, 1), point(3, 1, 2)])).toEqual([180]);
+});
+
+describe("an amount", () => {
+  it.each([
+    [0, "bytes", "0 bytes"],
+    [1536, "bytes", "1.5 KiB"],
+    [3 * 1024 ** 3, "bytes/s", "3 GiB/s"],
+    [87.26, "%", "87.3 %"],
+    [0.00001, "", "1.00e-5"],
+    [4, "count", "4"],
+    [614400, "1/s", "614,400/s"],
+  ])("%d %s is %s", (value, unit, words) => expect(amount(value, unit)).toBe(words));
+});
+
+it("is a table for other programs", () => {
+  const series = { name: "cpu.used", unit: "cores", kind: "counter", description: "", points: [point(1, 5)] };
+  expect(csvOf([series]).split("\n")[1]).toBe("cpu.used,cores,1970-01-01T00:01:00.000Z,1,4,5,3,5,5,5,10,3");
+});
+
+it("has a time axis with dates only where they are needed", () => {
+  const noon = new Date(2026, 10, 23, 12).getTime() / 1000;
+  const [time, date] = timeLabels([noon, noon + 12 * 3600], 3600);
+  expect([time, date]).toEqual([expect.stringContaining("12"), expect.stringContaining("24")]);
+  expect(timeLabels([noon], 10)[0]).toContain("00:00");
+  expect(timeRange(100, 1000)).toEqual([100, 1000]);
+  expect(timeRange(1000, 1000)).toEqual([880, 1000]);
+});

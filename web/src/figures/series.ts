@@ -1,0 +1,139 @@
+/** The figures of a run as a plot takes them: columns of numbers, with gaps where nothing was measured. */
+import type { Schemas } from "../api/client";
+
+export type BandSeries = Schemas["BandSeries"];
+export type BandPoint = Schemas["BandPoint"];
+export type RankSeries = Schemas["RankSeries"];
+
+/** Columns of one plot: times in seconds since 1970, then the values of each line; null in a gap. */
+export type Columns = [number[], ...(number | null)[][]];
+
+const TRAINING = "train.";
+const SAMPLE_SECONDS = 15;
+const NOT_PLOTTED = new Set(["memory.limit", "gpu.memory.total"]);
+const FIRST = [TRAINING, "gpu.used", "gpu.memory.used", "cpu.used", "memory.used", "gpu.", "network.", "disk."];
+
+/** Return the time and, in this order, minimum, 10th, 50th, 90th percentile and maximum over all ranks. */
+export function bandColumns(points: readonly BandPoint[], intervalSeconds: number): Columns {
+  const rows = points.map((point) => [
+    seconds(point.at),
+    point.min.value,
+    point.p10,
+    point.p50,
+    point.p90,
+    point.max.value,
+  ]);
+  return columnsOf(rows, 6, 1.5 * intervalSeconds);
+}
+
+/** Return the time and one column of each series of one rank: one, or one of each GPU. */
+export function rankColumns(series: readonly RankSeries[]): Columns {
+  const byTime = new Map<number, (number | null)[]>();
+  series.forEach(({ samples }, column) => {
+    for (const { at, value } of samples) {
+      const time = seconds(at);
+      const row = byTime.get(time) ?? Array<number | null>(series.length).fill(null);
+      row[column] = value;
+      byTime.set(time, row);
+    }
+  });
+  const rows = [...byTime].sort(([a], [b]) => a - b).map(([time, values]) => [time, ...values]);
+  return columnsOf(rows, series.length + 1, 1.5 * SAMPLE_SECONDS);
+}
+
+function columnsOf(rows: readonly (readonly (number | null)[])[], width: number, gapSeconds: number): Columns {
+  const columns = Array.from({ length: width }, () => [] as (number | null)[]);
+  let before: number | null = null;
+  for (const row of rows) {
+    const time = row[0] ?? 0;
+    if (before !== null && time - before > gapSeconds) {
+      columns.forEach((column, index) => column.push(index ? null : before! + 1));
+    }
+    columns.forEach((column, index) => column.push(row[index] ?? null));
+    before = time;
+  }
+  return columns as Columns;
+}
+
+/** Return the times, in seconds, at which another attempt began. */
+export function attemptStarts(points: readonly BandPoint[]): number[] {
+  return points
+    .filter((point, index) => index && point.attempt !== points[index - 1]?.attempt)
+    .map(({ at }) => seconds(at));
+}
+
+/** Return the series that are plotted: what the program wrote itself, then GPUs, processors and memory, then all others. */
+export function ordered<T extends { name: string }>(series: readonly T[]): T[] {
+  const place = ({ name }: T) => {
+    const found = FIRST.findIndex((start) => name.startsWith(start));
+    return found < 0 ? FIRST.length : found;
+  };
+  return series.filter(({ name }) => !NOT_PLOTTED.has(name)).sort((a, b) => place(a) - place(b));
+}
+
+/** Return the series of one rank by name: several GPUs share a plot. */
+export function byName(series: readonly RankSeries[]): Map<string, RankSeries[]> {
+  const found = new Map<string, RankSeries[]>();
+  for (const each of ordered(series)) found.set(each.name, [...(found.get(each.name) ?? []), each]);
+  return found;
+}
+
+/** Return the point of a time, which may lie in a gap. */
+export function pointAt(points: readonly BandPoint[], time: number): BandPoint | undefined {
+  return points.find(({ at }) => seconds(at) === time);
+}
+
+const BINARY = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** Return a value with its unit, with three significant digits: "1.5 GiB", "87 %". */
+export function amount(value: number, unit: string): string {
+  if (unit.startsWith("bytes")) {
+    const power = Math.min(BINARY.length - 1, Math.max(0, Math.floor(Math.log2(Math.abs(value) || 1) / 10)));
+    return `${digits(value / 1024 ** power)} ${BINARY[power]}${unit.slice("bytes".length)}`;
+  }
+  if (unit === "1/s") return `${digits(value)}/s`;
+  return unit && unit !== "count" ? `${digits(value)} ${unit}` : digits(value);
+}
+
+function digits(value: number): string {
+  const size = Math.abs(value);
+  if (size && (size < 0.001 || size >= 1e9)) return value.toExponential(2);
+  return size >= 1000 ? Math.round(value).toLocaleString() : `${Number(value.toPrecision(3))}`;
+}
+
+/** Return all bands as a table for other programs. */
+export function csvOf(series: readonly BandSeries[]): string {
+  const rows = series.flatMap(({ name, unit, points }) =>
+    points.map(({ at, attempt, count, min, p10, p50, p90, max }) =>
+      [name, unit, at, attempt, count, min.value, min.rank, p10, p50, p90, max.value, max.rank].join(","),
+    ),
+  );
+  return ["name,unit,at,attempt,count,min,min_rank,p10,p50,p90,max,max_rank", ...rows, ""].join("\n");
+}
+
+function seconds(time: string): number {
+  return Date.parse(time) / 1000;
+}
+
+const DAY_SECONDS = 24 * 3600;
+const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const MINUTE = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const SECOND = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+/** Return the labels of a time axis, in the person's time zone, for times that are `stepSeconds` apart. */
+export function timeLabels(times: readonly number[], stepSeconds: number): string[] {
+  return times.map((time) => {
+    const date = new Date(time * 1000);
+    const isMidnight = !date.getHours() && !date.getMinutes() && !date.getSeconds();
+    if (stepSeconds >= DAY_SECONDS || isMidnight) return DATE.format(date);
+    return (stepSeconds < 60 ? SECOND : MINUTE).format(date);
+  });
+}
+
+const SHORTEST_SECONDS = 120;
+
+/** Return the range of a time axis: that of the times, but not shorter than two minutes. */
+export function timeRange(first: number | null, last: number | null): [number, number] {
+  const end = last ?? Date.now() / 1000;
+  return [Math.min(first ?? end, end - SHORTEST_SECONDS), end];
+}

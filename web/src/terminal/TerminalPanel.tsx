@@ -1,0 +1,55 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import TextField from "@mui/material/TextField";
+import Typography from "@mui/material/Typography";
+import { useState } from "react";
+import type { Run } from "../api/client";
+import { membersOf } from "../run/status";
+import { useShell } from "./useShell";
+
+interface Properties {
+  run: Run;
+  rank: number;
+  chooseRank: (rank: number) => void;
+}
+
+/** A shell in a member of the run. */
+export function TerminalPanel({ run, rank, chooseRank }: Properties) {
+  const [tries, setTries] = useState(0);
+  return (
+    <>
+      {membersOf(run).total > 1 && (
+        <TextField
+          size="small"
+          label="Rank"
+          type="number"
+          value={rank}
+          onChange={(event) => chooseRank(Math.max(0, Number(event.target.value) || 0))}
+          sx={{ width: 96, mb: 3 }}
+        />
+      )}
+      <Shell key={`${rank} ${tries}`} run={run} rank={rank} again={() => setTries(tries + 1)} />
+    </>
+  );
+}
+
+function Shell({ run, rank, again }: { run: Run; rank: number; again: () => void }) {
+  const { element, ended } = useShell(run, rank);
+  return (
+    <>
+      {ended && (
+        <Box role="alert" sx={{ display: "flex", alignItems: "center", gap: 3, mb: 3 }}>
+          <Typography>{ended}</Typography>
+          <Button size="small" variant="outlined" onClick={again}>
+            Open a new one
+          </Button>
+        </Box>
+      )}
+      <Box
+        ref={element}
+        aria-label={`Terminal of rank ${rank}`}
+        sx={{ height: "60vh", minHeight: 240, bgcolor: "#000", borderRadius: 1, p: 2, overflow: "hidden" }}
+      />
+    </>
+  );
+}

@@ -1,0 +1,31 @@
+import { expect, it } from "vitest";
+import { read, resized, shellAddress, typed } from "./channels";
+
+const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
+const message = (channel: number, content: string) =>
+  Uint8Array.of(channel, ...new TextEncoder().encode(content)).buffer;
+
+it("sends keys and sizes on their channels", () => {
+  expect(typed("ä")).toEqual(Uint8Array.of(0, 0xc3, 0xa4));
+  expect([resized(80, 24)[0], text(resized(80, 24).subarray(1))]).toEqual([4, '{"Width":80,"Height":24}']);
+});
+
+it.each([
+  [message(1, "out"), { output: new TextEncoder().encode("out") }],
+  [message(2, "err"), { output: new TextEncoder().encode("err") }],
+  [message(1, ""), null],
+  [message(3, '{"status":"Success"}'), { ended: "The shell has ended." }],
+  [message(3, '{"status":"Failure","message":"exit code 2"}'), { ended: "The shell has ended: exit code 2." }],
+  [message(3, "nonsense"), { ended: "The shell has ended." }],
+  [message(255, "x"), null],
+  [new ArrayBuffer(0), null],
+])("reads message %#", (received, meaning) => expect(read(received)).toEqual(meaning));
+
+it("escapes names in the address", () => {
+  const address = new URL(shellAddress("https://kaji.test", "a/b", "c?d", 3));
+  expect([address.protocol, address.pathname, address.searchParams.get("rank")]).toEqual([
+    "wss:",
+    "/v1/runs/a%2Fb/c%3Fd/exec",
+    "3",
+  ]);
+});
