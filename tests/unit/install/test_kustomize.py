@@ -14,6 +14,7 @@ from kajitori.install.settings import InstallSettings, parse_settings
 SETTINGS = {
     "sign-in": "signIn: {issuer: 'https://login.example.org', url: 'https://kaji.example.org'}",
     "history": "history: {url: 'postgresql://kajitori@postgres.example.org/kajitori', secret: kajitori-history}",
+    "agents-tls": "tls: {certificates: certManager, issuer: {name: kajitori}}",
 }
 
 
@@ -21,8 +22,8 @@ SETTINGS = {
 def test_a_component_adds_what_its_settings_render(name: str) -> None:
     files = base()
     component = yaml.safe_load(files[f"{name}/kustomization.yaml"])
-    given = _deployments(InstallSettings())
-    wanted = _deployments(parse_settings(SETTINGS[name]))
+    given = _with_pods(InstallSettings())
+    wanted = _with_pods(parse_settings(SETTINGS[name]))
     for one in component["patches"]:
         deployment = given[one["target"]["name"]]
         for change in yaml.safe_load(files[f"{name}/{one['path']}"]):
@@ -32,17 +33,21 @@ def test_a_component_adds_what_its_settings_render(name: str) -> None:
     }
 
 
-def _deployments(settings: InstallSettings) -> dict[str, Any]:
-    return {one["metadata"]["name"]: one for one in in_order(render(settings)) if one["kind"] == "Deployment"}
+def _with_pods(settings: InstallSettings) -> dict[str, Any]:
+    kinds = ("Deployment", "DaemonSet")
+    return {one["metadata"]["name"]: one for one in in_order(render(settings)) if one["kind"] in kinds}
 
 
 def _add(document: Any, path: str, value: Any) -> None:
-    """Apply an `add` of RFC 6902 to the end of a list."""
+    """Apply an `add` of RFC 6902 to the end of a list, or of a field that is not there."""
     *parents, last = path.strip("/").split("/")
-    assert last == "-"
     for part in parents:
         document = document[int(part)] if part.isdigit() else document[part]
-    document.append(value)
+    if last == "-":
+        document.append(value)
+    else:
+        assert last not in document
+        document[last] = value
 
 
 def _unordered(document: Any) -> Any:
