@@ -31,6 +31,10 @@ NO_CHECKPOINT = -1
 NOT_DECLARED = 0
 """`saves_every` of a run that has a checkpoint and does not say how often it writes it."""
 
+LATE_FACTOR = 1.5
+"""An attempt that ran for this multiple of the longest time between two checkpoints, and wrote none as far as is known,
+may have written some of which nobody told: what it lost is unclear."""
+
 STUCK, IDLE = "Stuck", "Idle"
 """Causes of time that was hung or idle."""
 
@@ -171,11 +175,24 @@ def _kept_until(held: Held, marks: Sequence[Mark], start: int, end: int) -> tupl
     own = [mark.until for mark in saves if mark.attempt == held.attempt and mark.until >= start]
     if own:
         return min(max(own), end), Category.LOST
-    if saves or held.saves_every == NO_CHECKPOINT:
+    if saves:  # reports of this attempt may have been lost with its node
+        longest = max(_between(saves), default=0)
+        is_late = longest and end - start > LATE_FACTOR * longest
+        return start, Category.UNCLEAR if is_late else Category.LOST
+    if held.saves_every == NO_CHECKPOINT:
         return start, Category.LOST
     if held.saves_every > 0:
         return end - (end - start) % held.saves_every, Category.LOST
     return start, Category.UNCLEAR
+
+
+def _between(saves: Iterable[Mark]) -> list[int]:
+    """Return the seconds between two checkpoints that follow each other in one attempt."""
+    return [
+        following.since - mark.until
+        for mark, following in pairwise(sorted(saves))
+        if mark.attempt == following.attempt and following.since > mark.until
+    ]
 
 
 def _covered(slices: Iterable[Slice], over: Slice) -> Iterator[Slice]:
@@ -340,11 +357,7 @@ class Checkpoints:
 def checkpoints_of(parts: Sequence[Held], marks: Iterable[Mark]) -> Checkpoints:
     """Return what the marks of a run, and the ends of its attempts, say of its checkpoints."""
     saves = sorted(mark for mark in marks if mark.kind in (Kind.SAVED, Kind.WRITTEN))
-    between = [
-        following.since - mark.until
-        for mark, following in pairwise(saves)
-        if mark.attempt == following.attempt and following.since > mark.until
-    ]
+    between = _between(saves)
     costs_known = [mark.until - mark.since for mark in saves if mark.kind == Kind.SAVED]
     cost = float(median(costs_known)) if costs_known else None
     ran: dict[int, tuple[int, int]] = {}

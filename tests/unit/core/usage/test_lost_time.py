@@ -130,6 +130,11 @@ START, END = ("starting", 100), ("restarting", 10)
         (held(), [Mark(1, "written", 400, 700)], [START, ("productive", 600), ("lost", 300), END]),
         (held(), [Mark(1, "saved", 1001, 1005)], [START, ("productive", 900), END]),
         (held(saves_every=NOT_DECLARED), [Mark(2, "saved", 1500, 1520)], [START, ("lost", 900), END]),
+        (
+            held(),
+            [Mark(2, "saved", 2000, 2020), Mark(2, "saved", 2220, 2240)],
+            [START, ("unclear", 900), END],
+        ),
         (held(), [Mark(1, "hung", 600, 2000)], [START, ("lost", 500), ("hung", 400), END]),
         (
             held(cause="", ended=None),
@@ -141,7 +146,14 @@ START, END = ("starting", 100), ("restarting", 10)
     ids=[
         *("without a checkpoint all is lost", "nothing known of checkpoints", "declared interval", "service"),
         *("its user stopped it", "it goes on", "it never ran", "saved twice", "written beside the training"),
-        *("saved while it was ended", "this attempt saved nothing", "hung to its end", "hung while idle", "old record"),
+        *(
+            "saved while it was ended",
+            "this attempt saved nothing",
+            "it should have saved",
+            "hung to its end",
+            "hung while idle",
+            "old record",
+        ),
     ],
 )
 def test_a_part_is_divided_by_what_is_known_of_its_attempt(
