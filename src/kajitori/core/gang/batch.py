@@ -26,6 +26,7 @@ from kajitori.core.gang.progress import (
     needs_nodes,
     node_by_rank,
     note_unstarted,
+    notes_of,
     start_patience_seconds,
     with_backoff,
     with_reason,
@@ -45,7 +46,7 @@ from kajitori.core.spec.reasons import (
 )
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
 from kajitori.core.words.node_lists import expand_ranks
-from kajitori.core.words.times import parse_time
+from kajitori.core.words.times import format_time, parse_time
 
 _DELETED = "its Pod was deleted from outside"
 
@@ -113,7 +114,10 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         status = as_starting(status, pending)
         return _within_deadline(run, Step(status, tidy), pending, now)
     if status.stuck is not None and _is_to_restart(run, status.stuck, attempt):
-        return _end_broken_attempt(run, status, _odd_member(status.stuck, current), current, now)
+        odd = _odd_member(status.stuck, current, now)
+        if odd.node:  # so that node health learns from it, if the next attempt does better elsewhere
+            status = msgspec.structs.replace(status, notable=notes_of([odd]))
+        return _end_broken_attempt(run, status, odd, current, now)
     return Step(as_running(status, attempt, now), tidy)
 
 
@@ -122,13 +126,14 @@ def _is_to_restart(run: Run, stuck: Stuck, attempt: Attempt) -> bool:
     return run.limits.restarts_stuck and stuck.attempt == attempt.number and stuck.verdict == "stuck"
 
 
-def _odd_member(stuck: Stuck, current: Sequence[Member]) -> Member:
+def _odd_member(stuck: Stuck, current: Sequence[Member], now: datetime) -> Member:
     """Return the member for which the others of a stuck gang seem to wait, as the cause of its end. Its node is known
     only if it is the only such member."""
     odd = expand_ranks(stuck.ranks) if stuck.ranks else []
     found = next((member for member in current if member.rank in odd), current[0])
     node = found.node if len(odd) == 1 else ""
-    return replace(found, reason=Reason.STUCK, message=stuck.message, node=node, exit_code=None)
+    message, ended_at = stuck.message, format_time(now)
+    return replace(found, reason=Reason.STUCK, message=message, node=node, exit_code=None, ended_at=ended_at)
 
 
 def _await_nodes(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:

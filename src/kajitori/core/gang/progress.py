@@ -224,7 +224,8 @@ def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> Run
     failed = [member for member in members if member.state is MemberState.FAILED]
     notable = notes_of([*failed, *blocked_members(members)][:NOTABLE_LIMIT], status.notable)
     if not notable and not any(state is MemberState.PENDING for state in states) and status.notable:
-        notable = [note for note in status.notable if note.exit_code is not None]  # how the last attempt ended
+        # How the last attempt ended.
+        notable = [note for note in status.notable if note.exit_code is not None or note.reason == Reason.STUCK]
     return msgspec.structs.replace(status, members=counts, notable=notable or status.notable[:NOTABLE_LIMIT])
 
 

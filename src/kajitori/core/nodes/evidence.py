@@ -17,6 +17,7 @@ from kajitori.core.words.times import parse_time
 _MAY_BE_THE_NODE = frozenset(
     {
         Reason.PROGRAM_FAILED.value,
+        Reason.STUCK.value,
         Reason.CONTAINER_CONFIG.value,
         Reason.VOLUME.value,
         Reason.KUBELET_REFUSED.value,

@@ -11,7 +11,7 @@ from tests.helpers.gangs import SUCCEEDED, after, failed, member, run, step
 
 from kajitori.core.gang import DeleteMembers, Limits, Run, ends_survivors
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Stuck
+from kajitori.core.spec.status import Attempt, Stuck
 
 SINCE = "2026-11-21T11:00:00Z"
 
@@ -48,6 +48,8 @@ def test_a_stuck_gang_restarts_as_a_whole_if_it_asked_for_that() -> None:
     assert answer.status.message == "member 1: It may be stuck."
     assert answer.status.setback is not None and answer.status.setback.reason == "Stuck"
     assert answer.status.avoid_nodes == {member(1).node: 1}
+    (note,) = answer.status.notable
+    assert (note.rank, note.node, note.reason, note.since) == (1, member(1).node, "Stuck", "2026-11-21T12:00:00Z")
     assert [type(action) for action in answer.actions] == [DeleteMembers]
     assert answer.status.stuck is None, "the next attempt begins without suspicion"
 
@@ -89,3 +91,14 @@ def test_survivors_are_ended_by_a_failure_and_not_by_other_ends() -> None:
     assert not ends_survivors(step(replace(run(), stopped=True), member(0), member(1)))
     assert not ends_survivors(step(run(), member(0), member(1, node_draining=True)))
     assert not ends_survivors(step(suspected(verdict="stuck"), member(0), member(1))), "its stacks were taken before"
+
+
+def test_the_note_on_an_odd_rank_stays_until_node_health_has_judged_it() -> None:
+    """Node health blames its node only once the next attempt has run elsewhere for long."""
+    answer = step(suspected(verdict="stuck", ranks="1"), member(0), member(1))
+    (note,) = answer.status.notable
+    second = msgspec.structs.replace(
+        answer.status, phase=Phase.RUNNING, attempts=2, attempt=Attempt(number=2, nodes="m[0-1]", created=True)
+    )
+    again = step(replace(run(), status=second), member(0, attempt=2), member(1, attempt=2))
+    assert again.status.notable == [note]
