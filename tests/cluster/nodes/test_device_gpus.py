@@ -124,6 +124,8 @@ async def test_slices_and_shares_are_types_that_runs_name(devices: Cluster) -> N
     async def is_gone() -> bool:
         return "slices" not in {found["metadata"]["labels"][names.LABEL_RUN] for found in await templates_of(cluster)}
 
+    await cluster.client.delete(PODS, "foreign", cluster.namespace)
+    await cluster.until(lambda: used(cluster, view, THIRD) == {"a100": (1, 2)}, "its claim is released")
     if not cluster.server.is_real:  # a real garbage collector may take a minute
         await until(is_gone, "its template is deleted")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from tests.helpers import nvidia_slices as nvidia
 
-from kajitori.cluster.mirror.shrink import shrink_node, shrink_pod
+from kajitori.cluster.mirror.shrink import shrink_node, shrink_pod, shrink_slice
 from kajitori.cluster.objects import Node, Pod
+from kajitori.kube.device_objects import ResourceSlice
 
 
 def pod(name: str, version: str = "1", **changes: Any) -> Pod:
@@ -83,3 +85,14 @@ def test_equal_nodes_share_their_amounts() -> None:
         shrink_node(node, None)
     assert nodes[0].status.allocatable is nodes[1].status.allocatable
     assert nodes[0].status.allocatable == {"cpu": "95"}
+
+
+def test_equal_devices_share_attributes_without_those_of_each_device() -> None:
+    """A UUID or a PCI address would make all of them different."""
+    (written,) = nvidia.slices("n1", [nvidia.gpu(0), nvidia.gpu(1)])
+    published = msgspec.convert(written, ResourceSlice)
+    shrink_slice(published, None)
+    one, other = published.spec.devices
+    assert one.attributes is other.attributes and one.capacity is other.capacity
+    assert one.attributes.keys() >= {"type", "productName"}
+    assert not any(name == "uuid" or "/" in name for name in one.attributes)

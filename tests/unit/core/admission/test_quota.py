@@ -64,3 +64,5 @@ def test_claims_and_their_devices_count_for_the_whole_gang() -> None:
     hard = {devices: "7", "count/resourceclaims.resource.k8s.io": "4"}
     assert quota_shortage([quota(hard)], template, 4) == f"quota team, {devices}: needs 8, 7 of 7 left"
     assert quota_shortage([quota(hard)], template, 3) == ""
+    claims = "count/resourceclaims.resource.k8s.io"
+    assert quota_shortage([quota({claims: "2"})], template, 3) == f"quota team, {claims}: needs 3, 2 of 2 left"
