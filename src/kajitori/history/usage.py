@@ -19,10 +19,17 @@ UNKNOWN_NODE = "(unknown)"
 """Key of time whose nodes were left out of a status that had no room for them."""
 EXPIRED = "(expired)"
 """Key of the time of runs and nodes of which history keeps only daily sums."""
+OTHERS = "(others)"
+"""Key of the time of all runs but the largest ones, if there are very many."""
+MOST_SEGMENTS = 100_000
+"""If more segments than this fall into a time, only the largest runs have a sum of their own."""
+MOST_RUNS = 10_000
+"""Number of these."""
 
 _PAGE = 20_000
 _KEYS = {By.TEAM: "namespace", By.OWNER: "owner", By.TYPE: "gpu_type"}
-_NODE_GROUP = "nodes, gpu_type, gpus, cpu_millis, memory_bytes"
+_AMOUNTS = "gpu_type, gpus, cpu_millis, memory_bytes"
+_NODE_GROUP = f"nodes, {_AMOUNTS}"
 _SUMMED_COLUMNS = "gpu_seconds, cpu_milli_seconds, mib_seconds, odd_byte_seconds, member_seconds"
 
 
@@ -183,16 +190,33 @@ def _amounts(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
 
 
 async def _by_run(database: Database, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
-    """Return the sums by run. Most runs have one segment, so grouping them here is faster than in the database."""
+    """Return the sums by run: of all runs, or of the largest ones and of all others together if there are very many, so
+    that the memory is bounded. Most runs have one segment, so grouping them here is faster than in the database."""
     query = _Query(wanted)
-    within = f"{query.ended_since(wanted.since)} AND {query.within(wanted.since, wanted.until)}"
+    within = f"{query.ended_since(wanted.since)} AND {query.within(wanted.since, wanted.until)}{query.filter}"
     seconds = query.member_seconds(wanted.since, wanted.until)
-    sql = (
-        f"SELECT namespace, name, run_uid, gpu_type, gpus, cpu_millis, memory_bytes, {seconds} "
-        f"FROM usage WHERE {within}{query.filter}"
+    segments = f"SELECT namespace, name, run_uid, {_AMOUNTS}, {seconds} FROM usage WHERE {within}"
+    rows = await database.fetch(f"{segments} LIMIT {MOST_SEGMENTS + 1}", *query.parameters)
+    if len(rows) <= MOST_SEGMENTS:
+        return add_up(_runs_of(rows), prices)
+    del rows
+    largest = (
+        f"SELECT run_uid FROM usage WHERE {within} GROUP BY run_uid "
+        f"ORDER BY SUM(gpus * ({seconds})) DESC, SUM(cpu_millis * ({seconds})) DESC, run_uid LIMIT {MOST_RUNS}"
     )
-    rows = await database.fetch(sql, *query.parameters)
-    return add_up(((f"{team}/{name}/{uid}", *amounts) for team, name, uid, *amounts in rows), prices)
+    grouped = "GROUP BY namespace, name, run_uid"
+    each = f"SELECT namespace, name, run_uid, {_AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
+    rest = f"SELECT {_AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
+    async with database.snapshot() as reader:
+        rows = await reader.fetch(f"{each} AND run_uid IN ({largest}) {grouped}, {_AMOUNTS}", *query.parameters)
+        sums = add_up(_runs_of(rows), prices)
+        rows = await reader.fetch(f"{rest} AND run_uid NOT IN ({largest}) GROUP BY {_AMOUNTS}", *query.parameters)
+    return add_up(((OTHERS, *row) for row in rows), prices, sums)
+
+
+def _runs_of(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
+    for namespace, name, uid, gpu_type, gpus, cpu_millis, memory_bytes, seconds in rows:
+        yield f"{namespace}/{name}/{uid}", gpu_type, gpus, cpu_millis, memory_bytes, seconds
 
 
 async def _by_node(database: Database, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:

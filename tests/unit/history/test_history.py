@@ -17,14 +17,14 @@ from kajitori.core.spec.status import UsageTotal
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.errors import Conflict, KajitoriError, Unavailable, Unsupported
-from kajitori.history import runs
+from kajitori.history import runs, usage
 from kajitori.history.audit import AuditFilter
 from kajitori.history.database import Database, Statement
 from kajitori.history.runs import RunFilter
 from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, VERSIONS, upgrade_script
 from kajitori.history.store import History
 from kajitori.history.sums import sum_up
-from kajitori.history.usage import EXPIRED, UNKNOWN_NODE, Wanted, sum_usage
+from kajitori.history.usage import EXPIRED, OTHERS, UNKNOWN_NODE, Wanted, sum_usage
 
 pytestmark = pytest.mark.xdist_group("postgres")
 
@@ -275,14 +275,14 @@ async def database_of_version(version: str, history: History, request: pytest.Fi
     """Return the URL of a database with this version of the schema, one run and one segment."""
     run_row = ("u1", "vision", "bert-1", "ana", "batch", "Succeeded", "", 1, 1, 200, None, 2, 16, 1, 1, b"")
     usage_row = ("u1", 10, 10, "vision", "ana", "bert-1", 1, "h100", 8, 0, 0, 2, 100, 200, 200, "gpu-[1-2]")
-    usage = f'"usage" ({runs._USAGE_COLUMNS})'
+    usage_table = f'"usage" ({runs._USAGE_COLUMNS})'
     is_file, name = history.where.startswith("sqlite"), f"old{version}"
     script = (CREATE_VERSION_TABLE, *upgrade_script("sqlite" if is_file else "postgresql", None, version))
     if is_file:
         with closing(sqlite3.connect(folder / f"{name}.db")) as file:
             for statement in script:
                 file.execute(statement)
-            for table, row in (("runs", run_row), (usage, usage_row)):
+            for table, row in (("runs", run_row), (usage_table, usage_row)):
                 file.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
             file.commit()
         return f"sqlite://{folder}/{name}.db"
@@ -294,7 +294,7 @@ async def database_of_version(version: str, history: History, request: pytest.Fi
     connection = await asyncpg.connect(url)
     for statement in script:
         await connection.execute(statement)
-    for table, row in (("runs", run_row), (usage, usage_row)):
+    for table, row in (("runs", run_row), (usage_table, usage_row)):
         places = ", ".join(f"${number + 1}" for number in range(len(row)))
         await connection.execute(f"INSERT INTO {table} VALUES ({places})", *row)
     await connection.close()
@@ -338,6 +338,22 @@ async def test_the_newest_of_many_names_are_found_by_day(tmp_path: Path, monkeyp
     )
     assert not [one for one in plans if one.startswith("SCAN runs")]
     assert recorded.rows < 20
+
+
+async def test_of_very_many_runs_the_largest_have_a_row(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All others share one, so that memory and answer are bounded; the total is exact."""
+    await history.record(some_usage())
+    whole = await history.usage(By.RUN, 5 * DAY, 61 * DAY, Prices(gpu={"": 2.0}))
+    monkeypatch.setattr(usage, "MOST_SEGMENTS", 12)
+    monkeypatch.setattr(usage, "MOST_RUNS", 3)
+    found = await history.usage(By.RUN, 5 * DAY, 61 * DAY, Prices(gpu={"": 2.0}))
+    largest = sorted(whole, key=lambda run: (-whole[run].gpu_seconds, run))[:3]
+    assert len(whole) > 12
+    assert found.keys() == {*largest, OTHERS}
+    assert [found[name] for name in largest] == [whole[name] for name in largest]
+    for field in ("gpu_seconds", "cpu_milli_seconds", "byte_seconds", "member_seconds"):
+        assert sum(getattr(one, field) for one in found.values()) == sum(getattr(one, field) for one in whole.values())
+    assert sum(one.cost for one in found.values()) == pytest.approx(sum(one.cost for one in whole.values()))
 
 
 async def test_usage_by_node_reads_a_row_for_each_list_of_nodes(history: History) -> None:

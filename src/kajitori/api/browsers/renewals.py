@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 PREFIX = "sessions"
 """Beginning of the keys of these blobs."""
-WAIT_SECONDS = 15.0
-"""Longest wait for the answer to another server: longer than a request to the provider may take."""
+WAIT_SECONDS = 25.0
+"""Longest wait for the answer to another server: longer than the two requests to the provider that it may make."""
 POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 0.5
 TURNS = 5

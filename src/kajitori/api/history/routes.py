@@ -126,7 +126,7 @@ async def get_history(api: Shared, user: Caller, namespace: str, name: str) -> R
 async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters, Query()]) -> Response:
     """Counts to the second how long members had their nodes. Runs that still have nodes count until now. If history
     keeps only daily sums of the first or last day, the whole day counts; the answer contains the times that were
-    used."""
+    used. By run, all but the 10,000 largest runs share the key `(others)` if there are more than 100,000 segments."""
     history, policy, now = history_of(api), api.cluster.policy.prices, int(api.now().timestamp())
     until = min(seconds_of("until", query.until) or now, now)
     since = seconds_of("since", query.since)
