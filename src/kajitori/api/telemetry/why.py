@@ -83,8 +83,8 @@ async def why(
         judged = await intervals_of(api, run, now - JUDGED_SECONDS, now)
     finding = judge((each for each in judged if each.attempt == attempt), now, patience)
     found.verdict = finding.verdict.value
-    if finding.quiet_seconds:
-        found.since = format_time(time_at(now - finding.quiet_seconds))
+    if finding.since:
+        found.since = format_time(time_at(finding.since))
     is_suspected = finding.verdict is Verdict.SUSPECTED
     is_still = await _look(api, user, pods, found, twice=is_suspected) if query.look else None
     if is_still:

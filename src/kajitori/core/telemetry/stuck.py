@@ -70,13 +70,15 @@ class Finding:
 
     verdict: Verdict
     quiet_seconds: float = 0.0
-    """Time since the last progress."""
+    """Time without progress, up to the end of the last complete interval: nothing is known of the time after it."""
     after_seconds: float = 0.0
     """Quiet time after which it is suspected; 0 if it is not known."""
     longest_seconds: float = 0.0
     """Longest quiet time before this one."""
     works: bool = False
     """Whether it used a processor or a GPU meanwhile."""
+    since: float = 0.0
+    """End of the last complete interval with progress, in seconds since 1970; 0 if it is not quiet."""
 
 
 @dataclass(slots=True)
@@ -128,15 +130,19 @@ class Rhythm:
         self._figures = figures or self._figures
 
     def judge(self, now: float, patience: Patience) -> Finding:
-        """Return what follows at this time. Nothing is known of a run whose last complete interval is long ago."""
+        """Return what follows at this time. Nothing is known of a run whose last complete interval is long ago.
+
+        The time since the last complete interval is not counted as quiet: progress in it was not seen yet.
+        """
         if not self.end or now - self.end > LATE_SECONDS:
             return Finding(Verdict.UNKNOWN)
-        quiet = max(self.quiet_seconds, self.quiet_seconds + now - self.end) if self.quiet_seconds else 0.0
+        quiet = self.quiet_seconds
+        since = self.end - quiet if quiet else 0.0
         if self.intervals < RHYTHM_INTERVALS and patience.exact_seconds is None:
-            return Finding(Verdict.UNKNOWN, quiet, works=self.works)
+            return Finding(Verdict.UNKNOWN, quiet, works=self.works, since=since)
         after = patience.after(self.longest_seconds, works=self.works)
         verdict = Verdict.SUSPECTED if quiet >= after else Verdict.WELL
-        return Finding(verdict, quiet, after, self.longest_seconds, self.works)
+        return Finding(verdict, quiet, after, self.longest_seconds, self.works, since)
 
 
 def judge(intervals: Iterable[Interval], now: float, patience: Patience | None = None) -> Finding:

@@ -90,6 +90,15 @@ def test_a_run_whose_agents_are_silent_is_not_judged() -> None:
     assert judge([], START) == Finding(Verdict.UNKNOWN)
 
 
+def test_time_after_the_newest_interval_is_not_quiet_time() -> None:
+    """Bands appear up to two minutes late, and the run may have made progress in that time."""
+    found = judged((30, TRAINS), (9, WAITS), late=110.0)
+    assert (found.verdict, found.quiet_seconds) == (Verdict.WELL, 540.0)
+    assert found.since == START + 30 * 60, "the end of the last minute with progress"
+    assert judged((30, TRAINS), (10, WAITS), late=110.0).verdict is Verdict.SUSPECTED
+    assert judged((30, TRAINS), late=110.0).since == 0.0
+
+
 def test_the_time_is_learned_within_floor_and_ceiling() -> None:
     assert judged((30, TRAINS), (2, WAITS)).after_seconds == Patience().floor_seconds
     assert judged((30, TRAINS), (9, WAITS), (5, TRAINS)).after_seconds == 27 * 60
