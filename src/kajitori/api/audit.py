@@ -30,6 +30,8 @@ CHANGES = {
     ("DELETE", "/v1/runs/{namespace}/{name}"): "delete run",
     ("POST", "/v1/runs/{namespace}/{name}/stop"): "stop run",
     ("POST", "/v1/runs/{namespace}/{name}/resume"): "resume run",
+    ("POST", "/v1/runs/{namespace}/{name}/park"): "park run",
+    ("POST", "/v1/runs/{namespace}/{name}/keep"): "keep run",
     ("POST", "/v1/nodes/{name}/drain"): "drain node",
     ("POST", "/v1/nodes/{name}/uncordon"): "uncordon node",
     ("POST", "/v1/nodes/{name}/healthy"): "declare node healthy",
@@ -53,6 +55,7 @@ _KINDS = {"declare node healthy": "node", "test nodes": "node"}
 
 NO_CHANGES = {
     ("POST", "/v1/what-if"),
+    ("POST", "/v1/command-line"),
     ("POST", "/v1/policy/check"),
     ("POST", "/v1/policy/cluster"),
     ("POST", "/v1/policy/diff"),
