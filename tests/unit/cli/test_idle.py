@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import NOW, RUNS, FakeWebApi, invoke
+from tests.unit.cli.fake_web_api import NOW, RUNS, FakeWebApi, invoke, view
 
 from kajitori.cli.times import later_option
 from kajitori.core.words.times import parse_time
@@ -68,6 +68,13 @@ def test_idle_shows_evidence_and_which_gpus_nodes_name() -> None:
     assert "In the last hour 2 of 16 GPUs were idle" in result.stdout
     assert "rank 1 on g2: GPU 0, 3" in result.stdout
     assert "kaji park gpt" in result.stderr
+
+
+def test_describe_names_idle_gpus_and_when_they_are_parked() -> None:
+    found = {"since": "2026-11-21T09:00:00Z", "gpus": 8, "gpuType": "h100", "fewest": 8, "most": 8}
+    run = view("nb", status={"idle": found | {"parkAt": "2026-11-21T14:00:00Z"}})
+    lines = invoke(FakeWebApi(runs=[run]), "describe", "nb").stdout
+    assert "Idle GPUs" in lines and "8 h100, for 3 hours; see kaji idle nb; parked at 2026-11-21T14:00:00Z" in lines
 
 
 def test_keep_and_park_answer_for_each_run() -> None:

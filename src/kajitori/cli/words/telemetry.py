@@ -30,3 +30,10 @@ def rank_words(extreme: Mapping[str, Any]) -> str:
     """Return where an extreme was: `rank 3`, or `rank 3 GPU 1`."""
     gpu = extreme.get("gpu")
     return f"rank {extreme['rank']}" + (f" GPU {gpu}" if gpu is not None else "")
+
+
+def idle_gpu_words(found: Mapping[str, Any]) -> str:
+    """Return the idle GPUs of a run: all of them, or a number with its bounds."""
+    low, high, gpus = found["fewest"], found["most"], found["gpus"]
+    number = str(gpus) if low == gpus else f"{low} of {gpus}" if low == high else f"{low} to {high} of {gpus}"
+    return f"{number} {found.get('gpuType') or ''}".strip()

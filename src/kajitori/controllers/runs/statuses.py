@@ -126,8 +126,11 @@ class Statuses:
             extra = {"run": f"{meta.namespace}/{meta.name}", "phase": status.phase.value, "reason": reason}
             level = logging.INFO if is_bad else logging.DEBUG
             log.log(level, "run %s/%s: %s: %s", meta.namespace, meta.name, reason, message, extra=extra)
-        if status.idle is not None and status.idle.asked_at and (old.idle is None or not old.idle.asked_at):
-            self._events.say(about, "Warning", "IdleGPUs", describe_idle(status.idle, self._now()))
+        idle, known = status.idle, old.idle
+        if idle is not None and idle.asked_at and (known is None or not known.asked_at):
+            self._events.say(about, "Warning", "IdleGPUs", describe_idle(idle, self._now()))
+        if idle is not None and idle.warned_at and (known is None or not known.warned_at):
+            self._events.say(about, "Warning", "ParkingSoon", f"policy parks it at {idle.park_at} unless it is kept")
         request, last = status.node_request, old.node_request
         if request is not None and request.state in _REQUESTS and (last is None or last.state is not request.state):
             self._events.say(about, *_REQUESTS[request.state], describe_request(request))

@@ -13,10 +13,10 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.watching.feed import Round
 from kajitori.controllers.workqueue import Key
-from kajitori.core.messages.idle_question import held_gpus, with_question
+from kajitori.core.messages.idle_question import held_by_attempt, with_question
 from kajitori.core.policy.idle import use_of
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.telemetry.idle import Finding, Verdict, Watched, judge, watch
+from kajitori.core.telemetry.idle import Finding, Verdict, Watched, judge, watch_all
 
 FRESH_SECONDS = 600.0
 """Age of a finding beyond which it says nothing about now."""
@@ -43,9 +43,11 @@ class IdleWatcher:
         limits = rules.limits
         for uid, run in seen.runs.items():
             status = run.current_status
-            gpus, _ = held_gpus(status)
-            for interval in seen.fresh.get(uid, ()) if gpus and rules.enabled else ():
-                self._watched[uid] = watch(self._watched.get(uid), interval, gpus, limits)
+            held = held_by_attempt(status) if rules.enabled and uid in seen.fresh else {}
+            if held:
+                watched = watch_all(self._watched.get(uid), seen.fresh[uid], held, limits)
+                if watched is not None:
+                    self._watched[uid] = watched
             if (uid in self._watched or status.idle is not None) and self.noted(run, status) is not status:
                 self._wake((run.metadata.namespace, run.metadata.name))
 

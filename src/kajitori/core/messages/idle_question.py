@@ -35,6 +35,15 @@ def held_gpus(status: RunStatus) -> tuple[int, str]:
     return sum(gpus for gpus, _ in held), types.pop() if len(types) == 1 else ""
 
 
+def held_by_attempt(status: RunStatus) -> dict[int, int]:
+    """Return the number of GPUs that a run holds now, by attempt."""
+    held: dict[int, int] = {}
+    for each in status.usage.open if status.usage is not None else ():
+        if each.gpus:
+            held[each.attempt] = held.get(each.attempt, 0) + each.gpus * len(expand_ranks(each.ranks))
+    return held
+
+
 def with_question(
     status: RunStatus, finding: Finding | None, rules: IdleGpus, kept_until: datetime | None, now: datetime
 ) -> RunStatus:

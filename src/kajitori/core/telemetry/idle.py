@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import groupby
 from typing import NamedTuple
 
 from kajitori.core.telemetry.bands import PERCENTILES, Band, Place
@@ -151,7 +152,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is known of one attempt after its intervals so far. It has the same size however long that is."""
+    """What is known of a run's attempt after its intervals so far. It has the same size however long that is."""
 
     attempt: int
     first: int = 0
@@ -164,20 +165,24 @@ class Watched:
     """Stretch in which at least one GPU was idle in each minute."""
 
 
-def watch(before: Watched | None, interval: Interval, gpus_held: int, limits: Limits) -> Watched:
-    """Return what is known after one more interval. Intervals come in the order of time; others are left out.
+def watch(
+    before: Watched | None, intervals: Sequence[Interval], held: Mapping[int, int], limits: Limits
+) -> Watched | None:
+    """Return what is known after the intervals of one time, which comes after those before; else they are left out.
 
-    `gpus_held`: number of GPUs that the run holds. An interval in which fewer were measured says nothing: the others
-    may have worked.
+    `held`: GPUs that the run holds, by attempt; members of a sweep or a service may belong to several. If fewer were
+    measured of one of them, the interval says nothing: the others may have worked. A new attempt begins anew.
     """
-    if before is None or interval.attempt > before.attempt:
-        before = Watched(interval.attempt)
-    start, end = interval.start, interval.start + interval.seconds
-    if interval.attempt < before.attempt or start < before.until:
+    current = [each for each in intervals if each.attempt in held]
+    if not current:
         return before
-    use = use_in(interval, limits)
-    if use is None or use.gpus < gpus_held:
+    attempt, start = max(each.attempt for each in current), current[0].start
+    if before is None or attempt > before.attempt:
+        before = Watched(attempt)
+    uses = {each.attempt: use_in(each, limits) for each in current}
+    if attempt < before.attempt or start < before.until or not _are_complete(uses, held):
         return before
+    use, end = _together([use for use in uses.values() if use is not None]), start + current[0].seconds
     if start - before.until > GAP_SECONDS:
         before = replace(before, whole=None, part=None)
     return replace(
@@ -189,17 +194,33 @@ def watch(before: Watched | None, interval: Interval, gpus_held: int, limits: Li
     )
 
 
+def _are_complete(uses: Mapping[int, Use | None], held: Mapping[int, int]) -> bool:
+    """Whether all GPUs that the run holds were measured."""
+    return all((use := uses.get(attempt)) is not None and use.gpus >= gpus for attempt, gpus in held.items())
+
+
+def _together(uses: Sequence[Use]) -> Use:
+    """Return the use of the GPUs of several attempts at the same time."""
+    if len(uses) == 1:
+        return uses[0]
+    idle = Bounds(sum(use.idle.fewest for use in uses), sum(use.idle.most for use in uses))
+    peak, works = max(use.peak for use in uses), any(use.works for use in uses)
+    return Use(sum(use.gpus for use in uses), idle, peak, works)
+
+
 def _continued(stretch: Stretch | None, use: Use, start: int, end: int) -> Stretch:
     begun = stretch or Stretch(start, start, use.gpus, use.idle, use.peak)
     return begun.extended(use, start, end)
 
 
-def watch_all(intervals: Iterable[Interval], gpus_held: int, limits: Limits) -> Watched | None:
-    """Return what is known after intervals in any order, for example those that history has."""
-    watched = None
-    for interval in sorted(intervals, key=lambda each: (each.attempt, each.start)):
-        watched = watch(watched, interval, gpus_held, limits)
-    return watched
+def watch_all(
+    before: Watched | None, intervals: Iterable[Interval], held: Mapping[int, int], limits: Limits
+) -> Watched | None:
+    """Return what is known after more intervals, in any order."""
+    ordered = sorted(intervals, key=lambda each: (each.start, each.seconds))
+    for _, several in groupby(ordered, key=lambda each: (each.start, each.seconds)):
+        before = watch(before, tuple(several), held, limits)
+    return before
 
 
 class Verdict(StrEnum):

@@ -28,6 +28,7 @@ from kajitori.core.telemetry.report import MemberMinute
 
 START = 1_200_000
 LIMITS = Limits()
+HELD = {1: 8}
 BATCH, SERVICE = Patience(), Patience(24 * 3600, 72 * 3600)
 
 Minute = dict[str, float]
@@ -53,7 +54,7 @@ def intervals_of(*parts: tuple[int, Minute], attempt: int = 1, gpus: int = 8) ->
 
 def judged(*parts: tuple[int, Minute], patience: Patience = BATCH) -> Finding:
     intervals = intervals_of(*parts)
-    return judge(watch_all(intervals, 8, LIMITS), patience, START + 60 * len(intervals))
+    return judge(watch_all(None, intervals, HELD, LIMITS), patience, START + 60 * len(intervals))
 
 
 TRAINS: Minute = {"cpu.used": 4.0, "gpu.used": 97.0, "gpu.memory.busy": 60.0}
@@ -123,16 +124,29 @@ def test_what_is_not_measured_is_unknown(parts: Sequence[tuple[int, Minute]]) ->
 
 
 def test_a_new_attempt_begins_anew() -> None:
-    watched = watch_all(intervals_of((200, IDLE)), 8, LIMITS)
+    watched = watch_all(None, intervals_of((200, IDLE)), HELD, LIMITS)
     later = intervals_of((201, IDLE), attempt=2)[-1]
-    again = watch(watched, later, 8, LIMITS)
+    again = watch(watched, [later], {2: 8}, LIMITS)
     assert judge(again, BATCH, later.start + 60).verdict is Verdict.USED
-    assert watch(again, intervals_of((300, IDLE))[-1], 8, LIMITS) == again
+    assert watch(again, intervals_of((300, IDLE))[-1:], {2: 8}, LIMITS) == again
 
 
 def test_an_interval_twice_counts_once() -> None:
     intervals = intervals_of((130, IDLE))
-    assert watch_all([*intervals, *intervals], 8, LIMITS) == watch_all(intervals, 8, LIMITS)
+    once = watch_all(None, intervals, HELD, LIMITS)
+    assert watch_all(once, intervals, HELD, LIMITS) == once
+
+
+def test_members_of_several_attempts_are_judged_together() -> None:
+    """A service or a sweep starts its members one after the other."""
+    first, second = intervals_of((130, IDLE), gpus=2), intervals_of((130, IDLE), attempt=3, gpus=1)
+    found = judge(watch_all(None, [*first, *second], {1: 2, 3: 1}, LIMITS), BATCH, START + 130 * 60)
+    assert (found.verdict, found.attempt, found.gpus) == (Verdict.IDLE, 3, 3)
+    busy = intervals_of((130, {"gpu.used": 97.0}), gpus=2)
+    found = judge(watch_all(None, [*busy, *second], {1: 2, 3: 1}, LIMITS), BATCH, START + 130 * 60)
+    assert (found.verdict, found.idle) == (Verdict.PERHAPS, (1, 1))
+    silent = watch_all(None, second, {1: 2, 3: 1}, LIMITS)
+    assert judge(silent, BATCH, START + 130 * 60).verdict is Verdict.UNKNOWN
 
 
 # ---------------------------------------------------------------------------------------------- bounds
@@ -187,7 +201,7 @@ def test_longer_intervals_prove_only_what_extremes_prove(minutes: list[list[floa
 def test_idle_gpus_beside_working_ones_are_suspected_only() -> None:
     two_of_eight = Band(8, 0.0, 0.0, 95.0, 97.0, 98.0, Place(3, 0), Place(0, 0))
     mixed = [Interval("u", 1, 60, START + 60 * number, 1, {"gpu.used": two_of_eight}) for number in range(130)]
-    found = judge(watch_all(mixed, 8, LIMITS), BATCH, START + 60 * 130)
+    found = judge(watch_all(None, mixed, HELD, LIMITS), BATCH, START + 60 * 130)
     assert (found.verdict, found.gpus, found.idle) == (Verdict.PERHAPS, 8, Bounds(1, 4))
 
 
@@ -196,10 +210,10 @@ def test_all_idle_gpus_were_never_used_since_then(kinds: list[Minute], cut: int)
     patience = Patience(4 * 60, 9 * 60)
     intervals = intervals_of(*((1, kind) for kind in kinds))
     now = START + 60 * len(intervals)
-    found = judge(watch_all(intervals, 8, LIMITS), patience, now)
-    folded = watch_all(intervals[:cut], 8, LIMITS)
+    found = judge(watch_all(None, intervals, HELD, LIMITS), patience, now)
+    folded = watch_all(None, intervals[:cut], HELD, LIMITS)
     for interval in intervals[cut:]:
-        folded = watch(folded, interval, 8, LIMITS)
+        folded = watch(folded, [interval], HELD, LIMITS)
     assert judge(folded, patience, now) == found  # a leader that began earlier says the same
     if found.verdict is Verdict.IDLE:
         since = [kind for kind, each in zip(kinds, intervals, strict=True) if each.start >= found.since]

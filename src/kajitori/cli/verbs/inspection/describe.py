@@ -130,11 +130,24 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None
             ("Last nodes" if is_queued else "Nodes", run_words.node_words(view)),
             ("Avoids", first_few([f"{node} ({count} failures)" for node, count in _avoided(view).items()])),
             ("GPUs", run_words.gpu_words(view)),
+            ("Idle GPUs", _idle(view, now)),
             ("Memory", _peak(view, now)),
             ("Network", _network(status)),
             ("Asked for", command_line(view.get("spec") or {}, name=view.get("name", "")).text),
         )
     )
+
+
+def _idle(view: Mapping[str, Any], now: datetime) -> str:
+    """Return the idle GPUs of a run that holds them, and when policy parks it; empty without any."""
+    from kajitori.cli.words import runs as run_words
+    from kajitori.cli.words.telemetry import idle_gpu_words
+
+    idle = run_words.status_of(view).get("idle")
+    if not idle or run_words.is_final(view):
+        return ""
+    words = f"{idle_gpu_words(idle)}, for {run_words.age(idle['since'], now)}; see kaji idle {view['name']}"
+    return f"{words}; parked at {idle['parkAt']} unless somebody answers" if idle.get("parkAt") else words
 
 
 def _setback(setback: Mapping[str, Any], now: datetime) -> str:

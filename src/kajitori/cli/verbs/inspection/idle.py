@@ -61,6 +61,7 @@ def command(cli: Cli, run: str | None, all_users: bool, namespace: str | None, o
 def _print_list(cli: Cli, found: Mapping[str, Any], *, all_users: bool) -> None:
     from kajitori.cli.output import Column, print_table
     from kajitori.cli.words.runs import age
+    from kajitori.cli.words.telemetry import idle_gpu_words
 
     if not found["items"]:
         say("no GPUs are idle" if all_users else "none of your runs holds idle GPUs")
@@ -72,12 +73,10 @@ def _print_list(cli: Cli, found: Mapping[str, Any], *, all_users: bool) -> None:
     columns.append(Column("ANSWER", flexible=True))
     rows = []
     for each in found["items"]:
-        low, high, gpus = each["fewest"], each["most"], each["gpus"]
-        number = str(gpus) if low == gpus else f"{low} of {gpus}" if low == high else f"{low} to {high} of {gpus}"
         words = _ANSWERS.get(each["answer"], each["answer"])
         times = {"park_at": _clock(each["parkAt"]), "kept_until": _clock(each["keptUntil"])}
         row = [each["run"], *([each["owner"]] if all_users else []), each["namespace"]]
-        row += [f"{number} {each['gpuType']}".strip(), age(each["since"], cli.now()), f"{each['gpuHours']:.1f}"]
+        row += [idle_gpu_words(each), age(each["since"], cli.now()), f"{each['gpuHours']:.1f}"]
         rows.append([*row, *([f"{each['cost']:.2f}"] if has_cost else []), words.format(**times)])
     print_table(cli, columns, rows)
 
