@@ -175,6 +175,8 @@ _IN_PLAIN_WORDS = {
     "FirstStepRefused": "(a member was refused by the Web API)",
     "FirstStepNoPeers": "(members without an address)",
     "FirstStepFailed": "(a member's first step)",
+    "SuspectedStuck": "(no progress for long)",
+    "Stuck": "(stuck)",
     "NodeLost": "after the loss of a node",
     "NodeOutOfMemory": "after its node ran out of memory",
     "Evicted": "after its eviction",

@@ -155,11 +155,8 @@ def judge(intervals: Iterable[Interval], now: float, patience: Patience | None =
 
 def _figures(each: Interval) -> dict[str, float]:
     """Return the newest training figures, without rates."""
-    return {
-        name: band.most
-        for name, band in each.bands.items()
-        if name.startswith(TRAINING_PREFIX) and not name.endswith(".rate")
-    }
+    names = [name for name in each.bands if name.startswith(TRAINING_PREFIX) and not name.endswith(".rate")]
+    return {name: each.bands[name].most for name in names}
 
 
 def _progressed(each: Interval) -> bool:
