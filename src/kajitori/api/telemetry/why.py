@@ -20,6 +20,7 @@ from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
+from kajitori.core.policy.idle import use_of
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry.evidence import Occasion, read
 from kajitori.core.telemetry.stacks import ProcessStacks
@@ -77,7 +78,8 @@ async def why(
             found.words.append(f"Stacks were kept of attempt {kept[-1]}: kaji why --attempt {kept[-1]} {found.run}")
         return answer(found)
     spec = read_stored(run.spec)
-    patience = api.policy.current().policy.stuck.patience(spec.type, spec.stuck_after_seconds)
+    use = use_of(spec.type, has_ports=spec.has_ports)
+    patience = api.policy.current().policy.stuck.patience(use, spec.stuck_after_seconds)
     judged = []
     if patience is not None and not spec.is_sweep:  # members of a sweep are independent
         judged = await intervals_of(api, run, now - JUDGED_SECONDS, now)

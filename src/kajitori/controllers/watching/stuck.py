@@ -19,6 +19,7 @@ from kajitori.cluster.mirror.mirror import Key
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
+from kajitori.core.policy.idle import use_of
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus, Stuck
@@ -195,7 +196,8 @@ class StuckWatcher:
 
     def _patience(self, run: RunObject) -> Patience | None:
         spec = self._specs.of(run)
-        return None if spec.is_sweep else self._policy().stuck.patience(spec.type, spec.stuck_after_seconds)
+        use = use_of(spec.type, has_ports=spec.has_ports)
+        return None if spec.is_sweep else self._policy().stuck.patience(use, spec.stuck_after_seconds)
 
     def _forget(self, uid: str) -> None:
         known = self._known.pop(uid, None)

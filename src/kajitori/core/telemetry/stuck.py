@@ -202,7 +202,8 @@ def told(finding: Finding, *, is_still: bool | None) -> str:
     busy = "though processors or GPUs are busy" if finding.works else "and neither processors nor GPUs work"
     match finding.verdict:
         case Verdict.UNKNOWN:
-            return "Whether it makes progress is not known: it showed no rhythm yet, or is a service or a sweep."
+            why = "it showed no rhythm yet, or is a service, a notebook or a sweep"
+            return f"Whether it makes progress is not known: {why}."
         case Verdict.WELL if not finding.quiet_seconds:
             return "It makes progress: output, training figures, or bytes of disks or networks."
         case Verdict.WELL:

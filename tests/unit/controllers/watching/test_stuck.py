@@ -184,6 +184,8 @@ async def test_a_new_attempt_begins_without_its_predecessors_rhythm() -> None:
         ({"stuckAfter": "20m"}, False),
         ({"stuckAfter": "2m"}, True),
         ({"type": "service"}, False),
+        ({"ports": [8888]}, False),
+        ({"ports": [6006], "stuckAfter": "10m"}, True),
         ({"array": "0-9"}, False),
     ],
 )

@@ -550,3 +550,14 @@ def test_code_is_refused_without_a_first_step() -> None:
     """There is no first step if the policy has no start.image."""
     faults = refused({"code": {"digest": "sha256:" + "a" * 64}})
     assert {field: fault.code for field, fault in faults.items()} == {"spec.code": "NoFirstStep"}
+
+
+def test_a_restart_of_hung_gangs_needs_restarts() -> None:
+    """The user's wish is refused then; the policy's action applies to runs with restarts only."""
+    faults = refused({"onStuck": "restart"})
+    assert {field: fault.code for field, fault in faults.items()} == {"spec.onStuck": "NoRestarts"}
+    assert decided({"onStuck": "restart", "restarts": 1}).limits.restarts_stuck
+    assert not decided({"restarts": 1}).limits.restarts_stuck
+    policy = parse_policy({"stuck": {"action": "restart"}})
+    asked: tuple[dict[str, Any], ...] = ({"restarts": 1}, {}, {"restarts": 1, "onStuck": "tell"})
+    assert [decided(fields, policy=policy).limits.restarts_stuck for fields in asked] == [True, False, False]

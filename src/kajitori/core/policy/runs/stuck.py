@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import DurationAboveZero
+from kajitori.core.policy.idle import Use
 from kajitori.core.telemetry.stuck import Patience
 from kajitori.errors import FieldError
 
@@ -41,14 +42,16 @@ class StuckRuns(Document):
 
     batch: StuckTimes | None = StuckTimes()
     """Gangs. null: only runs that set stuckAfter are judged."""
+    notebook: StuckTimes | None = None
+    """Batch runs that listen on ports, as notebooks do. null: they are not judged, because people sleep."""
     service: StuckTimes | None = None
     """Services. null: they are not judged, because one without requests may be quiet for days."""
     action: Literal["tell", "restart"] = Field(default="tell")
     """What happens to stuck runs that set no onStuck. restart applies to runs that have restarts left."""
 
-    def patience(self, type_name: str, stuck_after_seconds: int | None) -> Patience | None:
-        """Return the limits for a run of this type; None if it is not judged."""
-        times = self.service if type_name == "service" else self.batch
+    def patience(self, use: Use, stuck_after_seconds: int | None) -> Patience | None:
+        """Return the limits for a run of this use; None if it is not judged."""
+        times = {Use.BATCH: self.batch, Use.NOTEBOOK: self.notebook, Use.SERVICE: self.service}[use]
         if stuck_after_seconds is not None:
             return Patience(exact_seconds=stuck_after_seconds)
         if times is None:
