@@ -155,6 +155,11 @@ def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> Non
     page.get_by_role("alert").wait_for(state="detached")
 
 
+def test_the_board_shows_gpus_by_type(page: Page) -> None:
+    page.get_by_role("link", name="Board").click()
+    page.get_by_role("region", name="h100").get_by_text("16 free").wait_for()
+
+
 def test_rows_are_chosen_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:
     run(cluster, "keys", "sleep", "1000")
     page.get_by_role("link", name="keys").wait_for()
@@ -173,6 +178,8 @@ def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Bro
     page.get_by_role("heading", name="linked").wait_for()
     assert page.url == used.partition("#")[0]
     page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
+    page.goto(used.partition("/runs")[0] + "/board")  # policy shows it to known people only
     page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
     page.goto("about:blank")
     page.goto(used)

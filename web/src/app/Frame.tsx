@@ -9,6 +9,7 @@ const PAGES: { to: string; word: string }[] = [
   { to: "/runs", word: "Runs" },
   { to: "/start", word: "Start" },
   { to: "/cluster", word: "Cluster" },
+  { to: "/board", word: "Board" },
 ];
 
 /** The frame of all pages: the rail with the pages, and who is signed in. */

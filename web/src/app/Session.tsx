@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense, useState } from "react";
 import { createBrowserRouter, Navigate, RouterProvider } from "react-router";
 import { whoAmI } from "../api/signIn";
 import { RunsPage } from "../runs/RunsPage";
@@ -14,6 +15,7 @@ const router = createBrowserRouter([
       { path: "/runs", element: <RunsPage /> },
       { path: "/start", lazy: async () => ({ Component: (await import("../start/StartPage")).StartPage }) },
       { path: "/cluster/:node?", lazy: async () => ({ Component: (await import("../cluster/ClusterPage")).ClusterPage }) },
+      { path: "/board", lazy: async () => ({ Component: (await import("../board/BoardPage")).BoardPage }) },
       { path: "/runs/:namespace/:name", lazy: async () => ({ Component: (await import("../run/RunPage")).RunPage }) },
     ],
   },
@@ -23,6 +25,20 @@ const router = createBrowserRouter([
 export function Session({ refusal }: { refusal: string }) {
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI, refetchInterval: 60_000 });
   if (who.data) return <RouterProvider router={router} />;
-  if (who.data === null) return <SignInPage refusal={refusal} />;
+  if (who.data === null) return <SignedOut refusal={refusal} />;
   return who.error ? <Problem error={who.error} retry={() => void who.refetch()} /> : null;
+}
+
+const OpenBoard = lazy(async () => ({ default: (await import("../board/OpenBoard")).OpenBoard }));
+
+/** The board, if its address is open and policy shows it to everybody; else the ways to sign in. */
+function SignedOut({ refusal }: { refusal: string }) {
+  const [signsIn, setSignsIn] = useState(window.location.pathname !== "/board");
+  const page = <SignInPage refusal={refusal} />;
+  if (signsIn) return page;
+  return (
+    <Suspense fallback={null}>
+      <OpenBoard signIn={() => setSignsIn(true)} otherwise={page} />
+    </Suspense>
+  );
 }

@@ -1,0 +1,31 @@
+/** What the board of GPUs shows. */
+import type { Schemas } from "../api/client";
+
+export type Board = Schemas["PublicBoard"];
+export type GpuType = Schemas["GpuType"];
+export type Holding = Schemas["BoardHolding"];
+
+/** A part of a bar. */
+export interface Part {
+  word: string;
+  gpus: number;
+  colour: string;
+}
+
+const COLOURS = { busy: "#0b6e69", idle: "#c77700", free: "#8fa3b5", broken: "#b3261e" };
+
+/** Return the parts of a type's bar that are not empty: GPUs at work, idle ones, free ones, broken ones. */
+export function partsOf({ used, idle, free, broken }: GpuType): Part[] {
+  const parts = [
+    { word: "at work", gpus: used - idle, colour: COLOURS.busy },
+    { word: "idle", gpus: idle, colour: COLOURS.idle },
+    { word: "free", gpus: free, colour: COLOURS.free },
+    { word: "broken", gpus: broken, colour: COLOURS.broken },
+  ];
+  return parts.filter(({ gpus }) => gpus > 0);
+}
+
+/** Return who holds GPUs: the most first. */
+export function largestFirst(holdings: readonly Holding[]): Holding[] {
+  return [...holdings].sort((a, b) => b.gpus - a.gpus || a.owner.localeCompare(b.owner) || a.since.localeCompare(b.since));
+}
