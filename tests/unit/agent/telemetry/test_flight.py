@@ -20,7 +20,11 @@ from kajitori.core.telemetry.flight import Flight
 @contextmanager
 def program(**variables: str) -> Iterator[int]:
     """A process with these variables; its number."""
-    with subprocess.Popen(["sleep", "1000"], env={"PATH": os.environ["PATH"], **variables}) as process:
+    env, pipe = {"PATH": os.environ["PATH"], **variables}, subprocess.PIPE
+    with subprocess.Popen(["cat"], env=env, stdin=pipe, stdout=pipe, bufsize=0) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"x")
+        process.stdout.read(1)  # before a program runs, the kernel may show no variables of it
         try:
             yield process.pid
         finally:
@@ -64,7 +68,7 @@ def test_a_program_with_a_pipe_is_asked_for_a_new_file(tmp_path: Path) -> None:
         os.read(reader, 1)
         (tmp_path / "trace_1").write_bytes(recorded_dumps()[1])
 
-    thread = threading.Thread(target=recorder)
+    thread = threading.Thread(target=recorder, daemon=True)  # so that a failure does not hang
     thread.start()
     prefixes = {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{tmp_path}/trace_"}
     with program(KAJI_RANK="1", TORCH_NCCL_DEBUG_INFO_PIPE_FILE=f"{tmp_path}/ask_", **prefixes) as pid:
