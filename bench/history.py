@@ -19,6 +19,7 @@ from typing import Any
 import asyncpg
 
 from bench.common import Limit, print_limits, print_table
+from kajitori.core.usage.daily import TimeLevel
 from kajitori.core.usage.records import RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
 from kajitori.history.runs import RunFilter
@@ -62,6 +63,10 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
     while await history.sum_up():
         pass
     summed = runs / (time.perf_counter() - began)
+    began = time.perf_counter()
+    while await history.divide(START * 2):
+        pass
+    divided = runs / (time.perf_counter() - began)
     if url.startswith("postgresql"):
         await _vacuum(url)
     some = frozenset(f"team-{number}" for number in range(0, NAMESPACES, 2))
@@ -95,9 +100,13 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
         "usage of a user by team, all but some hours": lambda: history.usage(
             By.TEAM, START + 30_000, START * 2, Prices(gpu={}), owner="user-7"
         ),
+        "lost time by cause or team, 30 days": lambda: history.times(TimeLevel.TEAM, month, START * 2, None),
+        "lost time of a team by owner, 30 days": lambda: history.times(TimeLevel.OWNER, month, START * 2, {"team-3"}),
     }
     long_sums: dict[str, Callable[[], Awaitable[Any]]] = {
         "usage by node, 30 days": lambda: history.usage(By.NODE, month, START * 2, Prices(gpu={})),
+        "lost time by owner, 30 days": lambda: history.times(TimeLevel.OWNER, month, START * 2, None),
+        "lost time by node, 30 days": lambda: history.times(TimeLevel.NODE, month, START * 2, None),
         "usage by run, 30 days": lambda: history.usage(By.RUN, month, START * 2, Prices(gpu={})),
     }
     taken = {name: await _milliseconds(ask, rounds) for name, ask in (lists | sums | long_sums).items()}
@@ -105,7 +114,7 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
     await history.close()
     print_table(
         f"{runs:,} runs in {url.partition(':')[0]}: {writes:,.0f} written and "
-        f"{summed:,.0f} summed up per second; largest memory {memory} MiB",
+        f"{summed:,.0f} summed up and {divided:,.0f} divided by cause per second; largest memory {memory} MiB",
         ("", "ms"),
         [(name, f"{value:.1f}") for name, value in taken.items()],
     )
@@ -167,6 +176,12 @@ def _runs(count: int, first: int = 0) -> Iterator[RunState]:
             gpus=8,
             cpu_millis=32_000,
             memory_bytes=2**36,
+            started=created + 30,
+            ended=created + seconds - 10 if phase == "Failed" else None,
+            cause=lot.choice(("ProgramFailed", "NodeLost", "Preempted")) if phase == "Failed" else "",
+            culprit=f"gpu-{node:05}" if phase == "Failed" else "",
+            saves_every=3600,
+            counts=int(phase == "Failed"),
         )
         yield RunState(run=record, segments=(held,), ledger=created * 1000, last=created * 1000)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,8 +79,12 @@ async def sums_of(database: Database, condition: str, parameters: Sequence[Any],
     end = f" LIMIT {limit}" if limit else ""
     rows = await database.fetch(f"SELECT {', '.join(_SEGMENT)} FROM usage WHERE {condition}{end}", *parameters)
     marks = await marks_of(database, {row[0] for row in rows})
+    return Divided([row[:2] for row in rows], await asyncio.to_thread(_divided, rows, marks))
+
+
+def _divided(rows: Iterable[Row], marks: Mapping[str, Sequence[Mark]]) -> dict[TimeKey, TimeAmount]:
     parts = ((part, divide(part.held, marks.get(row[0], ()))) for row in rows for part in (_part(row),))
-    return Divided([row[:2] for row in rows], daily_times(parts))
+    return daily_times(parts)
 
 
 async def report(

@@ -18,6 +18,8 @@ from kajitori.history.database import Database, Reader, Row, Statement, places
 
 TOGETHER = 5_000
 """Most segments that are summed up in one transaction."""
+DIVIDED_TOGETHER = 1_000
+"""The same for sums of time by cause, which take longer to compute."""
 EXPIRED_TOGETHER = 200
 """Most runs that are removed in one transaction."""
 
@@ -52,7 +54,7 @@ async def sum_up(database: Database, together: int = TOGETHER) -> int:
     return len(rows)
 
 
-async def divide(database: Database, before: int, together: int = TOGETHER) -> int:
+async def divide(database: Database, before: int, together: int = DIVIDED_TOGETHER) -> int:
     """Add segments that ended before this time (seconds since 1970) to the sums of time by category and cause; return
     how many. Marks of their attempts that come later do not change the sums. Raises Unavailable like `sum_up`."""
     turn = await fact(database, "sums")

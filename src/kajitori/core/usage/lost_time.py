@@ -425,6 +425,8 @@ def told(found: RunTime, checkpoints: Checkpoints, *, can_save: bool) -> list[st
         words += [f"It has no checkpoint, so each failure lost all of its attempt: {format_duration(lost)}."] * bool(
             lost
         )
+    elif found.seconds.get(Category.UNCLEAR):
+        words.append(f"When it wrote its checkpoints is not known, or only in part: {SAY_SO}.")
     elif checkpoints.cost_seconds is None and (checkpoints.count or failures):
         words.append(f"What a checkpoint costs is not known: {SAY_SO}.")
     elif checkpoints.cost_seconds is not None and not failures:
