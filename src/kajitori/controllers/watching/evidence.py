@@ -33,7 +33,6 @@ BETWEEN_SECONDS = 1.0
 """Time between two looks at the same processes."""
 BEFORE_END_SECONDS = 5.0
 """Longest wait for stacks before the survivors of a failed gang are ended."""
-PLACES_SHOWN = 3
 
 
 class StackTaker:
@@ -66,7 +65,8 @@ class StackTaker:
         words = told(finding, is_still=is_still)
         evidence = Evidence(Occasion.STUCK, self._now().timestamp(), words, shown, nodes)
         await self._kept.keep(meta.namespace, meta.uid, attempt, evidence)
-        return Looked(is_still, tuple(reading.words(PLACES_SHOWN)), reading.odd)
+        hint = f"For details: kaji why --attempt {attempt} {meta.name}"
+        return Looked(is_still, (reading.summary(nodes), hint), reading.odd)
 
     async def before_end(self, run: RunObject, attempt: int, why: str, seconds: float) -> None:
         """Keep what the members that still run do now, once for an attempt, within this time."""

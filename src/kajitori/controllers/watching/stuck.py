@@ -36,6 +36,8 @@ SILENT_SECONDS = 600.0
 """Age of the newest minute of an attempt from which on its nodes count as silent."""
 MESSAGE_LIMIT = 800
 """Characters of a suspicion's message that are kept."""
+RUNS_IN_LOOP = 200
+"""Runs that are judged before other tasks get their turn."""
 LOOKS_AT_ONCE = 4
 """Suspected runs whose processes are looked at, at the same time."""
 
@@ -47,7 +49,8 @@ class Looked:
     is_still: bool | None
     """Whether no process moved between them; None if nothing was seen."""
     words: tuple[str, ...] = ()
-    """Where the odd ranks are, else all; or why nothing was seen."""
+    """Sentences for the status: which ranks stand out, or why nothing was seen. Everybody who may read the run reads
+    them, so they name no function of the program."""
     odd: tuple[int, ...] = ()
     """Ranks for which the others seem to wait."""
 
@@ -98,7 +101,9 @@ class StuckWatcher:
         """Judge the runs with new intervals."""
         for uid in self._known.keys() - seen.runs.keys():
             self._forget(uid)
-        for uid, intervals in seen.fresh.items():
+        for number, (uid, intervals) in enumerate(seen.fresh.items()):
+            if number % RUNS_IN_LOOP == 0:
+                await asyncio.sleep(0)
             run = seen.runs[uid]
             patience, attempt = self._patience(run), run.status.attempt if run.status is not None else None
             if patience is None or attempt is None:

@@ -71,7 +71,7 @@ def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]
         case Kind.PREEMPTED:
             return f"{run} was preempted {notice.text}", ["It goes on from its checkpoint when it gets nodes again."]
         case Kind.STUCK:
-            return f"{run} makes no progress", [notice.text, "For details: kaji why " + run.rpartition("/")[2]]
+            return f"{run} makes no progress", [notice.text]
         case Kind.DRAINED:
             return f"{run} leaves a node that an operator drains", [notice.text]
         case Kind.IDLE:

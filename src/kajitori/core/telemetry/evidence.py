@@ -10,6 +10,7 @@ import msgspec
 
 from kajitori.core.telemetry.flight import compare
 from kajitori.core.telemetry.stacks import Group, MemberStacks, group, sentences
+from kajitori.core.words.node_lists import compress_ranks
 
 MAX_LATE = 8
 """Most process groups about which the flight recorder is quoted."""
@@ -56,10 +57,20 @@ class Reading:
         found = {rank for each in self.groups if each.odd for rank in each.ranks}
         return tuple(sorted(found or self.late_ranks))
 
-    def words(self, most: int = 1000) -> list[str]:
-        """Return sentences for people: at most this many about places, then those of the flight recorder."""
-        capitalised = [f"{each[:1].upper()}{each[1:]}." for each in self.places[:most]]
+    def words(self) -> list[str]:
+        """Return sentences for people who may see the program's code."""
+        capitalised = [f"{each[:1].upper()}{each[1:]}." for each in self.places]
         return capitalised + [f"PyTorch's flight recorder: {each}." for each in self.late]
+
+    def summary(self, nodes: Mapping[int, str]) -> str:
+        """Return which ranks stand out, as a sentence that shows no code."""
+        match self.odd:
+            case ():
+                return "No rank stands out."
+            case (rank,):
+                return f"The others seem to wait for rank {rank} on {nodes[rank]}."
+            case several:
+                return f"The others seem to wait for {len(several):,} ranks ({compress_ranks(several)})."
 
 
 def read(ranks: Mapping[int, MemberStacks], nodes: Mapping[int, str]) -> Reading:

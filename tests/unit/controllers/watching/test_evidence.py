@@ -96,9 +96,10 @@ STILL = {"p0": "barrier", "p1": "barrier", "p2": "barrier", "p3": "load"}
 
 
 async def test_a_run_whose_processes_stand_still_is_stuck_and_the_odd_rank_is_named() -> None:
+    """The status shows no code: everybody who may read the run reads it."""
     setting = Setting(Nodes(STILL, STILL), *GANG)
     looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
-    words = ("Rank 3 on n1 is in load (train.py:14).", "3 ranks (0-2) are in barrier (train.py:14).")
+    words = ("The others seem to wait for rank 3 on n1.", "For details: kaji why --attempt 1 bert")
     assert looked == Looked(True, words, (3,))
     assert [(each.node, each.uids) for each in setting.nodes.asked[0]] == [("n0", ("p0", "p1")), ("n1", ("p2", "p3"))]
     ((occasion, told, ranks),) = await setting.words()

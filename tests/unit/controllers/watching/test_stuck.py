@@ -115,11 +115,11 @@ async def test_a_quiet_run_is_suspected_until_it_makes_progress() -> None:
 
 
 async def test_a_run_is_stuck_once_its_processes_were_seen_to_stand_still() -> None:
-    setting = Setting(looks=Looks(Looked(True, ("Rank 1 on n1 is in load (a.py:4).",), (1,))))
+    setting = Setting(looks=Looks(Looked(True, ("The others seem to wait for rank 1 on n1.",), (1,))))
     await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
     assert (setting.stuck.verdict, setting.stuck.ranks, setting.stuck.looked_at) == ("stuck", "1", at(15))
     assert setting.stuck.message.startswith("It is stuck: no rank")
-    assert setting.stuck.message.endswith("Rank 1 on n1 is in load (a.py:4).")
+    assert setting.stuck.message.endswith("The others seem to wait for rank 1 on n1.")
     await setting.pass_minutes(*20 * [WAITS])
     assert setting.looks.count == 1, "what is known is not asked again"
 
