@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -65,7 +66,7 @@ class SharedRenewals:
         folder = f"{PREFIX}/{self._digest('refresh', refresh_token)}"
         try:
             for turn in range(TURNS):
-                if await _stored(self._blobs.create(f"{folder}/claim-{turn}", b"")):
+                if await self._claim(f"{folder}/claim-{turn}"):
                     return await self._ask(f"{folder}/answer-{turn}", ask)
                 answer = await self._answer(f"{folder}/answer-{turn}")
                 if answer is not None:
@@ -78,12 +79,18 @@ class SharedRenewals:
         """Whether no server has opened this link before. True as well if the store does not work."""
         key = f"{PREFIX}/{self._digest('link', link)}"
         try:
-            is_first = await _stored(self._blobs.create(key, b""))
-            await _stored(self._sweep(key))
-            return is_first
+            is_first = await self._claim(key)
         except _NoStore as error:
             log.warning("the other servers are not told that a link was opened: %s", error)
             return True
+        await self._sweep(key)
+        return is_first
+
+    async def _claim(self, key: str) -> bool:
+        """Whether this server is the first to claim a key. Raises _NoStore. A store's client may repeat a request whose
+        answer was lost, and then finds its own claim: the claim's content tells."""
+        mine = secrets.token_hex(16).encode()
+        return await _stored(self._blobs.create(key, mine)) or await _stored(self._read(key)) == mine
 
     async def _ask(self, key: str, ask: Callable[[], Awaitable[Tokens]]) -> Tokens:
         document: dict[str, Any] = {"of": key}  # without an answer the next server tries
@@ -96,9 +103,9 @@ class SharedRenewals:
         finally:
             try:
                 await self._blobs.put(key, self._seal.close(document).encode())
-                await self._sweep(key)
             except KajitoriError as error:
                 log.warning("the other servers are not told of a renewal: %s", error.message)
+            await self._sweep(key)
         return found
 
     async def _answer(self, key: str) -> Tokens | None:
@@ -125,14 +132,17 @@ class SharedRenewals:
             return None
 
     async def _sweep(self, newest: str) -> None:
-        """Remove old blobs, now and then. The newest one tells the store's time."""
+        """Remove old blobs, now and then, if the store lets us. The newest one tells the store's time."""
         now = asyncio.get_running_loop().time()
         if self._swept_at is not None and now < self._swept_at + SWEPT_SECONDS:
             return
         self._swept_at = now
-        limit = (await self._blobs.head(newest)).modified_at - KEPT
-        old = [blob.key async for blob in self._blobs.under(PREFIX) if blob.modified_at < limit]
-        await self._blobs.delete(*old)
+        try:
+            limit = (await self._blobs.head(newest)).modified_at - KEPT
+            old = [blob.key async for blob in self._blobs.under(PREFIX) if blob.modified_at < limit]
+            await self._blobs.delete(*old)
+        except KajitoriError as error:
+            log.warning("old claims and answers of browsers' sessions stay in the store: %s", error.message)
 
     def _digest(self, kind: str, text: str) -> str:
         return hmac.digest(self._secret, f"{kind} {text}".encode(), hashlib.sha256).hex()

@@ -298,6 +298,39 @@ async def test_a_link_is_accepted_by_one_of_several_servers(
         await first.open_link(link, code)
 
 
+@pytest.mark.parametrize("call", ["head", "delete"])
+async def test_a_used_link_is_refused_if_old_claims_cannot_be_removed(
+    call: str, store: MemoryBlobs, provider: Provider, now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object) -> None:
+        raise Unavailable("the store does not answer")
+
+    (first, second), browser = servers_with(store, provider, now, 2), Browser()
+    link, code = browser.request("/sign-in/link", "POST", origin="https://kaji.test"), first.make_link("opaque")
+    monkeypatch.setattr(store, call, fails)
+    assert await second.open_link(link, code)
+    with pytest.raises(Unauthenticated, match="used before"):
+        await first.open_link(link, code)
+
+
+async def test_a_claim_whose_answer_was_lost_is_recognised(
+    store: MemoryBlobs, provider: Provider, now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client of the store repeats the request, and finds the blob that it made itself."""
+    create = store.create
+
+    async def repeats(key: str, content: bytes) -> bool:
+        await create(key, content)
+        return await create(key, content)
+
+    (server,), browser = servers_with(store, provider, now, 1), Browser()
+    await signed_in(server, provider, browser)
+    now[0], provider.expires = NOW + 590, NOW + 1200
+    monkeypatch.setattr(store, "create", repeats)
+    assert await server.enter(browser.request()) is not None
+    assert [key[-1] for key in store.held] == ["0", "0"]
+
+
 async def test_a_failed_renewal_is_repeated_with_the_next_request(
     sessions: BrowserSessions, provider: Provider, now: list[float]
 ) -> None:
