@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from kajitori.core.usage.lost_time import Category, Held, Slice, costs
+from kajitori.core.usage.lost_time import Category, Held, Slice, costs, is_interruption
 
 DAY = 86_400
 BLOCK_DAYS = 32
@@ -163,7 +163,7 @@ def daily_times(parts: Iterable[tuple[TimedPart, Sequence[Slice]]]) -> dict[Time
             for day in range(each.since // DAY, -(-each.until // DAY)):
                 seconds = min(each.until, (day + 1) * DAY) - max(each.since, day * DAY)
                 add(part, day, each, held.members * seconds)
-        if part.counts > 0:
+        if part.counts > 0 and is_interruption(held.cause):
             add(part, last_day, Slice(Category.RESTARTING, held.cause, held.node, 0, 0), 0, part.counts)
     return found
 

@@ -66,8 +66,6 @@ class Kind(StrEnum):
 
     SAVED = "saved"
     """The program stood still to write a checkpoint, as it says."""
-    WRITTEN = "written"
-    """A checkpoint was written in this time, beside the training or not."""
     HUNG = "hung"
     IDLE = "idle"
 
@@ -162,16 +160,21 @@ def divide(held: Held, marks: Sequence[Mark]) -> list[Slice]:
         (
             Slice(Category.STARTING, held.after, "", since, start),
             *running,
-            Slice(Category.RESTARTING, held.cause, held.node, end, until),
+            Slice(Category.RESTARTING, held.cause if is_interruption(held.cause) else "", held.node, end, until),
         )
     )
 
 
+def is_interruption(cause: str) -> bool:
+    """Whether this end of an attempt cost something: nobody chose it, and it was no success."""
+    return cause not in _KEEPS_ALL
+
+
 def _kept_until(held: Held, marks: Sequence[Mark], start: int, end: int) -> tuple[int, Category]:
     """Return the time until which the work of an attempt is kept, and what the time after it is."""
-    if held.cause in _KEEPS_ALL or held.saves_every == NOTHING_TO_LOSE:
+    if not is_interruption(held.cause) or held.saves_every == NOTHING_TO_LOSE:
         return end, Category.PRODUCTIVE
-    saves = [mark for mark in marks if mark.kind in (Kind.SAVED, Kind.WRITTEN)]
+    saves = [mark for mark in marks if mark.kind == Kind.SAVED]
     own = [mark.until for mark in saves if mark.attempt == held.attempt and mark.until >= start]
     if own:
         return min(max(own), end), Category.LOST
@@ -282,7 +285,7 @@ def time_of_run(parts: Iterable[tuple[Held, Sequence[Slice]]], since: int, until
                 cause = found.causes.setdefault(each.cause, CauseSum())
                 cause.gpu_seconds += seconds * held.gpus
                 cause.member_seconds += seconds
-        if held.cause not in _KEEPS_ALL and (held.attempt, held.cause) not in broken:
+        if is_interruption(held.cause) and (held.attempt, held.cause) not in broken:
             broken.add((held.attempt, held.cause))
             found.causes.setdefault(held.cause, CauseSum()).times += 1
         slices += divided
@@ -356,10 +359,9 @@ class Checkpoints:
 
 def checkpoints_of(parts: Sequence[Held], marks: Iterable[Mark]) -> Checkpoints:
     """Return what the marks of a run, and the ends of its attempts, say of its checkpoints."""
-    saves = sorted(mark for mark in marks if mark.kind in (Kind.SAVED, Kind.WRITTEN))
+    saves = sorted(mark for mark in marks if mark.kind == Kind.SAVED)
     between = _between(saves)
-    costs_known = [mark.until - mark.since for mark in saves if mark.kind == Kind.SAVED]
-    cost = float(median(costs_known)) if costs_known else None
+    cost = float(median(mark.until - mark.since for mark in saves)) if saves else None
     ran: dict[int, tuple[int, int]] = {}
     broken: set[int] = set()
     for held in parts:
@@ -427,7 +429,7 @@ def told(found: RunTime, checkpoints: Checkpoints, *, can_save: bool) -> list[st
         )
     elif found.seconds.get(Category.UNCLEAR):
         words.append(f"When it wrote its checkpoints is not known, or only in part: {SAY_SO}.")
-    elif checkpoints.cost_seconds is None and (checkpoints.count or failures):
+    elif checkpoints.cost_seconds is None and failures:
         words.append(f"What a checkpoint costs is not known: {SAY_SO}.")
     elif checkpoints.cost_seconds is not None and not failures:
         words.append("It had no failure, so nothing can be said about a better interval between checkpoints.")

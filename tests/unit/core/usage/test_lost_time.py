@@ -22,8 +22,10 @@ from kajitori.core.usage.lost_time import (
     best_interval,
     checkpoints_of,
     divide,
+    is_interruption,
     time_of_run,
 )
+from kajitori.core.usage.lost_time import told as told_of
 
 CAUSES = ("", "NodeLost", "ProgramFailed", "Preempted", "StoppedByUser")
 MAX = 4000
@@ -92,7 +94,7 @@ def test_sums_of_days_are_those_of_the_segments(held: list[Held], known: list[Ma
         own = [amount for key, amount in sums.items() if key.level == level.value]
         assert sum(amount.member_seconds for amount in own) == sum(part.member_seconds for part in moved)
         assert sum(amount.gpu_seconds for amount in own) == sum(part.member_seconds * part.gpus for part in moved)
-        assert sum(amount.times for amount in own) == len(moved)
+        assert sum(amount.times for amount in own) == sum(is_interruption(part.cause) for part in moved)
 
 
 def held(**changes: object) -> Held:
@@ -127,7 +129,6 @@ START, END = ("starting", 100), ("restarting", 10)
                 *(("lost", 280), END),
             ],
         ),
-        (held(), [Mark(1, "written", 400, 700)], [START, ("productive", 600), ("lost", 300), END]),
         (held(), [Mark(1, "saved", 1001, 1005)], [START, ("productive", 900), END]),
         (held(saves_every=NOT_DECLARED), [Mark(2, "saved", 1500, 1520)], [START, ("lost", 900), END]),
         (
@@ -145,7 +146,7 @@ START, END = ("starting", 100), ("restarting", 10)
     ],
     ids=[
         *("without a checkpoint all is lost", "nothing known of checkpoints", "declared interval", "service"),
-        *("its user stopped it", "it goes on", "it never ran", "saved twice", "written beside the training"),
+        *("its user stopped it", "it goes on", "it never ran", "saved twice"),
         *(
             "saved while it was ended",
             "this attempt saved nothing",
@@ -203,11 +204,27 @@ def test_checkpoints_are_measured_from_marks_and_ends() -> None:
     assert found.waste(found.best_seconds) < found.waste(5)  # type: ignore[operator]
 
 
-def test_costs_that_nobody_measured_stay_unknown() -> None:
-    """A folder shows when files were written, and not for how long the training waited."""
-    found = checkpoints_of([held()], [Mark(1, "written", 300, 320)])
-    assert (found.count, found.cost_seconds, found.best_seconds, found.waste(300)) == (1, None, None, None)
-    assert checkpoints_of([held(cause="", ended=None)], [Mark(1, "saved", 300, 320)]).best_seconds is None
+def test_what_nobody_measured_stays_unknown() -> None:
+    """Without checkpoints, or without failures, no interval can be named."""
+    assert checkpoints_of([held()], []).best_seconds is None
+    found = checkpoints_of([held(cause="", ended=None)], [Mark(1, "saved", 300, 320)])
+    assert (found.count, found.cost_seconds, found.best_seconds, found.waste(300)) == (1, 20, None, None)
+
+
+def words(*parts: Held, known: tuple[Mark, ...] = (), can_save: bool = True) -> str:
+    """Return what is told of a run from 0 to 1010, without the sentence about its ratio."""
+    found = time_of_run([(part, divide(part, known)) for part in parts], 0, 1010)
+    return " ".join(told_of(found, checkpoints_of(parts, known), can_save=can_save)[1:])
+
+
+def test_a_report_says_what_is_missing_for_a_better_interval() -> None:
+    known = (Mark(1, "saved", 300, 320), Mark(1, "saved", 620, 640))
+    assert "a checkpoint every 2m57s would have cost least" in words(held(), known=known)
+    assert "It wrote one every 5m, which costs" in words(held(), known=known)
+    assert "lost all of its attempt: 15m" in words(held(), can_save=False)
+    assert "not known, or only in part: let rank 0 append" in words(held(saves_every=NOT_DECLARED))
+    assert "What a checkpoint costs is not known" in words(held(saves_every=300))
+    assert "It had no failure" in words(held(cause="", ended=None), known=known)
 
 
 @given(st.floats(0.1, 1e4), st.floats(0.1, 1e7))
