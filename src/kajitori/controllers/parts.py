@@ -105,5 +105,7 @@ class RecordParts:
         await self.results.close()
         if self.stuck is not None:
             await self.stuck.close()
+        if self.idle is not None:
+            await self.idle.close()
         if self.logs is not None:
             await self.logs.close()

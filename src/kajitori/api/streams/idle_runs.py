@@ -29,7 +29,8 @@ class IdleRuns:
     def gpus_of(self, key: Key) -> int:
         """Return the number of GPUs of a run that are known to be idle."""
         run = self._mirror.runs.get(key) if key in self._found else None
-        return run.status.idle.fewest if run is not None and run.status is not None and run.status.idle else 0
+        idle = run.status.idle if run is not None and run.status is not None else None
+        return max(idle.fewest, idle.confirmed) if idle is not None else 0
 
     def words(self, owner: str) -> str:
         """Return the open questions to an owner in one line of ASCII; empty without any."""

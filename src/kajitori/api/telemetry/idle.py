@@ -178,6 +178,8 @@ def _view(api: Api, run: RunObject, state: IdleState) -> IdleRun:
         gpu_type=state.gpu_type,
         fewest=state.fewest,
         most=state.most,
+        confirmed=state.confirmed,
+        places=state.places,
         peak_percent=state.peak_percent,
         works=state.works,
         gpu_hours=round(gpu_hours(state, now), 3),
@@ -196,7 +198,7 @@ def _answer_of(state: IdleState, kept_until: str) -> str:
         return "parked"
     if kept_until:
         return "kept"
-    if not state.is_certain:
+    if not state.is_proven:
         return "unsure"
     return "warned" if state.warned_at else "asked"
 

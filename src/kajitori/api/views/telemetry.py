@@ -163,6 +163,10 @@ class IdleRun(View):
     """Fewest GPUs that were idle in each minute; all of them if it is `gpus`."""
     most: int
     """Most GPUs that were idle in each minute."""
+    confirmed: int
+    """If some are idle while others work: GPUs that were idle in the whole last hour, as their nodes say."""
+    places: str
+    """Ranks and GPUs of these, as in `3:0-7;12:4`."""
     peak_percent: int
     """Highest utilisation of any GPU since then."""
     works: bool

@@ -34,6 +34,8 @@ def rank_words(extreme: Mapping[str, Any]) -> str:
 
 def idle_gpu_words(found: Mapping[str, Any]) -> str:
     """Return the idle GPUs of a run: all of them, or a number with its bounds."""
+    if found.get("confirmed"):
+        return f"{found['confirmed']} of {found['gpus']} {found.get('gpuType') or ''}".strip()
     low, high, gpus = found["fewest"], found["most"], found["gpus"]
     number = str(gpus) if low == gpus else f"{low} of {gpus}" if low == high else f"{low} to {high} of {gpus}"
     return f"{number} {found.get('gpuType') or ''}".strip()

@@ -8,7 +8,7 @@ its GPUs are known to be idle now, its owner was asked and warned, and policy sa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -16,12 +16,14 @@ import msgspec
 from kajitori.core.policy.idle import IdleGpus
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import IdleState, RunStatus
+from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import Finding, Verdict
-from kajitori.core.words.node_lists import expand_ranks
+from kajitori.core.words.node_lists import compress_ranks, expand_ranks
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time, parse_time
 
 HOUR = 3600
+_PLACES_LIMIT = 300
 
 
 def held_gpus(status: RunStatus) -> tuple[int, str]:
@@ -73,7 +75,13 @@ def _found(status: RunStatus, finding: Finding | None, now: datetime) -> IdleSta
     if before is not None and finding.is_older:  # a new leader knows only the last day
         since = min(since, parse_time(before.since) or since)
     _, gpu_type = held_gpus(status)
-    asked = before if before is not None and finding.verdict is Verdict.IDLE else None
+    is_perhaps = finding.verdict is Verdict.PERHAPS
+    confirmed, places = 0, ""
+    if is_perhaps and finding.places is not None:
+        confirmed, places = len(finding.places), places_text(finding.places)
+    elif is_perhaps and before is not None:  # a new leader has not asked the nodes yet
+        confirmed, places = before.confirmed, before.places
+    asked = before if not is_perhaps or confirmed else None
     return IdleState(
         since=format_time(since),
         attempt=attempt,
@@ -81,6 +89,8 @@ def _found(status: RunStatus, finding: Finding | None, now: datetime) -> IdleSta
         gpu_type=gpu_type,
         fewest=finding.idle.fewest,
         most=finding.idle.most,
+        confirmed=confirmed,
+        places=places,
         peak_percent=math.ceil(finding.peak),
         works=finding.works,
         asked_at=asked.asked_at if asked is not None else "",
@@ -93,12 +103,12 @@ def _asked(
 ) -> IdleState:
     """Return the state after the next step: the owner is asked, then warned, then the run is parked."""
     is_kept = kept_until is not None and kept_until > now
-    if is_kept or not state.is_certain:
+    if is_kept or not state.is_proven:
         return msgspec.structs.replace(state, asked_at="", warned_at="", park_at="")
     asked, warned = parse_time(state.asked_at), parse_time(state.warned_at)
     if asked is None or (kept_until is not None and asked < kept_until):  # the owner's answer has run out
         asked, warned = now, None
-    if rules.park is None:
+    if rules.park is None or not state.is_certain:  # what others use is never parked
         return msgspec.structs.replace(state, asked_at=format_time(asked), warned_at="", park_at="")
     warning = timedelta(seconds=rules.park.warning_seconds)
     park_at = asked + timedelta(seconds=rules.park.after_seconds)
@@ -144,18 +154,40 @@ def cost(state: IdleState, now: datetime, prices: Mapping[str, float]) -> float:
     return gpu_hours(state, now) * prices.get(state.gpu_type, prices.get("", 0.0))
 
 
+def places_text(places: Sequence[Place]) -> str:
+    """Return ranks and their GPUs as `3:0-7;12:4`, the beginning if that is long."""
+    by_rank: dict[int, list[int]] = {}
+    for place in sorted(places):
+        by_rank.setdefault(place.rank, []).append(place.gpu)
+    parts = [f"{rank}:{compress_ranks(gpus)}" for rank, gpus in by_rank.items()]
+    while len(";".join(parts)) > _PLACES_LIMIT:
+        parts.pop()
+    return ";".join(parts)
+
+
 def describe_gpus(state: IdleState) -> str:
     """Return the idle GPUs in words."""
     kind = f"{state.gpu_type} " if state.gpu_type else ""
     if state.is_certain:
         return f"{state.gpus} {kind}GPU{'s' if state.gpus != 1 else ''}"
-    number = f"{state.fewest}" if state.fewest == state.most else f"{state.fewest} to {state.most}"
-    return f"{number} of {state.gpus} {kind}GPUs"
+    if state.confirmed:
+        return f"{state.confirmed} of {state.gpus} {kind}GPUs"
+    return f"{_bounds(state)} of {state.gpus} {kind}GPUs"
+
+
+def _bounds(state: IdleState) -> str:
+    return f"{state.fewest}" if state.fewest == state.most else f"{state.fewest} to {state.most}"
 
 
 def describe_idle(state: IdleState, now: datetime) -> str:
     """Return the evidence as a sentence."""
     minutes = idle_seconds(state, now) // 60 * 60
+    if state.confirmed:
+        named = ", ".join(f"rank {part.replace(':', ' GPU ')}" for part in state.places.split(";"))
+        return (
+            f"{describe_gpus(state)} idle in the whole last hour while others worked, say their nodes ({named}). "
+            f"In each minute since {state.since}, {_bounds(state)} were idle."
+        )
     if not state.is_certain:
         return (
             f"In each minute since {state.since}, {describe_gpus(state)} were idle while others worked. "

@@ -336,6 +336,10 @@ class IdleState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     """Fewest GPUs that were idle in each minute since then. If all were, it is `gpus`."""
     most: int
     """Most GPUs that were idle in each minute since then."""
+    confirmed: int = 0
+    """If some are idle while others work: number of GPUs that were idle in the whole last hour, as their nodes say."""
+    places: str = ""
+    """Ranks and GPUs of these, as in `3:0-7;12:4`; the beginning if there are many."""
     peak_percent: int = 0
     """Highest utilisation of any GPU since then, rounded up."""
     works: bool = False
@@ -353,6 +357,11 @@ class IdleState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     def is_certain(self) -> bool:
         """Whether all GPUs are idle. Otherwise some may be, while others work."""
         return self.fewest >= self.gpus
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is known which GPUs are idle: all, or those that nodes named."""
+        return self.is_certain or self.confirmed > 0
 
 
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):

@@ -213,7 +213,7 @@ def _memory_faults(memory: MemoryPeak) -> Iterator[str]:
 
 
 def _idle_faults(idle: IdleState) -> Iterator[str]:
-    for name in ("attempt", "gpus", "fewest", "most", "peak_percent"):
+    for name in ("attempt", "gpus", "fewest", "most", "confirmed", "peak_percent"):
         if not 0 <= getattr(idle, name) < _LARGEST:
             yield f"idle.{name} is {getattr(idle, name)}"
     for name in ("since", "asked_at", "warned_at", "park_at", "parked_at"):

@@ -161,6 +161,9 @@ class Watched:
     """End of the last complete interval; 0 if there was none."""
     whole: Stretch | None = None
     """Stretch in which all GPUs were idle."""
+    least_rank: int = 0
+    """Rank of the least used GPU in the last complete interval: of equal ones the lowest, so that all GPUs that were
+    not used at all have this rank or a higher one."""
     part: Stretch | None = None
     """Stretch in which at least one GPU was idle in each minute."""
 
@@ -189,6 +192,7 @@ def watch(
         before,
         first=before.first or start,
         until=end,
+        least_rank=_least_rank(current),
         whole=_continued(before.whole, use, start, end) if use.idle.fewest >= use.gpus else None,
         part=_continued(before.part, use, start, end) if use.idle.fewest else None,
     )
@@ -197,6 +201,11 @@ def watch(
 def _are_complete(uses: Mapping[int, Use | None], held: Mapping[int, int]) -> bool:
     """Whether all GPUs that the run holds were measured."""
     return all((use := uses.get(attempt)) is not None and use.gpus >= gpus for attempt, gpus in held.items())
+
+
+def _least_rank(intervals: Sequence[Interval]) -> int:
+    bands = [each.bands[name] for each in intervals for name in _SHOWS_USE if name in each.bands]
+    return min(bands, key=lambda band: band.least).least_at.rank
 
 
 def _together(uses: Sequence[Use]) -> Use:
@@ -250,6 +259,8 @@ class Finding:
     """Highest utilisation of any GPU since then, in percent."""
     works: bool = False
     """Whether processors, disks or network worked meanwhile."""
+    places: tuple[Place, ...] | None = None
+    """With PERHAPS: the GPUs that were idle in the last hour, as their nodes say; None if they were not asked."""
 
 
 def judge(watched: Watched | None, patience: Patience, now: float) -> Finding:

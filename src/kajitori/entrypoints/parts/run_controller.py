@@ -38,7 +38,7 @@ from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.feed import Feed, Watcher
-from kajitori.controllers.watching.idle import IdleWatcher
+from kajitori.controllers.watching.idle import GpuLooker, IdleWatcher
 from kajitori.controllers.watching.stuck import StuckWatcher
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core.words import names
@@ -99,7 +99,8 @@ def run_controller(
     keeper = feed = idle = stuck = evidence = None
     if history is not None:
         keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
-        idle = IdleWatcher(view, now, work.add)
+        looker = GpuLooker(questions, mirror, now) if questions is not None else None
+        idle = IdleWatcher(view, now, work.add, looker)
         if kept_logs is not None and questions is not None:
             evidence = StackTaker(questions, kept_logs.stacks, mirror, now)
         stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, evidence, now)

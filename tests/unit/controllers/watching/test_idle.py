@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from array import array
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -9,16 +11,21 @@ from typing import Any, cast
 
 import msgspec
 
+from kajitori.blobs.questions import Asked, Questions
+from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.watching.feed import Round
-from kajitori.controllers.watching.idle import FRESH_SECONDS, IdleWatcher
+from kajitori.controllers.watching.idle import FRESH_SECONDS, GpuLooker, IdleWatcher, Looker
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, Holding, RunStatus, Usage
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.idle import Limits
 from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.quantities import GPU, MEMBER
+from kajitori.core.telemetry.report import Answer, Series
 from kajitori.core.words.times import format_time, time_at
 from kajitori.kube.metadata import ObjectMeta
 
@@ -39,7 +46,7 @@ def minutes(uid: str, count: int, used: float, *, start: int = 0) -> list[Interv
 
 
 class Setting:
-    def __init__(self, **rules: Any) -> None:
+    def __init__(self, looker: Looker | None = None, **rules: Any) -> None:
         view = SimpleNamespace(
             policy=parse_policy({"idleGpus": rules}), specs=SimpleNamespace(of=lambda run: read_stored(run.spec))
         )
@@ -49,6 +56,7 @@ class Setting:
             cast(ClusterView, view),
             lambda: datetime.fromtimestamp(self.seconds, UTC),
             lambda key: self.woken.append(key[1]),
+            looker,
         )
 
     async def see(self, runs: Sequence[RunObject], *fresh: list[Interval], until: int) -> None:
@@ -97,3 +105,66 @@ async def test_switched_off_it_forgets_what_it_found() -> None:
     await off.see([asked], minutes("idle", 130, 0.0), until=130)
     assert off.woken == ["idle"]
     assert off.watcher.noted(asked, asked.current_status).idle is None
+
+
+def mixed(uid: str, count: int) -> list[Interval]:
+    """Minutes in which the first of eight GPUs is idle."""
+    band = Band(8, 0.0, 60.0, 95.0, 96.0, 97.0, Place(0, 0), Place(0, 7))
+    return [Interval(uid, 1, 60, NOON + 60 * number, 1, {"gpu.used": band}) for number in range(count)]
+
+
+class Nodes:
+    """Answers about single GPUs."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answered = asyncio.Event()
+
+    async def idle_gpus(self, run: RunObject, least_rank: int, limits: Limits) -> tuple[Place, ...] | None:
+        self.asked.append(run.metadata.name)
+        self.answered.set()
+        return (Place(0, 0),)
+
+
+async def test_nodes_are_asked_once_an_hour_which_gpus_are_idle() -> None:
+    nodes = Nodes()
+    setting = Setting(nodes)
+    run = run_of("pipeline")
+    await setting.see([run], mixed("pipeline", 730), until=730)
+    await nodes.answered.wait()
+    await setting.watcher._look  # type: ignore[misc]
+    assert setting.woken == ["pipeline", "pipeline"]
+    status = setting.watcher.noted(run, run.current_status)
+    assert status.idle is not None
+    assert (status.idle.confirmed, status.idle.places, bool(status.idle.asked_at)) == (1, "0:0", True)
+    asked = run_of("pipeline", status=status)
+    await setting.see([asked], mixed("pipeline", 731)[730:], until=731)
+    assert nodes.asked == ["pipeline"]
+    setting.seconds += 3600
+    await setting.watcher.close()
+
+
+async def test_the_looker_reads_the_answers_of_nodes() -> None:
+    rows, nan = 4, float("nan")
+    values = [used if each.name == "gpu.used" else nan for used in (0.0, 95.0) for each in GPU] * rows
+    at, own = array("d", [0.0] * rows).tobytes(), array("f", [nan] * len(MEMBER) * rows).tobytes()
+    member = Series("pod-1", at, own, ("GPU-a", "GPU-b"), array("f", values).tobytes(), {})
+    seen: list[Asked] = []
+
+    async def ask(asked: Sequence[Asked], seconds: float) -> dict[int, Answer]:
+        seen.extend(asked)
+        return {0: Answer((member,))}
+
+    def pod_of(rank: int, phase: str = "Running") -> SimpleNamespace:
+        return SimpleNamespace(
+            member=SimpleNamespace(rank=rank),
+            status=SimpleNamespace(phase=phase),
+            spec=SimpleNamespace(node_name=f"g{rank}"),
+            metadata=SimpleNamespace(uid=f"pod-{rank}"),
+        )
+
+    mirror = SimpleNamespace(pods_of_run=lambda run: [pod_of(0), pod_of(1), pod_of(2, "Pending")])
+    now = lambda: datetime.fromtimestamp(NOON, UTC)  # noqa: E731
+    looker = GpuLooker(cast(Questions, SimpleNamespace(ask=ask)), cast(Mirror, mirror), now)
+    assert await looker.idle_gpus(run_of("x"), 1, Limits()) == (Place(1, 0),)
+    assert [(each.node, each.uids, each.since) for each in seen] == [("g1", ("pod-1",), NOON - 3600)]

@@ -12,13 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.messages.composing import composed
-from kajitori.core.messages.idle_question import cost, describe_gpus, describe_idle, gpu_hours, held_gpus, with_question
+from kajitori.core.messages.idle_question import (
+    cost,
+    describe_gpus,
+    describe_idle,
+    gpu_hours,
+    held_gpus,
+    places_text,
+    with_question,
+)
 from kajitori.core.messages.notices import with_notices
 from kajitori.core.policy.idle import IdleGpus
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Holding, IdleState, RunStatus, Usage
 from kajitori.core.spec.status_check import damage
+from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import Bounds, Finding, Verdict
 from kajitori.core.words.times import format_time, parse_time
 
@@ -103,6 +112,25 @@ def test_gpus_that_are_perhaps_idle_are_noted_and_not_asked_about() -> None:
     assert (found.asked_at, found.park_at, found.fewest, found.most) == ("", "", 1, 4)
     assert describe_gpus(found) == "1 to 4 of 8 h100 GPUs"
     assert "need not be the same" in describe_idle(found, NOON)
+
+
+def test_gpus_that_nodes_name_are_asked_about_and_never_parked() -> None:
+    named = replace(PERHAPS, places=(Place(3, 0), Place(3, 1), Place(12, 4)))
+    first = asked(running(), named, rules=PARKS)
+    assert (state(first).confirmed, state(first).places) == (3, "3:0-1;12:4")
+    assert state(first).asked_at == format_time(NOON)
+    assert "(rank 3 GPU 0-1, rank 12 GPU 4)" in describe_idle(state(first), NOON)
+    assert describe_gpus(state(first)) == "3 of 8 h100 GPUs"
+    later = asked(first, PERHAPS, hours=9, rules=PARKS)  # a new leader has not asked the nodes yet
+    assert later is first and state(later).park_at == ""
+    assert state(asked(first, replace(PERHAPS, places=()), rules=PARKS)).asked_at == ""
+    assert state(asked(first, IDLE, hours=1, rules=PARKS)).asked_at == format_time(NOON), "the same question"
+    assert damage(first) == ""
+
+
+def test_many_places_are_cut_at_a_whole_rank() -> None:
+    text = places_text([Place(rank, gpu) for rank in range(500) for gpu in range(8)])
+    assert len(text) <= 300 and text.startswith("0:0-7;1:0-7;") and text.endswith(":0-7")
 
 
 def test_nothing_is_parked_unless_policy_says_so() -> None:
