@@ -50,6 +50,7 @@ TO_WHOEVER_IS_KNOWN = frozenset(
         "GET /v1/nodes/changes",
         "GET /v1/nodes/{name}",
         "GET /v1/queue",
+        "GET /v1/queue/changes",
         "GET /v1/policy",
         "POST /v1/command-line",
         "POST /v1/policy/check",

@@ -29,6 +29,7 @@ from kajitori.api.nodes import health as node_health
 from kajitori.api.nodes import lists as node_lists
 from kajitori.api.nodes import routes as nodes
 from kajitori.api.policy import routes as policy
+from kajitori.api.queue import lists as queue_lists
 from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting
 from kajitori.api.runs import changes, command_line, events, exec, lists, members, results, submission, what_if
@@ -69,6 +70,7 @@ ROUTERS = tuple(
             exec,
             waiting,
             what_if,
+            queue_lists,
             queue,
             node_lists,  # before `nodes`, which has /v1/nodes/{name}
             nodes,

@@ -27,6 +27,7 @@ from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
 from kajitori.api.streams.idle_runs import IdleRuns
 from kajitori.api.streams.node_rows import NodeRows
+from kajitori.api.streams.queue_rows import QueueRows
 from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.views.runs import RunRenderer
@@ -176,6 +177,7 @@ class TableParts:
     """Rows of the pages about the cluster, and what changes in them."""
 
     nodes: NodeRows
+    queue: QueueRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,6 +270,7 @@ class Api:
         self.runs.hub.close()
         self.runs.rows.close()
         self.tables.nodes.close()
+        self.tables.queue.close()
         self.runs.idle.close()
         await self.runs.events.close()
         await self.callers.sessions.close()

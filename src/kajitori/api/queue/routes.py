@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import find_run, require_definition
+from kajitori.api.lookup import find_run
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
 from kajitori.api.views.queue import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
 from kajitori.api.views.runs import phase_of
@@ -30,14 +30,6 @@ router = APIRouter(tags=["cluster"])
 
 LONGEST_SECONDS = 10.0
 """Maximum age of the answer about a queue that is so long that the answer takes time."""
-
-
-@router.get("/v1/queue", responses=describes(QueueView), summary="The waiting runs, in order")
-async def show_queue(api: Shared, user: Caller) -> Response:
-    """Everybody sees all of them, each with the numbers behind its place."""
-    require_definition(api)
-    body = await api.remembered.ask("queue", lambda: _body(api), longest_seconds=LONGEST_SECONDS)
-    return Response(body, media_type="application/json")
 
 
 @router.get(
@@ -71,10 +63,6 @@ def _expected_view(expected: Expectation, *, ends_at: str | msgspec.UnsetType = 
         goes_on=ends_at is not msgspec.UNSET,
         ends_at=ends_at if expected.sure else msgspec.UNSET,
     )
-
-
-async def _body(api: Api) -> bytes:
-    return msgspec.json.encode(await queue_of(api))
 
 
 async def queue_of(api: Api) -> QueueView:

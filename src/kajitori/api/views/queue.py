@@ -179,6 +179,8 @@ class QueueView(View):
     items: list[QueuedView]
     controller: ControllerView
     """While no controller is at work, no run starts, and `expectedAt` is absent."""
+    continue_: str | msgspec.UnsetType = msgspec.field(name="continue", default=msgspec.UNSET)
+    """Send it back for the next page; absent on the last."""
 
 
 class ExplanationView(View):
@@ -253,3 +255,86 @@ class DryRun(View):
     policy requires one."""
     findings: list[Finding]
     start: ExplanationView
+
+
+class QueueTableRow(View):
+    """A run that waits for nodes or runs on them, as one row of a table or one bar of a timeline. Expected times are
+    rounded up to half a minute."""
+
+    namespace: str
+    name: str
+    uid: str
+    owner: str
+    state: Literal["waiting", "running"]
+    reason: str
+    """Why it waits; empty for a running one."""
+    position: int
+    """Its place among the waiting runs, 1 is first; 0 for a running one."""
+    priority: int
+    """0 for a running one."""
+    members: int
+    """Members that run, or that have to start together."""
+    gpus: int
+    gpu_type: str
+    """The type of its nodes, or the type that it waits for; empty if any will do."""
+    nodes: str
+    """The nodes that it has, or that are reserved for it, as a compact list."""
+    queued_at: str
+    starts_at: str
+    """When its members were started, or its expected start; empty if not known."""
+    ends_at: str
+    """The later end of its expected end; empty if not known. No run is ended then."""
+    ends_at_earliest: str
+    """The earlier end; empty if not known."""
+    expected_seconds: int
+    """The longer end of its expected length, from its start on; 0 if it has no end."""
+    sure: bool
+    """Whether the evidence for its length is enough and agrees, or is a time limit."""
+    behind: list[str]
+    """Runs (`namespace/name`) with reservations that would be delayed if it took the room that there is."""
+
+
+class QueueCounts(View):
+    """Number of runs that match the filters of a list or stream."""
+
+    total: int
+    states: dict[str, int]
+    """Matching runs by state, without regard to the filter `state`. States without runs are absent."""
+
+
+class QueueTable(View, omit_defaults=True):
+    """One page of the queue as rows of a table."""
+
+    items: list[QueueTableRow]
+    counts: QueueCounts
+    controller: ControllerView
+    version: str
+    """Version of the list: with this as `since` and the same filters, `GET /v1/queue/changes` begins with the changes
+    after this answer."""
+    continue_: str | None = msgspec.field(name="continue", default=None)
+    """Send it back for the next page; absent on the last."""
+
+
+class QueueKey(View):
+    """Names one run."""
+
+    namespace: str
+    name: str
+
+
+class QueueSnapshot(View):
+    """Data of the event `snapshot`: all matching runs, in no particular order. It replaces all that came before."""
+
+    items: list[QueueTableRow]
+    """Empty if the stream was asked for no items in snapshots."""
+    counts: QueueCounts
+
+
+class QueueChanges(View):
+    """Data of the event `changes`: matching runs that changed since the event before."""
+
+    added: list[QueueTableRow]
+    changed: list[QueueTableRow]
+    removed: list[QueueKey]
+    """Runs that ended, or that match no more."""
+    counts: QueueCounts

@@ -40,6 +40,7 @@ from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
 from kajitori.api.streams.idle_runs import IdleRuns
 from kajitori.api.streams.node_rows import NodeRows
+from kajitori.api.streams.queue_rows import QueueRows
 from kajitori.api.streams.run_rows import RunRows
 from kajitori.api.streams.telemetry_keeper import TelemetryKeeper
 from kajitori.api.views.runs import RunRenderer
@@ -148,7 +149,7 @@ def web_api(deps: ApiDependencies) -> Api:
         remembered=Remembered(clock, BOARD_SHARE, BOARD_SECONDS),
         audit=AuditTrail(deps.history, now),
         callers=callers,
-        tables=TableParts(nodes=NodeRows(mirror, cluster)),
+        tables=TableParts(nodes=NodeRows(mirror, cluster), queue=QueueRows(mirror, clock)),
         runs=RunParts(
             renderer=RunRenderer(mirror),
             rows=RunRows(mirror),
