@@ -73,6 +73,27 @@ def test_a_node_is_found_by_keys_drained_and_returned(page: Page) -> None:
     row.wait_for(state="detached")
 
 
+def test_the_queue_tells_what_a_waiting_run_waits_for(cluster: KajiUp, page: Page) -> None:
+    """The steps name the run that has to end; the map of the cluster shows where."""
+    both = ("-d", "-q", "-n", "2", "--gpus", "8", "--time-limit", "2h", "image", "sleep", "1000")
+    for name in ("holds", "waits"):
+        assert cluster.kaji("run", "--name", name, *both).returncode == 0
+    page.get_by_role("link", name="Queue").click()
+    page.get_by_text("1 run waits, 1 run has nodes.").wait_for()
+    page.get_by_role("img", name="Timeline of 2 runs").focus()
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url(re.compile("/queue/default/waits$"))
+    panel = page.get_by_role("region", name="Run default/waits")
+    panel.get_by_text("Expected to start in").wait_for()
+    panel.get_by_text(re.compile("^default/holds ends on ")).wait_for()
+    page.get_by_role("button", name="Table").click()
+    page.get_by_role("row").filter(has_text="default/waits").get_by_text("reserved").wait_for()
+    panel.get_by_role("link", name="Show these nodes on the map").click()
+    page.get_by_role("status").get_by_text("2 of 3 nodes").wait_for()
+    assert cluster.kaji("rm", "-f", "holds", "waits").returncode == 0
+
+
 def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: Page) -> None:
     """The output of a program is shown as text, HTML as well. A progress bar stays one line."""
     run(cluster, "bert", "python3", "-c", SCRIPT)

@@ -8,6 +8,7 @@ import { signOut, whoAmI } from "../api/signIn";
 const PAGES: { to: string; word: string }[] = [
   { to: "/runs", word: "Runs" },
   { to: "/start", word: "Start" },
+  { to: "/queue", word: "Queue" },
   { to: "/cluster", word: "Cluster" },
   { to: "/board", word: "Board" },
 ];

@@ -14,6 +14,7 @@ const router = createBrowserRouter([
       { path: "/", element: <Navigate to="/runs" replace /> },
       { path: "/runs", element: <RunsPage /> },
       { path: "/start", lazy: async () => ({ Component: (await import("../start/StartPage")).StartPage }) },
+      { path: "/queue/:namespace?/:name?", lazy: async () => ({ Component: (await import("../queue/QueuePage")).QueuePage }) },
       { path: "/cluster/:node?", lazy: async () => ({ Component: (await import("../cluster/ClusterPage")).ClusterPage }) },
       { path: "/board", lazy: async () => ({ Component: (await import("../board/BoardPage")).BoardPage }) },
       { path: "/runs/:namespace/:name", lazy: async () => ({ Component: (await import("../run/RunPage")).RunPage }) },

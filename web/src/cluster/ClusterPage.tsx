@@ -139,7 +139,7 @@ function RoomWords({ room, found, error, nodes }: { room: string; found: Found |
   const said = steps ? `${room} starts after ${steps} ${steps === 1 ? "step" : "steps"} on ${nodes} ${nodes === 1 ? "node" : "nodes"}, which the map shows.` : `${room}: nothing that has to end is known.`;
   return (
     <Typography sx={{ mb: 2 }}>
-      {said} {found.message}
+      {said} {found.message && `Why it waits: ${found.message}.`}
     </Typography>
   );
 }

@@ -1,6 +1,7 @@
 import Box from "@mui/material/Box";
 import { useTheme } from "@mui/material/styles";
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
+import { HIDDEN, prepared } from "../words/canvas";
 import { useWidth } from "../words/useWidth";
 import type { Kind, Legend } from "./colours";
 import { stateWord } from "./colours";
@@ -119,9 +120,6 @@ export function NodeMap({ nodes, legend, marked, selected, select }: Props) {
   );
 }
 
-/** Content for screen readers alone. */
-const HIDDEN = { position: "absolute", width: 1, height: 1, overflow: "hidden", clipPath: "inset(50%)", whiteSpace: "nowrap" };
-
 /** Say what a node does, in one line. */
 export function told(node: NodeRow): string {
   const gpus = node.gpus.total ? `${node.gpus.used} of ${node.gpus.total} ${node.gpuType || "GPUs"} in use` : "no GPUs";
@@ -134,20 +132,6 @@ export function told(node: NodeRow): string {
 function withRows(layout: Layout, nodes: readonly NodeRow[]): Layout {
   const byName = new Map(nodes.map((node) => [node.name, node]));
   return { ...layout, cells: layout.cells.map((cell) => ({ ...cell, node: byName.get(cell.node.name) ?? cell.node })) };
-}
-
-/** Return a cleared canvas of this size, sharp on every screen. */
-function prepared(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
-  const scale = window.devicePixelRatio || 1;
-  const [wide, high] = [Math.round(width * scale), Math.round(Math.max(1, height) * scale)];
-  if (canvas.width !== wide) canvas.width = wide;
-  if (canvas.height !== high) canvas.height = high;
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const paint = canvas.getContext("2d");
-  paint?.setTransform(scale, 0, 0, scale, 0, 0);
-  paint?.clearRect(0, 0, width, height);
-  return paint;
 }
 
 function draw(

@@ -3,13 +3,13 @@ import Button from "@mui/material/Button";
 import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
-import type { ReactNode } from "react";
 import { Link } from "react-router";
 import { client, contentOf, type Schemas } from "../api/client";
 import { Problem } from "../app/Problem";
 import { Age } from "../words/Age";
 import { bytes, cpus } from "../words/amounts";
 import { CopyLine } from "../words/CopyLine";
+import { Faint, Part, PlainList } from "../words/Part";
 import { NodeActions } from "./NodeActions";
 
 const REFRESH_MS = 5_000;
@@ -85,7 +85,7 @@ function Details({ node }: { node: NodeDetail }) {
       </Part>
       <Box component="details" sx={{ my: 3 }}>
         <summary>Labels</summary>
-        <List>
+        <PlainList>
           {Object.entries(node.labels).map(([key, value]) => (
             <li key={key}>
               <code>
@@ -93,7 +93,7 @@ function Details({ node }: { node: NodeDetail }) {
               </code>
             </li>
           ))}
-        </List>
+        </PlainList>
       </Box>
       <CopyLine text={`kaji nodes ${node.name}`} />
     </>
@@ -124,28 +124,4 @@ function Figures({ node }: { node: NodeDetail }) {
       </dd>
     </Box>
   );
-}
-
-function Part({ title, empty = "", children }: { title: string; empty?: string; children: ReactNode[] | ReactNode }) {
-  const isEmpty = Array.isArray(children) && !children.length;
-  return (
-    <Box sx={{ my: 3 }}>
-      <Typography variant="h3" sx={{ fontSize: 14, fontWeight: 600 }}>
-        {title}
-      </Typography>
-      {isEmpty ? <Typography color="text.secondary">{empty}</Typography> : <List>{children}</List>}
-    </Box>
-  );
-}
-
-function List({ children }: { children: ReactNode }) {
-  return (
-    <Box component="ul" sx={{ listStyle: "none", m: 0, p: 0, overflowWrap: "anywhere", "& li": { py: 0.5 } }}>
-      {children}
-    </Box>
-  );
-}
-
-function Faint({ children }: { children: ReactNode }) {
-  return <Box sx={{ color: "text.secondary" }}>{children}</Box>;
 }

@@ -37,7 +37,7 @@ from kajitori.api.streams.queue_rows import Outcome, QueueFilter, QueueRow, row_
 from kajitori.api.views.queue import QueueChanges, QueuedView, QueueTable, QueueTableRow, QueueView
 from kajitori.cluster.occupancy import RunOccupancy
 from kajitori.core.queue.expected import Source, endless
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.node_lists import compress, expand
 from kajitori.core.words.times import format_time, parse_time, time_at
 
 router = APIRouter(tags=["cluster"])
@@ -209,7 +209,7 @@ def _waiting(api: Api, run: QueuedView) -> QueueTableRow:
     found = api.mirror.runs.get((run.namespace, run.name))
     expected_at = parse_time(run.expected_at) if isinstance(run.expected_at, str) else None
     starts_at = expected_at.timestamp() if expected_at is not None else math.inf
-    place = run.place
+    place, reserved = run.place, run.kept.nodes if isinstance(run.kept, msgspec.Struct) else ""
     has_end = place.expected_from != "endless"
     sure = has_end and place.expected_sure
     return QueueTableRow(
@@ -223,8 +223,8 @@ def _waiting(api: Api, run: QueuedView) -> QueueTableRow:
         priority=run.priority,
         members=run.members,
         gpus=run.gpus,
-        gpu_type=run.gpu_type,
-        nodes=run.kept.nodes if isinstance(run.kept, msgspec.Struct) else "",
+        gpu_type=run.gpu_type or (_type_of(api, reserved) if run.gpus else ""),
+        nodes=reserved,
         queued_at=found.status.queued_at if found is not None and found.status is not None else "",
         starts_at=_rounded(starts_at),
         ends_at=_rounded(starts_at + place.expected_seconds) if sure else "",
@@ -233,6 +233,13 @@ def _waiting(api: Api, run: QueuedView) -> QueueTableRow:
         sure=sure,
         behind=run.behind,
     )
+
+
+def _type_of(api: Api, nodes: str) -> str:
+    """Return the GPU type of the first node of a compact list."""
+    table = api.cluster.table()
+    first = next(iter(expand(nodes)), "") if nodes else ""
+    return table.nodes[table.index[first]].gpu_type if first in table.index else ""
 
 
 def _running(api: Api, held: RunOccupancy) -> QueueTableRow | None:

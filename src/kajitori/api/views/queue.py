@@ -276,7 +276,7 @@ class QueueTableRow(View):
     """Members that run, or that have to start together."""
     gpus: int
     gpu_type: str
-    """The type of its nodes, or the type that it waits for; empty if any will do."""
+    """The type of its nodes, also of reserved ones, or the type that it waits for; empty if any will do."""
     nodes: str
     """The nodes that it has, or that are reserved for it, as a compact list."""
     queued_at: str

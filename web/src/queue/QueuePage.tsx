@@ -1,0 +1,167 @@
+import Box from "@mui/material/Box";
+import MenuItem from "@mui/material/MenuItem";
+import Skeleton from "@mui/material/Skeleton";
+import TextField from "@mui/material/TextField";
+import ToggleButton from "@mui/material/ToggleButton";
+import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
+import Typography from "@mui/material/Typography";
+import { useMemo } from "react";
+import { Link, useNavigate, useParams, useSearchParams } from "react-router";
+import { Problem } from "../app/Problem";
+import { duration } from "../words/times";
+import { Since } from "../words/Since";
+import { useNow } from "../words/useNow";
+import { QueueMap } from "./QueueMap";
+import { QueueTable } from "./QueueTable";
+import { RunPanel } from "./RunPanel";
+import { spanned, SPANS, suitableSpan, type Rowed } from "./timeline";
+import { useQueue, type QueueRow } from "./useQueue";
+import { keyOf } from "./words";
+
+/** The queue into the future: what runs until when, what is reserved, and when each waiting run is expected to start. */
+export function QueuePage() {
+  const { namespace = "", name = "" } = useParams();
+  const selected = name && `${namespace}/${name}`;
+  const [parameters, setParameters] = useSearchParams();
+  const navigate = useNavigate();
+  const live = useQueue();
+  const now = useNow(30);
+  const text = parameters.get("text") ?? "";
+  const rowed: Rowed = parameters.get("rows") === "node" ? "node" : "type";
+  const asTable = parameters.get("as") === "table";
+  const runs = useMemo(() => (live.runs ?? []).filter((run) => fits(run, text)), [live.runs, text]);
+  const isThere = live.runs !== null;
+  // Once chosen it stays, so that the timeline does not jump while one looks at it.
+  const suited = useMemo(() => suitableSpan(live.runs ?? [], now), [isThere]);
+  const hours = SPANS.find((span) => `${span}` === parameters.get("hours")) ?? suited;
+  const [from, until] = spanned(now, hours);
+  const change = (key: string, value: string) =>
+    setParameters((held) => {
+      const next = new URLSearchParams(held);
+      if (value) next.set(key, value);
+      else next.delete(key);
+      return next;
+    }, { replace: true });
+  const suffix = parameters.size ? `?${parameters}` : "";
+  const addressOf = (key: string) => `/queue${key ? `/${key.split("/").map(encodeURIComponent).join("/")}` : ""}${suffix}`;
+  const waiting = runs.filter(({ state }) => state === "waiting");
+  const unknown = waiting.filter(({ startsAt }) => !startsAt).sort((a, b) => a.position - b.position);
+
+  return (
+    <>
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
+        <Typography variant="h1" sx={{ flex: "1 1 auto" }}>
+          Queue
+        </Typography>
+        <Since currentAt={live.currentAt} error={live.error} />
+        <ToggleButtonGroup size="small" exclusive value={asTable} onChange={(_, next) => next !== null && change("as", next ? "table" : "")} aria-label="Show as">
+          <ToggleButton value={false}>Timeline</ToggleButton>
+          <ToggleButton value={true}>Table</ToggleButton>
+        </ToggleButtonGroup>
+        <ToggleButtonGroup size="small" exclusive value={rowed} onChange={(_, next) => next && change("rows", next === "node" ? "node" : "")} aria-label="Rows">
+          <ToggleButton value="type">By GPU type</ToggleButton>
+          <ToggleButton value="node">By node</ToggleButton>
+        </ToggleButtonGroup>
+        <TextField select size="small" label="Span" value={`${hours}`} onChange={(event) => change("hours", event.target.value)} sx={{ width: 110 }}>
+          {SPANS.map((span) => (
+            <MenuItem key={span} value={`${span}`}>
+              {duration(span * 3_600)}
+            </MenuItem>
+          ))}
+        </TextField>
+        <TextField
+          size="small"
+          value={text}
+          onChange={(event) => change("text", event.target.value)}
+          placeholder="Run, owner, type, node …"
+          slotProps={{ htmlInput: { "aria-label": "Filter" } }}
+          sx={{ width: 230 }}
+        />
+      </Box>
+      {live.error && !live.runs && <Problem error={live.error} />}
+      {!live.runs && !live.error && <Skeleton variant="rectangular" height={320} />}
+      {live.runs && (
+        <>
+          {live.runs.length > 0 && <Typography sx={{ mb: 3 }}>{`${counted(waiting.length, "run waits", "runs wait")}, ${counted(runs.length - waiting.length, "run has", "runs have")} nodes.`}</Typography>}
+          {!runs.length && <Nothing any={live.runs.length > 0} />}
+          {(runs.length > 0 || selected) && (
+            <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: selected ? "minmax(0, 1fr) 380px" : "minmax(0, 1fr)" }, gap: 4, alignItems: "start" }}>
+              <Box sx={{ minWidth: 0 }}>
+                {asTable ? (
+                  <QueueTable runs={runs} now={now} addressOf={addressOf} />
+                ) : (
+                  <>
+                    <Legend />
+                    <QueueMap runs={runs} rowed={rowed} from={from} until={until} now={now} selected={selected} select={(key) => void navigate(addressOf(key))} />
+                    <Unknown runs={unknown} addressOf={addressOf} />
+                  </>
+                )}
+              </Box>
+              {selected && (
+                <Box sx={{ order: { xs: -1, lg: 0 }, minWidth: 0 }}>
+                  <RunPanel key={selected} id={selected} run={live.runs.find((run) => keyOf(run) === selected)} now={now} close={() => void navigate(addressOf(""))} />
+                </Box>
+              )}
+            </Box>
+          )}
+        </>
+      )}
+    </>
+  );
+}
+
+/** Waiting runs that the timeline cannot show: what they wait for has no known end. */
+function Unknown({ runs, addressOf }: { runs: readonly QueueRow[]; addressOf: (key: string) => string }) {
+  if (!runs.length) return null;
+  return (
+    <Box sx={{ mt: 4 }}>
+      <Typography variant="h2">Waiting, start not known</Typography>
+      <Typography color="text.secondary">What they wait for has no time limit, or no similar run has ended yet.</Typography>
+      <Box component="ol" sx={{ listStyle: "none", p: 0, m: 0 }}>
+        {runs.slice(0, 100).map((run) => (
+          <Box component="li" key={keyOf(run)} sx={{ py: 1, borderBottom: 1, borderColor: "divider", overflowWrap: "anywhere" }}>
+            {run.position}. <Link to={addressOf(keyOf(run))}>{keyOf(run)}</Link> {run.gpus ? `${run.gpus} ${run.gpuType || "GPUs"}` : ""} {run.owner && `of ${run.owner}`}
+          </Box>
+        ))}
+      </Box>
+      {runs.length > 100 && <Typography>{`${runs.length - 100} more; the table lists them.`}</Typography>}
+    </Box>
+  );
+}
+
+function Legend() {
+  const marks: [string, object][] = [
+    ["runs", { bgcolor: "primary.main" }],
+    ["end uncertain", { background: (theme: { palette: { primary: { main: string } } }) => `repeating-linear-gradient(135deg, ${theme.palette.primary.main} 0 1px, transparent 1px 5px)` }],
+    ["waits, drawn from its expected start", { border: "1px solid", borderColor: "text.secondary" }],
+    ["nodes reserved", { border: "3px solid", borderColor: "text.secondary" }],
+  ];
+  return (
+    <Box sx={{ display: "flex", flexWrap: "wrap", gap: 4, mb: 2, color: "text.secondary" }}>
+      {marks.map(([word, sx]) => (
+        <Box key={word} sx={{ display: "flex", alignItems: "center", gap: 1.5 }}>
+          <Box sx={{ width: 20, height: 12, ...sx }} />
+          {word}
+        </Box>
+      ))}
+    </Box>
+  );
+}
+
+function Nothing({ any }: { any: boolean }) {
+  if (any) return <Typography color="text.secondary">No run fits the filter.</Typography>;
+  return (
+    <Typography>
+      Nothing waits and nothing runs: the next run starts at once. <Link to="/start">Start one</Link>.
+    </Typography>
+  );
+}
+
+function fits(run: QueueRow, text: string): boolean {
+  const shown = [run.name, run.namespace, run.owner, run.gpuType, run.reason, run.nodes, run.state].join(" ").toLowerCase();
+  return text.toLowerCase().split(/\s+/).every((word) => shown.includes(word));
+}
+
+function counted(number: number, one: string, many: string): string {
+  return `${number} ${number === 1 ? one : many}`;
+}

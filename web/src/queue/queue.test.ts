@@ -1,0 +1,83 @@
+import { describe, expect, it } from "vitest";
+import { barAt, barBeside, LANE_PX, placed } from "./placing";
+import { spanned, suitableSpan, ticks, timelineOf } from "./timeline";
+import type { QueueRow } from "./useQueue";
+import { ahead, endWords, inTwoUnits, startWords } from "./words";
+
+const NOW = Date.parse("2026-11-23T12:00:00Z");
+const at = (hours: number) => new Date(NOW + hours * 3_600_000).toISOString();
+
+function run(name: string, part: Partial<QueueRow> = {}): QueueRow {
+  return {
+    namespace: "team", name, uid: name, owner: "ada", state: "running", reason: "", position: 0, priority: 0,
+    members: 1, gpus: 8, gpuType: "h100", nodes: "g1", queuedAt: at(-2), startsAt: at(-1), endsAt: at(1),
+    endsAtEarliest: "", expectedSeconds: 7_200, sure: true, behind: [], ...part,
+  };
+}
+
+const RUNS = [
+  run("first"),
+  run("next", { state: "waiting", position: 1, startsAt: at(1), endsAt: at(3), endsAtEarliest: at(2), nodes: "g[1-2]" }),
+  run("other", { gpuType: "a100", nodes: "g3", endsAt: "", sure: false }),
+  run("last", { state: "waiting", position: 2, startsAt: "", endsAt: "", nodes: "" }),
+];
+const [FROM, UNTIL] = spanned(NOW, 6);
+
+describe("timeline", () => {
+  it("puts runs of a type into lanes that do not overlap", () => {
+    const { groups, unknown } = timelineOf([...RUNS, run("beside")], "type", FROM, UNTIL);
+    const names = groups.map(({ title, lanes }) => [title, lanes.map(({ bars }) => bars.map((bar) => bar.run.name))]);
+    expect(names).toEqual([["a100", [["other"]]], ["h100", [["beside", "next"], ["first"]]]]);
+    expect(unknown.map(({ name }) => name)).toEqual(["last"]);
+  });
+
+  it("shows runs and reservations on each of their nodes", () => {
+    const { groups } = timelineOf(RUNS, "node", FROM, UNTIL);
+    expect(groups.map(({ title, lanes }) => [title, lanes.flatMap(({ bars }) => bars.map((bar) => bar.run.name))])).toEqual([
+      ["g1", ["first", "next"]], ["g2", ["next"]], ["g3", ["other"]],
+    ]);
+  });
+
+  it("draws uncertain ends from the earlier to the later estimate, unknown ones to the edge", () => {
+    const layout = placed(timelineOf(RUNS, "type", FROM, UNTIL), FROM, UNTIL, 600);
+    const bars = new Map(layout.bars.map((bar) => [bar.run.name, bar]));
+    expect(bars.get("next")).toMatchObject({ width: 200, sure: 100 });
+    expect(bars.get("first")).toMatchObject({ x: 0, sure: 172, width: 172 });
+    expect(bars.get("other")).toMatchObject({ x: 0, width: 600, until: Infinity });
+  });
+
+  it("finds bars by pointer and by keys", () => {
+    const layout = placed(timelineOf(RUNS, "type", FROM, UNTIL), FROM, UNTIL, 600);
+    const index = (name: string) => layout.bars.findIndex((bar) => bar.run.name === name);
+    const first = layout.bars[index("first")]!;
+    expect(barAt(layout, first.x + 3, first.y + LANE_PX / 2)).toBe(index("first"));
+    expect(barAt(layout, 599, first.y + LANE_PX / 2)).toBe(-1);
+    expect(barBeside(layout, index("first"), "ArrowRight")).toBe(index("next"));
+    expect(barBeside(layout, index("first"), "ArrowUp")).toBe(index("other"));
+    expect(barBeside(layout, -1, "ArrowDown")).toBe(0);
+  });
+
+  it("marks round times, at most one in 80 pixels", () => {
+    const words = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", timeZone: "UTC" });
+    const marks = ticks(FROM, UNTIL, 600, words, words);
+    expect(marks.length).toBeGreaterThan(3);
+    expect(marks.length).toBeLessThanOrEqual(8);
+    expect(marks.every(({ at }) => at % 1_800_000 === 0)).toBe(true);
+  });
+
+  it("chooses a span that shows what comes next", () => {
+    expect(suitableSpan(RUNS, NOW)).toBe(6);
+    expect(suitableSpan([], NOW)).toBe(24);
+    expect(suitableSpan([run("long", { endsAt: at(500) })], NOW)).toBe(168);
+  });
+});
+
+it("says expected times in words", () => {
+  expect([90, 3_600, 7_140, 90_000].map(inTwoUnits)).toEqual(["2 min", "1 h", "1 h 59 min", "1 d 1 h"]);
+  expect(ahead(at(0), NOW)).toBe("now");
+  expect(startWords(RUNS[3]!, NOW)).toBe("its start is not known");
+  expect(startWords(RUNS[1]!, NOW)).toMatch(/^expected to start in 1 h \(/);
+  expect(endWords(RUNS[1]!, NOW)).toMatch(/^expected to end between in 2 h .* and in 3 h/);
+  expect(endWords(RUNS[2]!, NOW)).toBe("its end is not known");
+  expect(endWords(run("service", { endsAt: "", expectedSeconds: 0 }), NOW)).toBe("it has no end");
+});

@@ -1,0 +1,46 @@
+/** What is known of a run in the queue, in words. */
+import type { QueueRow } from "./useQueue";
+
+/** Return the name under which a run is known everywhere: `namespace/name`. */
+export function keyOf({ namespace, name }: { namespace: string; name: string }): string {
+  return `${namespace}/${name}`;
+}
+
+/** Return a run's state and expected times in one line. */
+export function told(run: QueueRow, now: number): string {
+  const size = [run.members === 1 ? "1 member" : `${run.members} members`, run.gpus ? `${run.gpus} ${run.gpuType || "GPUs"}` : ""].filter(Boolean).join(", ");
+  const parts = [run.state === "running" ? "Runs" : `Waits at place ${run.position}`, size, run.owner && `of ${run.owner}`];
+  return `${parts.filter(Boolean).join(", ")}; ${run.state === "running" ? endWords(run, now) : startWords(run, now)}`;
+}
+
+/** Return when a waiting run is expected to start. */
+export function startWords({ startsAt }: QueueRow, now: number): string {
+  return startsAt ? `expected to start ${ahead(startsAt, now)}` : "its start is not known";
+}
+
+/** Return when a run is expected to end. */
+export function endWords({ endsAt, endsAtEarliest, expectedSeconds }: QueueRow, now: number): string {
+  if (!endsAt) return expectedSeconds ? "its end is not known" : "it has no end";
+  const earliest = endsAtEarliest && endsAtEarliest !== endsAt ? `between ${ahead(endsAtEarliest, now)} and ${ahead(endsAt, now)}` : ahead(endsAt, now);
+  return `expected to end ${earliest}`;
+}
+
+/** Return how far ahead a time is, with the time of day; "now" if it has come. */
+export function ahead(time: string, now: number): string {
+  const at = Date.parse(time);
+  if (at - now < 60_000) return "now";
+  const isToday = new Date(at).toDateString() === new Date(now).toDateString();
+  return `in ${inTwoUnits((at - now) / 1_000)} (${(isToday ? CLOCK : DAY_AND_CLOCK).format(at)})`;
+}
+
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
+const DAY_AND_CLOCK = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+
+/** Return a time of at least a minute in its two largest units: "1 h 59 min". */
+export function inTwoUnits(seconds: number): string {
+  const minutes = Math.round(seconds / 60);
+  const [days, hours] = [Math.floor(minutes / 1_440), Math.floor((minutes % 1_440) / 60)];
+  if (days) return hours ? `${days} d ${hours} h` : `${days} d`;
+  if (hours) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  return `${minutes} min`;
+}
