@@ -11,7 +11,7 @@ from tests.browser.conftest import link
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -160,6 +160,31 @@ def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) 
     plot.locator(".u-over").click(position={"x": 200, "y": 5})
     page.wait_for_url(re.compile(r"\?tab=figures&rank=1$"))
     page.get_by_text("The last hour of rank 1").wait_for()
+
+
+def test_findings_about_a_run_are_shown_and_answered(cluster: KajiUp, page: Page) -> None:
+    """It may be stuck, and its GPUs are idle: in the server's words. The time report names the categories."""
+    run(cluster, "found", "sleep", "1000")
+
+    def with_findings(route: Route) -> None:
+        view = route.fetch().json()
+        view["status"] |= {"stuck": {"since": MINUTES[0], "message": "It may be stuck: no progress for 20m."}}
+        view["status"] |= {"idle": {"since": MINUTES[0], "attempt": 1, "gpus": 8, "fewest": 8, "most": 8}}
+        route.fulfill(json=view)
+
+    def keep(route: Route) -> None:
+        answers.append(route.request.post_data or "")
+        route.fulfill(json={})
+
+    answers: list[str] = []
+    page.route("**/v1/runs/default/found", with_findings)
+    page.route("**/found/idle?*", lambda route: route.fulfill(json={"found": {"says": "8 GPUs idle for 3h."}}))
+    page.route("**/found/keep", keep)
+    page.goto(page.url.replace("/runs", "/runs/default/found?tab=time"))
+    page.get_by_text("It may be stuck: no progress for 20m.").wait_for()
+    page.get_by_role("alert").filter(has_text="8 GPUs idle").get_by_role("button", name="Keep for a day").click()
+    page.get_by_role("row", name=re.compile("^productive|^starting|^queued")).first.wait_for()
+    assert len(answers) == 1 and "until" in answers[0]
 
 
 def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> None:

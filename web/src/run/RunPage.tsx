@@ -12,12 +12,13 @@ import { Actions } from "./Actions";
 import { CommandLine } from "./CommandLine";
 import { Events } from "./Events";
 import { Facts } from "./Facts";
+import { Findings } from "./Findings";
 import { Log } from "./Log";
 import { Members } from "./Members";
 import { phaseOf } from "./status";
 import { useRun } from "./useRun";
 
-const TABS = ["log", "figures", "members", "events", "terminal"] as const;
+const TABS = ["log", "figures", "members", "events", "time", "terminal"] as const;
 type TabName = (typeof TABS)[number];
 
 const TITLES: Record<TabName, string> = {
@@ -25,10 +26,12 @@ const TITLES: Record<TabName, string> = {
   figures: "Figures",
   members: "Members",
   events: "Events",
+  time: "Time",
   terminal: "Terminal",
 };
 
 const TerminalPanel = lazy(async () => ({ default: (await import("../terminal/TerminalPanel")).TerminalPanel }));
+const Time = lazy(async () => ({ default: (await import("../time/Time")).Time }));
 const Figures = lazy(async () => ({ default: (await import("../figures/Figures")).Figures }));
 
 /** One run: what it is, how it goes, its log, members and events. */
@@ -56,6 +59,7 @@ export function RunPage() {
         <Actions run={view} />
       </Box>
       {view.status.message && <Typography sx={{ mb: 3 }}>{view.status.message}</Typography>}
+      <Findings run={view} />
       <Facts run={view} />
       <Box sx={{ my: 4 }}>
         <CommandLine run={view} />
@@ -70,6 +74,7 @@ export function RunPage() {
       )}
       <Suspense fallback={<Skeleton variant="rectangular" height={320} />}>
         {tab === "figures" && <Figures run={view} rank={rank} chooseRank={(chosen) => show("figures", chosen)} />}
+        {tab === "time" && <Time run={view} />}
         {tab === "terminal" && (
           <TerminalPanel run={view} rank={rank ?? 0} chooseRank={(chosen) => show("terminal", chosen)} />
         )}

@@ -1,0 +1,77 @@
+import Alert from "@mui/material/Alert";
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { client, contentOf, ensureDone, type Run } from "../api/client";
+import { Problem } from "../app/Problem";
+import { isFinal } from "./status";
+
+const REFRESH_MS = 30_000;
+const DAY_MS = 24 * 3600 * 1000;
+
+/** What the cluster found about a run that its owner should know: it may be stuck, or its GPUs are idle. */
+export function Findings({ run }: { run: Run }) {
+  const { stuck, idle } = run.status;
+  if (isFinal(run)) return null;
+  return (
+    <>
+      {stuck && (
+        <Alert severity="warning" variant="outlined" sx={{ mb: 3 }}>
+          {stuck.message || "It may be stuck: it has made no progress for long."}
+        </Alert>
+      )}
+      {idle && <IdleGpus run={run} />}
+    </>
+  );
+}
+
+/** The question what is to become of idle GPUs, in the server's words, with its two answers. */
+function IdleGpus({ run }: { run: Run }) {
+  const queries = useQueryClient();
+  const path = { namespace: run.namespace, name: run.name };
+  const idle = useQuery({
+    queryKey: ["idle", run.uid],
+    queryFn: async () =>
+      contentOf(await client.GET("/v1/runs/{namespace}/{name}/idle", { params: { path, query: { look: false } } })),
+    refetchInterval: REFRESH_MS,
+  });
+  const answer = useMutation({
+    mutationFn: async (isNeeded: boolean) => {
+      if (isNeeded) {
+        const until = new Date(Date.now() + DAY_MS).toISOString();
+        ensureDone(await client.POST("/v1/runs/{namespace}/{name}/keep", { params: { path }, body: { until } }));
+      } else ensureDone(await client.POST("/v1/runs/{namespace}/{name}/park", { params: { path } }));
+    },
+    onSuccess: async () => queries.invalidateQueries(),
+  });
+  const found = idle.data?.found;
+  if (!found) return null;
+  return (
+    <>
+      {answer.error && <Problem error={answer.error} />}
+      <Alert
+        severity="warning"
+        variant="outlined"
+        sx={{ mb: 3 }}
+        action={
+          <Box sx={{ display: "flex", flexWrap: "wrap", gap: 2 }}>
+            <Button color="inherit" size="small" disabled={answer.isPending} onClick={() => answer.mutate(true)}>
+              Keep for a day
+            </Button>
+            <Button
+              color="inherit"
+              size="small"
+              title="Stop it after a checkpoint; resuming starts it again"
+              disabled={answer.isPending}
+              onClick={() => answer.mutate(false)}
+            >
+              Park
+            </Button>
+          </Box>
+        }
+      >
+        {found.says}
+      </Alert>
+    </>
+  );
+}

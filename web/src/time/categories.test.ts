@@ -1,0 +1,21 @@
+import { expect, it } from "vitest";
+import { hours, share, shownOf, type TimeOf } from "./categories";
+
+const part = (category: string, seconds: number): TimeOf => ({
+  category,
+  seconds,
+  gpuSeconds: 8 * seconds,
+  memberSeconds: seconds,
+});
+
+it("shows what took time, in the order of the table", () => {
+  const found = shownOf([part("queued", 10), part("new", 1), part("lost", 0), part("productive", 30)]);
+  expect(found.map(({ category }) => category)).toEqual(["productive", "queued", "new"]);
+});
+
+it("has shares and hours", () => {
+  const all = [part("productive", 1800), part("queued", 600)];
+  expect(share(part("queued", 600), all)).toBe("25.0 %");
+  expect(share(part("queued", 0), [])).toBe("");
+  expect([hours(part("queued", 900), true), hours(part("queued", 900), false)]).toEqual(["2.00", "0.25"]);
+});
