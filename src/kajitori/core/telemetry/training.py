@@ -150,6 +150,7 @@ class Training:
         took = figures.get(CHECKPOINT_SECONDS)
         if took is not None and 0 <= took <= MAX_CHECKPOINT_SECONDS:
             self._new_saved.append((took, figures.get(TIME)))
+            figures = {name: value for name, value in figures.items() if name != TIME}  # no figure to plot
         for name, value in figures.items():
             self.news[name] = value
             if name in RATED and name != STEP:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.history.test_history_routes import NOON, recorded
 
 from kajitori.core.usage.lost_time import Kind, Mark
@@ -40,6 +41,20 @@ async def test_a_run_is_reported_to_the_second(world: World, history: History) -
     assert (found["checkpoints"]["costSeconds"], found["checkpoints"]["betweenFailures"]) == (20, 530)
     assert "8.6% of its time was productive: 5m10s of 1h" in found["words"][0]
     assert "a checkpoint every 2m" in found["words"][1]
+
+
+async def test_without_history_a_run_is_reported_from_its_status(world: World, history: History) -> None:
+    """Sums of several runs need a history."""
+    times = {"since": "2026-11-21T11:50:00Z", "started": "2026-11-21T11:51:00Z"}
+    usage = {"first": 1, "open": [{"attempt": 1, "ranks": "0-1", "gpus": 8} | times]}
+    status = {"phase": "Running", "attempts": 1, "usage": usage}
+    world.kubernetes.put("runs", run("bert", replicas=2) | {"status": status})
+    await world.caught_up()
+    world.change("stores", history=None)
+    found = (await world.http.get("/v1/runs/team/bert/report")).json()
+    seconds = {part["category"]: part["gpuSeconds"] for part in found["categories"] if part["gpuSeconds"]}
+    assert seconds == {"starting": 60 * 16, "productive": 540 * 16}
+    assert (await world.http.get("/v1/report")).status_code == 501
 
 
 async def test_a_report_sums_what_each_cause_cost(world: World, history: History) -> None:

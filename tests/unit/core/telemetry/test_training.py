@@ -67,11 +67,12 @@ def test_checkpoints_have_the_time_of_their_lines_or_of_the_sample() -> None:
         {"checkpoint_seconds": -1, "time": 1.0},
     ):
         training.take(line)
-    training.sample(1015.0)
-    training.take({"step": 7, "checkpoint_seconds": 3})
-    training.sample(1030.0)
+    assert training.sample(1015.0)["time"] == 1.0, "that of a line that is about no checkpoint"
+    training.take({"step": 7, "checkpoint_seconds": 3, "time": 1030.0})
+    assert "time" not in training.sample(1030.0)
+    training.take({"checkpoint_seconds": 4})
     training.sample(1045.0)
-    assert list(training.saved) == [Saved(988.5, 1000.5), Saved(1027.0, 1030.0)]
+    assert list(training.saved) == [Saved(988.5, 1000.5), Saved(1027.0, 1030.0), Saved(1041.0, 1045.0)]
     for number in range(KEPT_CHECKPOINTS + 4):
         training.take({"checkpoint_seconds": 1, "time": 2000.0 + number})
     training.sample(1060.0)
