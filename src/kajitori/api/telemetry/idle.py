@@ -40,7 +40,7 @@ router = APIRouter(tags=["telemetry"])
 
 NODES_KEEP_SECONDS = 3600
 MOST_ASKED_RANKS = 256
-"""Most ranks whose nodes are asked for one answer, the lowest first."""
+"""Largest number of ranks about which nodes are asked for one answer, the lowest first."""
 
 
 class IdleParameters(Parameters):
@@ -56,7 +56,7 @@ class KeepRequest(Document):
     """The answer that a run is still needed."""
 
     until: Moment
-    """Time (RFC 3339) until which nobody is asked about its idle GPUs, and it is not parked. Policy limits it."""
+    """Time (RFC 3339) before which its owner is not asked about idle GPUs, and it is not parked. Policy limits it."""
 
 
 class ReportParameters(Parameters):
@@ -66,7 +66,7 @@ class ReportParameters(Parameters):
 
 @router.get("/v1/idle", responses=describes(IdleList), summary="Runs that hold idle GPUs")
 async def list_idle(api: Shared, user: Caller, query: Annotated[IdleParameters, Query()]) -> Response:
-    """Runs whose GPUs have not been used for long, those that waste most first."""
+    """Runs with GPUs that have not been used for long, the most wasted GPU hours first."""
     readable = await readable_namespaces(api, user, query.namespace)
     owner = user.name if query.owner == "@me" else query.owner
     runs = [api.mirror.runs.get(key) for key in api.runs.idle.keys]
@@ -96,7 +96,7 @@ async def list_idle(api: Shared, user: Caller, query: Annotated[IdleParameters, 
 async def report_idle(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[ReportParameters, Query()]
 ) -> Response:
-    """What bands say about all GPUs of the run, and which GPUs were idle in the last hour, asked from their nodes."""
+    """The finding about all GPUs of the run, and which GPUs were idle in the last hour, asked from their nodes."""
     run = await find_run(api, user, namespace, name)
     state = run.status.idle if run.status is not None else None
     report = IdleReport(
@@ -118,7 +118,8 @@ async def report_idle(
     summary="Keep a run with idle GPUs",
 )
 async def keep_run(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
-    """Answer that the run is still needed: until then nobody is asked about its idle GPUs, and it is not parked."""
+    """Answer that the run is still needed. Before `until` its owner is not asked about idle GPUs, and policy does not
+    park it."""
     wanted, faults, _ = read(KeepRequest, await json_body(request), "")
     if faults or wanted is None:
         raise InvalidInput(faults)

@@ -36,7 +36,7 @@ LOOK_SECONDS = 3600.0
 """Time between two questions to the nodes of a run of which some GPUs may be idle: nodes remember an hour."""
 ANSWER_SECONDS = 20.0
 MOST_RANKS = 64
-"""Most ranks of a run whose nodes are asked."""
+"""Largest number of a run's ranks about which nodes are asked."""
 FRESH_SECONDS = 600.0
 """Age of a finding beyond which it says nothing about now."""
 
@@ -108,10 +108,12 @@ class IdleWatcher:
         self._until = 0
         self._looked: dict[str, tuple[float, int, tuple[Place, ...] | None]] = {}
         """Time, attempt and outcome of the last question to the nodes of a run."""
+        self._doubtful: dict[str, int] = {}
+        """Attempts of the runs of which some GPUs may be idle."""
         self._look: asyncio.Task[None] | None = None
 
     async def watch(self, seen: Round) -> None:
-        """Take the new intervals, and have the runs reconciled whose status is about to change."""
+        """Take the new intervals, and wake the reconciler for runs with a status that is about to change."""
         self._until = seen.until
         self._watched = {uid: watched for uid, watched in self._watched.items() if uid in seen.runs}
         self._looked = {uid: looked for uid, looked in self._looked.items() if uid in seen.runs}
@@ -121,12 +123,14 @@ class IdleWatcher:
         limits = rules.limits
         for uid, run in seen.runs.items():
             status = run.current_status
+            if uid not in seen.fresh and status.idle is None:
+                continue
             held = held_by_attempt(status) if rules.enabled and uid in seen.fresh else {}
-            if held:
-                watched = watch_all(self._watched.get(uid), seen.fresh[uid], held, limits)
-                if watched is not None:
-                    self._watched[uid] = watched
-            if (uid in self._watched or status.idle is not None) and self.noted(run, status) is not status:
+            watched = watch_all(self._watched.get(uid), seen.fresh[uid], held, limits) if held else None
+            if watched is not None:
+                self._watched[uid] = watched
+            self._note_doubt(run)
+            if self.noted(run, status) is not status:
                 self._wake((run.metadata.namespace, run.metadata.name))
         self._look_at_one(seen)
 
@@ -157,20 +161,23 @@ class IdleWatcher:
                 found = replace(found, places=places)
         return None if found.verdict is Verdict.UNKNOWN else found
 
+    def _note_doubt(self, run: RunObject) -> None:
+        found = self._finding(run)
+        if found is not None and found.verdict is Verdict.PERHAPS:
+            self._doubtful[run.metadata.uid] = found.attempt
+        else:
+            self._doubtful.pop(run.metadata.uid, None)
+
     def _look_at_one(self, seen: Round) -> None:
         """Begin to ask the nodes of one run of which some GPUs may be idle: the one that waits for longest."""
         if self._looker is None or (self._look is not None and not self._look.done()):
             return
-        now = self._now().timestamp()
-        waiting = [
-            (self._looked[uid][0] if uid in self._looked else 0.0, uid, found.attempt)
-            for uid in self._watched
-            if (found := self._finding(seen.runs[uid])) is not None and found.verdict is Verdict.PERHAPS
-        ]
-        due = min((each for each in waiting if now - each[0] >= LOOK_SECONDS), default=None)
-        if due is not None:
-            _, uid, attempt = due
-            self._look = asyncio.create_task(self._look_at(self._looker, seen.runs[uid], attempt))
+        self._doubtful = {uid: attempt for uid, attempt in self._doubtful.items() if uid in self._watched}
+        waiting = [(self._looked[uid][0] if uid in self._looked else 0.0, uid) for uid in self._doubtful]
+        due = min(waiting, default=None)
+        if due is not None and self._now().timestamp() - due[0] >= LOOK_SECONDS:
+            uid = due[1]
+            self._look = asyncio.create_task(self._look_at(self._looker, seen.runs[uid], self._doubtful[uid]))
 
     async def _look_at(self, looker: Looker, run: RunObject, attempt: int) -> None:
         meta, places = run.metadata, None

@@ -1,4 +1,4 @@
-"""The question to the owner of a run with idle GPUs: is it to be kept or parked?
+"""The question to the owner of a run with idle GPUs: keep it, or park it?
 
 It stands in the run's status, and each step follows from the status, the finding and the time. So the next leader goes
 on where the last one was killed, and nobody is asked twice. Without a finding nothing happens: a run is parked only if
@@ -108,7 +108,7 @@ def _asked(
     asked, warned = parse_time(state.asked_at), parse_time(state.warned_at)
     if asked is None or (kept_until is not None and asked < kept_until):  # the owner's answer has run out
         asked, warned = now, None
-    if rules.park is None or not state.is_certain:  # what others use is never parked
+    if rules.park is None or not state.is_certain:  # a run of which some GPUs work is never parked
         return msgspec.structs.replace(state, asked_at=format_time(asked), warned_at="", park_at="")
     warning = timedelta(seconds=rules.park.warning_seconds)
     park_at = asked + timedelta(seconds=rules.park.after_seconds)

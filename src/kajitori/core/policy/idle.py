@@ -15,7 +15,7 @@ HOUR = 3600
 
 
 class Use(StrEnum):
-    """What a run is used for. It decides how long its GPUs may be idle."""
+    """Purpose of a run, which decides how long its GPUs may be idle."""
 
     BATCH = "batch"
     NOTEBOOK = "notebook"
@@ -65,7 +65,7 @@ class ServiceTimes(IdleTimes):
 
 
 class IdlePark(Document):
-    """Parking of runs whose owner does not answer: like `kaji park`. Nothing is deleted."""
+    """Parking of runs if nobody answers, as `kaji park` does it. Nothing is deleted."""
 
     after_seconds: DurationAboveZero = Field(alias="after")
     """Time between the question to the owner and the parking."""

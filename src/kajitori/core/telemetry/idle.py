@@ -42,7 +42,7 @@ class Limits:
     """Percent of the time in which memory was read or written."""
     cores: float = 0.5
     bytes_per_second: float = 2.0**20
-    """Of disks or networks."""
+    """Traffic of disks or networks."""
 
     @property
     def of_gpu(self) -> Mapping[str, float]:
@@ -98,7 +98,7 @@ _NONE = Bounds(0, 0)
 
 
 class Use(NamedTuple):
-    """What one interval says about an attempt's GPUs."""
+    """Use of an attempt's GPUs in one interval."""
 
     gpus: int
     idle: Bounds
@@ -152,7 +152,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is known of a run's attempt after its intervals so far. It has the same size however long that is."""
+    """Summary of an attempt's intervals so far, of constant size."""
 
     attempt: int
     first: int = 0
@@ -245,7 +245,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What bands say about the GPUs of a run."""
+    """Judgement about the GPUs of a run, from its bands."""
 
     verdict: Verdict
     attempt: int = 0
