@@ -131,6 +131,7 @@ class ClusterCollector(Collector):
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """Yield the metrics without values, so that registering the collector does not compute them."""
         yield from (metrics.runs_by_phase(), metrics.nodes_by_state(), metrics.gpus_by_state())
+        yield metrics.gpus_idle()
         yield from (metrics.nodes_suspected(), metrics.node_tests())
         yield from (metrics.mirror_synced(), metrics.mirror_troubled(), metrics.policy_faults())
         yield from (metrics.controller_lease_age(), metrics.guaranteed(), metrics.guaranteed_used())
@@ -152,13 +153,14 @@ class ClusterCollector(Collector):
             nodes.add_metric((state,), states[state])
         yield nodes
         yield from self._health()
-        gpus, shown = metrics.gpus_by_state(), board(api)
+        gpus, idle, shown = metrics.gpus_by_state(), metrics.gpus_idle(), board(api)
         yield from _guarantees(shown.guarantees)
         yield from self._troubled_runs({view.namespace for view in shown.guarantees})
         for row in shown.types:
             for state, count in (("used", row.used), ("free", row.free), ("broken", row.broken)):
                 gpus.add_metric((row.type or "unknown", state), count)
-        yield gpus
+            idle.add_metric((row.type or "unknown",), row.idle)
+        yield from (gpus, idle)
         for family, value in (
             (metrics.mirror_synced(), float(api.mirror.synced)),
             (metrics.mirror_troubled(), float(bool(api.mirror.trouble))),

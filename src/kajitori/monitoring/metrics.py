@@ -26,6 +26,7 @@ NODES = "kajitori_nodes"
 NODES_SUSPECTED = "kajitori_nodes_suspected"
 NODE_TESTS = "kajitori_node_tests"
 GPUS = "kajitori_gpus"
+GPUS_IDLE = "kajitori_gpus_idle"
 GUARANTEED = "kajitori_guaranteed"
 GUARANTEED_USED = "kajitori_guaranteed_used"
 GUARANTEED_WAITING = "kajitori_guaranteed_waiting_runs"
@@ -173,6 +174,11 @@ def runs_unstable() -> GaugeMetricFamily:
     return GaugeMetricFamily(
         RUNS_UNSTABLE, "Active runs with at least five restarts or interruptions, the last one within an hour."
     )
+
+
+def gpus_idle() -> GaugeMetricFamily:
+    """Those of the used GPUs with which nothing was done for as long as policy says."""
+    return GaugeMetricFamily(GPUS_IDLE, "Used GPUs that their runs have not used for long, by type.", labels=("type",))
 
 
 def gpus_by_state() -> GaugeMetricFamily:

@@ -420,6 +420,7 @@ async def test_idle_gpus_are_counted_by_type_and_holder(world: World) -> None:
     stored = world.kubernetes.objects["runs", "team", "nb"]
     world.kubernetes.put("runs", stored | {"status": stored["status"] | {"phase": "Running", "idle": idle}})
     await world.caught_up()
+    assert 'kajitori_gpus_idle{type="h100"} 4.0' in (await world.http.get("/metrics")).text
     board = await get(world, "/v1/gpus")
     assert [(row["type"], row["used"], row["idle"]) for row in board["types"] if row["used"]] == [("h100", 4, 4)]
     assert [(user["owner"], user["gpus"], user["idle"]) for user in board["users"]] == [("ada", 4, 4)]

@@ -311,8 +311,8 @@ CLUSTER = Group(
             means="""The run keeps GPUs from others. It may be a forgotten notebook, or a program that hangs or computes
             without GPUs.""",
             do=(
-                "`kaji describe RUN` and `kaji metrics RUN` show since when, and who owns it.",
-                "Ask the owner. If others wait, `kaji stop RUN` keeps its checkpoint.",
+                "`kaji idle --all-users` shows since when, who owns it, and what the owner answered.",
+                "The owner was asked. If others wait, `kaji park RUN` frees the GPUs and keeps its checkpoint.",
             ),
             fires=Example(
                 series={f'{metrics.RUN_GPU_USED}{{namespace="nlp",run="x",statistic="most"}}': "0x200"}, at="180m"
