@@ -28,6 +28,7 @@ from kajitori.core.telemetry.report import (
     PATH,
     QUESTIONS_PATH,
     Question,
+    SavedCheckpoint,
     decode_questions,
     encode,
     hold_seconds,
@@ -63,6 +64,8 @@ class TelemetryReporting:
         self._offset = FIRST_SECONDS + (LAST_SECONDS - FIRST_SECONDS) * chance()
         self._reported = 0
         """The last minute that a server accepted."""
+        self._told: frozenset[SavedCheckpoint] = frozenset()
+        """Checkpoints of the last report."""
         self._stop = threading.Event()
         self._url = ""
         self._connection: http.client.HTTPConnection | None = None
@@ -101,17 +104,19 @@ class TelemetryReporting:
         self._close()
 
     def turn(self) -> None:
-        """Report if a minute is due; else wait for questions until the next one is, and answer them.
+        """Report if a minute is due, or a checkpoint is new; then wait for questions until the next report is due, and
+        answer them.
 
         Raises OSError, HTTPException or MsgspecError.
         """
         now = self._clock()
         minute = int((now - self._offset) // MINUTE_SECONDS) - 1
+        # Twice, in two reports that may reach two servers: what one of them loses, the other one has.
+        report = self._watch.report((minute - 1, minute) if minute > self._reported else ())
+        if report.minutes or not self._told.issuperset(report.saved):  # a node that is lost takes checkpoints along
+            self._ask("POST", PATH.format(node=self._node), encode(report), http.HTTPStatus.NO_CONTENT)
+        self._told = frozenset(report.saved)
         if minute > self._reported:
-            # Twice, in two reports that may reach two servers: what one of them loses, the other one has.
-            report = self._watch.report((minute - 1, minute))
-            if report.minutes:
-                self._ask("POST", PATH.format(node=self._node), encode(report), http.HTTPStatus.NO_CONTENT)
             self._reported, self.reported_at = minute, now
         due = (minute + 2) * MINUTE_SECONDS + self._offset
         hold = hold_seconds(due - self._clock())

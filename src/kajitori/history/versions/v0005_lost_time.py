@@ -41,6 +41,7 @@ def upgrade() -> None:
         sa.Column("times", sa.BigInteger, nullable=False),
         sqlite_with_rowid=False,
     )
+    op.create_index("time_sums_of_namespace", "time_sums", ["level", "namespace", "day"])
     op.create_table(
         "marks",
         sa.Column("run_uid", Word(), primary_key=True),

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.unit.agent.telemetry.test_watch import Clock, Members, group, member
+from tests.unit.agent.telemetry.test_watch import Clock, Members, group, line, member
 
 from kajitori.agent.servers import Servers
 from kajitori.agent.telemetry.reporting import FIRST_SECONDS, TelemetryReporting
@@ -123,3 +123,29 @@ def test_a_report_that_no_server_took_is_sent_again(tmp_path: Path) -> None:
         reporting.turn()
         reporting._close()
     assert api.posts[0] == api.posts[1]
+
+
+def test_a_new_checkpoint_is_reported_before_its_minute_ends(tmp_path: Path) -> None:
+    """A node that is lost would take it along. Once reported, it waits for the reports of minutes."""
+    log = tmp_path / "0.log"
+    log.write_bytes(line(checkpoint_seconds=4.0, time=1_200_010.0))
+    clock = Clock(1_200_015.0)
+    watch = Watch(Members(member(group(tmp_path), log=log)), clock=clock)
+    with web_api() as (api, url):
+        reporting = TelemetryReporting(Servers([url]), "gpu-1", watch, clock, chance=lambda: 0.0)
+        reporting._reported = int(clock.now // 60) - 1
+        watch.sample(clock.now)
+        for _ in range(3):
+            reporting.turn()
+        with log.open("ab") as file:
+            file.write(line(checkpoint_seconds=2.0, time=1_200_027.0))
+        clock.now += 15
+        watch.sample(clock.now)
+        reporting.turn()
+        reporting._close()
+    reports = [read_report(body) for _, body in api.posts]
+    assert [len(each.minutes) for each in reports] == [0, 0]
+    assert [[saved.until for saved in each.saved] for each in reports] == [
+        [1_200_010.0],
+        [1_200_010.0, 1_200_027.0],
+    ]
