@@ -1,4 +1,4 @@
-"""Route that tells whether a run is stuck, and for which rank the others wait."""
+"""Route that tells whether a run is stuck or slow, and for which rank the others wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.policy.idle import use_of
 from kajitori.core.spec.stored import read_stored
+from kajitori.core.telemetry import stragglers
 from kajitori.core.telemetry.evidence import Occasion, read
+from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stacks import ProcessStacks
 from kajitori.core.telemetry.stuck import Verdict, judge, stood_still, told
 from kajitori.core.words.node_lists import compress_ranks
@@ -47,12 +49,17 @@ class WhyParameters(Parameters):
     were ended because one had failed."""
 
 
-@router.get("/v1/runs/{namespace}/{name}/why", responses=describes(RunReason), summary="Explain whether a run is stuck")
+@router.get(
+    "/v1/runs/{namespace}/{name}/why",
+    responses=describes(RunReason),
+    summary="Explain whether a run is stuck, and which rank slows it",
+)
 async def why(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[WhyParameters, Query()]
 ) -> Response:
     """A batch run is suspected to be stuck after a quiet time that is learned from its own rhythm. Then the stacks of
-    its processes are taken twice; if none of them moved, it is stuck. Stacks need the right `create pods/exec`."""
+    its processes are taken twice; if none of them moved, it is stuck. Stacks need the right `create pods/exec`. A rank
+    or GPU that has been slower than its peers for most of the last 15 minutes is named as well."""
     run = await find_run(api, user, namespace, name)
     if query.attempt is not None:
         await user.require("create", run.metadata.namespace, resource=PODS, subresource="exec")
@@ -80,10 +87,12 @@ async def why(
     spec = read_stored(run.spec)
     use = use_of(spec.type, has_ports=spec.has_ports)
     patience = api.policy.current().policy.stuck.patience(use, spec.stuck_after_seconds)
-    judged = []
-    if patience is not None and not spec.is_sweep:  # members of a sweep are independent
-        judged = await intervals_of(api, run, now - JUDGED_SECONDS, now)
-    finding = judge((each for each in judged if each.attempt == attempt), now, patience)
+    is_judged = patience is not None and not spec.is_sweep  # members of a sweep are independent
+    intervals: list[Interval] = []
+    if is_judged or spec.is_gang:
+        found_in = await intervals_of(api, run, now - JUDGED_SECONDS, now)
+        intervals = [each for each in found_in if each.attempt == attempt]
+    finding = judge(intervals if is_judged else (), now, patience)
     found.verdict = finding.verdict.value
     if finding.since:
         found.since = format_time(time_at(finding.since))
@@ -92,6 +101,9 @@ async def why(
     if is_still:
         found.verdict = "stuck"
     found.words.insert(0, told(finding, is_still=is_still))
+    if spec.is_gang:
+        slow = stragglers.find(intervals, {rank: pod.spec.node_name for rank, pod in pods.items()}, now)
+        found.words[1:1] = [stragglers.told(slow)] if slow is not None else []
     return answer(found)
 
 

@@ -87,6 +87,11 @@ class StoredSpec(msgspec.Struct, frozen=True):
         """Number of members that work together: the members of a sweep work alone."""
         return 1 if self.is_sweep else max(1, self.replicas)
 
+    @property
+    def is_gang(self) -> bool:
+        """Whether its members work together, each at the others' pace."""
+        return self.type == "batch" and not self.is_sweep
+
 
 def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
     """Return what can be read of a stored spec. Never raises."""

@@ -39,6 +39,7 @@ from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.feed import Feed, Watcher
 from kajitori.controllers.watching.idle import GpuLooker, IdleWatcher
+from kajitori.controllers.watching.stragglers import StragglerWatcher
 from kajitori.controllers.watching.stuck import StuckWatcher
 from kajitori.controllers.workqueue import WorkQueue
 from kajitori.core.words import names
@@ -104,7 +105,7 @@ def run_controller(
         if kept_logs is not None and questions is not None:
             evidence = StackTaker(questions, kept_logs.stacks, mirror, now)
         stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, evidence, now)
-        watchers: tuple[Watcher, ...] = (idle, stuck)
+        watchers: tuple[Watcher, ...] = (idle, stuck, StragglerWatcher(view.specs, events))
         feed = Feed(history, mirror, watchers, now)
     peaks = MemoryKeeper(client, mirror, work.add, now)
     office = PostOffice(

@@ -92,6 +92,23 @@ async def test_why_names_the_rank_of_a_run_that_stands_still(world: World) -> No
     assert (shown["words"][-1], shown["late"]) == (f"PyTorch's flight recorder: {late}", [1])
 
 
+async def test_why_names_the_rank_that_slows_the_gang(world: World) -> None:
+    pods = await gang(world, ranks=4)
+    run_uid = pods[0]["metadata"]["ownerReferences"][0]["uid"]
+    first = int(NOW.timestamp()) // 60 * 60 - 20 * 60
+    bands = {"cpu.used": Band(4, 0.5, 0.5, 0.5, 0.8, 0.95, Place(0), Place(2))}
+    assert world.api.stores.history is not None
+    await world.api.stores.history.record_telemetry(
+        [Interval(run_uid, 1, 60, first + 60 * number, 4, bands) for number in range(20)]
+    )
+    shown = (await world.http.get(f"{RUN}/why", params={"look": False})).json()
+    assert shown["verdict"] == "unknown"
+    assert shown["words"][1].startswith("Rank 2 on g1 has been slower than its peers since ")
+    assert shown["words"][1].endswith(
+        "(cpu.used 0.95 cores, median of 4 ranks 0.50 cores, in 15 of the last 15 minutes)."
+    )
+
+
 async def test_why_shows_no_code_without_the_right_to_it(world: World) -> None:
     await gang(world, ranks=1)
     world.kubernetes.denied.add(("mallory", "create", "pods/exec", "*"))

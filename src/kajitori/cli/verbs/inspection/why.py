@@ -1,4 +1,4 @@
-"""`kaji why`: what a run is doing now, and whether it is stuck."""
+"""`kaji why`: what a run is doing now, whether it is stuck, and which rank slows it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from kajitori.cli.terminal import echo, say
 @server_options
 @click.pass_obj
 def command(cli: Cli, run: str, attempt: int | None, namespace: str | None, output: str | None) -> None:
-    """Tell whether a running run is stuck.
+    """Tell whether a running run is stuck, and which rank slows it.
 
     A run is suspected after a quiet time that is learned from its own rhythm: no output, no new training figures, no
     bytes of disks or networks. Then its processes are looked at twice; if none moved, it is stuck. The rank for which
     the others may wait is named first. To learn why a run waits for nodes: kaji explain.
+
+    A rank or GPU that has been slower than its peers for most of the last 15 minutes is named with what tells it.
 
     Stacks are kept if an attempt was suspected to be stuck, and if a member failed: what the others did before they
     were ended. --attempt shows them.

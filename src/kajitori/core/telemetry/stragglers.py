@@ -1,0 +1,244 @@
+"""A rank or GPU that is persistently slower than its peers, from the bands of a gang's minutes.
+
+In synchronous training all ranks step at the same rate: the slow rank works, and its peers wait for it. So no rate of
+steps tells which one is slow. These quantities do:
+
+- A GPU with a lower clock than its peers, while all of them are in use.
+- A GPU without a kernel, while its peers' kernels wait for it: its rank is late with data or on the processor.
+- A GPU whose multiprocessors are more active than its peers', or that draws more power if DCGM is missing: kernels that
+  wait for a peer need few multiprocessors and little power.
+- Without GPUs, a rank that uses more processor time than its peers, which sleep meanwhile.
+
+A rank that got more of the work by design looks the same, except for clocks.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kajitori.core.telemetry.bands import Band, Bands, Place
+from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS, describe
+from kajitori.core.words.times import format_time, time_at
+
+MIN_PEERS = 4
+"""Fewest values, ranks or nodes among which one can stand out."""
+WINDOW_MINUTES = 15
+NEEDED_MINUTES = 12
+"""Minutes of the window in which the same place must stand out to be found."""
+HELD_MINUTES = 8
+"""Minutes of the window in which it must stand out to remain found."""
+LATE_SECONDS = 5 * MINUTE_SECONDS
+"""Age of the newest minute beyond which nothing is said."""
+
+MIN_DEVIATIONS = 6.0
+"""Distance from the median in robust standard deviations. The largest of 60,000 normal values is 4.3 away."""
+LEAST_DEVIATION = 0.02
+"""Smallest standard deviation, as a share of the median: values of peers may be equal."""
+ALONE_SHARE = 0.25
+"""Share of its distance from the median by which the extreme must be beyond the 10th or 90th percentile. Otherwise it
+belongs to a group, for example to a stage of a pipeline."""
+MAX_RATIO = 10.0
+"""Ratio beyond which the peers do not take part in the same work, for example while one rank alone evaluates."""
+_P10_DEVIATIONS = 1.2816
+"""Distance of the 10th and 90th percentile of a normal distribution from its median, in standard deviations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A quantity that tells a slow rank from its peers."""
+
+    quantity: str
+    is_high: bool
+    """Whether the slow one has the largest value; else the smallest."""
+    ratio: float
+    """Smallest ratio of the extreme and the median, or of the median and the extreme."""
+    least_median: float
+    """Median below which the peers do not take part in any work."""
+    text: str
+
+
+SIGNS = (
+    Sign("gpu.clock.sm", False, 1.15, 1.0, "its clock is lower"),
+    Sign("gpu.used", False, 1.2, 80.0, "it has no work while the others' kernels wait for it"),
+    Sign("gpu.sm.active", True, 1.2, 5.0, "its multiprocessors work while the others wait"),
+    Sign("gpu.power", True, 1.25, 50.0, "it draws more power, so the others seem to wait for it"),
+    Sign("cpu.used", True, 1.2, 0.1, "it uses its processors while the others wait"),
+)
+"""In the order in which they explain more."""
+_BUSY_PERCENT = 50.0
+"""Use from which on a lower clock is not the result of a GPU without work."""
+
+
+class Outlier(NamedTuple):
+    """One value that is far from all others in one minute."""
+
+    place: Place
+    value: float
+    median: float
+    size: int
+
+
+def outlier(bands: Bands, sign: Sign) -> Outlier | None:
+    """Return the value that stands out in a minute, None if none does.
+
+    The scale is the distance between the median and the percentile on the *other* side: in a small gang the percentile
+    on the same side contains the outlier itself. So less than a tenth of the values may be slow together.
+    """
+    band = bands.get(sign.quantity)
+    if band is None or band.size < MIN_PEERS or band.median < sign.least_median or not _applies(bands, sign):
+        return None
+    if sign.is_high:
+        place, value, near, far = band.most_at, band.most, band.p90, band.p10
+        ratio = value / band.median
+    else:
+        place, value, near, far = band.least_at, band.least, band.p10, band.p90
+        ratio = band.median / value if value > 0 else float("inf")
+    deviation = max(abs(band.median - far) / _P10_DEVIATIONS, LEAST_DEVIATION * band.median)
+    distance = abs(value - band.median)
+    is_far = sign.ratio <= ratio <= MAX_RATIO and distance >= MIN_DEVIATIONS * deviation
+    if not is_far or abs(value - near) < ALONE_SHARE * distance:
+        return None
+    return Outlier(place, value, band.median, band.size)
+
+
+def _applies(bands: Bands, sign: Sign) -> bool:
+    if sign.quantity == "gpu.clock.sm":
+        used: Band | None = bands.get("gpu.used")
+        return used is not None and used.least >= _BUSY_PERCENT
+    if sign.quantity == "gpu.power":
+        return "gpu.sm.active" not in bands
+    return sign.quantity != "cpu.used" or "gpu.used" not in bands
+
+
+class Spot(NamedTuple):
+    """A GPU, a rank or a node."""
+
+    node: str
+    rank: int = -1
+    """-1: several ranks of the node."""
+    gpu: int = -1
+    """-1: the rank itself, or several of its GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A GPU, rank or node that is persistently slower than its peers."""
+
+    sign: Sign
+    spot: Spot
+    since: int
+    """Begin of the first minute in which it stood out, in seconds since 1970."""
+    minutes: int
+    """Minutes of the window in which it stood out."""
+    of_minutes: int
+    value: float
+    """Median of its values in these minutes."""
+    median: float
+    """Median of the medians over all ranks or GPUs."""
+    size: int
+    """Number of ranks or GPUs."""
+
+
+@dataclass(slots=True)
+class Peers:
+    """The last minutes of one attempt. It is fed one interval after another."""
+
+    node_of: Mapping[int, str]
+    """The node of each rank."""
+    _end: int = 0
+    _window: dict[str, deque[tuple[int, Outlier | None]]] = field(default_factory=dict)
+    """Starts of minutes and what stood out, by quantity."""
+    _found: dict[str, Straggler] = field(default_factory=dict)
+
+    def take(self, each: Interval) -> None:
+        """Take the next interval, in the order of time. Intervals longer than a minute are left out: their percentiles
+        are means, and their extremes are of single minutes."""
+        if each.seconds != MINUTE_SECONDS:
+            return
+        self._end = each.start + each.seconds
+        for sign in SIGNS:
+            if sign.quantity not in each.bands:
+                continue
+            window = self._window.setdefault(sign.quantity, deque())
+            window.append((each.start, outlier(each.bands, sign)))
+            while window[0][0] <= each.start - WINDOW_MINUTES * MINUTE_SECONDS:
+                window.popleft()
+            found = self._straggler(sign, window, self._found.pop(sign.quantity, None))
+            if found is not None:
+                self._found[sign.quantity] = found
+
+    def judge(self, now: float) -> Straggler | None:
+        """Return the straggler of the newest minutes by the sign that explains most; None if there is none, or if the
+        newest minute is long ago."""
+        if now - self._end > LATE_SECONDS:
+            return None
+        return next((self._found[sign.quantity] for sign in SIGNS if sign.quantity in self._found), None)
+
+    def _straggler(
+        self, sign: Sign, window: Iterable[tuple[int, Outlier | None]], before: Straggler | None
+    ) -> Straggler | None:
+        minutes = list(window)
+        outliers = [(start, found) for start, found in minutes if found is not None]
+        if len(outliers) < HELD_MINUTES:
+            return None
+        for level in self._levels():
+            spots = [self._spot(found.place, level) for _, found in outliers]
+            ((spot, count),) = Counter(spots).most_common(1)
+            is_same = before is not None and before.spot == spot
+            if count >= (HELD_MINUTES if is_same else NEEDED_MINUTES):
+                ours = [outliers[number] for number, each in enumerate(spots) if each == spot]
+                return Straggler(
+                    sign,
+                    spot,
+                    before.since if before is not None and is_same else ours[0][0],
+                    count,
+                    len(minutes),
+                    statistics.median(found.value for _, found in ours),
+                    statistics.median(found.median for _, found in ours),
+                    max(found.size for _, found in ours),
+                )
+        return None
+
+    def _levels(self) -> list[str]:
+        """Return the levels at which one of several can stand out, the narrowest first."""
+        ranks, nodes = len(self.node_of), len(set(self.node_of.values()))
+        return ["gpu", *(["rank"] if ranks >= MIN_PEERS else []), *(["node"] if nodes >= MIN_PEERS else [])]
+
+    def _spot(self, place: Place, level: str) -> Spot:
+        node = self.node_of.get(place.rank, "")
+        if level == "node" and node:
+            return Spot(node)
+        return Spot(node, place.rank, place.gpu if level == "gpu" else -1)
+
+
+def find(intervals: Iterable[Interval], node_of: Mapping[int, str], now: float) -> Straggler | None:
+    """Return the straggler of one attempt now, in seconds since 1970."""
+    peers = Peers(node_of)
+    for each in sorted(intervals, key=lambda each: each.start):
+        peers.take(each)
+    return peers.judge(now)
+
+
+def told(found: Straggler) -> str:
+    """Return a straggler as one sentence."""
+    node, rank, gpu = found.spot
+    where = f" on {node}" if node and rank >= 0 else ""
+    name = f"GPU {gpu} of rank {rank}" if gpu >= 0 else f"Rank {rank}" if rank >= 0 else f"Node {node}"
+    about = describe(found.sign.quantity)
+    values = "GPUs" if about.name.startswith("gpu.") else "ranks"
+    unit = about.unit.value
+    since = format_time(time_at(found.since))
+    return (
+        f"{name}{where} has been slower than its peers since {since}: {found.sign.text} "
+        f"({found.sign.quantity} {_number(found.value)} {unit}, median of {found.size:,} {values} "
+        f"{_number(found.median)} {unit}, in {found.minutes} of the last {found.of_minutes} minutes)."
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
