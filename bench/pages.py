@@ -57,9 +57,9 @@ class Reader:
         self.batches = 0
         self.began = asyncio.Event()
 
-    async def read(self, http: httpx2.AsyncClient, **params: Any) -> None:
+    async def read(self, http: httpx2.AsyncClient, path: str = "/v1/runs/changes", **params: Any) -> None:
         """Read a stream until cancelled."""
-        async with http.stream("GET", "/v1/runs/changes", params=params, timeout=None) as response:
+        async with http.stream("GET", path, params=params, timeout=None) as response:
             response.raise_for_status()
             async for chunk in response.aiter_raw():
                 self.size_bytes += len(chunk)

@@ -16,6 +16,13 @@ def node(
     return {"name": name, "ready": ready, "draining": draining, "members": members}
 
 
+def test_drain_sends_the_reason() -> None:
+    api = FakeWebApi(answers={"GET /v1/nodes/gpu-7": node(), "POST /v1/nodes/gpu-7/drain": node()})
+    assert invoke(api, "drain", "--no-wait", "--reason", "loud fan", "gpu-7").exit_code == 0
+    (call,) = api.calls_to("POST", "/drain")
+    assert call.body == {"reason": "loud fan"}
+
+
 def test_drain_waits_and_reports_what_it_waits_for() -> None:
     """It prints a line for each change; at the end it prints the node's name, and which runs found no other place."""
     api = FakeWebApi(

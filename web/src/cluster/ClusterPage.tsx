@@ -17,6 +17,7 @@ import { KindMark } from "./KindMark";
 import { NodeMap } from "./NodeMap";
 import { NodePanel } from "./NodePanel";
 import { NodeTable } from "./NodeTable";
+import { useTemperatures } from "./useTemperatures";
 import { useNodes } from "./useNodes";
 import { useExplanation, useWaiting } from "./useRoom";
 
@@ -30,7 +31,8 @@ export function ClusterPage() {
   const change = (part: Partial<View>) => setParameters(parametersOf({ ...view, ...part }), { replace: true });
   const addressOf = (name: string) => `/cluster${name ? `/${encodeURIComponent(name)}` : ""}${suffix(parametersOf(view))}`;
   const nodes = live.nodes ?? [];
-  const legend = useMemo(() => legendOf(view.by, nodes), [view.by, nodes]);
+  const celsius = useTemperatures(view.by === "temperature");
+  const legend = useMemo(() => legendOf(view.by, nodes, celsius), [view.by, nodes, celsius]);
   const explained = useExplanation(view.room);
   const making = useMemo(() => (view.room && explained.data ? nodesOf(explained.data.toFree ?? []) : null), [view.room, explained.data]);
   const text = useDeferredValue(view.text);

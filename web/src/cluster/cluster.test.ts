@@ -62,6 +62,11 @@ describe("legend", () => {
     expect(legendOf(dimension, nodes).kinds.map(({ kind, count }) => [kind.key, count])).toEqual(expected);
   });
 
+  it("shows temperatures where they are known", () => {
+    const { kinds } = legendOf("temperature", nodes, { free: 49, part: 65, full: 92 });
+    expect(kinds.map(({ kind, count }) => [kind.key, count])).toEqual([["cool", 1], ["hot", 1], ["hottest", 1], ["", 2]]);
+  });
+
   it("gives the rarest names one colour together", () => {
     const many = Array.from({ length: 20 }, (_, at) => node(`n${at}`, { owner: `user${at}` }));
     expect(legendOf("owner", many).kinds.at(-1)).toMatchObject({ kind: { key: "*" }, count: 12 });

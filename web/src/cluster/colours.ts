@@ -26,6 +26,7 @@ export const DIMENSIONS = {
   owner: "Owner",
   cpu: "CPU in use",
   memory: "Memory in use",
+  temperature: "Temperature",
 } as const;
 export type Dimension = keyof typeof DIMENSIONS;
 
@@ -69,14 +70,27 @@ const SHARES: Kind[] = [
   kind("100", "Above 75 %", "#0a4a7a", "#a6d9fa", "full"),
 ];
 
+/** Temperatures of the hottest GPU, from cool to hot. */
+const HEAT: Kind[] = [
+  kind("cool", "Below 50 °C", "#5fa3d0", "#2f7bab", "full"),
+  kind("warm", "50 to 64 °C", "#d0a93c", "#a98a2b", "full"),
+  kind("hot", "65 to 79 °C", "#c46200", "#f0a03c", "full"),
+  kind("hottest", "80 °C and above", RED.light, RED.dark, "crossed"),
+  kind("", "Not known", GREY.light, GREY.dark, "hollow"),
+];
+const HEAT_BOUNDS = [50, 65, 80];
+
+/** Degrees Celsius of the hottest GPU, by node. */
+export type Temperatures = Readonly<Record<string, number>>;
+
 /** The state of a node in words. */
 export function stateWord(state: NodeRow["state"]): string {
   return STATES[state].word;
 }
 
 /** Return what the cells mean in a dimension, with the number of nodes of each kind. */
-export function legendOf(dimension: Dimension, nodes: readonly NodeRow[]): Legend {
-  const kindOf = kindsOf(dimension, nodes);
+export function legendOf(dimension: Dimension, nodes: readonly NodeRow[], celsius: Temperatures = {}): Legend {
+  const kindOf = kindsOf(dimension, nodes, celsius);
   const counts = new Map<Kind, number>();
   for (const node of nodes) counts.set(kindOf(node), (counts.get(kindOf(node)) ?? 0) + 1);
   const order = orderOf(dimension);
@@ -85,7 +99,7 @@ export function legendOf(dimension: Dimension, nodes: readonly NodeRow[]): Legen
   return { kinds, kindOf };
 }
 
-function kindsOf(dimension: Dimension, nodes: readonly NodeRow[]): (node: NodeRow) => Kind {
+function kindsOf(dimension: Dimension, nodes: readonly NodeRow[], celsius: Temperatures): (node: NodeRow) => Kind {
   switch (dimension) {
     case "use":
       return useOf;
@@ -95,6 +109,8 @@ function kindsOf(dimension: Dimension, nodes: readonly NodeRow[]): (node: NodeRo
       return (node) => shareOf(node.cpuMillis);
     case "memory":
       return (node) => shareOf(node.memoryBytes);
+    case "temperature":
+      return (node) => heatOf(celsius[node.name]);
     case "type":
       return named(nodes, (node) => node.gpuType, "No GPUs");
     case "holder":
@@ -107,6 +123,7 @@ function kindsOf(dimension: Dimension, nodes: readonly NodeRow[]): (node: NodeRo
 function orderOf(dimension: Dimension): Kind[] | null {
   if (dimension === "use") return Object.values(USE);
   if (dimension === "state") return Object.values(STATES);
+  if (dimension === "temperature") return HEAT;
   return dimension === "cpu" || dimension === "memory" ? SHARES : null;
 }
 
@@ -125,6 +142,11 @@ function summed(amounts: { total: number; used: number }[]) {
 function shareOf({ total, used }: { total: number; used: number }): Kind {
   const share = total ? used / total : 0;
   return SHARES[share <= 0 ? 0 : Math.min(4, Math.floor(share * 3.9999) + 1)] as Kind;
+}
+
+function heatOf(celsius: number | undefined): Kind {
+  const place = celsius === undefined ? HEAT.length - 1 : HEAT_BOUNDS.filter((bound) => celsius >= bound).length;
+  return HEAT[place] as Kind;
 }
 
 /** Give each of the most frequent names a colour; the others share one. */

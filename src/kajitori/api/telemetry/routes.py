@@ -25,6 +25,7 @@ from kajitori.api.views.telemetry import (
     BandPoint,
     BandSeries,
     ExtremeView,
+    NodeTemperatures,
     RankMetrics,
     RunMetrics,
     RunStats,
@@ -32,7 +33,7 @@ from kajitori.api.views.telemetry import (
     StatsList,
 )
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.telemetry.bands import Band, Place, unpack
+from kajitori.core.telemetry.bands import Band, Place, hottest_celsius, unpack
 from kajitori.core.telemetry.book import Attempt
 from kajitori.core.telemetry.levels import MAX_POINTS, Interval, shown
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, describe
@@ -199,6 +200,23 @@ async def list_stats(api: Shared, user: Caller, query: Annotated[SummaryParamete
         for run, number, minute, document in items[: query.limit]
     ]
     return answer(StatsList(items=found, total=len(items)))
+
+
+@router.get("/v1/node-temperatures", responses=describes(NodeTemperatures), summary="Temperatures of nodes")
+async def node_temperatures(api: Shared, user: Caller) -> Response:
+    """The temperature of the hottest GPU that a member holds, from the newest minute that its node reported."""
+    readable = await readable_namespaces(api, user, "")
+    minutes = [
+        each for each in api.telemetry.book.newest_ranks() if readable is None or each.minute.namespace in readable
+    ]
+    celsius = await asyncio.to_thread(hottest_celsius, minutes)
+    found: dict[str, int] = {}
+    for each in minutes:
+        pod = api.mirror.pods.get((each.minute.namespace, each.minute.pod))
+        if pod is not None and pod.metadata.uid == each.minute.uid and each.minute.uid in celsius:
+            node = pod.spec.node_name
+            found[node] = max(round(celsius[each.minute.uid]), found.get(node, 0))
+    return answer(NodeTemperatures(celsius=found))
 
 
 @router.get(

@@ -222,3 +222,10 @@ class IdleReport(View, omit_defaults=True):
     """Time that nodes remember."""
     silent_ranks: int = 0
     """Number of ranks whose nodes did not answer."""
+
+
+class NodeTemperatures(View):
+    """The hottest GPU of each node, as far as it is known."""
+
+    celsius: dict[str, int]
+    """By node. Nodes without a report in the last minutes, or whose runs the caller may not read, are absent."""

@@ -8,6 +8,7 @@ one interval, and the ranks of both extremes. Percentiles interpolate linearly b
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from kajitori.core.telemetry.quantities import TRAINING_PREFIX
 from kajitori.core.telemetry.report import MemberMinute
 
 Floats = NDArray[np.float32]
+
+TEMPERATURE = "gpu.temperature"
 
 PERCENTILES = (0.1, 0.5, 0.9)
 
@@ -55,6 +58,20 @@ class RankMinute(NamedTuple):
     member_names: tuple[str, ...]
     gpu_names: tuple[str, ...]
     minute: MemberMinute
+
+
+def hottest_celsius(minutes: Iterable[RankMinute]) -> dict[str, float]:
+    """Return the temperature of the hottest GPU of each member, by the UID of its Pod; members without one are left
+    out."""
+    found: dict[str, float] = {}
+    for each in minutes:
+        if not each.minute.gpus or TEMPERATURE not in each.gpu_names:
+            continue
+        values = array("f", each.minute.gpu_values)[each.gpu_names.index(TEMPERATURE) :: len(each.gpu_names)]
+        known = [value for value in values if math.isfinite(value)]
+        if known:
+            found[each.minute.uid] = max(known)
+    return found
 
 
 def bands_of(minutes: Sequence[RankMinute]) -> dict[str, Band]:

@@ -186,6 +186,16 @@ class Book:
             return found[1]
         return found[0] if found else None
 
+    def newest_ranks(self) -> Iterator[RankMinute]:
+        """Yield the newest minute of every rank that reported in the last minutes."""
+        seen: set[tuple[Attempt, int]] = set()
+        for minute in sorted(self._minutes, reverse=True):
+            for attempt, ranks in self._minutes[minute].items():
+                for rank, each in ranks.items():
+                    if (attempt, rank) not in seen:
+                        seen.add((attempt, rank))
+                        yield each
+
     def newest(self) -> dict[Attempt, tuple[int, bytes]]:
         """Return minute and packed bands of every attempt that reported in the last minutes."""
         found: dict[Attempt, tuple[int, bytes]] = {}

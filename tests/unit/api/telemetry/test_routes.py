@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx2
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.harness.waiting import until
@@ -89,6 +90,28 @@ def described(path: str, answer: httpx2.Response) -> Any:
     schema = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert_fits(document, schema, answer.json(), path)
     return answer.json()
+
+
+async def test_the_hottest_gpu_of_each_node_is_known(world: World) -> None:
+    """To callers who may read the runs on it. A newer minute replaces an older one."""
+    pods = await gang(world)
+    temperatures = {0: (81.4, 60.0), 1: (70.0,), 2: ()}
+    for number in (MINUTE, MINUTE + 1):
+        made = []
+        for rank, celsius in temperatures.items():
+            rows = array("f")
+            for each in celsius:
+                rows.extend(
+                    each - MINUTE + number if known.name == "gpu.temperature" else float("nan") for known in GPU
+                )
+            uuids = tuple(f"GPU-{place}" for place in range(len(celsius)))
+            made.append(msgspec.structs.replace(minute(pods[rank], number), gpus=uuids, gpu_values=rows.tobytes()))
+        await report(world, *made)
+    shown = described("/v1/node-temperatures", await world.http.get("/v1/node-temperatures"))
+    assert shown == {"celsius": {"g1": 82}}
+    world.kubernetes.denied |= {("bob", "list", "runs", where) for where in ("", "*")}
+    others = await world.http.get("/v1/node-temperatures", headers={"Authorization": "Bearer bob"})
+    assert others.json() == {"celsius": {}}
 
 
 async def test_reports_become_bands_with_the_ranks_of_the_extremes(world: World) -> None:

@@ -19,12 +19,15 @@ POLL_SECONDS = 1.0
 LISTED = 5
 
 
-@click.command(epilog="\b\nExamples:\n  kaji drain gpu-00012\n  kaji drain --no-wait gpu-00012 gpu-00013")
+@click.command(
+    epilog='\b\nExamples:\n  kaji drain gpu-00012 --reason "loud fan"\n  kaji drain --no-wait gpu-00012 gpu-00013'
+)
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @click.option("--wait/--no-wait", default=True, help="Wait until no run is left there.", show_default=True)
+@click.option("--reason", default="", metavar="TEXT", help="Why; everybody who sees the node sees it.")
 @server_options
 @click.pass_obj
-def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
+def command(cli: Cli, nodes: tuple[str, ...], wait: bool, reason: str) -> int:
     """Empty nodes: runs on them move elsewhere.
 
     Nothing new is placed there. A gang is ended as a whole, with the time that its run has to write a checkpoint, and
@@ -33,7 +36,10 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool) -> int:
     from kajitori.cli.lookup import node_path, require_nodes
 
     with cli.api() as api:
-        views = [api.post(node_path(node, "/drain"), {}) for node in require_nodes(api, nodes)]
+        views = [
+            api.post(node_path(node, "/drain"), {"reason": reason} if reason else {})
+            for node in require_nodes(api, nodes)
+        ]
         moved = {member["holder"] for view in views for member in _members(view)}
         try:
             if wait:
