@@ -17,7 +17,8 @@ from kajitori.agent.telemetry.gpus import NoGpus
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.questions import Questions
-from kajitori.controllers.watching.feed import SETTLE_SECONDS, Feed
+from kajitori.controllers.watching import feed as feeds
+from kajitori.controllers.watching.feed import Feed
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.telemetry.bands import Band, Place
@@ -25,6 +26,8 @@ from kajitori.core.telemetry.levels import Interval
 from kajitori.entrypoints.parts.telemetry import telemetry
 from kajitori.history.store import History
 
+AHEAD_SECONDS = 120
+"""Minutes up to this far in the future count as measured: a look counts only after telemetry of its time has come."""
 PROGRAM = """
 import os, sys, threading, time
 
@@ -61,6 +64,7 @@ async def test_stacks_of_a_gang_that_hangs_and_then_fails_are_kept(
         has_read.set()
 
     monkeypatch.setattr(Feed, "look", noted_look)
+    monkeypatch.setattr(feeds, "SETTLE_SECONDS", -AHEAD_SECONDS)
     cluster.kept_logs, cluster.questions = KeptLogs(blobs), Questions(blobs)
     async with this_machine(cluster) as here, web_api(cluster, blobs=blobs, kept_logs=cluster.kept_logs) as web:
         controller = cluster.start_controller()
@@ -115,7 +119,7 @@ async def test_stacks_of_a_gang_that_hangs_and_then_fails_are_kept(
 
 
 def ten_minutes(run_uid: str, attempt: int, now: float, output_age: float) -> list[Interval]:
-    """Return ten minutes of three ranks whose last output is this old; the last of them has just settled."""
-    last = int(now - SETTLE_SECONDS) // 60 * 60 - 60
+    """Return ten minutes of three ranks whose last output is this old. The last one ends a minute from now or later."""
+    last = int(now + AHEAD_SECONDS) // 60 * 60 - 60
     age = Band(3, output_age, output_age, output_age, output_age, output_age, Place(0), Place(2))
     return [Interval(run_uid, attempt, 60, last - 60 * number, 3, {"output.age": age}) for number in range(10)]

@@ -70,9 +70,30 @@ class _Watched:
     attempt: int
     rhythm: Rhythm = field(default_factory=Rhythm)
     finding: Finding = field(default_factory=lambda: Finding(Verdict.UNKNOWN))
-    looked: Looked | None = None
-    looked_at: float = 0.0
     look: asyncio.Task[None] | None = None
+    looked: Looked | None = None
+    """What the last look showed."""
+    looked_at: float = 0.0
+    looked_in: float = 0.0
+    """Beginning of the quiet time in which the last look began."""
+    said: str = ""
+    """What telemetry and the last look say together."""
+
+    @property
+    def quiet_since(self) -> float:
+        """End of the last minute with progress."""
+        return self.rhythm.end - self.rhythm.quiet_seconds
+
+    @property
+    def evidence(self) -> Looked | None:
+        """What the last look showed, if it is about this quiet time.
+
+        Telemetry is minutes late. That processes stood still counts only once it shows no progress up to the look: the
+        run may have gone on meanwhile.
+        """
+        if self.looked is None or self.looked_in != self.quiet_since:
+            return None
+        return None if self.looked.is_still and self.rhythm.end < self.looked_at else self.looked
 
 
 class StuckWatcher:
@@ -145,18 +166,16 @@ class StuckWatcher:
         await asyncio.gather(*looks, return_exceptions=True)
 
     def _suspicion(self, known: _Watched, before: Stuck | None) -> Stuck:
-        since = format_time(time_at(known.rhythm.end - known.rhythm.quiet_seconds))
-        stuck = before or Stuck(since=since, attempt=known.attempt, message=told(known.finding, is_still=None))
-        looked = known.looked
+        stuck, looked = before, known.evidence
+        if stuck is None:
+            since = format_time(time_at(known.quiet_since))
+            stuck = Stuck(since=since, attempt=known.attempt, message=told(known.finding, is_still=None))
         if looked is None:
             return stuck
-        words = [told(known.finding, is_still=looked.is_still), *looked.words]
-        if known.finding.verdict is not Verdict.SUSPECTED:  # nothing is known of the last minutes
-            words = [stuck.message]
         return msgspec.structs.replace(
             stuck,
             verdict=Verdict.STUCK.value if looked.is_still else Verdict.SUSPECTED.value,
-            message=" ".join(words)[:MESSAGE_LIMIT],
+            message=known.said,
             ranks=compress_ranks(looked.odd) if looked.odd else "",
             looked_at=format_time(time_at(known.looked_at)),
         )
@@ -165,12 +184,10 @@ class StuckWatcher:
         key = run.metadata.namespace, run.metadata.name
         before = run.status.stuck if run.status is not None else None
         if known.finding.verdict is not Verdict.SUSPECTED:
-            if known.rhythm.progresses:
-                known.looked = None
             if before is not None and known.rhythm.progresses:
                 self._tell(key)
             return
-        if before is None:
+        if before is None or (known.evidence is not None and parse_time(before.looked_at) != time_at(known.looked_at)):
             self._tell(key)
         if known.look is not None and not known.look.done():
             return
@@ -184,11 +201,13 @@ class StuckWatcher:
     async def _look(self, run: RunObject, known: _Watched) -> None:
         try:
             async with self._slots:
+                began_in, finding = known.quiet_since, known.finding
                 looked = await self._seen(run, known)
         except Exception:
             log.exception("the processes of run %s/%s were not looked at", run.metadata.namespace, run.metadata.name)
             return
-        known.looked, known.looked_at = looked, self._now().timestamp()
+        known.looked, known.looked_in, known.looked_at = looked, began_in, int(self._now().timestamp())
+        known.said = " ".join((told(finding, is_still=looked.is_still), *looked.words))[:MESSAGE_LIMIT]
         self._tell((run.metadata.namespace, run.metadata.name))
 
     async def _seen(self, run: RunObject, known: _Watched) -> Looked:

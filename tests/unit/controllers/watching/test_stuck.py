@@ -53,6 +53,8 @@ class Setting:
         self.looks = looks or Looks()
         self.status = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]"))
         self.minutes = 0
+        self.late_seconds = 0
+        """Age of a minute when it is handed out."""
         self.told: list[Any] = []
         self.begin()
 
@@ -63,7 +65,7 @@ class Setting:
             Policy,
             self.told.append,
             self.looks,
-            lambda: datetime.fromtimestamp(START + 60 * self.minutes, UTC),
+            lambda: datetime.fromtimestamp(START + 60 * self.minutes + self.late_seconds, UTC),
         )
 
     @property
@@ -122,6 +124,30 @@ async def test_a_run_is_stuck_once_its_processes_were_seen_to_stand_still() -> N
     assert setting.stuck.message.endswith("The others seem to wait for rank 1 on n1.")
     await setting.pass_minutes(*20 * [WAITS])
     assert setting.looks.count == 1, "what is known is not asked again"
+
+
+async def test_a_run_that_went_on_before_the_look_is_not_stuck() -> None:
+    """Telemetry is late: a run whose next minute shows progress stood still for a moment only."""
+    setting = Setting({"stuckAfter": "10m"}, Looks(Looked(True, odd=(1,))))
+    setting.late_seconds = 110
+    await setting.pass_minutes(*5 * [TRAINS], *11 * [WAITS])
+    assert (setting.looks.count, setting.stuck.verdict, setting.stuck.looked_at) == (1, "suspected", "")
+    await setting.pass_minutes(TRAINS)
+    assert setting.status.stuck is None
+    await setting.pass_minutes(*10 * [WAITS])
+    assert (setting.looks.count, setting.stuck.verdict) == (2, "suspected"), "the first look says nothing of now"
+    await setting.pass_minutes(WAITS)
+    assert setting.stuck.verdict == "suspected"
+    await setting.pass_minutes(WAITS)
+    assert setting.stuck.verdict == "stuck"
+
+
+async def test_the_message_of_a_suspicion_stays_the_same() -> None:
+    setting = Setting(looks=Looks(Looked(True)))
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    before = setting.stuck
+    await setting.pass_minutes(*5 * [WAITS])
+    assert setting.stuck == before
 
 
 async def test_processes_that_still_move_are_looked_at_again_later() -> None:
