@@ -152,7 +152,7 @@ function Nothing({ any }: { any: boolean }) {
   if (any) return <Typography color="text.secondary">No run fits the filter.</Typography>;
   return (
     <Typography>
-      Nothing waits and nothing runs: the next run starts at once. <Link to="/start">Start one</Link>.
+      No run waits, and none has nodes. <Link to="/start">Start one</Link>: it starts as soon as it fits.
     </Typography>
   );
 }
