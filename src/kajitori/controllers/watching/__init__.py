@@ -1,1 +1,1 @@
-"""What the leading controller learns of running runs from their telemetry."""
+"""The leading controller watches running runs by their telemetry."""

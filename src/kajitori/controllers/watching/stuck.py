@@ -44,7 +44,7 @@ LOOKS_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What two looks at the processes of a run showed."""
+    """The result of two looks at the processes of a run."""
 
     is_still: bool | None
     """Whether no process moved between them; None if nothing was seen."""
@@ -65,19 +65,19 @@ class Evidence(Protocol):
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of one attempt."""
+    """The judgement of one attempt so far."""
 
     attempt: int
     rhythm: Rhythm = field(default_factory=Rhythm)
     finding: Finding = field(default_factory=lambda: Finding(Verdict.UNKNOWN))
     look: asyncio.Task[None] | None = None
     looked: Looked | None = None
-    """What the last look showed."""
+    """The result of the last look."""
     looked_at: float = 0.0
     looked_in: float = 0.0
     """Beginning of the quiet time in which the last look began."""
     said: str = ""
-    """What telemetry and the last look say together."""
+    """The message that follows from telemetry and the last look."""
 
     @property
     def quiet_since(self) -> float:
@@ -86,10 +86,10 @@ class _Watched:
 
     @property
     def evidence(self) -> Looked | None:
-        """What the last look showed, if it is about this quiet time.
+        """The result of the last look, if it is about this quiet time.
 
-        Telemetry is minutes late. That processes stood still counts only once it shows no progress up to the look: the
-        run may have gone on meanwhile.
+        Telemetry is minutes late. Processes that stood still count only once telemetry shows no progress up to the look
+        either, because the run may have gone on meanwhile.
         """
         if self.looked is None or self.looked_in != self.quiet_since:
             return None
@@ -107,8 +107,8 @@ class StuckWatcher:
         evidence: Evidence | None,
         now: Callable[[], datetime],
     ) -> None:
-        """`tell` is called with the key of a Run whose status is to be changed. Without `evidence` nobody can say more
-        than that a run is suspected."""
+        """`tell` is called with the key of a Run whose status is to be changed. Without `evidence` runs are
+        suspected at most."""
         self._specs = specs
         self._policy = policy
         self._tell = tell

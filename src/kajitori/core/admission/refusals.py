@@ -64,7 +64,8 @@ def refusals(
     if spec.launcher == "mpi" and policy.start.image is None:
         message = "this cluster cannot give members SSH keys and a hostfile: the policy has no start.image"
         yield Fault("spec.launcher", message, "mpi", _ASK, "NoFirstStep")
-    if spec.on_stuck == "restart" and spec.restarts is None and not resolved.restarts and spec.type == "batch":
+    is_gang = spec.type == "batch" and spec.array is None
+    if is_gang and spec.on_stuck == "restart" and spec.restarts is None and not resolved.restarts:
         message = "onStuck is restart, but this run has no restarts"
         hint = "add restarts (--restarts 3), or a checkpoint; a run without a memory limit is never restarted"
         yield Fault("spec.onStuck", message, "restart", hint, "NoRestarts")

@@ -1,4 +1,4 @@
-"""What the processes of a run's ranks did at one time, kept to explain a hang or a failure later."""
+"""Stacks of a run's ranks at one time, kept to explain a hang or a failure later."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What stacks of several ranks show together."""
+    """The stacks of several ranks, compared."""
 
     groups: tuple[Group, ...]
     """The odd groups first."""

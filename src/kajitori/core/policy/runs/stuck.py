@@ -47,7 +47,7 @@ class StuckRuns(Document):
     service: StuckTimes | None = None
     """Services. null: they are not judged, because one without requests may be quiet for days."""
     action: Literal["tell", "restart"] = Field(default="tell")
-    """What happens to stuck runs that set no onStuck. restart applies to runs that have restarts left."""
+    """The action for stuck runs that set no onStuck. restart applies to runs that have restarts left."""
 
     def patience(self, use: Use, stuck_after_seconds: int | None) -> Patience | None:
         """Return the limits for a run of this use; None if it is not judged."""
