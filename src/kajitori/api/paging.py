@@ -74,7 +74,7 @@ class WindowParameters(PageParameters):
 
 
 class SinceParameters(Parameters):
-    """Where a stream of changes begins."""
+    """Parameters that choose the beginning of a stream of changes."""
 
     since: str = Field(default="", max_length=256)
     """Version of an earlier answer. The header `Last-Event-ID` comes first, if there is one."""

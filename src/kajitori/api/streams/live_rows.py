@@ -50,7 +50,7 @@ class TableRow(Protocol):
 
     @property
     def state(self) -> Any:
-        """What the rows are counted by."""
+        """The state by which rows are counted."""
 
 
 K = TypeVar("K", bound=Hashable)

@@ -16,7 +16,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.queue.explain import Use
 from kajitori.core.words.selectors import LabelSelector
-from kajitori.kube.resources import NODES, Resource
+from kajitori.kube.resources import NODES, PODS, Resource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,7 @@ class NodeFilter:
 class NodeRows(LiveRows[str, NodeRow]):
     """The rows of all nodes that the mirror holds, and a log of their latest changes.
 
-    Only rows of nodes that changed, or whose use changed, are made again.
+    A row is made again only if the node or its usage has changed.
     """
 
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
@@ -124,6 +124,10 @@ class NodeRows(LiveRows[str, NodeRow]):
         self._is_stale = True
         if resource == NODES:
             self._dirty.add(name)
+        elif resource == PODS:  # its run may become known later, while the usage stays the same
+            pod = self._mirror.pods.get((namespace, name))
+            if pod is not None and pod.spec.node_name:
+                self._dirty.add(pod.spec.node_name)
         self._schedule()
 
     def _refresh(self) -> None:
@@ -173,5 +177,5 @@ class NodeRows(LiveRows[str, NodeRow]):
 
 
 def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
-    """Return the names whose values are not the same."""
+    """Return the names that have different values."""
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}

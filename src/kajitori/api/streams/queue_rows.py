@@ -94,7 +94,7 @@ class QueueFilter:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one round found: the view of the queue, and the rows of all waiting and running runs."""
+    """The result of one round: the view of the queue, and the rows of all waiting and running runs."""
 
     view: QueueView
     rows: Sequence[QueueRow] = field(default=())
@@ -166,6 +166,8 @@ class QueueRows(LiveRows[tuple[str, str], QueueRow]):
                 await self.update(make)
             except KajitoriError as error:
                 log.info("the expected times of the queue cannot be worked out now: %s", error)
+            except Exception:
+                log.exception("the expected times of the queue cannot be worked out; this is a bug")
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         self._changed.set()

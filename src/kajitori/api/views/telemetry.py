@@ -228,4 +228,4 @@ class NodeTemperatures(View):
     """The hottest GPU of each node, as far as it is known."""
 
     celsius: dict[str, int]
-    """By node. Nodes without a report in the last minutes, or whose runs the caller may not read, are absent."""
+    """By node. A node is absent if it sent no report lately, or if the caller may not read the runs on it."""
