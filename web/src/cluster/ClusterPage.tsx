@@ -7,8 +7,6 @@ import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useDeferredValue, useMemo } from "react";
 import { useNavigate, useParams, useSearchParams } from "react-router";
-import { whoAmI } from "../api/signIn";
-import { useQuery } from "@tanstack/react-query";
 import { Problem } from "../app/Problem";
 import { Since } from "../words/Since";
 import { DIMENSIONS, legendOf, type Dimension, type Legend } from "./colours";
@@ -112,15 +110,11 @@ function Kinds({ legend, chosen, choose }: { legend: Legend; chosen: string[]; c
 /** A choice among the waiting runs, the person's own first: the map then shows what would make room. */
 function RoomChoice({ room, choose }: { room: string; choose: (room: string) => void }) {
   const waiting = useWaiting();
-  const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
-  const runs = waiting.data?.items ?? [];
-  if (!runs.length && !room) return null;
-  const mine = runs.filter(({ owner }) => owner === who.data?.user);
-  const keys = [...mine, ...runs.filter((run) => !mine.includes(run))].slice(0, 200).map(({ namespace, name }) => `${namespace}/${name}`);
+  if (!waiting.length && !room) return null;
   return (
     <TextField select size="small" label="What makes room for" value={room} onChange={(event) => choose(event.target.value)} sx={{ width: 220 }}>
       <MenuItem value="">No run</MenuItem>
-      {[...new Set(room ? [room, ...keys] : keys)].map((key) => (
+      {[...new Set(room ? [room, ...waiting] : waiting)].map((key) => (
         <MenuItem key={key} value={key}>
           {key}
         </MenuItem>
