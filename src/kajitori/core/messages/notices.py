@@ -87,7 +87,7 @@ def _setbacks(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
     if setback is not None and setback.reason == Reason.DRAINED and (at := parse_time(setback.at)) is not None:
         yield Kind.DRAINED, setback.at, at, setback.message
     if setback is not None and setback.reason == Reason.STUCK and (at := parse_time(setback.at)) is not None:
-        yield Kind.STUCK, setback.at, at, f"{setback.message} It is restarted."
+        yield Kind.STUCK, setback.at, at, f"The gang restarts: {setback.message}"
 
 
 def _idle(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
