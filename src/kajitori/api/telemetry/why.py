@@ -38,6 +38,10 @@ JUDGED_SECONDS = 24 * 3600
 """Time of a run that is looked at to learn its rhythm."""
 BETWEEN_SECONDS = 1.0
 """Time between two looks at the same processes."""
+_STILL = (
+    "None of its processes moved between two looks, but what was measured is up to two minutes old: it may have gone "
+    "on since. Ask again in a few minutes."
+)
 _NO_RIGHT = "Where its processes are is shown to those who may run programs in its members (create pods/exec)."
 
 
@@ -58,8 +62,9 @@ async def why(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[WhyParameters, Query()]
 ) -> Response:
     """A batch run is suspected to be stuck after a quiet time that is learned from its own rhythm. Then the stacks of
-    its processes are taken twice; if none of them moved, it is stuck. Stacks need the right `create pods/exec`. A rank
-    or GPU that has been slower than its peers for most of the last 15 minutes is named as well."""
+    its processes are taken twice. It is stuck if none of them moved, and the controller has confirmed it: telemetry,
+    which is up to two minutes old, showed no progress up to a look. Stacks need the right `create pods/exec`. A rank or
+    GPU that has been slower than its peers for most of the last 15 minutes is named as well."""
     run = await find_run(api, user, namespace, name)
     if query.attempt is not None:
         await user.require("create", run.metadata.namespace, resource=PODS, subresource="exec")
@@ -98,13 +103,22 @@ async def why(
         found.since = format_time(time_at(finding.since))
     is_suspected = finding.verdict is Verdict.SUSPECTED
     is_still = await _look(api, user, pods, found, twice=is_suspected) if query.look else None
-    if is_still:
-        found.verdict = "stuck"
-    found.words.insert(0, told(finding, is_still=is_still))
+    if is_still and _is_confirmed(run, attempt):
+        found.verdict = Verdict.STUCK.value
+        said = [told(finding, is_still=True)]
+    else:
+        said = [told(finding, is_still=None), _STILL] if is_still else [told(finding, is_still=is_still)]
     if spec.is_gang:
         slow = stragglers.find(intervals, {rank: pod.spec.node_name for rank, pod in pods.items()}, now)
-        found.words[1:1] = [stragglers.told(slow)] if slow is not None else []
+        said += [stragglers.told(slow)] if slow is not None else []
+    found.words[:0] = said
     return answer(found)
+
+
+def _is_confirmed(run: RunObject, attempt: int) -> bool:
+    """Whether the controller found this attempt stuck: telemetry showed no progress up to a look at its processes."""
+    stuck = run.status.stuck if run.status is not None else None
+    return stuck is not None and stuck.attempt == attempt and stuck.verdict == Verdict.STUCK
 
 
 async def _kept_attempts(api: Api, run: RunObject) -> list[int]:

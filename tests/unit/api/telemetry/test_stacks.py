@@ -85,6 +85,15 @@ async def test_why_names_the_rank_of_a_run_that_stands_still(world: World) -> No
     answering = asyncio.create_task(agent())
     shown = described("/v1/runs/{namespace}/{name}/why", await world.http.get(f"{RUN}/why"))
     await answering
+    assert shown["verdict"] == "suspected", "it may have gone on since the newest minute"
+    assert shown["words"][0].startswith("It may be stuck: no rank has shown progress for 20m")
+    assert shown["words"][1].startswith("None of its processes moved between two looks")
+    stuck = {"since": "2026-01-01T00:00:00Z", "verdict": "stuck", "attempt": 1}
+    world.kubernetes.change("runs", "bert", status={"stuck": stuck})
+    await world.caught_up()
+    answering = asyncio.create_task(agent())
+    shown = described("/v1/runs/{namespace}/{name}/why", await world.http.get(f"{RUN}/why"))
+    await answering
     assert shown["verdict"] == "stuck"
     assert shown["words"][0].startswith("It is stuck: no rank has shown progress for 20m, and neither")
     assert shown["words"][1] == "Rank 0 on g1 is in f0 (data.py:14)."

@@ -22,8 +22,9 @@ def command(cli: Cli, run: str, attempt: int | None, namespace: str | None, outp
     """Tell whether a running run is stuck, and which rank slows it.
 
     A run is suspected after a quiet time that is learned from its own rhythm: no output, no new training figures, no
-    bytes of disks or networks. Then its processes are looked at twice; if none moved, it is stuck. The rank for which
-    the others may wait is named first. To learn why a run waits for nodes: kaji explain.
+    bytes of disks or networks. Then its processes are looked at twice. It is stuck if none moved, and the controller
+    has confirmed that it made no progress until then. The rank for which the others may wait is named first. To learn
+    why a run waits for nodes: kaji explain.
 
     A rank or GPU that has been slower than its peers for most of the last 15 minutes is named with what tells it.
 
