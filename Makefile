@@ -16,7 +16,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests start hundreds of processes. With this variable set, each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install web emulators demo test unit explore check lint types layers lock reference docs clean
+.PHONY: install web emulators demo test unit explore check lint types layers lock reference pictures docs clean
 
 install: $(VENV)/.installed $(VENV)/.web
 
@@ -83,6 +83,9 @@ lock:  ## Resolve the dependencies in pyproject.toml again; the lock files name 
 
 reference: install  ## Generate the pages of docs/ and the manifests of deploy/ that are made from the code.
 	$(BIN)/python docs/generate.py
+
+pictures: web  ## Take the pictures of the web page in docs/figures; look at them before they are committed.
+	$(BIN)/python docs/screenshots.py
 
 # Without --quiet, which keeps warnings from --strict.
 docs: reference $(VENV)/.docs  ## Build the documentation's site into site/ (to read it: python3 -m http.server -d site).

@@ -128,7 +128,7 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page) -> None:
     """The form shows faults beside their fields, and the command line. A copy has all fields of its run."""
     page.get_by_role("link", name="Start").click()
     page.get_by_label("Image").fill("python:3")
-    page.get_by_label("Command").fill("sh -c 'echo $GREETING; sleep 1000'")
+    page.get_by_label("Command").fill("sh -c 'echo $GREETING\nsleep 1000'")
     page.get_by_label("CPUs each").fill("0.1")
     page.get_by_label("Memory each").fill("lots")
     page.get_by_text("'lots' is not an amount").wait_for()
@@ -138,7 +138,7 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page) -> None:
     page.get_by_label("Variables").fill("GREETING=good day")
     page.get_by_role("status").get_by_text("Starts at once").wait_for()
     options = "--name clicked --cpus 0.1 -m 64m -e 'GREETING=good day'"
-    page.get_by_text(f"kaji run {options} python:3 sh -c 'echo $GREETING; sleep 1000'").wait_for()
+    page.get_by_text(f"kaji run {options} python:3 sh -c 'echo $GREETING sleep 1000'").wait_for()  # in two lines
     page.reload()
     assert page.get_by_label("Image").input_value() == "python:3"
     page.get_by_role("button", name="Start", exact=True).click()

@@ -44,7 +44,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "describe": "Tell everything about a run.",
         "explain": "Tell why a run waits, and what would start it.",
         "what-if": "Tell whether a run would start now, and what it would wait for.",
-        "why": "Tell whether a running run is stuck.",
+        "why": "Tell whether a running run is stuck, and which rank slows it.",
         "idle": "List runs that hold GPUs and do not use them.",
         "events": "Show what happened to a run, or to all runs.",
         "stats": "Show what the members of a run use now: a live table.",

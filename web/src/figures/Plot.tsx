@@ -74,6 +74,7 @@ export function Plot({ columns, isBand, marks, label, format, onPoint, onClick }
         width: target.clientWidth,
         height: HEIGHT_PX,
         legend: { show: false },
+        padding: [8, 44, 0, 0],
         cursor: { sync: { key: "figures" }, drag: { x: true, y: false }, points: { show: false } },
         scales: { x: { range: (_, first, last) => timeRange(first, last) } },
         series: [

@@ -72,7 +72,7 @@ describe("an amount", () => {
     [1536, "bytes", "1.5 KiB"],
     [3 * 1024 ** 3, "bytes/s", "3 GiB/s"],
     [87.26, "%", "87.3 %"],
-    [0.00001, "", "1.00e-5"],
+    [0.000001, "", "1.00e-6"],
     [4, "count", "4"],
     [614400, "1/s", "614,400/s"],
   ])("%d %s is %s", (value, unit, words) => expect(amount(value, unit)).toBe(words));

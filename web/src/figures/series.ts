@@ -97,7 +97,7 @@ export function amount(value: number, unit: string): string {
 
 function digits(value: number): string {
   const size = Math.abs(value);
-  if (size && (size < 0.001 || size >= 1e9)) return value.toExponential(2);
+  if (size && (size < 0.00001 || size >= 1e9)) return value.toExponential(2);
   return size >= 1000 ? Math.round(value).toLocaleString() : `${Number(value.toPrecision(3))}`;
 }
 

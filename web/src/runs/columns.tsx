@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import { StateMark } from "../states/StateMark";
+import { FINAL } from "../states/states";
 import { Age } from "../words/Age";
 import type { Row } from "./rows";
 
@@ -22,8 +23,9 @@ export const COLUMNS: Column[] = [
   { name: "Why", width: "minmax(160px, 3fr)", cell: (run) => run.message },
 ];
 
-function members({ members: { total, running } }: Row): string {
-  return total ? `${running} of ${total}` : "";
+function members({ members: { total, running }, phase }: Row): string {
+  if (!total) return "";
+  return FINAL.has(phase) ? `${total}` : `${running} of ${total}`;
 }
 
 function gpus({ gpus, gpuType }: Row): string {

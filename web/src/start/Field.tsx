@@ -17,13 +17,15 @@ interface Properties extends Shown {
   required?: boolean;
   /** As wide as the form. */
   wide?: boolean;
-  /** Several lines. */
-  lines?: boolean;
+  /** Number of lines at first, where a text may have several. */
+  lines?: number;
   /** Text of a program. */
   code?: boolean;
   select?: boolean;
   children?: ReactNode;
 }
+
+const MOST_LINES = 12;
 
 /** A field of the form, with its faults in the server's words below it. */
 export function Field({
@@ -50,8 +52,9 @@ export function Field({
       helperText={words || help}
       required={required}
       select={select}
-      multiline={lines}
-      minRows={lines ? 2 : undefined}
+      multiline={lines !== undefined}
+      minRows={lines}
+      maxRows={lines && MOST_LINES}
       sx={wide || lines ? { gridColumn: "1 / -1" } : undefined}
       slotProps={{
         htmlInput: {

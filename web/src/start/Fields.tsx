@@ -45,7 +45,7 @@ export function Fields({ show, isOpen, teams }: Properties) {
           {...show("command")}
           label="Command"
           help="Such as python train.py --lr 3e-4; left out: the image's own"
-          wide
+          lines={1}
           code
         />
         <Field {...show("name")} label="Name" help="Made up if it is left out" />
@@ -97,13 +97,13 @@ export function Fields({ show, isOpen, teams }: Properties) {
             <MenuItem value="torchrun">torchrun</MenuItem>
             <MenuItem value="mpi">MPI</MenuItem>
           </Field>
-          <Field {...show("volumes")} label="Volumes" help="One a line: imagenet:/data:ro" lines code />
-          <Field {...show("env")} label="Variables" help="One a line: LR=3e-4. No secrets here" lines code />
+          <Field {...show("volumes")} label="Volumes" help="One a line: imagenet:/data:ro" lines={2} code />
+          <Field {...show("env")} label="Variables" help="One a line: LR=3e-4. No secrets here" lines={2} code />
           <Field
             {...show("secrets")}
             label="Secrets"
             help="One a line: hub, certs:/certs or TOKEN=hub/token"
-            lines
+            lines={2}
             code
           />
         </Box>

@@ -17,7 +17,16 @@ export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
     >
       <Box
         component="code"
-        sx={{ fontFamily: MONOSPACE, fontSize: 12.5, flex: 1, overflowX: "auto", whiteSpace: wraps ? "pre-wrap" : "pre", overflowWrap: wraps ? "anywhere" : "normal", py: 2 }}
+        sx={{
+          fontFamily: MONOSPACE,
+          fontSize: 12.5,
+          flex: 1,
+          overflowX: "auto",
+          whiteSpace: wraps ? "pre-wrap" : "pre",
+          overflowWrap: wraps ? "anywhere" : "normal",
+          py: 2,
+          maxHeight: 160,
+        }}
         tabIndex={0}
       >
         {text}

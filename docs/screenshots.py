@@ -1,0 +1,137 @@
+"""Takes pictures of the web page's pages, light and dark, for docs/figures and the README. They are to be looked at.
+
+    python docs/screenshots.py
+
+It starts a `kaji up` with simulated nodes in a temporary folder, starts runs, waits until their figures have some
+minutes, and opens every page in a browser (Debian's chromium). It takes about five minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urljoin
+
+from playwright.sync_api import Browser, sync_playwright
+
+log = logging.getLogger(__name__)
+
+FIGURES = Path(__file__).resolve().parent / "figures"
+KAJI = Path(sys.executable).with_name("kaji")
+SIZE = (1280, 800)
+NARROW = (360, 740)
+FIGURES_SECONDS = 240.0
+"""Time until the figures of a run have a few points."""
+UP_SECONDS = 60.0
+SETTLED_MILLISECONDS = 2500.0
+
+PAGES = {
+    "runs": "/runs",
+    "run-log": "/runs/default/llama",
+    "run-figures": "/runs/default/llama?tab=figures",
+    "run-members": "/runs/default/llama?tab=members",
+    "run-time": "/runs/default/llama?tab=time",
+    "start": "/start?from=default/llama",
+    "cluster": "/cluster",
+    "queue": "/queue",
+    "board": "/board",
+}
+"""Addresses by the name of their picture."""
+ON_A_PHONE = ("runs", "run-log", "cluster", "board")
+
+TRAINING = """
+import json, math, os, random, time
+rank = int(os.environ["KAJI_RANK"])
+with open(os.environ["KAJI_METRICS"], "a", buffering=1) as figures:
+    for step in range(1, 100_000):
+        loss = 0.6 + 3 * math.exp(-step / 300) + random.random() * 0.08 + rank * 0.02
+        figures.write(json.dumps({"step": step, "loss": loss, "tokens": 4096}) + "\\n")
+        print(f"step {step}: loss {loss:.3f}", flush=True)
+        time.sleep(0.5 + random.random() * 0.05 * rank)
+"""
+
+RUNS: tuple[tuple[str, ...], ...] = (
+    ("--name", "llama", "-n", "4", "--cpus", "0.1", "-m", "64m", "--code", ".", "python:3.11", "python3", "train.py"),
+    ("--name", "bert-large", "-n", "16", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "8h", "bert:3", "train"),
+    ("--name", "vit", "-n", "8", "--gpus", "8", "--gpu-type", "a100", "--time-limit", "3h", "vit:1", "train"),
+    ("--name", "ablation", "--array", "0-31%12", "--gpus", "1", "--gpu-type", "a100", "vit:1", "train"),
+    ("--name", "whisper", "-n", "4", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "2h", "asr:2", "train"),
+    ("--name", "gpt-long", "-n", "20", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "24h", "gpt:4", "train"),
+    ("--name", "tokenizer", "--cpus", "0.1", "-m", "64m", "python:3.11", "python3", "-c", "print('32000 tokens')"),
+    ("--name", "mistake", "--cpus", "0.1", "-m", "64m", "python:3.11", "python3", "-c", "raise SystemExit(3)"),
+)
+
+
+def main() -> int:
+    """Take all pictures. Returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        log.error("there is no chromium: apt-get install chromium")
+        return 2
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        take(browser, folder, "runs-empty", "/runs")
+        code = Path(folder) / "code"
+        code.mkdir()
+        (code / "train.py").write_text(TRAINING)
+        for words in RUNS:
+            kaji(folder, "run", "-d", "-q", *words, within=code)
+        log.info("waiting until there are figures")
+        time.sleep(FIGURES_SECONDS)
+        for name, address in PAGES.items():
+            take(browser, folder, name, address)
+        for name in ON_A_PHONE:
+            take(browser, folder, f"{name}-phone", PAGES[name], size=NARROW)
+        browser.close()
+        kaji(folder, "rm", "-f", *kaji(folder, "ps", "-a", "-q").split())
+    return 0
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[None]:
+    """Run `kaji up` with 48 simulated nodes."""
+    words = ("up", "--data", str(folder), "--nodes", "48", "--gpu-type", "h100", "--gpu-type", "a100")
+    with subprocess.Popen([KAJI, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
+        try:
+            until = time.monotonic() + UP_SECONDS
+            while not (folder / "kaji.json").exists():
+                if up.poll() is not None or time.monotonic() > until:
+                    raise RuntimeError("kaji up did not start")
+                time.sleep(0.2)
+            yield
+        finally:
+            up.terminate()
+
+
+def kaji(folder: str, *words: str, within: Path | None = None) -> str:
+    """Return what a command printed that ran within a folder."""
+    command = [KAJI, "--cluster", folder, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=within).stdout
+
+
+def take(browser: Browser, folder: str, name: str, address: str, *, size: tuple[int, int] = SIZE) -> None:
+    """Take the pictures of a page, light and dark."""
+    for scheme in ("light", "dark"):
+        width, height = size
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        page = context.new_page()
+        link = kaji(folder, "open", "--print").strip()
+        page.goto(link)
+        page.get_by_role("navigation").wait_for()
+        page.goto(urljoin(link, address))
+        page.wait_for_timeout(SETTLED_MILLISECONDS)
+        page.screenshot(path=FIGURES / f"page-{name}-{scheme}.png")
+        context.close()
+    log.info("%s", name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
