@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 import pytest
 from tests.browser.conftest import link
@@ -39,6 +40,12 @@ def run(cluster: KajiUp, name: str, *command: str) -> None:
     here = ("-n", "2", "--cpus", "0.1", "-m", "64m", "--grace", "1s")
     done = cluster.kaji("run", "-d", "-q", "--name", name, *here, "python:3", *command)
     assert done.returncode == 0, done
+
+
+def open_address(page: Page, address: str) -> None:
+    """Open another address of the page, once it is signed in."""
+    page.get_by_role("navigation").wait_for()
+    page.goto(urljoin(page.url, address))
 
 
 def test_an_empty_list_teaches_the_next_step(page: Page) -> None:
@@ -154,7 +161,7 @@ def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) 
     """The answer is a written one, since a real one takes minutes. The words name the ranks of the extremes."""
     run(cluster, "plotted", "sleep", "1000")
     page.route("**/plotted/metrics?*", lambda route: route.fulfill(json=BANDS))
-    page.goto(page.url.replace("/runs", "/runs/default/plotted?tab=figures"))
+    open_address(page, "/runs/default/plotted?tab=figures")
     plot = page.get_by_role("img", name=re.compile("^train.loss: median 2, 1 .rank 0. to 9 .rank 1.$"))
     plot.wait_for()
     plot.locator(".u-over").click(position={"x": 200, "y": 5})
@@ -180,7 +187,7 @@ def test_findings_about_a_run_are_shown_and_answered(cluster: KajiUp, page: Page
     page.route("**/v1/runs/default/found", with_findings)
     page.route("**/found/idle?*", lambda route: route.fulfill(json={"found": {"says": "8 GPUs idle for 3h."}}))
     page.route("**/found/keep", keep)
-    page.goto(page.url.replace("/runs", "/runs/default/found?tab=time"))
+    open_address(page, "/runs/default/found?tab=time")
     page.get_by_text("It may be stuck: no progress for 20m.").wait_for()
     page.get_by_role("alert").filter(has_text="8 GPUs idle").get_by_role("button", name="Keep for a day").click()
     page.get_by_role("row", name=re.compile("^productive|^starting|^queued")).first.wait_for()
@@ -191,7 +198,7 @@ def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> Non
     """The end of the shell is told, and another one can be opened."""
     run(cluster, "shell", "sleep", "1000")
     page.get_by_role("row").filter(has_text="shell").get_by_text("Running").wait_for()
-    page.goto(page.url.replace("/runs", "/runs/default/shell?tab=terminal&rank=1"))
+    open_address(page, "/runs/default/shell?tab=terminal&rank=1")
     screen = page.locator(".xterm-rows")
     screen.get_by_text(re.compile("[#$]")).first.wait_for()
     page.keyboard.type("echo rank-$KAJI_RANK; exit 3\n")

@@ -145,7 +145,7 @@ async def test_explain_and_the_gpu_board_show_why_a_run_waits(cluster: Cluster, 
     assert answer["missing"] == {"members": 2, "gpu": 16}
     assert [(holder["holder"], holder["gpus"]) for holder in answer["held"]] == [(f"{cluster.namespace}/big", 48)]
     board = (await http.get("/v1/gpus")).json()
-    assert board["types"] == [{"type": "h100", "total": 64, "used": 48, "free": 16, "broken": 0}]
+    assert board["types"] == [{"type": "h100", "total": 64, "used": 48, "idle": 0, "free": 16, "broken": 0}]
     dry = await http.post(
         "/v1/runs", params={"dryRun": "true"}, json={"spec": {**SPEC, "replicas": 3, "resources": whole}}
     )
