@@ -214,8 +214,17 @@ async def test_a_container_restarts_with_backoff(machine: Machine) -> None:
     )
     shown = machine.cluster.container("p")
     assert shown["lastState"]["terminated"]["exitCode"] == 2
-    await until(lambda: machine.cluster.events("BackOff"))
     assert "running" in machine.cluster.container("p")["state"]
+
+
+async def test_a_container_that_waits_for_its_restart_says_so(tmp_path: Path) -> None:
+    """With an Event, and as the reason of its state. The pause is so long that a busy machine does not miss it."""
+    machine = Machine(tmp_path / "kubelet", backoff_initial_seconds=600.0, backoff_max_seconds=600.0)
+    await machine.start()
+    await machine.cluster.submit("p", *sh("exit 2"), restartPolicy="OnFailure")
+    await until(lambda: machine.cluster.events("BackOff"))
+    assert machine.cluster.container("p")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    await machine.tear_down()
 
 
 async def test_init_containers_in_order(machine: Machine) -> None:
