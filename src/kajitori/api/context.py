@@ -301,6 +301,19 @@ def answer(view: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(view), status, media_type="application/json")
 
 
+def describes_table(view: type, table: type, *, tagged: bool = False) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI's `responses` of a list that answers with `view`, or with `table` if `fields=summary` asks for it.
+
+    tagged: whether the route answers 304 to a caller that has the present version.
+    """
+    found = describes(view)
+    schemas = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in (view, table)]
+    found[200]["content"]["application/json"]["schema"] = {"anyOf": schemas}
+    if tagged:
+        found[304] = {"description": "Nothing has changed since the answer with the tag in `If-None-Match`."}
+    return found
+
+
 def describes(
     view: type | None, *, status: int = 200, media_type: str = "application/json"
 ) -> dict[int | str, dict[str, Any]]:

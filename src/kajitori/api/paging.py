@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,7 +26,9 @@ MAX_WORDS = 16
 
 SUMMARY = "summary"
 """The value of `fields` that asks for the rows of a table."""
-SUMMARY_ALONE = Fault("fields", "summary cannot be combined with fields", hint="leave out one of them")
+
+ShortName = Annotated[str, Field(max_length=253)]
+UserName = Annotated[str, Field(max_length=1024)]
 
 Place = tuple[str, str, str, str]
 """Place of an item in a list: two texts that depend on the order, namespace, name."""
@@ -66,11 +68,14 @@ class PageParameters(Parameters):
     """The value of `continue` in the previous page's answer."""
 
 
-class WindowParameters(PageParameters):
+class TableParameters(PageParameters):
+    """Parameters of a list that is shown as a table as well."""
+
     offset: int = Field(default=0, ge=0, le=10_000_000)
     """Number of items to skip, for windows of a long list. Unlike with `continue`, an item may be missed or shown twice
     if others come and go in between."""
     sort: str | None = None
+    fields: Sequence[str] = ()
 
 
 class SinceParameters(Parameters):
@@ -82,13 +87,15 @@ class SinceParameters(Parameters):
     """Whether snapshots contain the items. Without them the client reads windows of the list again."""
 
 
-def place_after(query: WindowParameters, orders: Collection[str], faults: Sequence[Fault] = ()) -> Place | None:
+def place_after(query: TableParameters, orders: Collection[str]) -> Place | None:
     """Return the place after which a page begins; None for the first page.
 
-    orders: the known values of `sort`. faults: what is wrong with the other parameters. Raises InvalidInput for these,
-    if the parameters contradict each other, and for the place in another order.
+    orders: the known values of `sort`. Raises InvalidInput if the parameters contradict each other, and for the place
+    in another order.
     """
-    found = list(faults)
+    found = []
+    if SUMMARY in query.fields and len(query.fields) > 1:
+        found.append(Fault("fields", "summary cannot be combined with fields", hint="leave out one of them"))
     if query.continue_ and query.offset:
         found.insert(0, Fault("offset", "cannot be combined with continue", str(query.offset), "leave out one of them"))
     if found:
@@ -105,7 +112,7 @@ def place_after(query: WindowParameters, orders: Collection[str], faults: Sequen
 def page_of(
     found: Sequence[T],
     place_of: Callable[[T], Place],
-    query: WindowParameters,
+    query: TableParameters,
     after: Place | None,
     *,
     descending: bool,

@@ -68,7 +68,7 @@ it("knows when an attempt began", () => {
 
 describe("an amount", () => {
   it.each([
-    [0, "bytes", "0 bytes"],
+    [0, "bytes", "0 B"],
     [1536, "bytes", "1.5 KiB"],
     [3 * 1024 ** 3, "bytes/s", "3 GiB/s"],
     [87.26, "%", "87.3 %"],

@@ -1,5 +1,7 @@
 /** The figures of a run as a plot takes them: columns of numbers, with gaps where nothing was measured. */
 import type { Schemas } from "../api/client";
+import { bytes } from "../words/amounts";
+import { HOUR_AND_MINUTE, MONTH_AND_DAY } from "../words/times";
 
 export type BandSeries = Schemas["BandSeries"];
 export type BandPoint = Schemas["BandPoint"];
@@ -83,14 +85,9 @@ export function pointAt(points: readonly BandPoint[], time: number): BandPoint |
   return points.find(({ at }) => seconds(at) === time);
 }
 
-const BINARY = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
-
 /** Return a value with its unit, with three significant digits: "1.5 GiB", "87 %". */
 export function amount(value: number, unit: string): string {
-  if (unit.startsWith("bytes")) {
-    const power = Math.min(BINARY.length - 1, Math.max(0, Math.floor(Math.log2(Math.abs(value) || 1) / 10)));
-    return `${digits(value / 1024 ** power)} ${BINARY[power]}${unit.slice("bytes".length)}`;
-  }
+  if (unit.startsWith("bytes")) return `${bytes(value)}${unit.slice("bytes".length)}`;
   if (unit === "1/s") return `${digits(value)}/s`;
   return unit && unit !== "count" ? `${digits(value)} ${unit}` : digits(value);
 }
@@ -116,8 +113,6 @@ function seconds(time: string): number {
 }
 
 const DAY_SECONDS = 24 * 3600;
-const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
-const MINUTE = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const SECOND = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /** Return the labels of a time axis, in the person's time zone, for times that are `stepSeconds` apart. */
@@ -125,8 +120,8 @@ export function timeLabels(times: readonly number[], stepSeconds: number): strin
   return times.map((time) => {
     const date = new Date(time * 1000);
     const isMidnight = !date.getHours() && !date.getMinutes() && !date.getSeconds();
-    if (stepSeconds >= DAY_SECONDS || isMidnight) return DATE.format(date);
-    return (stepSeconds < 60 ? SECOND : MINUTE).format(date);
+    if (stepSeconds >= DAY_SECONDS || isMidnight) return MONTH_AND_DAY.format(date);
+    return (stepSeconds < 60 ? SECOND : HOUR_AND_MINUTE).format(date);
   });
 }
 

@@ -3,6 +3,7 @@ import { useTheme } from "@mui/material/styles";
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
 import { STATES } from "../states/states";
 import { HIDDEN, prepared } from "../words/canvas";
+import { HOUR_AND_MINUTE, MONTH_AND_DAY } from "../words/times";
 import { useWidth } from "../words/useWidth";
 import { AXIS_PX, barAt, barBeside, gutterOf, LANE_PX, placed, TITLE_PX, xOf, type Placed } from "./placing";
 import { ticks, timelineOf, type Rowed, type Tick } from "./timeline";
@@ -21,8 +22,6 @@ interface Props {
 }
 
 const ARROWS: readonly string[] = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
-const HOURS = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const DAYS = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
 /** The queue into the future, on one canvas. Arrow keys move from run to run, Enter opens one. */
 export function QueueMap({ runs, rowed, from, until, now, selected, select }: Props) {
@@ -46,7 +45,7 @@ export function QueueMap({ runs, rowed, from, until, now, selected, select }: Pr
     if (!paint) return;
     const { mode, text, divider, background } = theme.palette;
     const colours = { dark: mode === "dark", words: text.secondary, line: divider, ground: background.default };
-    draw(paint, layout, ticks(from, until, width - gutterOf(width), HOURS, DAYS), { from, until, now, width }, colours);
+    draw(paint, layout, ticks(from, until, width - gutterOf(width), HOUR_AND_MINUTE, MONTH_AND_DAY), { from, until, now, width }, colours);
   }, [layout, width, from, until, now, theme]);
 
   useEffect(() => {

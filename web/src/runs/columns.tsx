@@ -1,20 +1,13 @@
-import type { ReactNode } from "react";
 import { StateMark } from "../states/StateMark";
 import { FINAL } from "../states/states";
 import { Age } from "../words/Age";
+import type { Column } from "../words/VirtualTable";
 import type { Row } from "./rows";
 
-export interface Column {
-  name: string;
-  width: string;
-  right?: boolean;
-  cell: (run: Row) => ReactNode;
-}
-
 /** The columns of the table of runs. */
-export const COLUMNS: Column[] = [
+export const COLUMNS: Column<Row>[] = [
   { name: "State", width: "128px", cell: (run) => <StateMark phase={run.phase} /> },
-  { name: "Name", width: "minmax(140px, 2fr)", cell: (run) => run.name },
+  { name: "Name", width: "minmax(140px, 2fr)", isLink: true, cell: (run) => run.name },
   { name: "Team", width: "minmax(80px, 1fr)", cell: (run) => run.namespace },
   { name: "Owner", width: "minmax(100px, 1fr)", cell: (run) => run.owner },
   { name: "Members", width: "88px", right: true, cell: members },

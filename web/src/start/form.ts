@@ -97,7 +97,7 @@ export function draftOf(run: Run): Draft {
     name: "",
     namespace: run.namespace,
     image: spec.image,
-    command: spec.command?.length ? "" : join(spec.args ?? []),
+    command: join([...(spec.command ?? []), ...(spec.args ?? [])]),
     env: shownEnv(spec.env).join("\n"),
     members: fewest ? `${fewest}-${spec.replicas ?? 1}` : text(spec.replicas, 1),
     gpus: text(resources?.gpu, 0),
@@ -112,7 +112,6 @@ export function draftOf(run: Run): Draft {
     priority: spec.priority ?? "",
     launcher: spec.launcher === "none" ? "" : (spec.launcher ?? ""),
   };
-  if (spec.command?.length) form.command = join([...spec.command, ...(spec.args ?? [])]);
   return { form, base: spec };
 }
 

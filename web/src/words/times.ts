@@ -27,6 +27,9 @@ export function ago(time: string | undefined, now: number): string {
   return seconds === null ? "" : `${duration(seconds)} ago`;
 }
 
+/** Words of a clock and of a calendar, in the person's language and time zone. */
+export const HOUR_AND_MINUTE = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+export const MONTH_AND_DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
 /** Return the exact time in the person's time zone, for the pointer over a relative one. */

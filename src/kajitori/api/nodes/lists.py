@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -13,28 +12,27 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
-from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.context import Api, Shared, answer, describes, describes_table
 from kajitori.api.nodes.pools import pool_views
 from kajitori.api.nodes.routes import node_views
 from kajitori.api.packed import packed_answer
 from kajitori.api.paging import (
     SUMMARY,
-    SUMMARY_ALONE,
     Parameters,
     Place,
+    ShortName,
     SinceParameters,
-    WindowParameters,
+    TableParameters,
     labels_of,
     narrowed,
     page_of,
     place_after,
     words_of,
 )
-from kajitori.api.streams.answers import SERVER_SENT_EVENTS, Chunks
-from kajitori.api.streams.live_rows import OPENING
+from kajitori.api.streams.answers import SERVER_SENT_EVENTS
+from kajitori.api.streams.live_rows import stream_of
 from kajitori.api.streams.node_rows import NodeFilter, NodeRow
 from kajitori.api.views.nodes import NodeChanges, NodeList, NodeState, NodeTable, NodeTableRow
-from kajitori.errors import Fault
 
 router = APIRouter(tags=["cluster"])
 
@@ -70,9 +68,9 @@ _SORT_KEYS: dict[str, Callable[[NodeTableRow], str]] = {
 class NodeFilterParameters(Parameters):
     state: list[NodeState] = Field(default_factory=list, max_length=16)
     """Only nodes in one of these states."""
-    gpu_type: list[Annotated[str, Field(max_length=253)]] = Field(default_factory=list, max_length=64)
+    gpu_type: list[ShortName] = Field(default_factory=list, max_length=64)
     """Only nodes with whole GPUs of one of these types; an empty text stands for nodes without GPUs."""
-    pool: list[Annotated[str, Field(max_length=253)]] = Field(default_factory=list, max_length=64)
+    pool: list[ShortName] = Field(default_factory=list, max_length=64)
     """Only nodes of these pools of the policy."""
     room: bool = False
     """Only nodes that take work and have a free GPU; of nodes without GPUs, those with free CPU."""
@@ -96,7 +94,7 @@ class NodeFilterParameters(Parameters):
         )
 
 
-class NodeListParameters(WindowParameters, NodeFilterParameters):
+class NodeListParameters(TableParameters, NodeFilterParameters):
     limit: int = Field(default=ALL_NODES, ge=1, le=ALL_NODES)
     """Largest number of nodes in one answer."""
     sort: NodeSort | None = None
@@ -109,14 +107,9 @@ class NodeChangesParameters(SinceParameters, NodeFilterParameters):
     pass
 
 
-_TABLES = describes(NodeList)
-_TABLES[200]["content"]["application/json"]["schema"] = {
-    "anyOf": [{"$ref": f"#/components/schemas/{view.__name__}"} for view in (NodeList, NodeTable)]
-}
-_TABLES[304] = {"description": "Nothing has changed since the answer with the tag in `If-None-Match`."}
-
-
-@router.get("/v1/nodes", responses=_TABLES, summary="List nodes, in topology order")
+@router.get(
+    "/v1/nodes", responses=describes_table(NodeList, NodeTable, tagged=True), summary="List nodes, in topology order"
+)
 async def list_nodes(
     api: Shared, user: Caller, request: Request, query: Annotated[NodeListParameters, Query()]
 ) -> Response:
@@ -125,7 +118,7 @@ async def list_nodes(
     if not query.model_fields_set:
         body = api.remembered.get("nodes", lambda: msgspec.json.encode(_all_nodes(api)))
         return Response(body, media_type="application/json")
-    after = place_after(query, get_args(NodeSort), _faults(query))
+    after = place_after(query, get_args(NodeSort))
     rows, row_filter = api.tables.nodes, query.filter
     covered = [row for row in rows.rows() if row_filter.covers(row)]
     if SUMMARY in query.fields:
@@ -148,10 +141,6 @@ async def list_nodes(
 
 def _all_nodes(api: Api) -> NodeList:
     return NodeList(items=list(node_views(api)), pools=pool_views(api))
-
-
-def _faults(query: NodeListParameters) -> Sequence[Fault]:
-    return [SUMMARY_ALONE] if SUMMARY in query.fields and len(query.fields) > 1 else []
 
 
 def _states(rows: Sequence[NodeRow]) -> Counter[NodeState]:
@@ -202,15 +191,7 @@ async def watch_nodes(
     query: Annotated[NodeChangesParameters, Query()],
     last_event_id: Annotated[str, Header(max_length=256)] = "",
 ) -> Response:
-    """Server-sent events, without end: `snapshot` (a NodeSnapshot), `changes` (NodeChanges), at most one a second, and
+    """Server-sent events: `snapshot` (a NodeSnapshot), `changes` (NodeChanges), at most one a second, and
     `heartbeat`; as of `GET /v1/runs/changes`."""
-    chunks = _changes(api, query.filter, last_event_id or query.since, items=query.items)
+    chunks = stream_of(api.tables.nodes, query.filter, last_event_id or query.since, items=query.items)
     return api.streams.stream(chunks, kind="nodes", media_type=SERVER_SENT_EVENTS)
-
-
-async def _changes(api: Api, row_filter: NodeFilter, token: str, *, items: bool) -> Chunks:
-    yield OPENING
-    with api.tables.nodes.selecting(row_filter) as selection:
-        async with aclosing(api.tables.nodes.follow(selection, token, items=items)) as pieces:
-            async for _, piece in pieces:
-                yield piece

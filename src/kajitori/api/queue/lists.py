@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
@@ -15,24 +14,25 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
-from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.context import Api, Shared, answer, describes, describes_table
 from kajitori.api.lookup import require_definition
 from kajitori.api.packed import packed_answer
 from kajitori.api.paging import (
     SUMMARY,
-    SUMMARY_ALONE,
     Parameters,
     Place,
+    ShortName,
     SinceParameters,
-    WindowParameters,
+    TableParameters,
+    UserName,
     narrowed,
     page_of,
     place_after,
     words_of,
 )
 from kajitori.api.queue.routes import LONGEST_SECONDS, queue_of
-from kajitori.api.streams.answers import SERVER_SENT_EVENTS, Chunks
-from kajitori.api.streams.live_rows import OPENING
+from kajitori.api.streams.answers import SERVER_SENT_EVENTS
+from kajitori.api.streams.live_rows import stream_of
 from kajitori.api.streams.queue_rows import Outcome, QueueFilter, QueueRow, row_of
 from kajitori.api.views.queue import QueueChanges, QueuedView, QueueTable, QueueTableRow, QueueView
 from kajitori.cluster.occupancy import RunOccupancy
@@ -71,17 +71,15 @@ _SORT_KEYS: dict[str, Callable[[QueueTableRow], str]] = {
     "endsAt": lambda run: run.ends_at or "~",
 }
 
-Short = Annotated[str, Field(max_length=253)]
-
 
 class QueueFilterParameters(Parameters):
     state: list[Literal["waiting", "running"]] = Field(default_factory=list, max_length=2)
     """waiting (also if left out): runs that wait for nodes. running: runs that have nodes; only in tables."""
-    namespace: list[Short] = Field(default_factory=list, max_length=64)
+    namespace: list[ShortName] = Field(default_factory=list, max_length=64)
     """Only runs of these namespaces."""
-    owner: list[Annotated[str, Field(max_length=1024)]] = Field(default_factory=list, max_length=64)
+    owner: list[UserName] = Field(default_factory=list, max_length=64)
     """Only runs that these users submitted; `@me` is the caller."""
-    gpu_type: list[Short] = Field(default_factory=list, max_length=64)
+    gpu_type: list[ShortName] = Field(default_factory=list, max_length=64)
     """Only runs with GPUs of one of these types, or that wait for them; an empty text stands for any type or none."""
     search: str = Field(default="", max_length=1024)
     """Only runs with each of these words in their name, namespace, owner, GPU type, reason or nodes, in upper or lower
@@ -98,7 +96,7 @@ class QueueFilterParameters(Parameters):
         )
 
 
-class QueueListParameters(WindowParameters, QueueFilterParameters):
+class QueueListParameters(TableParameters, QueueFilterParameters):
     limit: int = Field(default=ALL_RUNS, ge=1, le=ALL_RUNS)
     """Largest number of runs in one answer."""
     sort: QueueSort | None = None
@@ -111,14 +109,11 @@ class QueueChangesParameters(SinceParameters, QueueFilterParameters):
     pass
 
 
-_TABLES = describes(QueueView)
-_TABLES[200]["content"]["application/json"]["schema"] = {
-    "anyOf": [{"$ref": f"#/components/schemas/{view.__name__}"} for view in (QueueView, QueueTable)]
-}
-_TABLES[304] = {"description": "Nothing has changed since the answer with the tag in `If-None-Match`."}
-
-
-@router.get("/v1/queue", responses=_TABLES, summary="The waiting runs, in order")
+@router.get(
+    "/v1/queue",
+    responses=describes_table(QueueView, QueueTable, tagged=True),
+    summary="List the waiting runs, in the order of the queue",
+)
 async def show_queue(
     api: Shared, user: Caller, request: Request, query: Annotated[QueueListParameters, Query()]
 ) -> Response:
@@ -128,8 +123,7 @@ async def show_queue(
     if not query.model_fields_set:
         body = await api.remembered.ask("queue", lambda: _body(api), longest_seconds=LONGEST_SECONDS)
         return Response(body, media_type="application/json")
-    faults = [SUMMARY_ALONE] if SUMMARY in query.fields and len(query.fields) > 1 else []
-    after, row_filter, rows = place_after(query, get_args(QueueSort), faults), query.filter(user), api.tables.queue
+    after, row_filter, rows = place_after(query, get_args(QueueSort)), query.filter(user), api.tables.queue
     await rows.update(partial(outcome, api))
     assert rows.view is not None, "an update sets it"
     covered = [row for row in rows.rows() if row_filter.covers(row)]
@@ -155,7 +149,7 @@ async def show_queue(
 @router.get(
     "/v1/queue/changes",
     responses=describes(QueueChanges, media_type=SERVER_SENT_EVENTS),
-    summary="What changes in the queue",
+    summary="Stream changes to the queue",
 )
 async def watch_queue(
     api: Shared,
@@ -163,21 +157,13 @@ async def watch_queue(
     query: Annotated[QueueChangesParameters, Query()],
     last_event_id: Annotated[str, Header(max_length=256)] = "",
 ) -> Response:
-    """Server-sent events, without end: `snapshot` (a QueueSnapshot), `changes` (QueueChanges) and `heartbeat`, as of
+    """Server-sent events: `snapshot` (a QueueSnapshot), `changes` (QueueChanges) and `heartbeat`, as of
     `GET /v1/runs/changes`. The longer it takes to work out the expected times, the rarer are the changes."""
     require_definition(api)
-    chunks = _changes(api, query.filter(user), last_event_id or query.since, items=query.items)
+    rows, token = api.tables.queue, last_event_id or query.since
+    kept = rows.kept_current(partial(outcome, api))
+    chunks = stream_of(rows, query.filter(user), token, items=query.items, within=kept)
     return api.streams.stream(chunks, kind="queue", media_type=SERVER_SENT_EVENTS)
-
-
-async def _changes(api: Api, row_filter: QueueFilter, token: str, *, items: bool) -> Chunks:
-    yield OPENING
-    rows = api.tables.queue
-    async with rows.kept_current(partial(outcome, api)):
-        with rows.selecting(row_filter) as selection:
-            async with aclosing(rows.follow(selection, token, items=items)) as pieces:
-                async for _, piece in pieces:
-                    yield piece
 
 
 async def _body(api: Api) -> bytes:

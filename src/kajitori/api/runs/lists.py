@@ -14,15 +14,16 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
-from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.context import Api, Shared, answer, describes, describes_table
 from kajitori.api.lookup import require_definition
 from kajitori.api.paging import (
     SUMMARY,
-    SUMMARY_ALONE,
     Parameters,
     Place,
+    ShortName,
     SinceParameters,
-    WindowParameters,
+    TableParameters,
+    UserName,
     labels_of,
     narrowed,
     page_of,
@@ -68,14 +69,11 @@ _SORT_KEYS: dict[str, Callable[[RunTableRow], str]] = {
     "finishedAt": lambda run: run.finished_at,
 }
 
-Short = Annotated[str, Field(max_length=253)]
-UserName = Annotated[str, Field(max_length=1024)]
-
 
 class FilterParameters(Parameters):
-    namespace: list[Short] = Field(default_factory=list, max_length=64)
+    namespace: list[ShortName] = Field(default_factory=list, max_length=64)
     """Only these namespaces; else all that the caller may read."""
-    team: list[Short] = Field(default_factory=list, max_length=64)
+    team: list[ShortName] = Field(default_factory=list, max_length=64)
     """Only namespaces of these teams of the policy, as far as the caller may read them."""
     owner: list[UserName] = Field(default_factory=list, max_length=64)
     """Only runs that these users submitted; `@me` is the caller."""
@@ -89,8 +87,8 @@ class FilterParameters(Parameters):
     """Only runs with each of these words in their name, namespace, owner, image or labels, in upper or lower case."""
 
 
-class ListParameters(WindowParameters, FilterParameters):
-    name: Short = ""
+class ListParameters(TableParameters, FilterParameters):
+    name: ShortName = ""
     """The run with this name, or runs whose names begin with it if there is none."""
     sort: RunSort | None = None
     """Order of the list; a dash turns it around, and namespace and name decide among equals. Phases are in the order of
@@ -103,17 +101,11 @@ class ChangesParameters(SinceParameters, FilterParameters):
     pass
 
 
-_TABLES = describes(RunList)
-_TABLES[200]["content"]["application/json"]["schema"] = {
-    "anyOf": [{"$ref": f"#/components/schemas/{view.__name__}"} for view in (RunList, RunTable)]
-}
-
-
-@router.get("/v1/runs", responses=_TABLES, summary="List runs, newest first")
+@router.get("/v1/runs", responses=describes_table(RunList, RunTable), summary="List runs, newest first")
 async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, Query()]) -> Response:
     """Pages by `continue` stay consistent while runs come and go: none is shown twice, and none that stays is missed.
     `counts` tells how many runs match."""
-    after = _after(query)
+    after = place_after(query, get_args(RunSort))
     run_filter = await _filter(api, user, query)
     covered = [
         row for row in api.runs.rows.rows() if row.summary.name.startswith(query.name) and run_filter.covers(row)
@@ -122,7 +114,8 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
     if query.name:
         exact = [row for row in found if row.summary.name == query.name]
         found = covered = exact if len(exact) == 1 else found
-    page, following = page_of(found, _place_of(query), query, after, descending=_is_descending(query))
+    descending = query.sort is None or query.sort.startswith("-")
+    page, following = page_of(found, _place_of(query), query, after, descending=descending)
     counts = run_filter.counts(Counter(row.summary.phase for row in covered))
     shown: dict[str, Any] = {"items": [], "counts": counts} | ({"continue": following} if following else {})
     if SUMMARY in query.fields:
@@ -143,7 +136,7 @@ async def watch_runs(
     query: Annotated[ChangesParameters, Query()],
     last_event_id: Annotated[str, Header(max_length=256)] = "",
 ) -> Response:
-    """Server-sent events, without end: `snapshot` (a RunSnapshot) and `changes` (RunChanges), at most one a second. The
+    """Server-sent events: `snapshot` (a RunSnapshot) and `changes` (RunChanges), at most one a second. The
     stream begins with a snapshot, or with the changes since `Last-Event-ID` or `since`. A client that is too far behind
     gets a snapshot again. `heartbeat` keeps the connection open and tells that it lives: a
     client that hears nothing for 40 s should connect again."""
@@ -173,12 +166,6 @@ async def _changes(
 def _is_current(rows: RunRows, run_filter: RunFilter, known: frozenset[str]) -> bool:
     """Whether the filter has all namespaces that the caller may read and that have runs."""
     return run_filter.namespaces is None or rows.namespaces.keys() <= known
-
-
-def _after(query: ListParameters) -> Place | None:
-    """Return the place after which a page begins. Raises InvalidInput if the parameters contradict each other."""
-    faults = [SUMMARY_ALONE] if SUMMARY in query.fields and len(query.fields) > 1 else []
-    return place_after(query, get_args(RunSort), faults)
 
 
 async def _filter(api: Api, user: User, query: FilterParameters) -> RunFilter:
@@ -213,10 +200,6 @@ async def _namespaces(api: Api, user: User, query: FilterParameters) -> frozense
     for wanted in filter(None, (of_teams, named)):
         readable = frozenset(wanted) if readable is None else readable.intersection(wanted)
     return readable
-
-
-def _is_descending(query: ListParameters) -> bool:
-    return query.sort is None or query.sort.startswith("-")
 
 
 def _place_of(query: ListParameters) -> Callable[[RunRow], Place]:

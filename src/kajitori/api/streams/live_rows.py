@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -103,7 +104,7 @@ class Selection(Generic[R]):
                     self.states[row.state] += number
 
 
-class LiveRows(Generic[K, R]):
+class LiveRows(ABC, Generic[K, R]):
     """The rows of one table, and a log of their latest changes. A subclass keeps them up to date in `_refresh`."""
 
     def __init__(self) -> None:
@@ -262,9 +263,9 @@ class LiveRows(Generic[K, R]):
 
     # ------------------------------------------------------------------------------------------ changes
 
+    @abstractmethod
     def _refresh(self) -> None:
         """Bring the rows up to date, and record what changed."""
-        raise NotImplementedError
 
     def _schedule(self, pause_seconds: float = 0.0) -> None:
         """Announce changes to the open streams soon: at most one batch in BATCH_SECONDS, and none before the pause."""
@@ -300,6 +301,26 @@ class LiveRows(Generic[K, R]):
             self._logged -= len(oldest)
         for selection in self._selections.values():
             selection.note(changes)
+
+
+async def stream_of(
+    rows: LiveRows[Any, R],
+    row_filter: RowFilter[R],
+    token: str,
+    *,
+    items: bool,
+    within: AbstractAsyncContextManager[None] | None = None,
+) -> AsyncGenerator[bytes, None]:
+    """Yield the stream of changes of the rows that a filter selects, for a reader that has the version `token`.
+
+    items: whether snapshots contain the rows. within: a context that stays open as long as the stream.
+    """
+    yield OPENING
+    async with within or nullcontext():
+        with rows.selecting(row_filter) as selection:
+            async with aclosing(rows.follow(selection, token, items=items)) as pieces:
+                async for _, piece in pieces:
+                    yield piece
 
 
 def _pieces(head: bytes, lists: Mapping[str, list[bytes]]) -> Iterator[bytes]:
