@@ -198,6 +198,11 @@ PLATFORM = Board(
                     "Five or more restarts or interruptions, the last within an hour.",
                 ),
                 _figure(
+                    "Stuck runs",
+                    f'max({metrics.RUNS_STUCK}{{verdict="stuck"}})',
+                    "No progress, and no process moved between two looks.",
+                ),
+                _figure(
                     "Faults in the policy file",
                     f"max({metrics.POLICY_FAULTS})",
                     "Above zero, the previous policy stays in effect.",
@@ -214,6 +219,20 @@ PLATFORM = Board(
                     f"max by (type, state) ({metrics.GPUS})",
                     "{{type}} {{state}}",
                     "By type and state.",
+                ),
+                _curves(
+                    "Runs without progress",
+                    "short",
+                    f"max by (verdict) ({metrics.RUNS_STUCK})",
+                    "{{verdict}}",
+                    "Suspected by their telemetry, or stuck: their processes were seen to stand still.",
+                ),
+                _curves(
+                    "Idle GPUs",
+                    "short",
+                    f"max by (type) ({metrics.GPUS_IDLE})",
+                    "{{type}}",
+                    "Held by runs that have not used them for as long as policy allows.",
                 ),
                 _curves("Nodes", "short", f"max by (state) ({metrics.NODES})", "{{state}}", "By state."),
                 Panel(

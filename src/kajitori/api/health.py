@@ -27,6 +27,7 @@ from kajitori.api.views.runs import phase_of
 from kajitori.api.views.server import ControllerView, Health, HistoryView, Version, controller_view
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.spec.reasons import Phase
+from kajitori.core.telemetry.stuck import Verdict
 from kajitori.core.words import names
 from kajitori.core.words.times import parse_time
 from kajitori.errors import KajitoriError, Unavailable
@@ -36,6 +37,7 @@ router = APIRouter(tags=["server"])
 
 NODE_STATES = ("ready", "cordoned", "notReady", "unhealthy", "untested")
 TEST_STATES = ("asked", "testing", "passed", "failed", "untested")
+STUCK_VERDICTS = (Verdict.SUSPECTED, Verdict.STUCK)
 
 UNSTABLE_SETBACKS = 5
 """Restarts and interruptions after which a run counts as unstable, if the last was within `UNSTABLE_WITHIN`."""
@@ -135,7 +137,7 @@ class ClusterCollector(Collector):
         yield from (metrics.nodes_suspected(), metrics.node_tests())
         yield from (metrics.mirror_synced(), metrics.mirror_troubled(), metrics.policy_faults())
         yield from (metrics.controller_lease_age(), metrics.guaranteed(), metrics.guaranteed_used())
-        yield from (metrics.guaranteed_waiting(), metrics.runs_unstable())
+        yield from (metrics.guaranteed_waiting(), metrics.runs_unstable(), metrics.runs_stuck())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics with their current values."""
@@ -188,8 +190,9 @@ class ClusterCollector(Collector):
         yield tests
 
     def _troubled_runs(self, guaranteed_teams: Collection[str]) -> Iterator[GaugeMetricFamily]:
-        """Yield how many runs wait in each team with a guarantee, and how many restart again and again."""
+        """Yield how many runs wait in each team with a guarantee, restart again and again, or make no progress."""
         waiting, unstable = Counter(dict.fromkeys(guaranteed_teams, 0)), 0
+        stuck = dict.fromkeys(STUCK_VERDICTS, 0)
         recent = self._api.mirror.now() - UNSTABLE_WITHIN
         for (team, _), run in self._api.mirror.runs.items():
             phase = phase_of(run)
@@ -200,10 +203,14 @@ class ClusterCollector(Collector):
                 at = parse_time(status.setback.at)
                 setbacks = status.restarts + status.interruptions
                 unstable += setbacks >= UNSTABLE_SETBACKS and at is not None and at >= recent
-        families = metrics.guaranteed_waiting(), metrics.runs_unstable()
+            if phase is Phase.RUNNING and status is not None and status.stuck is not None:
+                stuck[Verdict.STUCK if status.stuck.verdict == Verdict.STUCK else Verdict.SUSPECTED] += 1
+        families = metrics.guaranteed_waiting(), metrics.runs_unstable(), metrics.runs_stuck()
         for team, count in waiting.items():
             families[0].add_metric((team,), count)
         families[1].add_metric((), unstable)
+        for verdict, count in stuck.items():
+            families[2].add_metric((verdict.value,), count)
         yield from families
 
 

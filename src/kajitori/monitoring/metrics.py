@@ -33,6 +33,7 @@ GUARANTEED_WAITING = "kajitori_guaranteed_waiting_runs"
 RUN_GPU_USED = "kajitori_run_gpu_used_percent"
 """Metric of a run's bands, which the Web API serves at /v1/stats/prometheus."""
 RUNS_UNSTABLE = "kajitori_runs_unstable"
+RUNS_STUCK = "kajitori_runs_stuck"
 
 TRAFFIC_POD = "kajitori_traffic_pod"
 TRAFFIC_RUN = "kajitori_traffic_run"
@@ -173,6 +174,13 @@ def runs_unstable() -> GaugeMetricFamily:
     """Above zero, a run probably restarts again and again without progress."""
     return GaugeMetricFamily(
         RUNS_UNSTABLE, "Active runs with at least five restarts or interruptions, the last one within an hour."
+    )
+
+
+def runs_stuck() -> GaugeMetricFamily:
+    """Runs without progress. A suspected run may be well; the processes of a stuck one were seen to stand still."""
+    return GaugeMetricFamily(
+        RUNS_STUCK, "Running runs without progress, by verdict (suspected, stuck).", labels=("verdict",)
     )
 
 

@@ -426,6 +426,25 @@ async def test_idle_gpus_are_counted_by_type_and_holder(world: World) -> None:
     assert [(user["owner"], user["gpus"], user["idle"]) for user in board["users"]] == [("ada", 4, 4)]
 
 
+async def test_runs_without_progress_are_counted_by_verdict(world: World) -> None:
+    """A suspicion that an older version left in an ended run does not count."""
+    since = {"since": "2026-11-21T09:00:00Z", "attempt": 1}
+    for name, phase, verdict in (
+        ("a", "Running", "suspected"),
+        ("b", "Running", "stuck"),
+        ("c", "Running", "stuck"),
+        ("d", "Failed", "stuck"),
+    ):
+        await hold(world, name, owner="ada", node="g1", gpus=1)
+        stored = world.kubernetes.objects["runs", "team", name]
+        status = stored["status"] | {"phase": phase, "stuck": since | {"verdict": verdict}}
+        world.kubernetes.put("runs", stored | {"status": status})
+    await world.caught_up()
+    text = (await world.http.get("/metrics")).text
+    assert 'kajitori_runs_stuck{verdict="suspected"} 1.0' in text
+    assert 'kajitori_runs_stuck{verdict="stuck"} 2.0' in text
+
+
 async def test_the_board_needs_no_sign_in_only_if_policy_says_so(world: World) -> None:
     await hold(world, "secretive", owner="ada", node="g1", gpus=4)
     await world.caught_up()

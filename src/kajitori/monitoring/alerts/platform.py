@@ -269,6 +269,23 @@ PARTS = Group(
 _PROMISED, _USED = metrics.GUARANTEED, metrics.GUARANTEED_USED
 
 
+def _idle(waiting: int) -> Example:
+    """Return an example of eight idle GPUs while this number of runs waits."""
+    return Example(
+        series={f'{metrics.GPUS_IDLE}{{type="h100"}}': "8x120", of_controller.WAITING_RUNS: f"{waiting}x120"}, at="90m"
+    )
+
+
+def _without_progress(running: int) -> Example:
+    """Return an example of six runs without progress among this number of runs."""
+    series = {
+        f'{metrics.RUNS_STUCK}{{verdict="suspected",instance="a"}}': "4x20",
+        f'{metrics.RUNS_STUCK}{{verdict="stuck",instance="a"}}': "2x20",
+        f'{metrics.RUNS}{{phase="Running",instance="a"}}': f"{running}x20",
+    }
+    return Example(series=series, at="15m")
+
+
 def _guarantee(used: int) -> Example:
     """Return an example of a team that waits, is guaranteed 64 GPUs, and uses this number of them."""
     labels = 'team="vision",type="h100",resource="gpus",instance="a"'
@@ -356,6 +373,62 @@ CLUSTER = Group(
             ),
             fires=_guarantee(used=16),
             quiet=_guarantee(used=64),
+        ),
+        Alert(
+            name="KajitoriGpusIdleWhileRunsWait",
+            expr=f"max by (type) ({metrics.GPUS_IDLE}) > 0 and on () max({of_controller.WAITING_RUNS}) > 0",
+            hold="1h",
+            severity=Severity.WARNING,
+            summary="Runs wait while others hold idle GPUs",
+            description="{{ $value }} GPUs of type {{ $labels.type }} are held and unused, and runs wait.",
+            means="""Policy says after how many hours a GPU counts as idle (`idle`). The owners were asked; nothing is
+            stopped without an answer, unless policy says so.""",
+            do=(
+                "`kaji idle --all-users` shows the runs, since when they are idle, and what their owners answered.",
+                "`kaji park RUN` frees the GPUs of a run and keeps its checkpoint.",
+            ),
+            fires=_idle(waiting=2),
+            quiet=_idle(waiting=0),
+        ),
+        Alert(
+            name="KajitoriRunStuck",
+            expr=f'max({metrics.RUNS_STUCK}{{verdict="stuck"}}) > 0',
+            hold="10m",
+            severity=Severity.WARNING,
+            summary="A run is stuck",
+            description="{{ $value }} runs make no progress, and their processes stand still.",
+            means="""It holds nodes and computes nothing. Its owner was told. A run with `--on-stuck restart` does not
+            get here, because it is restarted at once.""",
+            do=(
+                "Find it: `kaji ps --all-users`. `kaji why RUN` names the rank that the others wait for, and its node.",
+                "If the owner does not answer, `kaji stop RUN` frees the nodes.",
+            ),
+            fires=Example(series={f'{metrics.RUNS_STUCK}{{verdict="stuck"}}': "1x20"}, at="15m"),
+            quiet=Example(
+                series={
+                    f'{metrics.RUNS_STUCK}{{verdict="suspected"}}': "1x20",
+                    f'{metrics.RUNS_STUCK}{{verdict="stuck"}}': "1x5 0x15",
+                },
+                at="15m",
+            ),
+        ),
+        Alert(
+            name="KajitoriRunsWithoutProgress",
+            expr=f"""max(sum without (verdict) ({metrics.RUNS_STUCK})) >= 5
+            and max(sum without (verdict) ({metrics.RUNS_STUCK})) > 0.1 * max({metrics.RUNS}{{phase="Running"}})""",
+            hold="5m",
+            severity=Severity.CRITICAL,
+            summary="Many runs stopped making progress",
+            description="{{ $value }} runs, a tenth of all that run or more, are stuck or suspected to be.",
+            means="""Programs hang one at a time. If many stop together, they share what they wait for: a file system, a
+            network, or a service.""",
+            do=(
+                "`kaji why RUN` for two or three of them: compare their nodes, and whether they wait for a file or "
+                "for a socket.",
+                "Look at the storage and the network that these nodes share. Most runs continue when it is back.",
+            ),
+            fires=_without_progress(running=20),
+            quiet=_without_progress(running=200),
         ),
         Alert(
             name="KajitoriRunRestartsAgainAndAgain",
