@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 import pytest
+from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import link
 from tests.harness.kaji_up import KajiUp
 
@@ -208,6 +209,23 @@ def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> Non
     page.get_by_role("alert").wait_for(state="detached")
 
 
+def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) -> None:
+    """The pages are those that the rail names, and the tabs of a run."""
+    run(cluster, "axe", "sleep", "1000")
+    page.get_by_role("link", name="axe").wait_for()
+    assert_accessible(page)
+    for link_of_page in page.get_by_role("navigation").get_by_role("link").all():
+        link_of_page.click()
+        page.get_by_role("heading", level=1).wait_for()
+        assert_accessible(page, "main")
+    page.get_by_role("link", name="Runs").click()
+    page.get_by_role("link", name="axe").click()
+    page.get_by_role("tab").first.wait_for()
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert_accessible(page, "main")
+
+
 def test_the_board_shows_gpus_by_type(page: Page) -> None:
     page.get_by_role("link", name="Board").click()
     page.get_by_role("region", name="h100").get_by_text("16 free").wait_for()
@@ -232,6 +250,7 @@ def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Bro
     assert page.url == used.partition("#")[0]
     page.get_by_role("button", name="Sign out").click()
     page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
+    assert_accessible(page)
     page.goto(used.partition("/runs")[0] + "/board")  # policy shows it to known people only
     page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
     page.goto("about:blank")

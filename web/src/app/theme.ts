@@ -25,7 +25,13 @@ export function themeOf(mode: "light" | "dark") {
       button: { textTransform: "none" },
     },
     components: {
-      MuiCssBaseline: { styleOverrides: { body: { fontVariantNumeric: "tabular-nums" }, a: { color: "inherit" } } },
+      MuiCssBaseline: {
+        styleOverrides: {
+          body: { fontVariantNumeric: "tabular-nums" },
+          a: { color: "inherit" },
+          "@media (prefers-reduced-motion: reduce)": { "*": { animation: "none !important", transition: "none !important" } },
+        },
+      },
       MuiButtonBase: { defaultProps: { disableRipple: true } },
       MuiTableCell: { styleOverrides: { root: ({ theme }) => ({ borderColor: theme.palette.divider }) } },
       MuiTooltip: { defaultProps: { enterDelay: 300 } },

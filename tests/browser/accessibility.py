@@ -1,0 +1,49 @@
+"""Checks of a page by axe-core: whether people who see little, or use a keyboard or a screen reader, can use it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+_AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+_CHECK = """
+async ([part, only]) => {
+  const found = await axe.run(part, { runOnly: only, resultTypes: ["violations"] });
+  return found.violations.flatMap(({ id, nodes }) =>
+    nodes.map(({ html, failureSummary }) => ({ id, html, failureSummary })),
+  );
+}
+"""
+_BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+
+
+@cache
+def _axe() -> str:
+    return _AXE.read_text()
+
+
+def assert_accessible(page: Page, part: str = "body") -> None:
+    """Fail if a part of the page violates a rule of WCAG 2.2 AA. `part` is a CSS selector.
+
+    All rules are tried with the light colours, the contrast with the dark ones as well.
+    """
+    page.locator(".MuiSkeleton-root").first.wait_for(state="detached")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_axe())  # not a script of the page, so the page's content policy does not forbid it
+    faults: list[dict[str, Any]] = page.evaluate(_CHECK, [part, {"type": "tag", "values": _RULES}])
+    _colour(page, "dark")
+    faults += page.evaluate(_CHECK, [part, {"type": "rule", "values": ["color-contrast"]}])
+    _colour(page, "light")
+    assert not faults, (page.url, faults)
+
+
+def _colour(page: Page, scheme: Literal["light", "dark"]) -> None:
+    """Give the page the light colours or the dark ones, without the transition in between."""
+    before = page.evaluate(_BACKGROUND)
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    page.wait_for_function(f"before => {_BACKGROUND} !== before", arg=before)
