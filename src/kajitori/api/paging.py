@@ -34,7 +34,7 @@ Place = tuple[str, str, str, str]
 """Place of an item in a list: two texts that depend on the order, namespace, name."""
 
 
-def encode_token(place: int | tuple[str | int, ...]) -> str:
+def encode_token(place: int | tuple[str | float, ...]) -> str:
     """Return the token for a place in the order."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).rstrip(b"=").decode()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
-from contextlib import aclosing
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import aclosing, suppress
 from datetime import timedelta
 
 from kajitori.blobs.blobs import Blobs
@@ -16,6 +17,11 @@ NEW_RUN = timedelta(hours=1)
 CONCURRENT_READS = 32
 MAX_RECORD_BYTES = 64 * 1024
 """Larger records can't be valid: a result has at most 4096 bytes, a message fewer."""
+MAX_REMEMBERED_BYTES = 32 << 20
+"""Memory for records that were read before. A store takes seconds for the 10,000 records of a large sweep."""
+MAX_REMEMBERED_RUNS = 1000
+_OVERHEAD_BYTES = 120
+"""Memory that a remembered record takes beside its content."""
 
 
 class KeptResults:
@@ -23,6 +29,9 @@ class KeptResults:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
+        self._remembered: OrderedDict[tuple[str, int], dict[int, bytes]] = OrderedDict()
+        """Settled records by their index, by the run's UID and number of resumes; those asked for last come last."""
+        self._remembered_bytes = 0
 
     async def keep(self, namespace: str, run_uid: str, result: MemberResult) -> None:
         """Store how a member ended."""
@@ -30,18 +39,38 @@ class KeptResults:
 
     async def read(self, namespace: str, run_uid: str, indices: Iterable[int]) -> dict[int, MemberResult]:
         """Return what is known of these members."""
+        return _decoded(await self._records(namespace, run_uid, indices))
+
+    async def read_settled(
+        self, namespace: str, run_uid: str, resumes: int, indices: Collection[int]
+    ) -> dict[int, MemberResult]:
+        """Return what is known of these members, whose records do not change until the run is resumed again.
+
+        Each record is read from the store once, as long as there is memory for it.
+        """
+        known = self._remembered.setdefault((run_uid, resumes), {})
+        self._remembered.move_to_end((run_uid, resumes))
+        read = await self._records(namespace, run_uid, [index for index in indices if index not in known])
+        found = {index: known[index] for index in indices if index in known} | read
+        if self._remembered.get((run_uid, resumes)) is known:  # else another reader needed the memory meanwhile
+            self._remembered_bytes += sum(_size(read[index]) for index in read.keys() - known.keys())
+            known |= read
+        while self._remembered_bytes > MAX_REMEMBERED_BYTES or len(self._remembered) > MAX_REMEMBERED_RUNS:
+            _, dropped = self._remembered.popitem(last=False)
+            self._remembered_bytes -= sum(map(_size, dropped.values()))
+        return _decoded(found)
+
+    async def _records(self, namespace: str, run_uid: str, indices: Iterable[int]) -> dict[int, bytes]:
         slots = asyncio.Semaphore(CONCURRENT_READS)
 
-        async def one(index: int) -> MemberResult | None:
+        async def one(index: int) -> tuple[int, bytes] | None:
             async with slots:
                 try:
-                    record = await self._blobs.read(_key(namespace, run_uid, index), limit_bytes=MAX_RECORD_BYTES)
-                    return decode(record)
+                    return index, await self._blobs.read(_key(namespace, run_uid, index), limit_bytes=MAX_RECORD_BYTES)
                 except (NotFound, ValueError):
                     return None
 
-        found = await asyncio.gather(*(one(index) for index in indices))
-        return {result.index: result for result in found if result is not None}
+        return dict(filter(None, await asyncio.gather(*(one(index) for index in indices))))
 
     async def succeeded(self, namespace: str, run_uid: str) -> set[int]:
         """Return the members of a run that are known to have succeeded."""
@@ -71,3 +100,16 @@ class KeptResults:
 
 def _key(namespace: str, run_uid: str, index: int) -> str:
     return f"{PREFIX}/{namespace}/{run_uid}/{index}"
+
+
+def _decoded(records: Mapping[int, bytes]) -> dict[int, MemberResult]:
+    """Return the records that can be decoded."""
+    found = {}
+    for index, record in records.items():
+        with suppress(ValueError):
+            found[index] = decode(record)
+    return found
+
+
+def _size(record: bytes) -> int:
+    return len(record) + _OVERHEAD_BYTES

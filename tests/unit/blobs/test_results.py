@@ -33,6 +33,22 @@ async def test_a_stored_result_is_read_back(tmp_path: Path) -> None:
     assert await kept.read("team", "other", [3]) == {3: first}
 
 
+async def test_settled_results_are_read_from_the_store_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the run is resumed, or until the memory is needed for others. What is missing is looked for again."""
+    kept = await results_in(tmp_path)
+    first = MemberResult(index=3, state="Failed", exit_code=1)
+    again = MemberResult(index=3, state="Failed", exit_code=2)
+    await kept.keep("team", "u", first)
+    assert await kept.read_settled("team", "u", 0, [2, 3]) == {3: first}
+    await kept.keep("team", "u", again)
+    await kept.keep("team", "u", MemberResult(index=2, state="Succeeded"))
+    assert await kept.read_settled("team", "u", 0, [2, 3]) == {2: MemberResult(index=2, state="Succeeded"), 3: first}
+    assert await kept.read_settled("team", "u", 1, [3]) == {3: again}
+    monkeypatch.setattr("kajitori.blobs.results.MAX_REMEMBERED_BYTES", 10)
+    assert await kept.read_settled("team", "u", 1, [2, 3])
+    assert await kept.read_settled("team", "u", 0, [3]) == {3: again}
+
+
 async def test_old_results_without_a_run_are_removed(tmp_path: Path) -> None:
     kept = await results_in(tmp_path)
     for uid in ("there", "gone"):

@@ -100,6 +100,7 @@ def test_ps_no_trunc_cuts_nothing() -> None:
             {"owner": ["@me"], "name": ["be"], "labelSelector": ["a=b"]},
         ),
         (["-a", "--filter", "owner=bob"], {"owner": ["bob"]}),
+        (["-a", "--filter", "sweep=true"], {"owner": ["@me"], "sweep": ["true"]}),
     ],
 )
 def test_ps_passes_filters_to_the_server(args: list[str], query: dict[str, list[str]]) -> None:

@@ -70,3 +70,27 @@ def test_results_can_be_filtered_by_state() -> None:
     assert invoke(api, "results", "grid", "--state", "failed", "--state", "NOTRUN").exit_code == 0
     assert api.calls_to("GET", "/results")[0].query["state"] == ["Failed", "NotRun"]
     assert invoke(api, "results", "grid", "--state", "lost").exit_code == 2
+
+
+def test_the_best_results_come_with_the_value_that_orders_them() -> None:
+    """No more pages are read than needed."""
+    api = FakeWebApi([GRID])
+    page = {"items": ROWS[:1], "continue": "x", "by": "loss", "order": "lowest", "names": ["loss"]}
+    api.answers["GET /v1/runs/vision/grid/results"] = page
+    result = invoke(api, "results", "grid", "--best", "1")
+    assert (result.exit_code, len(printed(result.stdout))) == (0, 2)
+    assert "the lowest loss first" in result.stderr
+    (call,) = api.calls_to("GET", "/results")
+    assert (call.query["best"], call.query["limit"]) == (["true"], ["1"])
+    assert "by" not in call.query
+
+
+def test_the_value_that_orders_results_can_be_chosen() -> None:
+    api = FakeWebApi([GRID])
+    api.answers["GET /v1/runs/vision/grid/results"] = {"items": [], "names": ["lr", "x"]}
+    result = invoke(api, "results", "grid", "--best", "3")
+    assert "choose one: --by lr or --by x" in result.stderr
+    assert invoke(api, "results", "grid", "--best", "3", "--by", "x", "--order", "highest").exit_code == 0
+    assert api.calls_to("GET", "/results")[-1].query["by"] == ["x"]
+    assert invoke(api, "results", "grid", "--by", "x").exit_code == 2
+    assert invoke(api, "results", "grid", "--best", "3", "--state", "failed").exit_code == 2

@@ -81,6 +81,8 @@ class FilterParameters(Parameters):
     """Only runs in one of these phases."""
     active: bool = False
     """Only runs that have not ended."""
+    sweep: bool = False
+    """Only sweeps."""
     label_selector: str = Field(default="", max_length=4096)
     """Label selector such as `team=vision,stage in (train,tune)`."""
     search: str = Field(default="", max_length=1024)
@@ -179,6 +181,7 @@ async def _filter(api: Api, user: User, query: FilterParameters) -> RunFilter:
         owners=frozenset(owners),
         phases=frozenset(query.phase),
         active=query.active,
+        sweep=query.sweep,
         words=frozenset(words_of(query.search)),
         selector_text=query.label_selector,
         selector=labels_of(query.label_selector),

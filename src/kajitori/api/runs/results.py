@@ -21,9 +21,10 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of
 from kajitori.cluster.runs.sweep_results import result_of
 from kajitori.core.gang.ledger import Ledger
-from kajitori.core.gang.results import MemberResult
+from kajitori.core.gang.results import MemberResult, Order, objective_of, order_of, values_of
 from kajitori.core.spec.array import Array, parse_array
-from kajitori.errors import InvalidInput, KajitoriError
+from kajitori.core.words.suggestions import did_you_mean
+from kajitori.errors import Fault, InvalidInput, KajitoriError
 
 router = APIRouter(tags=["runs"])
 
@@ -33,6 +34,13 @@ StateWord = Literal["Waiting", "Pending", "Running", "Succeeded", "Failed", "Not
 class ResultParameters(PageParameters):
     state: list[StateWord] = Field(default_factory=list, max_length=6)
     """Only members in one of these states."""
+    best: bool = False
+    """Only members that succeeded and whose result has the number `by`, the best first."""
+    by: str = Field(default="", max_length=4096)
+    """With `best`: a name in the results, such as loss. Left out: the one whose name tells that it measures quality, on
+    validation data rather than on training data."""
+    order: Order | None = None
+    """With `best`: which values are better. Left out: what the name tells (the highest accuracy), else the lowest."""
 
 
 @router.get(
@@ -42,9 +50,12 @@ async def list_results(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[ResultParameters, Query()]
 ) -> Response:
     """One row per member, whether or not it has run. Rows of ended members are kept as long as the run exists."""
-    after = decode_token(query.continue_, int) if query.continue_ else -1
+    _check_best(query)
     run = await find_run_or_record(api, user, namespace, name)
     table = _Table(api, run)
+    if query.best:
+        return answer(await _best(table, query))
+    after = decode_token(query.continue_, int) if query.continue_ else -1
     indices = [index for index in table.indices if index > after]
     if query.state:
         indices = [index for index in indices if table.state_of(index) in query.state]
@@ -52,6 +63,41 @@ async def list_results(
     rows, incomplete = await table.rows(page)
     following = encode_token(page[-1]) if len(indices) > len(page) else None
     return answer(ResultList(items=rows, continue_=following, incomplete=incomplete))
+
+
+def _check_best(query: ResultParameters) -> None:
+    """Raise InvalidInput for parameters that need `best`, and for those that contradict it."""
+    faults = []
+    if query.best and query.state:
+        faults.append(Fault("state", "cannot be combined with best, which lists members that succeeded"))
+    for name, value in (("by", query.by), ("order", query.order)):
+        if value and not query.best:
+            faults.append(Fault(name, "needs best", value[:80], "add best=true"))
+    if faults:
+        raise InvalidInput(faults)
+
+
+async def _best(table: _Table, query: ResultParameters) -> ResultList:
+    """Return a page of the members with the best values. Raises InvalidInput if no result has the named value."""
+    after = decode_token(query.continue_, tuple[float, int]) if query.continue_ else None
+    rows, incomplete = await table.rows([index for index in table.indices if table.state_of(index) == "Succeeded"])
+    values = {row.index: values_of(row.result) for row in rows}
+    names = list(dict.fromkeys(name for found in values.values() for name in found))
+    by = query.by or objective_of(names)
+    if query.by and names and query.by not in names:
+        hint = did_you_mean(query.by, names)
+        raise InvalidInput.one("by", "is a number in no result of this sweep", value=query.by, hint=hint)
+    order = query.order or order_of(by) or "lowest"
+    sign = 1 if order == "lowest" else -1
+    places = sorted((sign * found[by], index) for index, found in values.items() if by in found)
+    places = [place for place in places if after is None or place > after]
+    page = places[: query.limit]
+    by_index = {row.index: row for row in rows}
+    following = encode_token(page[-1]) if len(places) > len(page) else None
+    items = [by_index[index] for _, index in page]
+    return ResultList(
+        items=items, continue_=following, incomplete=incomplete, by=by, order=order if by else "", names=names
+    )
 
 
 def array_of(run: RunObject) -> Array | None:
@@ -81,6 +127,7 @@ class _Table:
         self._is_over = status is not None and status.phase.is_final
         self._ledger = Ledger.of(status.sweep if status is not None else None)
         self._notes = {note.rank: note for note in status.notable} if status is not None else {}
+        self._resumes = status.resumes if status is not None else 0
         self._pods: dict[int, Pod] = newest_pods(api.mirror.pods_of_run(run))
 
     def state_of(self, index: int) -> str:
@@ -94,14 +141,18 @@ class _Table:
     async def rows(self, indices: list[int]) -> tuple[list[MemberResult], str]:
         """Return the rows of these members, and why some lack details; an empty text if none does."""
         ended = [index for index in indices if self._ledger.has_ended(index)]
+        settled = [index for index in ended if index not in self._pods]  # a Pod goes once its record is stored
+        with_pod = [index for index in ended if index in self._pods]
         kept: dict[int, MemberResult] = {}
         incomplete = ""
         if ended and self._api.stores.logs is None:
             incomplete = "this server has no blob store, which keeps the details"
         elif ended and self._api.stores.logs is not None:
             meta = self._run.metadata
+            results = self._api.stores.logs.results
             try:
-                kept = await self._api.stores.logs.results.read(meta.namespace, meta.uid, ended)
+                kept = await results.read_settled(meta.namespace, meta.uid, self._resumes, settled)
+                kept |= await results.read(meta.namespace, meta.uid, with_pod)
             except KajitoriError as error:
                 incomplete = error.message
         return [self._row(index, kept.get(index)) for index in indices], incomplete

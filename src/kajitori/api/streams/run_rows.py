@@ -27,6 +27,7 @@ class RunRow:
     summary: RunTableRow
     json: bytes
     text: str
+    is_sweep: bool
 
     @property
     def state(self) -> Phase:
@@ -40,7 +41,7 @@ class RunRow:
     def looks_like(self, other: RunRow) -> bool:
         """Whether both are the same to every reader and every filter."""
         labels = self.run.metadata.labels == other.run.metadata.labels
-        return labels and self.json == other.json and self.text == other.text
+        return labels and self.json == other.json and self.text == other.text and self.is_sweep == other.is_sweep
 
 
 def row_of(run: RunObject) -> RunRow:
@@ -49,7 +50,7 @@ def row_of(run: RunObject) -> RunRow:
     summary = run_summary(run, spec)
     labels = (f"{key}={value}" for key, value in meta.labels.items())
     text = "\n".join((meta.name, meta.namespace, run.owner, spec.image, *labels)).casefold()
-    return RunRow(run, summary, msgspec.json.encode(summary), text)
+    return RunRow(run, summary, msgspec.json.encode(summary), text, spec.is_sweep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class RunFilter:
     owners: frozenset[str] = frozenset()
     phases: frozenset[Phase] = frozenset()
     active: bool = False
+    sweep: bool = False
+    """Only sweeps."""
     words: frozenset[str] = frozenset()
     """Each has to occur in the run's name, namespace, owner, image or labels, in any case."""
     selector_text: str = ""
@@ -72,6 +75,7 @@ class RunFilter:
         return (
             (self.namespaces is None or meta.namespace in self.namespaces)
             and (not self.owners or row.summary.owner in self.owners)
+            and (row.is_sweep or not self.sweep)
             and all(word in row.text for word in self.words)
             and (not self.selector or self.selector.matches(meta.labels))
         )
@@ -97,6 +101,7 @@ class RunFilter:
             sorted(self.owners),
             sorted(self.phases),
             self.active,
+            self.sweep,
             sorted(self.words),
             self.selector_text,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -185,13 +185,19 @@ class MemberList(View, omit_defaults=True):
 
 
 class ResultList(View, omit_defaults=True):
-    """One page of results, by index."""
+    """One page of results, by index; with `best`, the best first."""
 
     items: list[MemberResult]
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send it back for the next page; absent on the last."""
     incomplete: str = ""
     """Why details of members whose Pods are gone are missing; absent if none are missing."""
+    by: str = ""
+    """With `best`: name of the value that orders the list; absent if no name in the results tells which it is."""
+    order: Literal["", "lowest", "highest"] = ""
+    """With `best`: which values are better."""
+    names: list[str] = msgspec.field(default_factory=list)
+    """With `best`: names of all numbers in the results."""
 
 
 class LogFrame(View):

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import msgspec
+
+Order = Literal["lowest", "highest"]
+"""Which values of a result are better."""
+
+PLAIN = "result"
+"""Name of the value of a result that is a number instead of a mapping."""
 
 
 class MemberResult(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -55,3 +64,51 @@ def parse_result(message: str, *, succeeded: bool) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return text if succeeded else None
+
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])[0-9]?|[A-Z]?[a-z]+[0-9]?", re.ASCII)
+# fmt: off
+_HIGHER = frozenset({
+    "acc", "accuracy", "ap", "auc", "auroc", "bleu", "correct", "dice", "f1", "iou", "map", "miou", "mrr", "ndcg",
+    "precision", "psnr", "r2", "recall", "return", "reward", "rouge", "score", "speedup", "ssim", "success",
+    "throughput", "top1", "top5",
+})
+_LOWER = frozenset({
+    "bpb", "bpc", "cer", "cost", "divergence", "eer", "err", "error", "fid", "kl", "loss", "mae", "mape", "mse", "nll",
+    "perplexity", "ppl", "regret", "rmse", "wer",
+})
+# fmt: on
+_ON_OTHER_DATA = frozenset({"dev", "eval", "evaluation", "held", "test", "val", "valid", "validation"})
+
+
+def values_of(result: Any) -> dict[str, float]:
+    """Return the finite numbers in a result by their names; a result that is a number itself has the name `result`."""
+    named = result if isinstance(result, dict) else {PLAIN: result}
+    return {name: value for name, value in named.items() if _is_number(value)}
+
+
+def order_of(name: str) -> Order | None:
+    """Return which values of this name are better, by the words in it; None if they do not tell."""
+    for word in reversed(_words(name)):
+        if word in _LOWER:
+            return "lowest"
+        if word in _HIGHER:
+            return "highest"
+    return None
+
+
+def objective_of(names: Iterable[str]) -> str:
+    """Return the name that most likely tells how good a member is: one on validation data before one on training data.
+
+    Empty if no name tells.
+    """
+    known = [name for name in names if order_of(name) is not None]
+    return min(known, key=lambda name: _ON_OTHER_DATA.isdisjoint(_words(name)), default="")
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -95,6 +95,17 @@ async def test_counts_by_phase_ignore_the_filter_of_phases(world: World) -> None
     assert (await listed(world, limit=1))["counts"]["total"] == 3
 
 
+async def test_sweeps_are_listed_and_counted_alone(world: World) -> None:
+    """An invalid array, written with kubectl, makes a sweep as well."""
+    await furnish(world)
+    world.kubernetes.put("runs", run("grid", phase="Running", array="0-99%4"))
+    world.kubernetes.put("runs", run("odd", array="0-x"))
+    await world.caught_up()
+    page = await listed(world, sweep="true", sort="name")
+    assert page["names"] == ["grid", "odd"]
+    assert page["counts"] == {"total": 2, "phases": {"Running": 1, "Queued": 1}}
+
+
 async def test_fields_narrow_each_run(world: World) -> None:
     await furnish(world)
     page = await listed(world, fields=["name", "owner"], sort="name", limit=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import attempts, pod, run
 
@@ -72,6 +73,44 @@ async def test_members_that_never_ran_are_marked_when_the_sweep_ended(world: Wor
     await put_sweep(world, phase="Stopped")
     states = [row["state"] for row in (await table(world))["items"]]
     assert states == ["NotRun", "Succeeded", "Failed", "Running", "NotRun", "NotRun"]
+
+
+@pytest.fixture
+async def tuned(world: World, tmp_path: Path) -> World:
+    """A world with an ended sweep whose members have results, and one that failed with the best of all."""
+    ended = {"phase": "Failed", "sweep": {"succeeded": "0-3,5", "failed": "4"}, "resumes": 1}
+    made = world.kubernetes.put("runs", run("grid", array="0-5") | {"status": attempts(1) | ended})
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
+    for index, loss in enumerate([0.5, 0.25, None, 0.25, 0.01, "nan"]):
+        result = {"lr": index, "train_loss": 9 - index, "val_loss": loss}
+        state = "Failed" if index == 4 else "Succeeded"
+        await kept.results.keep("team", made["metadata"]["uid"], MemberResult(index=index, state=state, result=result))
+    await world.caught_up()
+    return world
+
+
+async def test_the_best_members_come_first(tuned: World) -> None:
+    """By the value on validation data, if the caller names none; failed members and those without it are left out."""
+    found = await table(tuned, best="true", limit=2)
+    assert [row["index"] for row in found["items"]] == [1, 3]
+    assert (found["by"], found["order"], found["names"]) == ("val_loss", "lowest", ["lr", "train_loss", "val_loss"])
+    rest = await table(tuned, best="true", limit=2, **{"continue": found["continue"]})
+    assert [row["index"] for row in rest["items"]] == [0]
+    assert "continue" not in rest
+    named = await table(tuned, best="true", by="lr", order="highest")
+    assert [row["index"] for row in named["items"]] == [5, 3, 2, 1, 0]
+
+
+async def test_faults_in_the_order_of_the_best_are_named(tuned: World) -> None:
+    async def refused(**params: Any) -> list[tuple[str, str]]:
+        answer = await tuned.http.get("/v1/runs/team/grid/results", params=params)
+        assert answer.status_code == 422
+        return [(fault["field"], fault.get("hint") or fault["message"]) for fault in answer.json()["faults"]]
+
+    assert await refused(by="lr", order="lowest") == [("by", "add best=true"), ("order", "add best=true")]
+    assert [field for field, _ in await refused(best="true", state="Failed")] == ["state"]
+    assert await refused(best="true", by="val_los") == [("by", "did you mean val_loss?")]
 
 
 async def test_a_run_that_is_no_sweep_has_no_results(world: World) -> None:

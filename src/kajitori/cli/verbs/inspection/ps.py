@@ -10,7 +10,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, server_options
 from kajitori.cli.terminal import echo
 
-_FILTERS = ("status", "name", "label", "owner")
+_FILTERS = ("status", "name", "label", "owner", "sweep")
 _COMMAND_LENGTH = 30
 """Number of characters of a command that are shown without --no-trunc."""
 _FORMAT_FIELDS = (
@@ -29,7 +29,9 @@ _FORMAT_FIELDS = (
 )
 @click.option("-a", "--all", "everything", is_flag=True, help="Ended runs too.")
 @click.option("--all-users", is_flag=True, help="Everybody's runs.")
-@click.option("-f", "--filter", "filters", multiple=True, metavar="KEY=VALUE", help="status, name, label or owner.")
+@click.option(
+    "-f", "--filter", "filters", multiple=True, metavar="KEY=VALUE", help="status, name, label, owner or sweep=true."
+)
 @click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="The newest N, ended ones too.")
 @click.option("-q", "--quiet", is_flag=True, help="Names only.")
 @click.option("--no-trunc", is_flag=True, help="Cut nothing off.")

@@ -19,7 +19,7 @@ _MOST_COLUMNS = 200
 
 @click.command(
     epilog="\b\nExamples:\n  kaji results grid\n  kaji results grid --state failed -o wide\n"
-    "  kaji results grid -o csv > grid.csv\n\n"
+    "  kaji results grid --best 10\n  kaji results grid -o csv > grid.csv\n\n"
     "A member's result is what its program writes to the file that KAJI_RESULT names, such as JSON: at most 4096 bytes."
 )
 @run_argument
@@ -31,11 +31,23 @@ _MOST_COLUMNS = 200
     metavar="STATE",
     help=f"Only members in it: {', '.join(word.lower() for word in _STATES)}.",
 )
+@click.option("--best", type=click.IntRange(min=1), metavar="N", help="Only the N members with the best results.")
+@click.option("--by", metavar="NAME", help="With --best: the value that counts, such as loss. Default: by its name.")
+@click.option("--order", type=click.Choice(["lowest", "highest"]), help="With --best: which values are better.")
 @namespace_option()
 @output_option("json", "csv", "wide")
 @server_options
 @click.pass_obj
-def command(cli: Cli, run: str, states: tuple[str, ...], namespace: str | None, output: str | None) -> None:
+def command(
+    cli: Cli,
+    run: str,
+    states: tuple[str, ...],
+    best: int | None,
+    by: str | None,
+    order: str | None,
+    namespace: str | None,
+    output: str | None,
+) -> None:
     """Show the results of a sweep's members.
 
     One row for each index of the array (KAJI_ARRAY_INDEX): how its member ended, how long it took, and its result.
@@ -44,24 +56,42 @@ def command(cli: Cli, run: str, states: tuple[str, ...], namespace: str | None, 
     from kajitori.cli.lookup import find_run
     from kajitori.cli.output import print_document
 
+    if best is None and (by or order):
+        raise click.UsageError("--by and --order need --best N")
+    if best is not None and states:
+        raise click.UsageError("--best lists members that succeeded; leave out --state")
     with cli.api() as api:
         view = find_run(api, run, namespace, or_removed=True)
         rows: list[dict[str, Any]] = []
-        params: dict[str, Any] = {"limit": 500, "state": list(states)}
+        params: dict[str, Any] = {"limit": min(500, best or 500), "state": list(states)}
+        params |= {"best": True, "by": by, "order": order} if best is not None else {}
         while True:
             page = api.get(run_path(view, "/results"), params)
             rows += page["items"]
             if page.get("incomplete"):
                 say(f"some details are missing: {page['incomplete']}")
-            if not page.get("continue"):
+            if not page.get("continue") or (best is not None and len(rows) >= best):
                 break
             params["continue"] = page["continue"]
+    if best is not None:
+        rows = rows[:best]
+        _say_order(page)
     if output == "json":
         print_document({"items": rows}, output)
     elif output == "csv":
         _print_csv(rows)
     else:
         _print_table(cli, rows, wide=output == "wide")
+
+
+def _say_order(page: Mapping[str, Any]) -> None:
+    """Say which value orders the rows, or that none does."""
+    if page.get("by"):
+        say(f"the {page['order']} {page['by']} first")
+    elif page.get("names"):
+        say(f"no name in the results tells which value counts; choose one: --by {' or --by '.join(page['names'][:5])}")
+    else:
+        say("no member has succeeded with a number in its result yet")
 
 
 def _print_table(cli: Cli, rows: Sequence[Mapping[str, Any]], *, wide: bool) -> None:
