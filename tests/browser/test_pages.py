@@ -159,9 +159,10 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page) -> None:
 
 
 def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) -> None:
-    """The answer is a written one, since a real one takes minutes. The words name the ranks of the extremes."""
+    """The answers are written ones, since real ones take minutes. The words name the ranks of the extremes."""
     run(cluster, "plotted", "sleep", "1000")
     page.route("**/plotted/metrics?*", lambda route: route.fulfill(json=BANDS))
+    page.route("**/plotted/members/1/metrics*", lambda route: route.fulfill(json={"series": []}))
     open_address(page, "/runs/default/plotted?tab=figures")
     plot = page.get_by_role("img", name=re.compile("^train.loss: median 2, 1 .rank 0. to 9 .rank 1.$"))
     plot.wait_for()
