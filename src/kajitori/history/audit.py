@@ -26,7 +26,9 @@ class AuditFilter:
     object: str = ""
     outcome: str = ""
     since: int | None = None
-    """Milliseconds since 1970."""
+    """Only entries of this time (milliseconds since 1970) or later."""
+    until: int | None = None
+    """Only entries before this time."""
 
 
 def statement_of(entries: Iterable[AuditEntry]) -> Statement:
@@ -55,6 +57,8 @@ async def list_audit(
         conditions.append(f"namespace IN ({', '.join(parameter(name) for name in sorted(wanted.namespaces))})")
     if wanted.since is not None:
         conditions.append(f"at >= {parameter(wanted.since)}")
+    if wanted.until is not None:
+        conditions.append(f"at < {parameter(wanted.until)}")
     if after is not None:
         conditions.append(f"(at, id) < ({parameter(after[0])}, {parameter(after[1])})")
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""

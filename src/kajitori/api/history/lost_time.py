@@ -61,6 +61,8 @@ class ReportParameters(Parameters):
     """A time on the last day; now if it is left out."""
     namespace: str = Field(default="", max_length=253)
     """Only this namespace; else all that the caller may read."""
+    owner: str = Field(default="", max_length=1024)
+    """Only runs of this user; `@me` is the caller. Not for sums by node."""
     cluster: bool = False
     """All namespaces, or nothing: 403 if the caller may not list all runs. Needed for sums by node."""
 
@@ -120,6 +122,9 @@ async def report_cluster(api: Shared, user: Caller, query: Annotated[ReportParam
     since = until - int(REPORT_SINCE.total_seconds()) if since is None else since
     if since > until:
         raise InvalidInput.one("since", "is after the end", value=query.since, hint="name an earlier time")
+    if query.owner and query.by is TimeBy.NODE:
+        raise InvalidInput.one("owner", "is not known of nodes", value=query.owner, hint="leave out owner, or by")
+    owner = user.name if query.owner == "@me" else query.owner
     names = await readable_of(api, user, query.namespace)
     if names is not None and (query.cluster or query.by is TimeBy.NODE):
         raise Forbidden(f"{user.name} may not list the runs of all namespaces", hint="ask for one namespace: -N TEAM")
@@ -128,9 +133,9 @@ async def report_cluster(api: Shared, user: Caller, query: Annotated[ReportParam
     async def sums_of(level: TimeLevel) -> dict[TimeKey, TimeAmount]:
         found = await history.times(level, since, until, names)
         add_days(found, now_held, level, since // DAY, until // DAY, names)
-        return found
+        return {key: amount for key, amount in found.items() if owner in ("", key.owner)}
 
-    level = _LEVELS.get(query.by, TimeLevel.TEAM)
+    level = TimeLevel.OWNER if owner else _LEVELS.get(query.by, TimeLevel.TEAM)
     sums = await sums_of(level)
     total = _sum("", (sums if level is not TimeLevel.NODE else await sums_of(TimeLevel.TEAM)).items())
     items = _items(query.by, sums)

@@ -42,6 +42,7 @@ router = APIRouter(tags=["history"])
 
 USAGE_SINCE = timedelta(days=30)
 """Beginning of a sum of usage that names none."""
+MAX_USAGE_ROWS = 1_000_000
 
 
 class HistoryParameters(PageParameters):
@@ -70,6 +71,8 @@ class UsageParameters(Parameters):
     """Only this namespace; else all that the caller may read."""
     owner: str = Field(default="", max_length=1024)
     """Only runs of this user; `@me` is the caller."""
+    limit: int | None = Field(default=None, ge=1, le=MAX_USAGE_ROWS)
+    """Only this many of the largest; all if it is left out. The total is that of all."""
 
 
 class AuditParameters(PageParameters):
@@ -84,6 +87,8 @@ class AuditParameters(PageParameters):
     """done, refused or failed."""
     since: str = Field(default="", max_length=40)
     """Only changes at this time (RFC 3339) or later."""
+    until: str = Field(default="", max_length=40)
+    """Only changes before this time."""
 
 
 @router.get("/v1/history", responses=describes(RecordedRuns), summary="List runs of all times, newest first")
@@ -154,7 +159,8 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
             since=time_text(since),
             until=time_text(until),
             currency=policy.currency if not policy.prices.is_free else "",
-            items=[_row(key, used) for key, used in order],
+            items=[_row(key, used) for key, used in order[: query.limit]],
+            count=len(order),
             total=_row("", total),
         )
     )
@@ -164,13 +170,16 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
 async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters, Query()]) -> Response:
     """Changes through this API and decisions of the controller, also refused ones. Whoever may list the runs of a
     namespace sees what was changed there."""
-    history, since = history_of(api), seconds_of("since", query.since)
+    history = history_of(api)
+    since, until = seconds_of("since", query.since), seconds_of("until", query.until)
+    readable = await readable_of(api, user, query.namespace)
     wanted = AuditFilter(
-        namespaces=await readable_of(api, user, query.namespace),
+        namespaces=readable,
         actor=user.name if query.actor == "@me" else query.actor,
         object=query.object,
         outcome=query.outcome,
         since=since * 1000 if since is not None else None,
+        until=until * 1000 if until is not None else None,
     )
     after = decode_token(query.continue_, tuple[int, int]) if query.continue_ else None
     found = await history.audit(wanted, query.limit + 1, after)
@@ -183,7 +192,8 @@ async def list_audit(api: Shared, user: Caller, query: Annotated[AuditParameters
         for _, entry in page
     ]
     following = encode_token((page[-1][1].at, page[-1][0])) if len(found) > len(page) else None
-    return answer(AuditAnswer(items=rows, continue_=following))
+    namespaces = sorted(readable) if readable is not None else None
+    return answer(AuditAnswer(items=rows, namespaces=namespaces, continue_=following))
 
 
 async def readable_of(api: Api, user: User, namespace: str) -> frozenset[str] | None:

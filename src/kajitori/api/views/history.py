@@ -79,6 +79,8 @@ class UsageAnswer(View):
     until: Time
     currency: str
     items: list[UsageRow]
+    count: int
+    """Number of teams, owners, GPU types, runs or nodes that used something; with `limit` there may be fewer items."""
     total: UsageRow
 
 
@@ -185,5 +187,7 @@ class AuditAnswer(View, omit_defaults=True):
     """One page of the audit trail, newest first."""
 
     items: list[AuditRow]
+    namespaces: list[str] | None
+    """Namespaces with runs that the caller may read about; null: all, and changes to the cluster as well."""
     continue_: str | None = msgspec.field(name="continue", default=None)
     """Send it back as `continue` for the next page; absent on the last."""

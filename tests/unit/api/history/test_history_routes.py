@@ -96,6 +96,9 @@ async def test_usage_is_summed_exactly(world: World, history: History) -> None:
     assert found["total"]["gpuSeconds"] == 2 * 300 * 9
     by_node = (await world.http.get("/v1/usage", params=params | {"by": "node", "namespace": "team"})).json()
     assert {row["key"]: row["gpuSeconds"] for row in by_node["items"]} == {"g1": 2400, "g2": 2400}
+    largest = (await world.http.get("/v1/usage", params=params | {"limit": "1"})).json()
+    assert ([row["key"] for row in largest["items"]], largest["count"]) == (["team"], 2)
+    assert largest["total"] == found["total"]
 
 
 async def test_readiness_says_how_far_history_lags_behind(world: World, history: History) -> None:
@@ -125,6 +128,7 @@ async def test_a_caller_sees_only_namespaces_where_he_may_list_runs(world: World
     world.kubernetes.denied |= {("ada", "list", "runs", ""), ("ada", "list", "runs", "else")}
     found = (await world.http.get(path, params={"by": "run"} if path == "/v1/usage" else {})).json()
     assert "secret" not in str(found)
+    assert path != "/v1/audit" or found["namespaces"] == ["team"]
     assert (await world.http.get(path, params={"namespace": "else"})).status_code == 403
 
 
@@ -142,12 +146,15 @@ async def test_the_audit_trail_has_changes_and_refusals_with_their_rule(world: W
     refused = spec | {"resources": {"memory": "900Ti"}}
     assert (await world.http.post("/v1/runs", json={"name": "huge", "spec": refused})).status_code == 422
     assert await audit._flush()
-    rows = (await world.http.get("/v1/audit")).json()["items"]
+    found = (await world.http.get("/v1/audit")).json()
+    assert found["namespaces"] is None, "all, and changes to the cluster"
+    rows = found["items"]
     assert [(row["actor"], row["action"], row["object"], row["outcome"], row["rule"]) for row in rows] == [
         ("ada", "submit run", "run huge", "refused", "LargerThanAnyNode"),
         ("ada", "submit run", "run bert", "done", ""),
     ]
     assert rows[0]["namespace"] == "team"
+    assert (await world.http.get("/v1/audit", params={"until": "2020-01-01T00:00:00Z"})).json()["items"] == []
 
 
 def test_every_route_is_listed_as_a_change_or_not() -> None:

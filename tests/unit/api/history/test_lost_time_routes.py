@@ -75,6 +75,10 @@ async def test_a_report_sums_what_each_cause_cost(world: World, history: History
     assert await rows(by="owner", cluster="true") == [("else/ada", 1, 2400), ("team/ada", 1, 1200)]
     assert await rows(by="node") == [("g2", 2, 40)]
     assert await rows(by="team", namespace="team") == [("team", 1, 1200)]
+    assert await rows(owner="ada") == await rows()
+    assert (await world.http.get("/v1/report", params=day | {"owner": "eve"})).json()["items"] == []
+    refused = await world.http.get("/v1/report", params={"owner": "ada", "by": "node"})
+    assert (refused.status_code, refused.json()["faults"][0]["field"]) == (422, "owner")
 
 
 async def test_a_team_sees_its_own_sums_and_not_the_clusters(world: World, history: History) -> None:

@@ -32,6 +32,7 @@ def command() -> None:
 @click.option("--object", "subject", metavar="KIND NAME", help="Changes of this object only, such as 'run bert'.")
 @click.option("--outcome", type=click.Choice(["done", "refused", "failed"]), help="Only changes that ended like this.")
 @click.option("--since", metavar="TIME", help="In the last 7d, or since 2026-11-21T10:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only changes before this time.")
 @click.option(
     "-n", "--last", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="The newest N."
 )
@@ -45,6 +46,7 @@ def log(
     subject: str | None,
     outcome: str | None,
     since: str | None,
+    until: str | None,
     last: int,
     namespace: str | None,
     output: str | None,
@@ -58,8 +60,14 @@ def log(
     from kajitori.cli.terminal import echo_data
     from kajitori.cli.times import csv_text, moment_option
 
-    since = moment_option("--since", since, cli.now())
-    params = {"actor": actor, "object": subject, "outcome": outcome, "since": since, "namespace": namespace}
+    params = {
+        "actor": actor,
+        "object": subject,
+        "outcome": outcome,
+        "since": moment_option("--since", since, cli.now()),
+        "until": moment_option("--until", until, cli.now()),
+        "namespace": namespace,
+    }
     with cli.api() as api:
         entries = api.all_items("/v1/audit", params, limit=last)
     fields = ("at", "actor", "source", "action", "namespace", "object", "outcome", "rule", "message")

@@ -37,6 +37,7 @@ _TITLES = {"cause": "CAUSE", "team": "TEAM", "owner": "OWNER", "node": "NODE"}
 @click.option("--by", type=click.Choice([*_TITLES]), help="What to sum by: cause, unless you choose another.")
 @click.option("--since", metavar="TIME", help="A duration, or 2026-11-21T10:00:00Z; 30d if left out.")
 @click.option("--until", metavar="TIME", help="Else now.")
+@click.option("--owner", metavar="USER", help="Runs of this user only; @me are yours.")
 @namespace_option()
 @output_option("json", "yaml", "csv")
 @connection_options
@@ -48,6 +49,7 @@ def command(
     by: str | None,
     since: str | None,
     until: str | None,
+    owner: str | None,
     namespace: str | None,
     output: str | None,
 ) -> None:
@@ -59,11 +61,12 @@ def command(
     from kajitori.cli.output import print_document
 
     if run is not None:
-        if cluster or by or since or until or output == "csv":
-            raise click.UsageError("--cluster, --by, --since, --until and -o csv are for reports about several runs")
+        if cluster or by or since or until or owner or output == "csv":
+            message = "--cluster, --by, --since, --until, --owner and -o csv are for reports about several runs"
+            raise click.UsageError(message)
         found = _of_run(cli, run, namespace)
     else:
-        found = _of_several(cli, cluster, by or "cause", since or "30d", until, namespace)
+        found = _of_several(cli, cluster, by or "cause", since or "30d", until, owner, namespace)
     if output in ("json", "yaml"):
         print_document(found, output)
     elif output == "csv":
@@ -94,7 +97,7 @@ def _of_run(cli: Cli, run: str, namespace: str | None) -> dict[str, Any]:
 
 
 def _of_several(
-    cli: Cli, cluster: bool, by: str, since: str, until: str | None, namespace: str | None
+    cli: Cli, cluster: bool, by: str, since: str, until: str | None, owner: str | None, namespace: str | None
 ) -> dict[str, Any]:
     from kajitori.cli.times import moment_option
 
@@ -102,6 +105,7 @@ def _of_several(
         "by": by,
         "since": moment_option("--since", since, cli.now()),
         "until": moment_option("--until", until, cli.now()),
+        "owner": owner,
         "namespace": namespace,
         "cluster": "true" if cluster else None,
     }
