@@ -97,7 +97,7 @@ class TimeOf(View):
 
 
 class CauseView(View):
-    """What one cause cost: work that was lost, time that hung, the end of an attempt and the start of the next one."""
+    """The cost of one cause: lost work, time in which the run hung, the end of an attempt and the start of the next."""
 
     cause: str
     times: int
@@ -107,7 +107,7 @@ class CauseView(View):
 
 
 class CheckpointsView(View):
-    """What is known of a run's checkpoints, and the interval that would have cost least."""
+    """A run's checkpoints, and the interval between them that would have cost least."""
 
     count: int
     last_at: str

@@ -208,12 +208,12 @@ class IdleGpu(View):
 
 
 class IdleReport(View, omit_defaults=True):
-    """What is known of the idle GPUs of one run."""
+    """The idle GPUs of one run."""
 
     run: str
     namespace: str
     found: IdleRun | None = None
-    """What bands over all GPUs say; absent while nothing was found."""
+    """The finding from the bands over all GPUs; absent if there is none."""
     idle_gpus: list[IdleGpu] = msgspec.field(default_factory=list)
     """The GPUs that were idle in the whole last hour, as their nodes say."""
     looked_gpus: int = 0

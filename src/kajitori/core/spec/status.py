@@ -349,9 +349,9 @@ class IdleState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     warned_at: str = ""
     """Time of the warning that the run is going to be parked, if policy says so."""
     park_at: str = ""
-    """Time at which it is parked unless somebody answers."""
+    """Time at which it is parked unless the owner answers."""
     parked_at: str = ""
-    """Time at which it was parked because nobody answered."""
+    """Time at which it was parked because the owner did not answer."""
 
     @property
     def is_certain(self) -> bool:

@@ -219,7 +219,7 @@ def _whole(slices: Iterable[Slice]) -> list[Slice]:
 
 @dataclass(slots=True)
 class CauseSum:
-    """What one cause cost. GPU-seconds are those of all members."""
+    """The cost of one cause. GPU-seconds are those of all members."""
 
     times: int = 0
     """Number of attempts that it ended."""
@@ -333,7 +333,7 @@ _ANNOUNCED = frozenset({Reason.PREEMPTED.value, Reason.DRAINED.value, Reason.GRO
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What is known of a run's checkpoints, and the interval between them that would have cost least."""
+    """A run's checkpoints, and the interval between them that would have cost least."""
 
     count: int = 0
     last: int | None = None

@@ -17,8 +17,8 @@ from kajitori.cli.options import namespace_option, runs_argument, server_options
 def command(cli: Cli, runs: tuple[str, ...], until: str, namespace: str | None) -> int:
     """Keep runs although their GPUs are idle.
 
-    Until then nobody is asked about them, and they are not parked. Prints the name of each. Policy limits how long a
-    run can be kept by one answer.
+    Until then their owners are not asked, and the runs are not parked. Policy limits how long one answer can keep a
+    run. Prints the names of the runs.
     """
     from kajitori.cli.connection.http import run_path
     from kajitori.cli.many import for_each
