@@ -162,15 +162,15 @@ rules. Else they are a file in the ConfigMap `kajitori-alerts`: mount it into Pr
 | Web API | Service `server`, port 8600, `/metrics`, https | state of runs, nodes, GPUs, guarantees |
 | controllers | Pods `kajitori-controller`, port 8602, `/metrics`, https | queue, history, leadership |
 | bands of runs | Web API, `/v1/stats/prometheus`, with a token that may list all runs | idle GPUs |
-| agents | each node, port 9465, `/metrics`; https with `tls.certificates: certManager`, else http | traffic |
+| agents | each node, port 9465, `/metrics`, https | traffic |
 | kube-apiserver | `/metrics`, with a token that may `get` it | requests, webhooks, stored objects |
 | etcd | `/metrics` on its metrics address (`--listen-metrics-urls`) | disk, size, leader |
 | kube-scheduler, kube-controller-manager | their `/metrics` | their own rate limits |
 
 Agents use their nodes' own network. Their metrics name Pods, runs, namespaces and users, and NetworkPolicies do not
-cover that network: everything that reaches the port can read them. With cert-manager, agents have a certificate of
-their own, and with [`agents.metricsSecret`](../reference/settings.md) they ask for a token. Only Prometheus can then
-read them. Make the Secret in the agents' namespace, and give Prometheus the same token and the authority:
+cover that network. Agents serve them by TLS, with a certificate of their own, and with
+[`agents.metricsSecret`](../reference/settings.md) they ask for a token; without it, everything that reaches the port
+can read them. Make the Secret in the agents' namespace, and give Prometheus the same token and the authority:
 
 ```
 head -c 32 /dev/urandom | base64 | tr -d '\\n' >token
@@ -185,7 +185,7 @@ scrape_configs:
   kubernetes_sd_configs: [{role: node}]
   relabel_configs:
   - {source_labels: [__meta_kubernetes_node_address_InternalIP], target_label: __address__, replacement: "$1:9465"}
-  scheme: https                     # http, and nothing of what follows, without cert-manager
+  scheme: https                     # http, and nothing of what follows, with tls.certificates: none
   tls_config: {ca_file: /etc/prometheus/kajitori-ca.crt, server_name: agent.kajitori-agents}
   authorization: {credentials_file: /etc/prometheus/kajitori-token}
 ```

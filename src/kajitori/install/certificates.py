@@ -1,4 +1,4 @@
-"""The installation's own authority and the certificate of its parts, and the Secrets that hold them."""
+"""The installation's own authority, the certificates of parts and of agents, and the Secrets that hold them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,34 @@ _END = b"-----END CERTIFICATE-----\n"
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its key, both PEM. Empty if there is none."""
+
+    certificate: bytes = b""
+    key: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Issued:
-    """The authority's certificate and key, and those of the parts; all PEM."""
+    """The authority with its key, and the certificates that it signed."""
 
-    authority: bytes
-    authority_key: bytes
+    authority: Pair
     trusted: bytes
-    """Certificates of all authorities that clients trust: the present one, and the one before while it is valid."""
-    certificate: bytes
-    key: bytes
+    """Certificates (PEM) of all authorities that clients trust: the present one, and the one before while it is
+    valid."""
+    parts: Pair
+    """For Web API, controller and relay."""
+    agents: Pair = Pair()
+    """For the metrics of all agents. Its key is on every node, so it names nothing else."""
     changes: tuple[str, ...] = ()
-    """The newly issued parts, with reasons."""
+    """The newly issued certificates, with reasons."""
 
 
-def issue(names: tuple[str, ...], now: datetime, before: Issued | None = None) -> Issued:
-    """Return an authority and a certificate for these names. What exists `before` is kept as long as it is good.
+def issue(
+    names: tuple[str, ...], now: datetime, before: Issued | None = None, *, agents: tuple[str, ...] = ()
+) -> Issued:
+    """Return an authority, a certificate of the parts for `names` and, if there are agents, one for the names `agents`.
+    What exists `before` is kept as long as it is good.
 
     A new authority is only trusted at first. It signs from the next time on, when all clients know it.
     """
@@ -41,34 +54,40 @@ def issue(names: tuple[str, ...], now: datetime, before: Issued | None = None) -
     signs, signs_key, trusted, is_new = _authority(now, before)
     if is_new:
         changes.append("a new authority: " + (_authority_fault(before, now)))
-    fault = "there was none" if before is None else _leaf_fault(before, names, now, None if is_new else signs)
-    if before is None or fault:
-        if is_new and before is not None and _authority_left(before, now) > timedelta(days=x509.LEAF_DAYS):
-            issuer, issuer_key = x509.load_pair(before.authority, before.authority_key)
-        else:
-            issuer, issuer_key = signs, signs_key
+    issuer, issuer_key = signs, signs_key
+    if is_new and before is not None and _authority_left(before, now) > timedelta(days=x509.LEAF_DAYS):
+        issuer, issuer_key = x509.load_pair(before.authority.certificate, before.authority.key)
+
+    def renewed(old: Pair, wanted: tuple[str, ...], what: str) -> Pair:
+        fault = _leaf_fault(old, wanted, now, None if is_new else signs)
+        if not fault:
+            return old
+        changes.append(f"{what}: {fault}")
         key = x509.new_key()
-        signed = x509.leaf(key, issuer, issuer_key, now, _COMMON_NAME, names=names)
-        certificate, private = x509.certificate_pem(signed), x509.key_pem(key)
-        changes.append(f"a new certificate: {fault}")
-    else:
-        certificate, private = before.certificate, before.key
-    return Issued(x509.certificate_pem(signs), x509.key_pem(signs_key), trusted, certificate, private, tuple(changes))
+        signed = x509.leaf(key, issuer, issuer_key, now, _COMMON_NAME, names=wanted)
+        return Pair(x509.certificate_pem(signed), x509.key_pem(key))
+
+    parts = renewed(before.parts if before is not None else Pair(), names, "a new certificate")
+    of_agents = before.agents if before is not None else Pair()
+    if agents:
+        of_agents = renewed(of_agents, agents, "a new certificate of agents")
+    authority = Pair(x509.certificate_pem(signs), x509.key_pem(signs_key))
+    return Issued(authority, trusted, parts, of_agents, tuple(changes))
 
 
 def _authority(now: datetime, before: Issued | None) -> tuple[x509.Certificate, x509.Key, bytes, bool]:
     """Return the authority that signs, its key, all trusted certificates, and whether it is new."""
     if before is not None:
         try:
-            kept, key = x509.load_pair(before.authority, before.authority_key)
+            kept, key = x509.load_pair(before.authority.certificate, before.authority.key)
         except ValueError:
             pass
         else:
             if _authority_left(before, now) > timedelta(days=AUTHORITY_RENEW_DAYS):
-                return kept, key, before.trusted or before.authority, False
+                return kept, key, before.trusted or before.authority.certificate, False
     new_key = x509.new_key()
     new = x509.authority(new_key, now)
-    old = before.trusted or before.authority if before is not None else b""
+    old = before.trusted or before.authority.certificate if before is not None else b""
     return new, new_key, x509.certificate_pem(new) + _still_valid(old, now), True
 
 
@@ -90,12 +109,15 @@ def _authority_fault(before: Issued | None, now: datetime) -> str:
 
 def _authority_left(issued: Issued, now: datetime) -> timedelta:
     try:
-        return x509.load_pair(issued.authority, issued.authority_key)[0].not_valid_after_utc - now
+        return x509.load_pair(issued.authority.certificate, issued.authority.key)[0].not_valid_after_utc - now
     except ValueError:
         return timedelta(0)
 
 
-def _leaf_fault(before: Issued, names: tuple[str, ...], now: datetime, issuer: x509.Certificate | None) -> str:
+def _leaf_fault(before: Pair, names: tuple[str, ...], now: datetime, issuer: x509.Certificate | None) -> str:
+    """Return why a certificate has to be replaced; empty if it is good for a while."""
+    if before == Pair():
+        return "there was none"
     try:
         certificate, _ = x509.load_pair(before.certificate, before.key)
     except ValueError as error:
@@ -114,33 +136,31 @@ def ends(certificate: bytes) -> datetime:
 
 
 def secrets(issued: Issued, namespace: str, agents_namespace: str = "") -> list[Object]:
-    """Return the Secrets of the authority and of the parts. Agents' has the trusted certificates only."""
-    found = [
-        secret(CA_SECRET, namespace, {"tls.crt": issued.authority, "tls.key": issued.authority_key}),
-        secret(
-            TLS_SECRET,
-            namespace,
-            {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.trusted},
+    """Return the Secrets of the authority, of the parts and, if they have a namespace, of agents."""
+    certified = {namespace: issued.parts}
+    if agents_namespace:
+        certified[agents_namespace] = issued.agents
+    return [
+        secret(CA_SECRET, namespace, {"tls.crt": issued.authority.certificate, "tls.key": issued.authority.key}),
+        *(
+            secret(TLS_SECRET, space, {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": issued.trusted})
+            for space, pair in certified.items()
         ),
     ]
-    if agents_namespace:
-        found.append(secret(TLS_SECRET, agents_namespace, {"ca.crt": issued.trusted}))
-    return found
 
 
-def issued_in(authority: Mapping[str, str] | None, parts: Mapping[str, str] | None) -> Issued | None:
-    """Return what two Secrets' data hold; None if there is no authority."""
+def issued_in(
+    authority: Mapping[str, str] | None, parts: Mapping[str, str] | None, agents: Mapping[str, str] | None = None
+) -> Issued | None:
+    """Return what the data of three Secrets hold; None if there is no authority."""
     if authority is None:
         return None
-    known = {name: base64.b64decode(text) for name, text in (parts or {}).items()}
-    signs = {name: base64.b64decode(text) for name, text in authority.items()}
-    return Issued(
-        signs.get("tls.crt", b""),
-        signs.get("tls.key", b""),
-        known.get("ca.crt", b""),
-        known.get("tls.crt", b""),
-        known.get("tls.key", b""),
-    )
+    trusted = base64.b64decode((parts or {}).get("ca.crt", ""))
+    return Issued(_pair_in(authority), trusted, _pair_in(parts or {}), _pair_in(agents or {}))
+
+
+def _pair_in(data: Mapping[str, str]) -> Pair:
+    return Pair(*(base64.b64decode(data.get(key, "")) for key in ("tls.crt", "tls.key")))
 
 
 def secret(name: str, namespace: str, data: Mapping[str, bytes]) -> Object:

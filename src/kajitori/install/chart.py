@@ -36,7 +36,6 @@ from kajitori.install.settings import (
 from kajitori.install.workloads import (
     GATEWAY_AUTHENTICATION,
     HISTORY_FOLDER,
-    METRICS_TLS_FOLDER,
     SIGN_IN_AUTHORITY,
 )
 
@@ -63,21 +62,19 @@ _OWN_CERTIFICATES = """\
 {{- if not (has .Values.tls.certificates (list "own" "certManager" "given")) }}
 {{- fail "tls.certificates must be own, certManager or given" }}
 {{- end }}
-{{- if .Values.agents.metricsSecret }}
-{{- if not (has .Values.tls.certificates (list "certManager")) }}
-{{- fail "agents.metricsSecret needs tls.certificates: certManager" }}
-{{- end }}
-{{- end }}
 {{- if eq .Values.tls.certificates "own" }}
 {{- $old := lookup "v1" "Secret" .Release.Namespace "%(ca)s" }}
 {{- $tls := lookup "v1" "Secret" .Release.Namespace "%(tls)s" }}
+{{- $agents := lookup "v1" "Secret" (printf "%%s-agents" .Release.Namespace) "%(tls)s" | default (dict "data" (dict)) }}
 {{- $ca := genCAWithKey "kajitori-ca" 3650 (genPrivateKey "ecdsa") }}
 {{- if $old }}{{ $ca = buildCustomCert (index $old.data "tls.crt") (index $old.data "tls.key") }}{{ end }}
 {{- $names := concat (list %(names)s) .Values.tls.names }}
 {{- $new := genSignedCertWithKey "kajitori" (list "127.0.0.1") $names 365 $ca (genPrivateKey "ecdsa") }}
+{{- $newAgents := genSignedCertWithKey "kajitori" (list) (list %(agents)s) 365 $ca (genPrivateKey "ecdsa") }}
 %(secrets)s%(renewal)s{{- end }}
 """
-"""The authority and certificate of `kaji install`, in the words of Helm: what exists is kept, a CronJob renews it."""
+"""The authority and the certificates of `kaji install`, in the words of Helm: what exists is kept, a CronJob renews
+it. An earlier version may have left a Secret of agents without a certificate."""
 _SIGN_IN = """\
 {{- if .Values.signIn.issuer }}
 {{- $old := lookup "v1" "Secret" .Release.Namespace "%(secret)s" }}
@@ -109,9 +106,7 @@ def chart() -> dict[str, str]:
         document for document in namespaces if document["metadata"]["name"] == settings.messages_namespace
     ]
     rendered["agents-namespace"] = [document for document in namespaces if identity(document) in conditions]
-    rendered["agent"] = render(_marked(_by_cert_manager()))["agent"]
     files = {f"templates/{name}.yaml": _MADE + _template(documents, conditions) for name, documents in rendered.items()}
-    files["templates/agent.yaml"] = _with_optional_scheme(files["templates/agent.yaml"])
     files["templates/gateway.yaml"] = files["templates/gateway.yaml"].replace(_MADE, _MADE + _GATEWAY)
     files["templates/alerts.yaml"] = _MADE + _alerts(settings)
     files["crds/definition.yaml"] = _MADE + as_yaml([document for document in definition if "spec" in document])
@@ -278,14 +273,12 @@ def _with_conditions(lines: Iterable[str]) -> Iterator[str]:
     for value, (first, *more) in _entries(lines):
         indent = " " * (len(first) - len(first.lstrip(" ")))
         if value:
-            yield f"{indent}{_if(value)}"
+            yield f"{indent}{{{{- if .Values.{value} }}}}"
         yield from _line(first)
         yield from _with_conditions(more)
         if value:
             yield f"{indent}{{{{- end }}}}"
 
-
-_CERT_MANAGER = 'eq .Values.tls.certificates "certManager"'
 
 _ENTRIES = {
     "- --sign-in-key=": "signIn.issuer",
@@ -299,24 +292,10 @@ _ENTRIES = {
     f"{GATEWAY_AUTHENTICATION}: |": "gateway.enabled",
     "certificateAuthority: |": "signIn.ca",
     "- --gateway-": "gateway.enabled",
-    f"- --tls-cert={METRICS_TLS_FOLDER}": _CERT_MANAGER,
-    f"- --tls-key={METRICS_TLS_FOLDER}": _CERT_MANAGER,
-    "- name: metrics-tls": _CERT_MANAGER,
     "- --metrics-token=": "agents.metricsSecret",
     "- name: metrics-token": "agents.metricsSecret",
 }
-"""Beginnings of entries that exist only if a value is set, or if a condition holds. The mark of that value may be
-missing in them."""
-
-
-def _if(value: str) -> str:
-    """Return the beginning of what exists only if a value is set, or if a condition holds."""
-    return f"{{{{- if {value if value.startswith('eq ') else f'.Values.{value}'} }}}}"
-
-
-def _with_optional_scheme(agent: str) -> str:
-    """Return the agents' template with a probe by TLS only if agents have a certificate."""
-    return re.sub(r"( +)scheme: HTTPS\n", rf"\1{_if(_CERT_MANAGER)}\n\g<0>\1{{{{- end }}}}\n", agent)
+"""Beginnings of entries that exist only if a value is set. The mark of that value may be missing in them."""
 
 
 def _entries(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
@@ -403,34 +382,43 @@ def _alerts(settings: InstallSettings) -> str:
 
 
 def _own_certificates(settings: InstallSettings) -> str:
-    inside = [name for name in settings.certificate_names if "kajimark" in name]
-    names = " ".join(f'(printf "{_MARK.sub("%s", name)}" .Release.Namespace)' for name in inside)
-    data = {
-        CA_SECRET: {"tls.crt": ("$old", "$ca.Cert"), "tls.key": ("$old", "$ca.Key")},
-        TLS_SECRET: {"tls.crt": ("$tls", "$new.Cert"), "tls.key": ("$tls", "$new.Key"), "ca.crt": ("$tls", "$ca.Cert")},
+    trusted = _kept("$tls", "ca.crt", "$ca.Cert")
+    fields = {"tls.crt": "Cert", "tls.key": "Key"}
+    authority = {key: _kept("$old", key, f"$ca.{field}") for key, field in fields.items()}
+    parts = {key: _kept("$tls", key, f"$new.{field}") for key, field in fields.items()}
+    agents = {
+        key: f'{{{{ index $agents.data "{key}" | default (b64enc $newAgents.{field}) }}}}'
+        for key, field in fields.items()
     }
-    text = ""
-    for name, keys in data.items():
-        document = made("v1", "Secret", name, "{{ .Release.Namespace }}", type="Opaque")
-        text += "---\n" + as_yaml([document]).replace("'", "") + "data:\n"
-        text += "".join(f"  {key}: {_kept(key, *sources)}\n" for key, sources in keys.items())
-    agents = made("v1", "Secret", TLS_SECRET, "{{ .Release.Namespace }}-agents", type="Opaque")
-    text += "{{- if .Values.agents.enabled }}\n---\n" + as_yaml([agents]).replace("'", "") + "data:\n"
-    text += f"  ca.crt: {_kept('ca.crt', '$tls', '$ca.Cert')}\n{{{{- end }}}}\n"
+    text = _secret(CA_SECRET, "", authority) + _secret(TLS_SECRET, "", {**parts, "ca.crt": trusted})
+    of_agents = _secret(TLS_SECRET, "-agents", {**agents, "ca.crt": trusted})
+    text += f"{{{{- if .Values.agents.enabled }}}}\n{of_agents}{{{{- end }}}}\n"
     return _OWN_CERTIFICATES % {
         "ca": CA_SECRET,
         "tls": TLS_SECRET,
-        "names": names + ' "localhost"',
+        "names": f'{_names(settings.certificate_names)} "localhost"',
+        "agents": _names(settings.agents_certificate_names),
         "secrets": text,
         "renewal": _renewal(),
     }
 
 
+def _names(names: Iterable[str]) -> str:
+    """Return the names with the release's namespace in them, as arguments of a template's function."""
+    inside = (_MARK.sub("%s", name) for name in names if "kajimark" in name)
+    return " ".join(f'(printf "{name}" .Release.Namespace)' for name in inside)
+
+
+def _secret(name: str, behind_namespace: str, data: Mapping[str, str]) -> str:
+    """Return a Secret with expressions as values."""
+    document = made("v1", "Secret", name, f"{{{{ .Release.Namespace }}}}{behind_namespace}", type="Opaque")
+    lines = "".join(f"  {key}: {value}\n" for key, value in data.items())
+    return "---\n" + as_yaml([document]).replace("'", "") + "data:\n" + lines
+
+
 def _sign_in_key() -> str:
-    document = made("v1", "Secret", SIGN_IN_SECRET, "{{ .Release.Namespace }}", type="Opaque")
-    text = "---\n" + as_yaml([document]).replace("'", "") + "data:\n"
-    text += f"  {SIGN_IN_KEY}: {_kept(SIGN_IN_KEY, '$old', '(randAlphaNum 64)')}\n"
-    return _SIGN_IN % {"secret": SIGN_IN_SECRET, "document": text}
+    key = _kept("$old", SIGN_IN_KEY, "(randAlphaNum 64)")
+    return _SIGN_IN % {"secret": SIGN_IN_SECRET, "document": _secret(SIGN_IN_SECRET, "", {SIGN_IN_KEY: key})}
 
 
 def _renewal() -> str:
@@ -440,7 +428,7 @@ def _renewal() -> str:
     return _template([*objects, *certificates(settings)], _conditions(settings))
 
 
-def _kept(key: str, old: str, new: str) -> str:
+def _kept(old: str, key: str, new: str) -> str:
     return f'{{{{ if {old} }}}}{{{{ index {old}.data "{key}" }}}}{{{{ else }}}}{{{{ b64enc {new} }}}}{{{{ end }}}}'
 
 
@@ -454,7 +442,7 @@ def _cert_manager() -> str:
     text = _template(certificates(settings), _conditions(settings))
     further = "  {{- range .Values.tls.names }}\n  - {{ . | quote }}\n  {{- end }}\n"
     text = text.replace("  - localhost\n", f"  - localhost\n{further}")
-    return f"{_if(_CERT_MANAGER)}\n{text}{{{{- end }}}}\n"
+    return f'{{{{- if eq .Values.tls.certificates "certManager" }}}}\n{text}{{{{- end }}}}\n'
 
 
 # ---------------------------------------------------------------------------------------------- values

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kajitori.install.settings import CLIENT_SECRET_KEY, HISTORY_PASSWORD_KEY, TLS_SECRET, InstallSettings
+from kajitori.errors import Fault
+from kajitori.install.settings import (
+    CERTIFICATE_KEYS,
+    CLIENT_SECRET_KEY,
+    HISTORY_PASSWORD_KEY,
+    METRICS_TOKEN_KEY,
+    TLS_SECRET,
+    InstallSettings,
+)
 
 OLDEST = (1, 30)
 """Oldest version of Kubernetes that has all calls of the parts."""
@@ -56,8 +64,8 @@ class Survey:
     """GPUs by type, as nodes' labels name it; an empty type for GPUs without such a label."""
     missing_secrets: Sequence[str] = ()
     """Secrets that the settings name and the cluster lacks, `namespace/name`."""
-    lacking_secrets: Mapping[str, str] = field(default_factory=dict)
-    """Existing Secrets, `namespace/name`, with a key that each must have and lacks."""
+    lacking_secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Existing Secrets, `namespace/name`, with the keys that each must have and lacks."""
     provider_fault: str = ""
     """Why the OpenID provider of the settings, as seen from this machine, cannot be used."""
     unreadable: Sequence[str] = ()
@@ -85,21 +93,30 @@ def findings(survey: Survey, settings: InstallSettings, version: str) -> list[Fi
     ]
 
 
-def wanted_secrets(settings: InstallSettings) -> dict[str, str]:
-    """Return the Secrets that operators make themselves, `namespace/name`, each with a key that it must have; an empty
-    key for Secrets with keys that only others read."""
+def wanted_secrets(settings: InstallSettings) -> dict[str, tuple[str, ...]]:
+    """Return the Secrets that operators make themselves, `namespace/name`, each with the keys that it must have; none
+    for Secrets with keys that only others read."""
     spaces = [settings.namespace, *([settings.agents_namespace] if settings.agents.enabled else [])]
-    found = {f"{space}/{name}": "" for name in settings.images.pull_secrets for space in spaces}
+    found: dict[str, tuple[str, ...]] = {
+        f"{space}/{name}": () for name in settings.images.pull_secrets for space in spaces
+    }
     if settings.tls.certificates == "given":
-        found |= {f"{space}/{TLS_SECRET}": "ca.crt" for space in spaces}
-    for name, key in (
-        (settings.store.secret, ""),
-        (settings.history.secret, HISTORY_PASSWORD_KEY),
-        (settings.sign_in.client_secret, CLIENT_SECRET_KEY),
+        found |= {f"{space}/{TLS_SECRET}": CERTIFICATE_KEYS for space in spaces}
+    for name, keys in (
+        (settings.store.secret, ()),
+        (settings.history.secret, (HISTORY_PASSWORD_KEY,)),
+        (settings.sign_in.client_secret, (CLIENT_SECRET_KEY,)),
     ):
         if name is not None:
-            found[f"{settings.namespace}/{name}"] = key
+            found[f"{settings.namespace}/{name}"] = keys
+    if settings.agents.metrics_secret is not None and settings.agents.enabled:
+        found[f"{settings.agents_namespace}/{settings.agents.metrics_secret}"] = (METRICS_TOKEN_KEY,)
     return found
+
+
+def lacking_faults(lacking: Mapping[str, Sequence[str]]) -> list[Fault]:
+    """Return a fault for each Secret, `namespace/name`, that lacks these keys."""
+    return [Fault("secret", _lacks(where, keys), where, _way_to_add(where, keys)) for where, keys in lacking.items()]
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:
@@ -247,16 +264,25 @@ def _history(settings: InstallSettings) -> Iterator[Finding]:
 
 
 def _secrets(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
-    for name, key in survey.lacking_secrets.items():
-        way_out = f"kubectl create secret generic … --from-file={key}=FILE"
-        yield Finding("secret", State.FAIL, f"the Secret {name} has no key {key}", way_out)
+    for name, keys in survey.lacking_secrets.items():
+        yield Finding("secret", State.FAIL, _lacks(name, keys), _way_to_add(name, keys))
     for name in survey.missing_secrets:
         way_out = "create it: kubectl create secret …"
         if name.endswith(f"/{TLS_SECRET}"):
             way_out = "create it with tls.crt, tls.key and ca.crt, or leave tls.certificates out"
-        elif key := wanted_secrets(settings)[name]:
-            way_out = f"kubectl create secret generic … --from-file={key}=FILE"
+        elif keys := wanted_secrets(settings)[name]:
+            way_out = _way_to_add(name, keys)
         yield Finding("secret", State.FAIL, f"there is no Secret {name}", way_out)
+
+
+def _lacks(secret: str, keys: Sequence[str]) -> str:
+    return f"the Secret {secret} has no key {', '.join(keys)}"
+
+
+def _way_to_add(secret: str, keys: Sequence[str]) -> str:
+    if secret.endswith(f"/{TLS_SECRET}"):
+        return f"add {' and '.join(keys)}, or leave tls.certificates out"
+    return f"kubectl create secret generic … {' '.join(f'--from-file={key}=FILE' for key in keys)}"
 
 
 def _changes(survey: Survey, version: str) -> Iterator[Finding]:

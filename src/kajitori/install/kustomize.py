@@ -41,7 +41,7 @@ _ABOUT = {
     "server": "The Web API answers `kaji`, agents and members of runs. It needs the Secret kajitori-tls.",
     "controller": "The controllers plan, start and restart runs; one leads. They need the Secret kajitori-tls.",
     "relay": "The relay tells agents about the Pods of their nodes. It needs the Secret kajitori-tls.",
-    "agent": "Agents count the traffic of each node's Pods. They need ca.crt in their namespace's Secret kajitori-tls.",
+    "agent": "Agents count the traffic of each node's Pods. They need their namespace's Secret kajitori-tls.",
 }
 _BASE = """\
 # `kaji install` applies the same and makes the certificates, too. Without it:
@@ -58,7 +58,7 @@ def base() -> dict[str, str]:
     found = {f"{name}.yaml": _file(_ABOUT[name], as_yaml(objects)) for name, objects in files.items()}
     found["kustomization.yaml"] = _MADE + _BASE + as_yaml([_kustomization([f"{name}.yaml" for name in files])])
     found["cert-manager/certificates.yaml"] = _file(
-        "Certificates of the parts by an authority of their own, which cert-manager keeps.", _cert_manager()
+        "Certificates of parts and agents by an authority of their own, which cert-manager keeps.", _cert_manager()
     )
     monitoring = MonitoringSettings(alerts="prometheusRule")
     found["alerts/prometheus-rule.yaml"] = _file(
@@ -80,11 +80,9 @@ def _components() -> dict[str, str]:
         update={"secret": "kajitori-history"}
     )
     found: dict[str, str] = {}
-    encrypted = {"tls": TlsSettings(certificates="certManager", issuer=Issuer(name="kajitori"))}
     updates: dict[str, dict[str, Any]] = {
         "sign-in": {"sign_in": sign_in},
         "history": {"history": history},
-        "agents-tls": encrypted,
     }
     for name, update in updates.items():
         found |= _component(name, InstallSettings(tls=TlsSettings(certificates="given")).model_copy(update=update))
@@ -96,7 +94,6 @@ _COMPONENTS = {
     "head -c 32 /dev/urandom | kubectl -n kajitori create secret generic kajitori-sign-in --from-file=key=/dev/stdin",
     "history": "History in PostgreSQL. Edit the URL in both files, and make the Secret with its password:\n"
     "kubectl -n kajitori create secret generic kajitori-history --from-file=password=FILE",
-    "agents-tls": "Agents' metrics by TLS, with the certificate that cert-manager/certificates.yaml asks for.",
 }
 
 
@@ -129,8 +126,7 @@ def _with_pods(settings: InstallSettings) -> dict[str, Object]:
 
 
 def _added(base: Object, wanted: Object) -> list[Object]:
-    """Return the JSON patch (RFC 6902) that adds the arguments, volumes and mounts of `wanted` that `base` lacks, and
-    the scheme of its probe."""
+    """Return the JSON patch (RFC 6902) that adds the arguments, volumes and mounts of `wanted` that `base` lacks."""
     found: list[Object] = []
     pods = [document["spec"]["template"]["spec"] for document in (base, wanted)]
     containers = [pod["containers"][0] for pod in pods]
@@ -142,10 +138,6 @@ def _added(base: Object, wanted: Object) -> list[Object]:
         found += [
             {"op": "add", "path": f"/spec/template/spec/{path}/-", "value": entry} for entry in new if entry not in old
         ]
-    old, new = (container["livenessProbe"]["httpGet"] for container in containers)
-    if new != old:
-        path = "/spec/template/spec/containers/0/livenessProbe/httpGet/scheme"
-        found.append({"op": "add", "path": path, "value": new["scheme"]})
     return found
 
 
@@ -158,7 +150,7 @@ def _kustomization(resources: list[str]) -> Mapping[str, object]:
 
 
 def _cert_manager() -> str:
-    """Return a self-signed authority, the issuer that uses it, and the parts' Certificates."""
+    """Return a self-signed authority, the issuer that uses it, and the Certificates of parts and agents."""
     settings = InstallSettings(tls=TlsSettings(certificates="certManager", issuer=Issuer(name="kajitori")))
     version, authority = "cert-manager.io/v1", "kajitori-authority"
     issuer = {"group": "cert-manager.io", "kind": "ClusterIssuer"}

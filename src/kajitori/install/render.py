@@ -50,7 +50,7 @@ def render(
 
 
 def certificates(settings: InstallSettings) -> list[Object]:
-    """Return what provides the parts' certificate: a CronJob that renews it, or Certificates of cert-manager."""
+    """Return what provides the certificates: a CronJob that renews them, or Certificates of cert-manager."""
     if settings.tls.certificates == "own":
         return workloads.renewal(settings)
     issuer = settings.tls.issuer
@@ -58,7 +58,7 @@ def certificates(settings: InstallSettings) -> list[Object]:
         return []
     wanted = {settings.namespace: settings.certificate_names}
     if settings.agents.enabled:  # for their metrics, and the authority for everything else
-        wanted[settings.agents_namespace] = (f"agent.{settings.agents_namespace}",)
+        wanted[settings.agents_namespace] = settings.agents_certificate_names
     return [
         made(
             "cert-manager.io/v1",

@@ -258,7 +258,7 @@ def relay() -> Object:
 
 
 def certificates(namespace: str, *secrets: str) -> Object:
-    """The CronJob that renews the certificate of the parts, with the installation's own authority."""
+    """The CronJob that renews the certificates of parts and agents, with the installation's own authority."""
     return role("kajitori-certificates", namespace, [rule("", "secrets", "get patch", only=secrets)])
 
 

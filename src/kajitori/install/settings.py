@@ -19,7 +19,9 @@ from kajitori.core.words import names, texts
 from kajitori.errors import Fault, FieldError
 
 TLS_SECRET = "kajitori-tls"
-"""Secret with `tls.crt`, `tls.key` and `ca.crt` of the parts, in each of the two namespaces."""
+"""Secret with `tls.crt`, `tls.key` and `ca.crt`: in the one namespace of the parts, in the other of agents."""
+CERTIFICATE_KEYS = ("tls.crt", "tls.key", "ca.crt")
+"""Its keys."""
 CA_SECRET = "kajitori-ca"
 """Secret with the key of the installation's own authority."""
 SIGN_IN_SECRET, SIGN_IN_KEY = "kajitori-sign-in", "key"
@@ -87,9 +89,10 @@ class TlsSettings(Document):
     """Certificates of the parts."""
 
     certificates: Literal["own", "certManager", "given", "none"] = "own"
-    """own: `kaji install` makes an authority and a certificate, and a CronJob renews the latter. certManager:
-    cert-manager issues them, for agents' metrics as well. given: the Secret kajitori-tls (tls.crt, tls.key, ca.crt)
-    exists in both namespaces; agents need only ca.crt. none: plain HTTP, for a network that encrypts by itself."""
+    """own: `kaji install` makes an authority, a certificate of the parts and one of the agents, and a CronJob renews
+    them. certManager: cert-manager issues the certificates. given: the Secret kajitori-tls (tls.crt, tls.key, ca.crt)
+    exists in both namespaces; that of agents needs a certificate of its own, since its key is on every node. none:
+    plain HTTP, for a network that encrypts by itself."""
     issuer: Issuer | None = None
     """For certManager: who issues the certificates."""
     names: list[HostName] = Field(default_factory=list)
@@ -164,8 +167,8 @@ class AgentSettings(Document):
     relay_url: ServerUrl | None = None
     """URL of the relay; left out: that of its Service."""
     metrics_secret: ObjectName | None = None
-    """Secret in the agents' namespace whose key `token` Prometheus has to send to read agents' metrics, for
-    certManager. Left out: whoever reaches the port may read them."""
+    """Secret in the agents' namespace whose key `token` Prometheus has to send to read agents' metrics. Left out:
+    whoever reaches the port may read them."""
 
 
 class StoreSettings(Document):
@@ -288,14 +291,8 @@ class InstallSettings(Document):
 
     @property
     def encrypts(self) -> bool:
-        """Whether the parts serve TLS."""
+        """Whether parts and agents serve TLS."""
         return self.tls.certificates != "none"
-
-    @property
-    def encrypts_metrics(self) -> bool:
-        """Whether agents serve their metrics by TLS: cert-manager makes a certificate for them. The key of the other
-        parts' certificate is on no node."""
-        return self.tls.certificates == "certManager"
 
     @property
     def server_url(self) -> str:
@@ -325,6 +322,12 @@ class InstallSettings(Document):
         inside = [f"{name}{end}" for name in services for end in ("", ".svc", ".svc.cluster.local")]
         return tuple(dict.fromkeys((*inside, "localhost", "127.0.0.1", *self.tls.names)))
 
+    @property
+    def agents_certificate_names(self) -> tuple[str, ...]:
+        """Names of the certificate that all agents share. No other part has these names, because its key is on every
+        node. Readers of metrics have to be told this name, since they reach agents by the addresses of nodes."""
+        return (f"agent.{self.agents_namespace}",)
+
     def _url(self, service: str, port: int) -> str:
         return f"{'https' if self.encrypts else 'http'}://{service}.{self.namespace}.svc:{port}"
 
@@ -337,9 +340,9 @@ def parse_settings(text: str | bytes) -> InstallSettings:
 def faults_of(settings: InstallSettings) -> Iterator[Fault]:
     """Yield contradictions. No fault repeats a password."""
     yield from _gateway_faults(settings)
-    if settings.agents.metrics_secret is not None and not settings.encrypts_metrics:
+    if settings.agents.metrics_secret is not None and not settings.encrypts:
         message = "a token would cross the network in plain text: agents have no certificate"
-        hint = "set tls.certificates to certManager, or leave it out and let only Prometheus reach the port"
+        hint = "leave out tls.certificates: none, or leave this out and let only Prometheus reach the port"
         yield Fault("agents.metricsSecret", message, settings.agents.metrics_secret, hint)
     history, sign_in = settings.history, settings.sign_in
     for fault in history_faults(history.url or None, None):

@@ -26,8 +26,8 @@ POLICY_FOLDER = "/etc/kajitori"
 TLS_FOLDER = "/etc/kajitori-tls"
 SIGN_IN_FOLDER, CLIENT_FOLDER = "/etc/kajitori-sign-in", "/etc/kajitori-sign-in-client"
 HISTORY_FOLDER = "/etc/kajitori-history"
-METRICS_TLS_FOLDER, METRICS_TOKEN_FOLDER = "/etc/kajitori-metrics-tls", "/etc/kajitori-metrics-token"
-"""Folder with the certificate and the token of an agent's metrics."""
+METRICS_TOKEN_FOLDER = "/etc/kajitori-metrics-token"
+"""Folder with the token of an agent's metrics."""
 POLICY = "kajitori"
 """ConfigMap with the policy file, the address registry, and the authorities of the OpenID provider."""
 SIGN_IN_AUTHORITY = "sign-in-ca.crt"
@@ -160,6 +160,7 @@ def agent(settings: InstallSettings) -> list[Object]:
     """
     agents, namespace, name = settings.agents, settings.agents_namespace, "kajitori-agent"
     trust = f"{TLS_FOLDER}/ca.crt"
+    files = _metrics_files(settings)
     arguments = [
         f"--relay={settings.relay_url}",
         f"--relay-token={_TOKEN_FOLDER}/token",
@@ -170,11 +171,10 @@ def agent(settings: InstallSettings) -> list[Object]:
         f"--host-root={HOST_FOLDER}",
         "--host=$(HOST_ADDRESS)",
         f"--port={AGENT_PORT}",
-        *_metrics_arguments(settings),
+        *_certificate_arguments(settings),
+        *([f"--metrics-token={METRICS_TOKEN_FOLDER}/{METRICS_TOKEN_KEY}"] if files else []),
         "--log-format=json",
     ]
-    files = _metrics_files(settings)
-    scheme = {"scheme": "HTTPS"} if settings.encrypts_metrics else {}
     container: Object = {
         "name": "agent",
         "image": settings.parts_image,
@@ -189,11 +189,7 @@ def agent(settings: InstallSettings) -> list[Object]:
             {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
         ],
         "ports": [{"name": "metrics", "containerPort": AGENT_PORT, "hostPort": AGENT_PORT}],
-        "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": "metrics", **scheme},
-            "initialDelaySeconds": 60,
-            "periodSeconds": 30,
-        },
+        "livenessProbe": _probe(settings, "/healthz", "metrics", initialDelaySeconds=60, periodSeconds=30),
         "resources": _resources(agents.cpu, agents.memory, agents.memory_limit),
         "securityContext": {
             **_RESTRICTED,
@@ -212,7 +208,6 @@ def agent(settings: InstallSettings) -> list[Object]:
         ],
     }
     token = {"serviceAccountToken": {"path": "token", "audience": "kajitori", "expirationSeconds": 3600}}
-    authority = {"name": TLS_SECRET, "items": [{"key": "ca.crt", "path": "ca.crt"}]}
     volumes: list[Object] = [
         {"name": "data", "hostPath": {"path": "/var/lib/kajitori-agent", "type": "DirectoryOrCreate"}},
         {"name": "policy", "configMap": {"name": name}},
@@ -220,8 +215,7 @@ def agent(settings: InstallSettings) -> list[Object]:
         {"name": "cgroups", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}},
         {"name": "logs", "hostPath": {"path": "/var/log/pods", "type": "DirectoryOrCreate"}},
     ]
-    if settings.encrypts:
-        volumes.append({"name": "tls", "projected": {"sources": [{"secret": authority}]}})
+    volumes += _tls_volume(settings)
     volumes += ({"name": one.volume, "secret": {"secretName": one.secret}} for one in files)
     pod: Object = {
         "serviceAccountName": name,  # has no role
@@ -248,7 +242,8 @@ def agent(settings: InstallSettings) -> list[Object]:
 
 
 def renewal(settings: InstallSettings) -> list[Object]:
-    """Return the CronJob that renews the parts' certificate with the installation's own authority, once a week."""
+    """Return the CronJob that renews the certificates of parts and agents with the installation's own authority, once a
+    week."""
     name, namespace = "kajitori-certificates", settings.namespace
     agents = [settings.agents_namespace] if settings.agents.enabled else []
     container = {
@@ -308,7 +303,7 @@ def _deployment(
         "containers": [container],
         "volumes": [
             *([{"name": "policy", "configMap": {"name": POLICY}}] if policy else []),
-            *([{"name": "tls", "secret": {"secretName": TLS_SECRET}}] if settings.encrypts else []),
+            *_tls_volume(settings),
             *({"name": one.volume, "secret": {"secretName": one.secret}} for one in files),
             {"name": "scratch", "emptyDir": {}},
         ],
@@ -404,21 +399,9 @@ def _history_files(settings: InstallSettings) -> list[SecretFiles]:
     return [SecretFiles("history", secret, HISTORY_FOLDER)] if secret else []
 
 
-def _metrics_arguments(settings: InstallSettings) -> list[str]:
-    """Return what an agent is told about who may read its metrics."""
-    found = []
-    if settings.encrypts_metrics:
-        found = [f"--tls-cert={METRICS_TLS_FOLDER}/tls.crt", f"--tls-key={METRICS_TLS_FOLDER}/tls.key"]
-    if settings.agents.metrics_secret:
-        found.append(f"--metrics-token={METRICS_TOKEN_FOLDER}/{METRICS_TOKEN_KEY}")
-    return found
-
-
 def _metrics_files(settings: InstallSettings) -> list[SecretFiles]:
-    found = [SecretFiles("metrics-tls", TLS_SECRET, METRICS_TLS_FOLDER)] if settings.encrypts_metrics else []
-    if settings.agents.metrics_secret:
-        found.append(SecretFiles("metrics-token", settings.agents.metrics_secret, METRICS_TOKEN_FOLDER))
-    return found
+    secret = settings.agents.metrics_secret
+    return [SecretFiles("metrics-token", secret, METRICS_TOKEN_FOLDER)] if secret else []
 
 
 def _certificate_arguments(settings: InstallSettings) -> list[str]:
@@ -429,6 +412,10 @@ def _certificate_arguments(settings: InstallSettings) -> list[str]:
 
 def _tls_mount(settings: InstallSettings) -> list[Object]:
     return [{"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}] if settings.encrypts else []
+
+
+def _tls_volume(settings: InstallSettings) -> list[Object]:
+    return [{"name": "tls", "secret": {"secretName": TLS_SECRET}}] if settings.encrypts else []
 
 
 def _probe(settings: InstallSettings, path: str, port: str, **fields: int) -> Object:

@@ -6,6 +6,8 @@ import base64
 import contextlib
 import http.client
 import json
+import socket
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,16 @@ from typing import Any
 import pytest
 from tests.harness.installation import NO_PROVIDER, RENEWAL, TOGETHER, Installation
 
+from kajitori.agent.metrics_server import serve_metrics
 from kajitori.agent.servers import Servers
 from kajitori.configuration import x509
-from kajitori.configuration.tls_files import TrustedAuthorities
+from kajitori.configuration.tls_files import ServingCertificate, TrustedAuthorities
 from kajitori.install.certificates import ends
 from kajitori.install.settings import CA_SECRET, SIGN_IN_SECRET, TLS_SECRET
 
 FIRST_RUN_SECONDS = 60.0
 SECRETS = "/api/v1/namespaces/kajitori/secrets"
+AGENTS_SECRETS = "/api/v1/namespaces/kajitori-agents/secrets"
 
 pytestmark = TOGETHER
 
@@ -91,15 +95,35 @@ def test_the_cronjobs_account_renews_a_certificate_that_ends_soon(installed: Ins
     old = x509.leaf(key, *signs, earlier, "kajitori", names=["server.kajitori.svc"])
     pair = {"tls.crt": x509.certificate_pem(old), "tls.key": x509.key_pem(key)}
     data = {name: base64.b64encode(text).decode() for name, text in pair.items()}
-    installed.change("PATCH", f"{SECRETS}/{TLS_SECRET}", {"data": data})
+    for secrets in (SECRETS, AGENTS_SECRETS):
+        installed.change("PATCH", f"{secrets}/{TLS_SECRET}", {"data": data})
     (container,) = _renewal(installed)["spec"]["containers"]
     environment = installed.environment(KUBECONFIG=str(installed.kubeconfig(RENEWAL)))
     done = installed.kaji(*container["command"][1:], *container["args"], **environment)
     assert done.returncode == 0 and "it ends in 19 days" in done.stderr, done
-    now = base64.b64decode(installed.get(f"{SECRETS}/{TLS_SECRET}")["data"]["tls.crt"])
-    assert ends(now) > datetime.now(UTC) + timedelta(days=300)
+    for secrets in (SECRETS, AGENTS_SECRETS):
+        now = base64.b64decode(installed.get(f"{secrets}/{TLS_SECRET}")["data"]["tls.crt"])
+        assert ends(now) > datetime.now(UTC) + timedelta(days=300)
     may = {("", "secrets", verb, name) for verb in ("get", "patch") for name in (CA_SECRET, TLS_SECRET)}
     assert installed.used_by(RENEWAL, of=may) == (may, set())
+
+
+def test_agents_serve_metrics_with_the_certificate_of_the_install(installed: Installation, tmp_path: Path) -> None:
+    """A reader that trusts the installation's authority verifies the name that all agents share. The certificate is not
+    good for the Web API, because its key is on every node."""
+    for key, text in installed.get(f"{AGENTS_SECRETS}/{TLS_SECRET}")["data"].items():
+        (tmp_path / key).write_bytes(base64.b64decode(text))
+    tls = ServingCertificate(tmp_path / "tls.crt", tmp_path / "tls.key")
+    trusting = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+    with serve_metrics("127.0.0.1", 0, lambda: b"one 1\n", lambda: True, tls=tls) as port:
+
+        def connected(name: str) -> None:
+            with socket.create_connection(("127.0.0.1", port)) as bare:
+                trusting.wrap_socket(bare, server_hostname=name).close()
+
+        connected("agent.kajitori-agents")
+        with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+            connected("server.kajitori.svc")
 
 
 def _renewal(installed: Installation) -> dict[str, Any]:

@@ -43,8 +43,6 @@ def test_the_agent_has_no_rights_at_the_api_server(documents: dict[str, Any]) ->
     assert spec["automountServiceAccountToken"] is documents["ServiceAccount"]["automountServiceAccountToken"] is False
     (token,) = [volume["projected"]["sources"] for volume in spec["volumes"] if volume["name"] == "token"]
     assert [source["serviceAccountToken"]["audience"] for source in token] == [AUDIENCE]
-    (tls,) = [volume["projected"]["sources"] for volume in spec["volumes"] if volume["name"] == "tls"]
-    assert [[item["key"] for item in source["secret"]["items"]] for source in tls] == [["ca.crt"]], "and no key"
 
 
 def test_the_agents_policy_is_valid(documents: dict[str, Any], tmp_path: Path) -> None:

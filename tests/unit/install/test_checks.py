@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kajitori.install.checks import State, Survey, findings, wanted_secrets
+from kajitori.install.checks import State, Survey, findings, lacking_faults, wanted_secrets
 from kajitori.install.rollout import progress
 from kajitori.install.settings import InstallSettings, parse_settings
 
@@ -68,7 +68,7 @@ def test_a_complete_cluster_has_no_findings() -> None:
         ({"nodes": 0}, {"nodes": State.WARN}),
         ({"missing_secrets": ["kajitori/regcred"]}, {"secret": State.FAIL}),
         ({"missing_secrets": ["kajitori/database"]}, {"secret": State.FAIL}),
-        ({"lacking_secrets": {"kajitori/database": "password"}}, {"secret": State.FAIL}),
+        ({"lacking_secrets": {"kajitori/database": ["password"]}}, {"secret": State.FAIL}),
         ({"provider_fault": "https://login.example.org did not answer"}, {"sign-in": State.WARN}),
         ({"unreadable": ["nodes"]}, {"reading": State.WARN}),
         ({"installed": "0.2.0"}, {"installed": State.FAIL}),
@@ -80,8 +80,22 @@ def test_each_missing_thing_is_a_finding_with_a_way_out(change: dict[str, Any], 
 
 
 def test_secrets_of_operators_have_the_keys_that_parts_read() -> None:
-    wanted = {"kajitori/regcred": "", "kajitori-agents/regcred": "", "kajitori/database": "password"}
-    assert wanted_secrets(SETTINGS) == wanted | {"kajitori/ours": "client-secret"}
+    wanted = {"kajitori/regcred": (), "kajitori-agents/regcred": (), "kajitori/database": ("password",)}
+    assert wanted_secrets(SETTINGS) == wanted | {"kajitori/ours": ("client-secret",)}
+    given = parse_settings("{tls: {certificates: given}, agents: {metricsSecret: prometheus}}")
+    certificate = ("tls.crt", "tls.key", "ca.crt")
+    assert wanted_secrets(given) == {
+        "kajitori/kajitori-tls": certificate,
+        "kajitori-agents/kajitori-tls": certificate,
+        "kajitori-agents/prometheus": ("token",),
+    }
+
+
+def test_a_secret_without_keys_is_a_fault_that_names_them_all() -> None:
+    """`kaji install` and `kaji upgrade` raise these before they change anything."""
+    (fault,) = lacking_faults({"kajitori-agents/kajitori-tls": ["tls.crt", "tls.key"]})
+    assert fault.message == "the Secret kajitori-agents/kajitori-tls has no key tls.crt, tls.key"
+    assert fault.hint == "add tls.crt and tls.key, or leave tls.certificates out"
 
 
 def test_settings_decide_what_is_checked() -> None:

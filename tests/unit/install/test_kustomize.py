@@ -14,7 +14,6 @@ from kajitori.install.settings import InstallSettings, parse_settings
 SETTINGS = {
     "sign-in": "signIn: {issuer: 'https://login.example.org', url: 'https://kaji.example.org'}",
     "history": "history: {url: 'postgresql://kajitori@postgres.example.org/kajitori', secret: kajitori-history}",
-    "agents-tls": "tls: {certificates: certManager, issuer: {name: kajitori}}",
 }
 
 

@@ -96,13 +96,12 @@ def test_parts_have_the_fewest_possible_rights_on_the_machine(case: str) -> None
 
 @pytest.mark.parametrize("case", ["default", "everything", "given"])
 def test_all_connections_of_parts_use_tls(case: str) -> None:
-    """No part may use plain HTTP, all URLs are https, and probes use TLS. The only exception are agents' own
-    metrics."""
+    """No part may use plain HTTP, all URLs are https, and probes use TLS; agents as well."""
     for name, pod in pods(rendered(case)):
         (container,) = pod["containers"]
         assert "--insecure-http" not in container["args"]
         assert not any("http://" in argument for argument in container["args"])
-        if name not in ("kajitori-agent", "kajitori-certificates"):
+        if name != "kajitori-certificates":
             assert {"--tls-cert=/etc/kajitori-tls/tls.crt"} <= set(container["args"]), name
             probes = [value for key, value in container.items() if key.endswith("Probe")]
             assert probes and all(probe["httpGet"]["scheme"] == "HTTPS" for probe in probes), name
@@ -246,33 +245,17 @@ def test_sign_in_and_history_that_cannot_work_are_refused(text: str, field: str)
     assert fault.field.startswith(field) and fault.hint
 
 
-@pytest.mark.parametrize("case", ["default", "given", "everything"])
-def test_agents_serve_metrics_by_tls_if_cert_manager_makes_certificates(case: str) -> None:
-    """Their certificate is not that of the other parts, whose key is on no node. Everything else is plain HTTP."""
-    objects = rendered(case)
-    (pod,) = [pod for name, pod in pods(objects) if name == "kajitori-agent"]
-    (container,) = pod["containers"]
-    found = [argument for argument in container["args"] if argument.startswith("--tls")]
-    scheme = container["livenessProbe"]["httpGet"].get("scheme")
-    if case != "everything":
-        assert (found, scheme) == ([], None)
-        return
-    assert (len(found), scheme) == (2, "HTTPS")
-    (mount,) = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "metrics-tls"]
-    assert all(argument.partition("=")[2].startswith(f"{mount}/tls.") for argument in found)
-    (secret,) = [one["secret"]["secretName"] for one in pod["volumes"] if one["name"] == "metrics-tls"]
-    (made,) = [
-        document["spec"]
-        for document in objects
-        if document["kind"] == "Certificate" and document["metadata"]["namespace"] == "ml-agents"
-    ]
-    assert (made["secretName"], made["dnsNames"]) == (secret, ["agent.ml-agents"])
+def test_the_certificate_of_agents_names_no_other_part() -> None:
+    """Its key is on every node."""
+    settings = parse_settings(WHOLE)
+    assert not set(settings.agents_certificate_names) & set(settings.certificate_names)
+    assert settings.agents_certificate_names == ("agent.ml-agents",)
 
 
 def test_a_token_for_agents_metrics_needs_a_certificate() -> None:
     with pytest.raises(InvalidInput, match=r"agents.metricsSecret .* plain text"):
-        parse_settings("agents: {metricsSecret: prometheus}")
-    text = "{tls: {certificates: certManager, issuer: {name: corp}}, agents: {metricsSecret: prometheus}}"
+        parse_settings("{tls: {certificates: none}, agents: {metricsSecret: prometheus}}")
+    text = "agents: {metricsSecret: prometheus}"
     (pod,) = [pod for name, pod in pods(in_order(render(parse_settings(text)))) if name == "kajitori-agent"]
     assert "--metrics-token=/etc/kajitori-metrics-token/token" in pod["containers"][0]["args"]
     assert {"name": "metrics-token", "secret": {"secretName": "prometheus"}} in pod["volumes"]

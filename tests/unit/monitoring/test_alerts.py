@@ -13,8 +13,7 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.telemetry.exposition import metric_name
 from kajitori.cli.app import SECTIONS
 from kajitori.core.telemetry.quantities import QUANTITIES
-from kajitori.install.render import certificates
-from kajitori.install.settings import AGENT_PORT, parse_settings
+from kajitori.install.settings import AGENT_PORT, InstallSettings
 from kajitori.monitoring import controller, metrics
 from kajitori.monitoring.alerts import GROUPS
 from kajitori.monitoring.alerts.model import RULES_FILE, as_yaml, promtool_tests, rules, runbook
@@ -46,7 +45,7 @@ def test_promtool_accepts_the_rules_and_their_tests_pass(tmp_path: Path) -> None
 
 @needs_promtool
 def test_promtool_accepts_the_scrape_configuration_of_agents(tmp_path: Path) -> None:
-    """It names the port, and the certificate's name that `kaji install` asks cert-manager for."""
+    """It names the port, and the name of the certificate that all agents share."""
     page = (Path(__file__).parents[3] / "docs" / "operate" / "alerts.md").read_text()
     (text,) = re.findall(r"```yaml\n(scrape_configs:.*?)```", page, re.DOTALL)
     for file in ("kajitori-ca.crt", "kajitori-token"):
@@ -59,11 +58,10 @@ def test_promtool_accepts_the_scrape_configuration_of_agents(tmp_path: Path) -> 
     command = ["promtool", "check", "config", "--lint-fatal", "prometheus.yml"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
-    settings = parse_settings("tls: {certificates: certManager, issuer: {name: corp}}")
-    (made,) = [one for one in certificates(settings) if one["metadata"]["namespace"] == settings.agents_namespace]
+    (name_of_agents,) = InstallSettings().agents_certificate_names
     for name in ("scrape_configs", "podMetricsEndpoints"):
         (block,) = re.findall(rf"```yaml\n((?:(?!```).)*{name}.*?)```", page, re.DOTALL)
-        assert made["spec"]["dnsNames"][0] in block
+        assert name_of_agents in block
     assert f":{AGENT_PORT}" in text
 
 

@@ -42,7 +42,7 @@ async def survey(
     nodes = await _listed(client, NODES, unreadable)
     served = await _served(client)
     refused, changes = await _tried(client, objects)
-    missing, lacking = await _secret_faults(client, settings)
+    missing, lacking = await secret_faults(client, settings)
     return Survey(
         version=str(version.get("gitVersion", "")),
         skew_seconds=skew,
@@ -117,11 +117,11 @@ async def _may_create(client: KubeClient, document: Object) -> bool:
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-async def _secret_faults(client: KubeClient, settings: InstallSettings) -> tuple[list[str], dict[str, str]]:
-    """Return the Secrets that the settings name and the cluster lacks, and those that lack a key, with that key."""
+async def secret_faults(client: KubeClient, settings: InstallSettings) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the Secrets that the settings name and the cluster lacks, and those that lack keys, with these keys."""
     missing: list[str] = []
-    lacking: dict[str, str] = {}
-    for where, key in wanted_secrets(settings).items():
+    lacking: dict[str, list[str]] = {}
+    for where, keys in wanted_secrets(settings).items():
         namespace, name = where.split("/")
         try:
             secret = await find(client, Identity("", "Secret", namespace, name))
@@ -129,8 +129,8 @@ async def _secret_faults(client: KubeClient, settings: InstallSettings) -> tuple
             continue
         if secret is None:
             missing.append(where)
-        elif key and not (secret.get("data") or {}).get(key):
-            lacking[where] = key
+        elif absent := [key for key in keys if not (secret.get("data") or {}).get(key)]:
+            lacking[where] = absent
     return missing, lacking
 
 

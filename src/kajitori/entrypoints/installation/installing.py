@@ -9,8 +9,9 @@ from typing import Any
 
 from kajitori import __version__
 from kajitori.cluster.platform.applying import Change, apply, find, remove, wait_established
-from kajitori.cluster.platform.survey import survey
+from kajitori.cluster.platform.survey import secret_faults, survey
 from kajitori.cluster.run_object import RUNS
+from kajitori.configuration.option_faults import raise_all
 from kajitori.configuration.options.operators import InstallOptions
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.words import names
@@ -25,7 +26,7 @@ from kajitori.entrypoints.installation.planning import (
     with_client,
 )
 from kajitori.errors import Conflict, InvalidInput, NotFound, Unavailable, WrongState
-from kajitori.install.checks import Finding, findings
+from kajitori.install.checks import Finding, findings, lacking_faults
 from kajitori.install.objects import Identity, Object, identity
 from kajitori.install.record import record_map
 from kajitori.install.rollout import WORKLOADS, Progress, progress
@@ -120,7 +121,12 @@ def _schema(definition: Object) -> dict[str, Any]:
 
 
 async def _apply(client: KubeClient, options: InstallOptions, plan: Plan, say: Say) -> None:
-    """Apply namespaces, then the record, then all else; wait; remove what is not needed any more; close the record."""
+    """Apply namespaces, then the record, then all else; wait; remove what is not needed any more; close the record.
+
+    Raises InvalidInput before anything is changed if Secrets that the settings name lack keys.
+    """
+    _, lacking = await secret_faults(client, plan.settings)
+    raise_all(lacking_faults(lacking))  # Pods that mount them could not start
     settings, before = plan.settings, plan.record.objects if plan.record is not None else ()
     wanted = [identity(document) for document in plan.objects]
     wanted += [one for one in before if one.kind in _KEPT_WHEN_UNUSED and one not in wanted]

@@ -1,4 +1,4 @@
-"""Secrets that an installation makes: the certificate of the parts, and the key of browsers' sessions."""
+"""Secrets that an installation makes: the certificates of parts and agents, and the key of browsers' sessions."""
 
 from __future__ import annotations
 
@@ -25,43 +25,46 @@ from kajitori.kube.resources import SECRETS
 
 
 def renew_certificates(options: InstallOptions, say: Say) -> None:
-    """Renew the parts' certificate if it ends soon. The parts read it again by themselves."""
+    """Renew the certificates of parts and agents if they end soon. The processes read them again by themselves."""
 
     async def work(client: KubeClient) -> None:
         namespace = options.namespace or names.NAMESPACE
+        settings = InstallSettings(namespace=namespace)
         parts = await client.get(SECRETS, TLS_SECRET, namespace)
         authority = await client.get(SECRETS, CA_SECRET, namespace)
-        before = issued_in(authority.get("data"), parts.get("data"))
-        assert before is not None
         try:
-            after = issue(names_in(before.certificate), datetime.now(UTC), before)
+            agents = await find(client, secret_id(TLS_SECRET, settings.agents_namespace))
+        except Forbidden:  # an installation without agents
+            agents = None
+        before = issued_in(authority.get("data"), parts.get("data"), (agents or {}).get("data"))
+        assert before is not None
+        of_agents = settings.agents_certificate_names if agents is not None else ()
+        try:
+            after = issue(names_in(before.parts.certificate), datetime.now(UTC), before, agents=of_agents)
         except ValueError as error:
             message = f"the Secret {namespace}/{TLS_SECRET} holds no certificate that can be read: {error}"
             raise Unavailable(message, hint="kaji install makes another one") from error
-        agents = f"{namespace}-agents"
-        try:
-            has_agents = await find(client, secret_id(TLS_SECRET, agents)) is not None
-        except Forbidden:
-            has_agents = False
         for change in after.changes:
             say(change)
         if after.changes:
-            for document in secrets(after, namespace, agents if has_agents else ""):
+            for document in secrets(after, namespace, settings.agents_namespace if of_agents else ""):
                 await apply(client, document)
-        say(f"The certificate ends on {ends(after.certificate):%Y-%m-%d}.")
+        say(f"The certificate ends on {ends(after.parts.certificate):%Y-%m-%d}.")
 
     return with_client(options, work)
 
 
 async def apply_certificates(client: KubeClient, settings: InstallSettings, say: Say) -> None:
-    """Make the authority and the certificate of the parts, or renew what ends soon or lacks a name."""
-    authority = await find(client, secret_id(CA_SECRET, settings.namespace))
-    parts = await find(client, secret_id(TLS_SECRET, settings.namespace))
-    before = issued_in(authority.get("data"), (parts or {}).get("data")) if authority is not None else None
-    after = issue(settings.certificate_names, datetime.now(UTC), before)
+    """Make the authority and the certificates of parts and agents, or renew what ends soon or lacks a name."""
+    spaces = [settings.namespace, *([settings.agents_namespace] if settings.agents.enabled else [])]
+    stored = [await find(client, secret_id(CA_SECRET, settings.namespace))]
+    stored += [await find(client, secret_id(TLS_SECRET, space)) for space in spaces]
+    data = [(one.get("data") or {}) if one is not None else None for one in stored]
+    of_agents = settings.agents_certificate_names if settings.agents.enabled else ()
+    after = issue(settings.certificate_names, datetime.now(UTC), issued_in(*data), agents=of_agents)
     for change in after.changes:
         say(change)
-    for document in secrets(after, settings.namespace, settings.agents_namespace if settings.agents.enabled else ""):
+    for document in secrets(after, *spaces):
         await apply(client, document)
 
 
