@@ -45,7 +45,11 @@ async def test_a_run_with_idle_gpus_is_parked_only_after_a_warning(cluster: Clus
     for name in ("idle", "busy", "kept"):
         await cluster.reaches(name, Phase.RUNNING)
         await record(cluster, history, name, used=90.0 if name == "busy" else 0.0)
-    await cluster.change("kept", keepIdleUntil=format_time(datetime.now(UTC) + timedelta(days=1)))
+    await cluster.change("kept", keepIdleUntil=format_time(datetime.now(UTC) + timedelta(days=365)))
+    await cluster.until(lambda: cluster.status("kept").keep_limit, "policy limits what kubectl wrote")
+    limit = cluster.status("kept").keep_limit
+    until = parse_time(limit.until) if limit is not None else None
+    assert until is not None and until < datetime.now(UTC) + timedelta(days=7, minutes=1)
 
     def found(name: str) -> IdleState | None:
         return cluster.status(name).idle

@@ -26,7 +26,14 @@ from kajitori.api.views.telemetry import IdleGpu, IdleList, IdleReport, IdleRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import Moment
-from kajitori.core.messages.idle_question import cost, describe_idle, gpu_hours, idle_seconds
+from kajitori.core.messages.idle_question import (
+    cost,
+    describe_idle,
+    describe_keep_limit,
+    gpu_hours,
+    idle_seconds,
+    kept_by_policy,
+)
 from kajitori.core.policy.idle import use_of
 from kajitori.core.spec.status import IdleState
 from kajitori.core.telemetry.bands import Place
@@ -166,7 +173,8 @@ def _require_active(run: RunObject, spec: dict[str, Any], what: str) -> None:
 
 def _view(api: Api, run: RunObject, state: IdleState) -> IdleRun:
     policy, now, spec = api.cluster.policy, api.now(), api.cluster.specs.of(run)
-    kept = spec.keep_idle_until
+    kept = kept_by_policy(run.current_status, spec.keep_idle_until)
+    limit = describe_keep_limit(run.current_status, spec.keep_idle_until)
     kept_until = format_time(kept) if kept is not None and kept > now else ""
     return IdleRun(
         run=run.metadata.name,
@@ -190,7 +198,7 @@ def _view(api: Api, run: RunObject, state: IdleState) -> IdleRun:
         asked_at=state.asked_at,
         kept_until=kept_until,
         park_at=state.park_at,
-        says=describe_idle(state, now),
+        says=" ".join(filter(None, (describe_idle(state, now), limit))),
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from kajitori.core.policy.idle import IdleGpus
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import IdleState, RunStatus
+from kajitori.core.spec.status import IdleState, KeepLimit, RunStatus
 from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import Finding, Verdict
 from kajitori.core.words.node_lists import compress_ranks, expand_ranks
@@ -52,15 +52,42 @@ def with_question(
     """Return the status with what was found of its GPUs, and with the next step of the question to its owner.
 
     `finding` is None if this process has not looked at the run yet; then what was found before stays.
+    `kept_until` is the spec's, which policy limits.
     """
     before = status.idle
     if before is not None and before.parked_at:
         return status
+    status = _with_keep_limit(status, rules, kept_until, now)
+    kept_until = kept_by_policy(status, kept_until)
     after = _found(status, finding, now) if rules.enabled and status.phase is Phase.RUNNING else None
     if after is not None:
         is_known = finding is not None and finding.verdict is Verdict.IDLE
         after = _asked(after, rules, kept_until, now, may_park=is_known)
     return status if after == before else msgspec.structs.replace(status, idle=after)
+
+
+def _with_keep_limit(status: RunStatus, rules: IdleGpus, kept_until: datetime | None, now: datetime) -> RunStatus:
+    """Return the status with the limit of an answer that is later than policy allows.
+
+    The Web API refuses such an answer; kubectl can write it. Policy counts from when the answer was first seen, so the
+    limit stays until there is another answer: otherwise a time far ahead would be within policy again in the end.
+    """
+    before = status.keep_limit
+    asked = format_time(kept_until) if kept_until is not None else ""
+    if before is not None and before.asked == asked:
+        return status
+    latest = now + timedelta(seconds=rules.longest_keep_seconds)
+    is_late = kept_until is not None and kept_until > latest
+    after = KeepLimit(asked=asked, until=format_time(latest)) if is_late else None
+    return status if after == before else msgspec.structs.replace(status, keep_limit=after)
+
+
+def kept_by_policy(status: RunStatus, kept_until: datetime | None) -> datetime | None:
+    """Return the time until which a run with this `keepIdleUntil` is kept."""
+    limit = status.keep_limit
+    if limit is None or kept_until is None or limit.asked != format_time(kept_until):
+        return kept_until
+    return min(kept_until, parse_time(limit.until) or kept_until)
 
 
 def _found(status: RunStatus, finding: Finding | None, now: datetime) -> IdleState | None:
@@ -177,6 +204,17 @@ def describe_gpus(state: IdleState) -> str:
 
 def _bounds(state: IdleState) -> str:
     return f"{state.fewest}" if state.fewest == state.most else f"{state.fewest} to {state.most}"
+
+
+def describe_keep_limit(status: RunStatus, kept_until: datetime | None) -> str:
+    """Return as a sentence that policy shortens the owner's answer; empty if it does not."""
+    limit = status.keep_limit
+    if limit is None or kept_by_policy(status, kept_until) == kept_until:
+        return ""
+    return (
+        f"keepIdleUntil is {limit.asked}, which is later than policy allows (idleGpus.longestKeep): "
+        f"the run is kept until {limit.until}; then answer again with `kaji keep`."
+    )
 
 
 def describe_idle(state: IdleState, now: datetime) -> str:

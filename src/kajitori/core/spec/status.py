@@ -364,6 +364,16 @@ class IdleState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
         return self.is_certain or self.confirmed > 0
 
 
+class KeepLimit(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """A `keepIdleUntil` that was later than policy allowed when it was first seen. From then on policy's `longestKeep`
+    counts instead."""
+
+    asked: str
+    """The time in the spec. Another one is another answer, with a limit of its own."""
+    until: str
+    """The time until which the run is kept."""
+
+
 class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """The status that the controller writes. It contains everything that another controller needs to continue."""
 
@@ -417,6 +427,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     """Events for messages to the owner or the team; None if neither has channels."""
     idle: IdleState | None = None
     """GPUs that it holds and does not use; None while they are used, and while nothing is known of them."""
+    keep_limit: KeepLimit | None = None
+    """Set while the spec's `keepIdleUntil` is later than policy allows."""
     node_request: NodeRequest | None = None
     """Latest request to an autoscaler, while the run waits."""
     removal_waits: str = ""

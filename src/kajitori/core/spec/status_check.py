@@ -121,6 +121,9 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _request_faults(status.node_request)
     if status.idle is not None:
         yield from _idle_faults(status.idle)
+    if status.keep_limit is not None:
+        for name in ("asked", "until"):
+            yield from _time_faults(f"keepLimit.{name}", getattr(status.keep_limit, name))
     for notice in status.notices.waiting if status.notices is not None else ():
         yield from _time_faults("notices.at", notice.at)
     if status.usage is not None:

@@ -16,8 +16,10 @@ from kajitori.core.messages.idle_question import (
     cost,
     describe_gpus,
     describe_idle,
+    describe_keep_limit,
     gpu_hours,
     held_gpus,
+    kept_by_policy,
     places_text,
     with_question,
 )
@@ -235,3 +237,34 @@ def test_held_gpus_are_counted_over_ranks_and_attempts() -> None:
     usage = Usage(first=1, open=[holding("0-3", 8, "h100"), holding("4", 2, "a100"), holding("5", 0, "")])
     assert held_gpus(RunStatus(usage=usage)) == (34, "")
     assert held_gpus(RunStatus()) == (0, "")
+
+
+def test_an_answer_later_than_policy_allows_counts_for_longest_keep() -> None:
+    """kubectl can write any time. The limit counts from when it was first seen, by whichever controller."""
+    late = NOON + timedelta(days=365)
+    kept = asked(running(), kept=late)
+    assert kept.keep_limit is not None and kept.keep_limit.until == format_time(NOON + timedelta(days=7))
+    assert state(kept).asked_at == ""
+    assert "kept until 2026-11-30T12:00:00Z" in describe_keep_limit(kept, late)
+    again = asked(kept, kept=late, hours=8 * 24)
+    assert state(again).asked_at == format_time(NOON + timedelta(days=8))
+    # A week before the time in the spec it would be within policy. It is the same answer, and has run out.
+    at_last = asked(again, kept=late, hours=(365 - 6) * 24)
+    assert state(at_last).asked_at == state(again).asked_at
+    assert damage(kept) == ""
+
+
+def test_a_limit_goes_with_the_answer_that_it_is_about() -> None:
+    late, allowed = NOON + timedelta(days=30), NOON + timedelta(days=2)
+    limited = asked(running(), USED, kept=late)
+    assert kept_by_policy(limited, late) == NOON + timedelta(days=7)
+    another = asked(limited, kept=allowed)
+    assert another.keep_limit is None and kept_by_policy(another, allowed) == allowed
+    assert asked(limited, USED).keep_limit is None
+    assert describe_keep_limit(another, allowed) == ""
+
+
+def test_an_answer_of_the_web_api_is_never_shortened() -> None:
+    """It is at most `longestKeep` from when it was given, and the controller sees it later."""
+    answer = NOON + timedelta(days=7)
+    assert asked(running(), kept=answer, hours=1).keep_limit is None
