@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, printed, problem
 
+from kajitori.core.usage.lost_time import Category
+
 
 def part(category: str, hours: float, members: int = 2, gpus: int = 16) -> dict[str, Any]:
     seconds = round(hours * 3600)
-    return {"category": category, "seconds": seconds} | {
+    return {"category": category, "meaning": Category(category).meaning, "seconds": seconds} | {
         "gpuSeconds": seconds * gpus,
         "memberSeconds": seconds * members,
     }

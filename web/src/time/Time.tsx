@@ -10,7 +10,7 @@ import { client, contentOf, type Run, type Schemas } from "../api/client";
 import { Problem } from "../app/Problem";
 import { isFinal } from "../run/status";
 import { duration } from "../words/times";
-import { CATEGORIES, hours, share, shownOf } from "./categories";
+import { COLOURS, hours, share, shownOf } from "./categories";
 
 const REFRESH_MS = 30_000;
 
@@ -49,10 +49,7 @@ function Categories({ parts, hasGpus, unit }: { parts: Schemas["TimeOf"][] } & U
     <>
       <Box aria-hidden sx={{ display: "flex", height: 24, borderRadius: 1, overflow: "hidden", gap: "2px", my: 4 }}>
         {parts.map(({ category, seconds }) => (
-          <Box
-            key={category}
-            sx={{ flex: `${seconds} 0 3px`, bgcolor: CATEGORIES.get(category)?.colour ?? "text.disabled" }}
-          />
+          <Box key={category} sx={{ flex: `${seconds} 0 3px`, bgcolor: COLOURS.get(category) ?? "text.disabled" }} />
         ))}
       </Box>
       <Box sx={{ overflowX: "auto" }}>
@@ -67,32 +64,29 @@ function Categories({ parts, hasGpus, unit }: { parts: Schemas["TimeOf"][] } & U
             </TableRow>
           </TableHead>
           <TableBody>
-            {parts.map((part) => {
-              const known = CATEGORIES.get(part.category);
-              return (
-                <TableRow key={part.category}>
-                  <TableCell>
-                    <Box
-                      component="span"
-                      aria-hidden
-                      sx={{
-                        display: "inline-block",
-                        width: 12,
-                        height: 12,
-                        borderRadius: "2px",
-                        mr: 2,
-                        bgcolor: known?.colour,
-                      }}
-                    />
-                    {part.category}
-                  </TableCell>
-                  <TableCell align="right">{duration(part.seconds)}</TableCell>
-                  <TableCell align="right">{share(part, parts)}</TableCell>
-                  <TableCell align="right">{hours(part, hasGpus)}</TableCell>
-                  <TableCell>{known?.meaning}</TableCell>
-                </TableRow>
-              );
-            })}
+            {parts.map((part) => (
+              <TableRow key={part.category}>
+                <TableCell>
+                  <Box
+                    component="span"
+                    aria-hidden
+                    sx={{
+                      display: "inline-block",
+                      width: 12,
+                      height: 12,
+                      borderRadius: "2px",
+                      mr: 2,
+                      bgcolor: COLOURS.get(part.category) ?? "text.disabled",
+                    }}
+                  />
+                  {part.category}
+                </TableCell>
+                <TableCell align="right">{duration(part.seconds)}</TableCell>
+                <TableCell align="right">{share(part, parts)}</TableCell>
+                <TableCell align="right">{hours(part, hasGpus)}</TableCell>
+                <TableCell>{part.meaning}</TableCell>
+              </TableRow>
+            ))}
           </TableBody>
         </Table>
       </Box>

@@ -3,29 +3,22 @@ import type { Schemas } from "../api/client";
 
 export type TimeOf = Schemas["TimeOf"];
 
-export interface Category {
-  meaning: string;
-  colour: string;
-}
-
-/** In the order in which they are shown. */
-export const CATEGORIES: ReadonlyMap<string, Category> = new Map([
-  ["productive", { meaning: "the program ran, and its work was kept", colour: "#0b6e69" }],
-  ["saving", { meaning: "it stood still to write checkpoints", colour: "#5b9bd5" }],
-  ["lost", { meaning: "work since the last checkpoint, done again", colour: "#b3261e" }],
-  ["unclear", { meaning: "interrupted; its last checkpoint is not known", colour: "#d98880" }],
-  ["hung", { meaning: "no progress", colour: "#7d3c98" }],
-  ["idle", { meaning: "GPUs held and not used", colour: "#c77700" }],
-  ["starting", { meaning: "images, volumes, code, until all programs ran", colour: "#1a5fb4" }],
-  ["restarting", { meaning: "from a break until the nodes were free", colour: "#8a5200" }],
-  ["queued", { meaning: "without nodes", colour: "#8fa3b5" }],
+/** The colours of the known categories. */
+export const COLOURS: ReadonlyMap<string, string> = new Map([
+  ["productive", "#0b6e69"],
+  ["saving", "#5b9bd5"],
+  ["lost", "#b3261e"],
+  ["unclear", "#d98880"],
+  ["hung", "#7d3c98"],
+  ["idle", "#c77700"],
+  ["starting", "#1a5fb4"],
+  ["restarting", "#8a5200"],
+  ["queued", "#8fa3b5"],
 ]);
 
-/** Return the categories that took time, in the order of the table; unknown ones last. */
+/** Return the categories that took time, in the server's order. */
 export function shownOf(parts: readonly TimeOf[]): TimeOf[] {
-  const order = [...CATEGORIES.keys()];
-  const place = ({ category }: TimeOf) => (order.includes(category) ? order.indexOf(category) : order.length);
-  return parts.filter(({ seconds }) => seconds > 0).sort((a, b) => place(a) - place(b));
+  return parts.filter(({ seconds }) => seconds > 0);
 }
 
 /** Return the share of a category in all of the time, in words: "12.3 %". */

@@ -208,6 +208,7 @@ def _sum(name: str, amounts: Iterable[tuple[TimeKey, TimeAmount]]) -> TimeSum:
         categories=[
             TimeOf(
                 category=category.value,
+                meaning=category.meaning,
                 seconds=0,
                 gpu_seconds=parts[category].gpu_seconds,
                 member_seconds=parts[category].member_seconds,
@@ -228,6 +229,7 @@ def _categories(found: RunTime) -> list[TimeOf]:
     return [
         TimeOf(
             category=category.value,
+            meaning=category.meaning,
             seconds=found.seconds.get(category, 0),
             gpu_seconds=found.gpu_seconds.get(category, 0),
             member_seconds=found.member_seconds.get(category, 0),

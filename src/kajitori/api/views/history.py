@@ -89,6 +89,8 @@ class TimeOf(View):
 
     category: str
     """productive, saving, lost, unclear, hung, idle, starting, restarting or queued."""
+    meaning: str
+    """The category in words."""
     seconds: int
     """Time of the run as a whole; 0 in reports about several runs."""
     gpu_seconds: int

@@ -60,6 +60,24 @@ class Category(StrEnum):
     QUEUED = "queued"
     """The run had no nodes."""
 
+    @property
+    def meaning(self) -> str:
+        """What reports say of the category."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Category.PRODUCTIVE: "the program ran, and its work was kept",
+    Category.SAVING: "it stood still to write checkpoints",
+    Category.LOST: "work since the last checkpoint, done again",
+    Category.UNCLEAR: "interrupted; its last checkpoint is not known",
+    Category.HUNG: "no progress",
+    Category.IDLE: "GPUs held and not used",
+    Category.STARTING: "images, volumes, code, until all programs ran",
+    Category.RESTARTING: "from a break until the nodes were free",
+    Category.QUEUED: "without nodes",
+}
+
 
 class Kind(StrEnum):
     """What a mark says of a running attempt."""

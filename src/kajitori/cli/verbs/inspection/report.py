@@ -12,17 +12,6 @@ from kajitori.cli.terminal import echo, echo_data, say
 
 _HOUR = 3600
 _CSV = ("key", "times", "category", "gpuSeconds", "memberSeconds")
-_MEANING = {
-    "productive": "the program ran, and its work was kept",
-    "saving": "it stood still to write checkpoints",
-    "lost": "work since the last checkpoint, done again",
-    "unclear": "interrupted; its last checkpoint is not known",
-    "hung": "no progress",
-    "idle": "GPUs held and not used",
-    "starting": "images, volumes, code, until all programs ran",
-    "restarting": "from a break until the nodes were free",
-    "queued": "without nodes",
-}
 _TITLES = {"cause": "CAUSE", "team": "TEAM", "owner": "OWNER", "node": "NODE"}
 
 
@@ -127,7 +116,7 @@ def _print_run(cli: Cli, found: dict[str, Any]) -> None:
         if part["seconds"] or part["memberSeconds"]:
             share = f"{part['seconds'] / whole:.1%}" if whole else ""
             name, lasted = part["category"], format_duration(part["seconds"])
-            rows.append([name, lasted, share, _hours(part[unit]), _MEANING.get(name, "")])
+            rows.append([name, lasted, share, _hours(part[unit]), part["meaning"]])
     print_table(cli, columns, rows)
     if found["causes"]:
         echo("")
@@ -175,8 +164,10 @@ _UNITS = {"gpuSeconds": "GPU hours", "memberSeconds": "member hours"}
 
 
 def _costs_in(items: list[dict[str, Any]]) -> list[str]:
+    from kajitori.core.usage.lost_time import Category
+
     present = {part["category"] for item in items for part in item["categories"]}
-    return [category for category in _MEANING if category in present]
+    return [category for category in Category if category in present]
 
 
 def _row(item: dict[str, Any], unit: str, shown: list[str], whole: int) -> list[str]:
