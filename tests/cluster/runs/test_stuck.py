@@ -17,6 +17,7 @@ from kajitori.agent.telemetry.gpus import NoGpus
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.questions import Questions
+from kajitori.controllers.watching import evidence
 from kajitori.controllers.watching import feed as feeds
 from kajitori.controllers.watching.feed import Feed
 from kajitori.core.spec.reasons import Phase
@@ -65,6 +66,7 @@ async def test_stacks_of_a_gang_that_hangs_and_then_fails_are_kept(
 
     monkeypatch.setattr(Feed, "look", noted_look)
     monkeypatch.setattr(feeds, "SETTLE_SECONDS", -AHEAD_SECONDS)
+    monkeypatch.setattr(evidence, "PAUSES_SECONDS", (0.5,))
     cluster.kept_logs, cluster.questions = KeptLogs(blobs), Questions(blobs)
     async with this_machine(cluster) as here, web_api(cluster, blobs=blobs, kept_logs=cluster.kept_logs) as web:
         controller = cluster.start_controller()

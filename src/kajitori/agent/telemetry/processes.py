@@ -42,12 +42,14 @@ class Processes:
         if "memory.used" in found and "memory.peak" not in found:
             self._peak = max(self._peak, found["memory.used"])
             found["memory.peak"] = self._peak
-        if "disk.read" not in found and pids:
+        if pids:
             traffic = [(pid, _keyed(self._proc / str(pid) / "io")) for pid in pids]
-            found["disk.read"] = self._read.add({pid: io["read_bytes"] for pid, io in traffic if "read_bytes" in io})
-            found["disk.written"] = self._written.add(
-                {pid: io["write_bytes"] for pid, io in traffic if "write_bytes" in io}
-            )
+            read = self._read.add({pid: io["read_bytes"] for pid, io in traffic if "read_bytes" in io})
+            written = self._written.add({pid: io["write_bytes"] for pid, io in traffic if "write_bytes" in io})
+            if "disk.read" in found:
+                found["storage.moved"] = read + written
+            else:
+                found["disk.read"], found["disk.written"] = read, written
         if member.memory_limit_bytes:
             found["memory.limit"] = float(member.memory_limit_bytes)
         if pids:

@@ -1,5 +1,5 @@
-"""Stacks of a run's ranks, taken by the leading controller: twice from a run that may be stuck, and once from the
-survivors of a failed gang before they are ended.
+"""Stacks of a run's ranks, taken by the leading controller: several times from a run that may be stuck, and once from
+the survivors of a failed gang before they are ended.
 
 The controller asks as one server asks another, through the store that all of them share.
 """
@@ -29,8 +29,9 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0
 """Longest wait for the nodes of a run that may be stuck."""
-BETWEEN_SECONDS = 1.0
-"""Time between two looks at the same processes."""
+PAUSES_SECONDS = (1.0, 3.0, 6.0)
+"""Times between the looks at the same processes. The last looks are late because a healthy program may spend seconds in
+one call, for example in a batch of an evaluation."""
 BEFORE_END_SECONDS = 5.0
 """Longest wait for stacks before the survivors of a failed gang are ended."""
 
@@ -47,18 +48,25 @@ class StackTaker:
         """By the run's UID: the last attempt whose end has evidence, or was tried to get some."""
 
     async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
-        """Look twice at the processes of all ranks, and keep what was seen. Raises the errors of the store."""
+        """Look several times at the processes of all ranks, until one has moved, and keep what was seen last. Raises
+        the errors of the store."""
         pods = self._running(run, attempt)
-        first = await self._ask(pods, ANSWER_SECONDS)
+        first = shown = await self._ask(pods, ANSWER_SECONDS)
         if not first:
             return Looked(None, ("Where its processes are is not known: no agent of its nodes answered.",))
-        await asyncio.sleep(BETWEEN_SECONDS)
-        second = await self._ask(pods, ANSWER_SECONDS)
-        is_still = bool(second) and stood_still(
-            {rank: each.processes for rank, each in first.items()},
-            {rank: each.processes for rank, each in second.items()},
-        )
-        shown = second or first
+        is_still: bool | None = None
+        for pause in PAUSES_SECONDS:
+            await asyncio.sleep(pause)
+            again = await self._ask(pods, ANSWER_SECONDS)
+            if not again:
+                break
+            shown = again
+            is_still = stood_still(
+                {rank: each.processes for rank, each in first.items()},
+                {rank: each.processes for rank, each in again.items()},
+            )
+            if not is_still:
+                break
         nodes = {rank: pod.spec.node_name for rank, pod in pods.items()}
         reading = read(shown, nodes)
         meta = run.metadata

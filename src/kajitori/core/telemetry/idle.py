@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kajitori.core.telemetry.bands import PERCENTILES, Band, Place
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.telemetry.quantities import MINUTE_SECONDS
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAFFIC
 
 LATE_SECONDS = 5 * MINUTE_SECONDS
 """Age of the newest complete interval beyond which nothing is said."""
@@ -27,7 +27,6 @@ GAP_SECONDS = 15 * MINUTE_SECONDS
 
 _SHOWS_USE = ("gpu.used", "gpu.sm.active")
 """Quantities of which at least one has to be measured: a GPU without both may be busy."""
-_BYTES = ("disk.read", "disk.written", "network.received", "network.sent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ def _works(bands: Mapping[str, Band], limits: Limits) -> bool:
     cores = bands.get("cpu.used")
     if cores is not None and cores.most >= limits.cores:
         return True
-    return any(name in bands and bands[name].most >= limits.bytes_per_second for name in _BYTES)
+    return any(name in bands and bands[name].most >= limits.bytes_per_second for name in TRAFFIC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,18 @@ MEMBER: tuple[Quantity, ...] = (
     Quantity("network.sent", Unit.BYTES_PER_SECOND, Kind.COUNTER, "Bytes sent by the member's own network"),
     Quantity("output.age", Unit.SECONDS, Kind.LAST, "Time since the program last printed something", _EVERYONE),
     Quantity("processes", Unit.COUNT, Kind.GAUGE, "Number of processes"),
+    Quantity(
+        "storage.moved",
+        Unit.BYTES_PER_SECOND,
+        Kind.COUNTER,
+        "Bytes that its processes read from or wrote to disks and file servers",
+    ),
 )
 """Quantities of a member."""
+
+TRAFFIC = ("disk.read", "disk.written", "storage.moved", "network.received", "network.sent")
+"""Quantities that show that a member moves data. Control groups count disks only; what goes to a file server is in
+`storage.moved`, which a process kubelet without control groups has in the disks' quantities."""
 
 GPU: tuple[Quantity, ...] = (
     Quantity("gpu.used", Unit.PERCENT, Kind.GAUGE, "Share of time in which a kernel ran", _EVERYONE),

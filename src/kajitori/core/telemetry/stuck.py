@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAFFIC, TRAINING_PREFIX
 from kajitori.core.telemetry.stacks import ProcessStacks
 from kajitori.core.words.quantities import format_duration
 
@@ -29,7 +29,6 @@ RHYTHM_INTERVALS = 3
 """Intervals with progress after which a run's rhythm counts as known."""
 LATE_SECONDS = 4 * MINUTE_SECONDS
 """Age of the newest interval beyond which nothing is said: bands appear up to two minutes after their beginning."""
-_BYTES = ("disk.read", "disk.written", "network.received", "network.sent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ def _progressed(each: Interval) -> bool:
     output = bands.get("output.age")
     if output is not None and output.least < each.seconds:
         return True
-    return any(name in bands and bands[name].most >= MOVED_BYTES_PER_SECOND for name in _BYTES)
+    return any(name in bands and bands[name].most >= MOVED_BYTES_PER_SECOND for name in TRAFFIC)
 
 
 def _works(each: Interval) -> bool:
@@ -177,16 +176,17 @@ Stacks = Mapping[int, Sequence[ProcessStacks]]
 
 
 def stood_still(first: Stacks, second: Stacks) -> bool:
-    """Whether every process that was looked at twice was at the same lines both times, and there was one.
+    """Whether every process whose stacks were taken twice was at the same lines both times, and there was one.
 
-    Together with the suspicion this is the evidence that a run is stuck: an evaluation moves on meanwhile.
+    Together with the suspicion this is the evidence that a run is stuck: an evaluation moves on meanwhile. A process
+    without stacks in one of the looks says nothing: a busy node may have had no time for it.
     """
     compared = [
         (known.threads, each.threads)
         for rank, processes in first.items()
         for known in processes
         for each in second.get(rank, ())
-        if known.pid == each.pid and (known.threads or each.threads)
+        if known.pid == each.pid and known.threads and each.threads
     ]
     return bool(compared) and all(
         [thread.frames for thread in known] == [thread.frames for thread in now] for known, now in compared

@@ -124,6 +124,24 @@ def test_without_groups_the_processes_are_read() -> None:
     assert {"disk.read", "disk.written"} <= found.keys()
 
 
+def test_bytes_of_network_file_systems_are_read_beside_control_groups(tmp_path: Path) -> None:
+    """Control groups count block devices only: a checkpoint that goes to a file server is in /proc/PID/io alone."""
+    groups, proc = group(tmp_path / "group"), tmp_path / "proc"
+
+    def storage(moved: dict[int, tuple[int, int]]) -> float:
+        for pid, (read, written) in moved.items():
+            (proc / str(pid)).mkdir(parents=True, exist_ok=True)
+            text = f"rchar: 9\nwchar: 9\nread_bytes: {read}\nwrite_bytes: {written}\ncancelled_write_bytes: 7\n"
+            (proc / str(pid) / "io").write_text(text)
+        found = processes_of.read(LocalMember("team", "bert-1-0", "u1", lambda: list(moved), (groups,)))
+        assert (found["disk.read"], found["disk.written"]) == (1001.0, 52.0)
+        return found["storage.moved"]
+
+    processes_of = Processes(proc)
+    assert storage({70: (4096, 0), 71: (0, 100)}) == 4196.0
+    assert storage({71: (0, 1100), 72: (10, 0)}) == 5206.0, "what an ended process moved is not taken back"
+
+
 def test_minutes_are_reported_from_four_samples(tmp_path: Path) -> None:
     clock = Clock()
     watch = Watch(Members(member(str(tmp_path))), clock=clock)

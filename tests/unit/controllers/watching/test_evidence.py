@@ -1,4 +1,4 @@
-"""Stacks that the controller takes: twice of a run that may be stuck, once before survivors are ended."""
+"""Stacks that the controller takes: several times of a run that may be stuck, once before survivors are ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LONG_READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "BETWEEN_SECONDS", 0.0)
+    monkeypatch.setattr(evidence, "PAUSES_SECONDS", (0.0, 0.0, 0.0))
 
 
 def pod(rank: int, node: str, *, attempt: int = 1, phase: str = "Running") -> Pod:
@@ -97,7 +97,7 @@ STILL = {"p0": "barrier", "p1": "barrier", "p2": "barrier", "p3": "load"}
 
 async def test_a_run_whose_processes_stand_still_is_stuck_and_the_odd_rank_is_named() -> None:
     """The status shows no code: everybody who may read the run reads it."""
-    setting = Setting(Nodes(STILL, STILL), *GANG)
+    setting = Setting(Nodes(*4 * [STILL]), *GANG)
     looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
     words = ("The others seem to wait for rank 3 on n1.", "For details: kaji why --attempt 1 bert")
     assert looked == Looked(True, words, (3,))
@@ -112,6 +112,21 @@ async def test_a_process_that_moves_is_no_evidence_of_a_hang() -> None:
     assert looked.is_still is False
     ((_, told, _),) = await setting.words()
     assert told.startswith("It may be stuck, but its processes still move")
+
+
+async def test_a_process_that_moves_once_in_several_seconds_is_not_stuck() -> None:
+    """An evaluation may spend seconds in one call. It is asked no more once it was seen to move."""
+    setting = Setting(Nodes(STILL, STILL, STILL | {"p3": "decode"}, STILL), *GANG)
+    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (looked.is_still, len(setting.nodes.asked)) == (False, 3)
+
+
+async def test_nodes_that_answer_only_once_give_no_evidence() -> None:
+    setting = Setting(Nodes(STILL), *GANG)
+    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (looked.is_still, looked.odd) == (None, (3,))
+    ((_, told, _),) = await setting.words()
+    assert told.startswith("It may be stuck: no rank")
 
 
 async def test_silent_nodes_give_no_evidence() -> None:

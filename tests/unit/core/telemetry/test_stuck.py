@@ -45,6 +45,7 @@ STOPPED: Minute = {"cpu.used": 0.0}
 EVALUATES: Minute = {"cpu.used": 1.0, "gpu.used": 60.0}
 SAVES: Minute = {"cpu.used": 0.02, "disk.written": 5e7}
 LOADS: Minute = {"cpu.used": 0.4, "disk.read": 1e6}
+SAVES_TO_A_FILE_SERVER: Minute = {"cpu.used": 0.02, "disk.written": 0.0, "storage.moved": 5e7, "network.sent": 200.0}
 COMPILES: Minute = {"cpu.used": 8.0}
 
 
@@ -69,6 +70,7 @@ def test_a_stuck_run_is_suspected(parts: Sequence[tuple[int, Minute]]) -> None:
         pytest.param([(30, TRAINS), (55, EVALUATES)], id="long-evaluation"),
         pytest.param([(30, TRAINS), (25, EVALUATES), (30, TRAINS), (70, EVALUATES)], id="evaluation-of-known-length"),
         pytest.param([(30, TRAINS), (90, SAVES)], id="slow-checkpoint"),
+        pytest.param([(30, TRAINS), (90, SAVES_TO_A_FILE_SERVER)], id="slow-checkpoint-to-a-file-server"),
         pytest.param([(50, COMPILES)], id="compilation-at-the-start"),
         pytest.param([(30, TRAINS), (45, COMPILES)], id="compilation-later"),
         pytest.param([(30, TRAINS), (90, LOADS)], id="loads-data"),
@@ -136,3 +138,11 @@ def test_evidence_is_that_no_process_moved_between_two_looks() -> None:
     assert not stood_still({}, stacks(4)), "nothing was compared"
     started_anew = {0: [msgspec.structs.replace(stacks(4)[0][0], pid=8)]}
     assert not stood_still(stacks(4), started_anew), "another process is no evidence"
+
+
+def test_a_process_that_could_not_be_looked_at_twice_says_nothing() -> None:
+    """A node with many processes may have no time for all of them in one of the looks."""
+    no_time = {1: [msgspec.structs.replace(stacks(9)[0][0], threads=(), trouble="there was no time left")]}
+    assert stood_still(stacks(4, 9), stacks(4) | no_time)
+    assert not stood_still(stacks(4, 9), stacks(5) | no_time)
+    assert not stood_still({1: stacks(9)[0]}, no_time)
