@@ -232,9 +232,32 @@ def test_the_board_shows_gpus_by_type(page: Page) -> None:
     page.get_by_role("region", name="h100").get_by_text("16 free").wait_for()
 
 
-def test_rows_are_chosen_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:
+def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:
+    """Before several are stopped, the page names what is lost. A click on a header orders them, also after a reload."""
     run(cluster, "keys", "sleep", "1000")
-    page.get_by_role("link", name="keys").wait_for()
+    run(cluster, "keys-too", "sleep", "1000")
+    page.keyboard.press("/")
+    page.keyboard.type("keys")
+    page.keyboard.press("Escape")
+    page.get_by_role("row").filter(has_text="2 of 2").nth(1).wait_for()
+    page.get_by_role("button", name="Name", exact=True).click()
+    for key in ("j", "x", "j", "x"):
+        page.keyboard.press(key)
+    page.get_by_role("button", name="Stop 2").click()
+    dialog = page.get_by_role("dialog", name="Stop 2 runs?")
+    dialog.get_by_text(re.compile("^keys: started .* ago, no checkpoint known")).wait_for()
+    assert_accessible(page, "[role=dialog]")
+    dialog.get_by_role("button", name="Stop 2 runs").click()
+    page.get_by_text("2 runs stopped.").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keys").get_by_text("Next run, previous run").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    page.reload()
+    page.get_by_role("columnheader", name="Name").get_by_text("↑").wait_for()
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.get_by_role("columnheader", name="Owner").wait_for(state="detached")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
     for key in ("j", "j", "k", "Enter"):
         page.keyboard.press(key)
     page.wait_for_url(re.compile("/runs/default/keys$"))

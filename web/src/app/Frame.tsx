@@ -4,6 +4,7 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { NavLink, Outlet } from "react-router";
 import { signOut, whoAmI } from "../api/signIn";
+import { KeysDialog } from "./KeysDialog";
 
 const PAGES: { to: string; word: string }[] = [
   { to: "/runs", word: "Runs" },
@@ -51,6 +52,7 @@ export function Frame() {
       <Box component="main" sx={{ flex: 1, width: "100%", maxWidth: 1600, mx: "auto", p: 4, minWidth: 0 }}>
         <Outlet />
       </Box>
+      <KeysDialog />
     </Box>
   );
 }

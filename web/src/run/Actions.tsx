@@ -6,12 +6,12 @@ import DialogTitle from "@mui/material/DialogTitle";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link, useNavigate } from "react-router";
-import { client, ensureDone, type Run } from "../api/client";
+import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
+import { perform } from "../runs/perform";
+import { VERB_WORDS, type Verb } from "../runs/verbs";
 import { isFinal } from "./status";
 
-type Verb = "stop" | "resume" | "delete";
-const WORDS: Record<Verb, string> = { stop: "Stop", resume: "Resume", delete: "Delete" };
 
 /** What a person can do with a run. Deleting is asked back, since the run's log goes with it. */
 export function Actions({ run }: { run: Run }) {
@@ -47,7 +47,7 @@ export function Actions({ run }: { run: Run }) {
           disabled={action.isPending || run.deleting}
           onClick={() => (verb === "delete" ? setAsking(true) : action.mutate(verb))}
         >
-          {WORDS[verb]}
+          {VERB_WORDS[verb].ask}
         </Button>
       ))}
       <Dialog open={asking} onClose={() => setAsking(false)} aria-labelledby="delete-title">
@@ -66,11 +66,4 @@ export function Actions({ run }: { run: Run }) {
       </Dialog>
     </>
   );
-}
-
-async function perform(verb: Verb, run: Run): Promise<void> {
-  const params = { path: { namespace: run.namespace, name: run.name } };
-  if (verb === "stop") ensureDone(await client.POST("/v1/runs/{namespace}/{name}/stop", { params, body: { grace: null } }));
-  else if (verb === "resume") ensureDone(await client.POST("/v1/runs/{namespace}/{name}/resume", { params }));
-  else ensureDone(await client.DELETE("/v1/runs/{namespace}/{name}", { params }));
 }

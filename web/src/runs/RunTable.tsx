@@ -1,21 +1,37 @@
-import { VirtualTable } from "../words/VirtualTable";
-import { COLUMNS } from "./columns";
+import type { Order } from "../table/sorting";
+import type { Selection } from "../table/useSelection";
+import { VirtualTable, type Column } from "../words/VirtualTable";
 import type { Row } from "./rows";
 
-/** A table of runs. `selected` is the row of the keyboard. */
-export function RunTable({ runs, selected }: { runs: readonly Row[]; selected: number }) {
+interface Properties {
+  runs: readonly Row[];
+  columns: readonly Column<Row>[];
+  /** The run at which the keyboard is. */
+  current: Row | null;
+  selection: Selection<Row>;
+  order: Order | null;
+  sort: (order: Order | null) => void;
+  onHover: (hovered: boolean) => void;
+}
+
+/** A table of runs. */
+export function RunTable({ runs, ...others }: Properties) {
   return (
     <VirtualTable
       label="Runs"
-      columns={COLUMNS}
       items={runs}
       minWidth={960}
-      keyOf={({ uid }) => uid}
+      keyOf={uidOf}
       addressOf={addressOf}
-      selected={selected}
+      nameOf={({ name, phase, message }) => [name, phase, message].filter(Boolean).join(", ")}
       opensOnClick
+      {...others}
     />
   );
+}
+
+export function uidOf({ uid }: Row): string {
+  return uid;
 }
 
 /** The address of a run's page. */

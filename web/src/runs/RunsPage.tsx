@@ -11,14 +11,22 @@ import type { Phase } from "../api/client";
 import { Problem } from "../app/Problem";
 import { StateMark } from "../states/StateMark";
 import { STATES } from "../states/states";
+import { ColumnChoice } from "../table/ColumnChoice";
+import { ordered } from "../table/sorting";
+import { useColumns } from "../table/useColumns";
+import { useInPlace } from "../table/useInPlace";
+import { useRowKeys } from "../table/useRowKeys";
+import { useSelection } from "../table/useSelection";
 import { CopyLine } from "../words/CopyLine";
 import { Since } from "../words/Since";
-import { counted, filterOf, fits, parametersOf, type Filter } from "./filter";
-import { addressOf, RunTable } from "./RunTable";
-import { useRowKeys } from "./useRowKeys";
+import { BulkBar } from "./BulkBar";
+import { COLUMNS, SORT_KEYS } from "./columns";
+import { counted, filterOf, fits, parametersOf, WHOSE, type Filter, type Whose } from "./filter";
+import { addressOf, RunTable, uidOf } from "./RunTable";
+import { useMyTeams } from "./useMyTeams";
 import { useRuns } from "./useRuns";
 
-/** All runs that a person may see, with a filter that stands in the address. */
+/** All runs that a person may see, with a filter and an order that stand in the address. */
 export function RunsPage() {
   const [parameters, setParameters] = useSearchParams();
   const addressed = useMemo(() => filterOf(parameters), [parameters]);
@@ -26,12 +34,22 @@ export function RunsPage() {
   const filter = useMemo(() => ({ ...addressed, text }), [addressed, text]);
   const search = useRef<HTMLInputElement>(null);
   const navigate = useNavigate();
-  const runs = useRuns(filter.whose);
+  const teams = useMyTeams();
+  const runs = useRuns(selectionOf(filter.whose, teams));
   const counts = useMemo(() => counted(runs.rows ?? []), [runs.rows]);
-  const shown = useMemo(() => (runs.rows ?? []).filter((run) => fits(run, filter)), [runs.rows, filter]);
-  const selected = useRowKeys(shown.length, {
-    open: (index) => shown[index] && navigate(addressOf(shown[index])),
+  const fitting = useMemo(
+    () => ordered((runs.rows ?? []).filter((run) => fits(run, filter)), filter.order, SORT_KEYS),
+    [runs.rows, filter],
+  );
+  const { rows: shown, fresh, setHovered } = useInPlace(fitting, uidOf, parametersOf(filter).toString());
+  const [columns, chooseColumns] = useColumns("runs", COLUMNS);
+  const selection = useSelection(uidOf);
+  const selected = useMemo(() => shown.filter(selection.has), [shown, selection]);
+  const current = useRowKeys(shown, uidOf, {
+    open: (run) => void navigate(addressOf(run)),
     search: () => search.current?.focus(),
+    choose: selection.toggle,
+    clear: selection.clear,
   });
   const change = (part: Partial<Filter>) => setParameters(parametersOf({ ...filter, ...part }), { replace: true });
 
@@ -49,8 +67,13 @@ export function RunsPage() {
           onChange={(_, whose) => whose && change({ whose })}
           aria-label="Whose runs"
         >
-          <ToggleButton value="mine">Mine</ToggleButton>
-          <ToggleButton value="all">All</ToggleButton>
+          {(Object.keys(WHOSE) as Whose[])
+            .filter((whose) => whose !== "team" || filter.whose === "team" || teams?.length)
+            .map((whose) => (
+              <ToggleButton key={whose} value={whose}>
+                {WHOSE[whose]}
+              </ToggleButton>
+            ))}
         </ToggleButtonGroup>
         <TextField
           size="small"
@@ -60,17 +83,43 @@ export function RunsPage() {
             setText(event.target.value);
             change({ text: event.target.value });
           }}
+          onKeyDown={(event) => event.key === "Escape" && search.current?.blur()}
           placeholder="Filter by name, owner, state …"
-          slotProps={{ htmlInput: { "aria-label": "Filter" } }}
-          sx={{ width: 280 }}
+          slotProps={{ htmlInput: { "aria-label": "Filter", dir: "auto" } }}
+          sx={{ width: { xs: "100%", sm: 280 } }}
         />
+        <ColumnChoice columns={COLUMNS} chosen={columns} choose={chooseColumns} />
       </Box>
       <Phases counts={counts} chosen={filter.phases} choose={(phases) => change({ phases })} />
+      <BulkBar runs={selected} clear={selection.clear} />
       {runs.error && !runs.rows && <Problem error={runs.error} />}
       {!runs.rows && !runs.error && <Skeleton variant="rectangular" height={320} />}
-      {runs.rows && (shown.length ? <RunTable runs={shown} selected={selected} /> : <Nothing any={runs.rows.length > 0} />)}
+      {fresh > 0 && (
+        <Typography role="status" color="text.secondary">
+          {fresh} new {fresh === 1 ? "run" : "runs"}, shown when the pointer leaves the table.
+        </Typography>
+      )}
+      {runs.rows && !shown.length && <Nothing any={runs.rows.length > 0} />}
+      {shown.length > 0 && (
+        <RunTable
+          runs={shown}
+          columns={columns}
+          current={current}
+          selection={selection}
+          order={filter.order}
+          sort={(order) => change({ order })}
+          onHover={setHovered}
+        />
+      )}
     </>
   );
+}
+
+/** Return the parameters of the Web API's list for these runs; null until the teams are known. */
+function selectionOf(whose: Whose, teams: readonly string[] | undefined): string | null {
+  if (whose === "all") return "";
+  if (whose === "mine" || teams?.length === 0) return "owner=%40me"; // somebody without a team is alone
+  return teams ? teams.map((team) => `team=${encodeURIComponent(team)}`).join("&") : null;
 }
 
 /** Return the text of an input whose value also stands in the address. The address follows the typing a moment later, so it sets the text only when the person goes back or forward. */

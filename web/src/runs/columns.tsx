@@ -1,19 +1,51 @@
 import { StateMark } from "../states/StateMark";
-import { FINAL } from "../states/states";
+import { FINAL, STATES } from "../states/states";
+import type { SortKeys } from "../table/sorting";
 import { Age } from "../words/Age";
 import type { Column } from "../words/VirtualTable";
 import type { Row } from "./rows";
 
+const LIFE = Object.keys(STATES);
+
+/** The orders of the Web API's list of runs. */
+export const SORT_KEYS: SortKeys<Row> = {
+  name: (run) => run.name,
+  namespace: (run) => run.namespace,
+  owner: (run) => run.owner,
+  phase: (run) => LIFE.indexOf(run.phase),
+  reason: (run) => run.reason,
+  gpus: (run) => run.gpus,
+  members: (run) => run.members.total ?? 0,
+  restarts: (run) => run.restarts,
+  createdAt: (run) => run.createdAt,
+  queuedAt: (run) => run.queuedAt,
+  startedAt: (run) => run.startedAt,
+  finishedAt: (run) => run.finishedAt,
+};
+
 /** The columns of the table of runs. */
 export const COLUMNS: Column<Row>[] = [
-  { name: "State", width: "128px", cell: (run) => <StateMark phase={run.phase} /> },
-  { name: "Name", width: "minmax(140px, 2fr)", isLink: true, cell: (run) => run.name },
-  { name: "Team", width: "minmax(80px, 1fr)", cell: (run) => run.namespace },
-  { name: "Owner", width: "minmax(100px, 1fr)", cell: (run) => run.owner },
-  { name: "Members", width: "88px", right: true, cell: members },
-  { name: "GPUs", width: "96px", right: true, cell: gpus },
-  { name: "Age", width: "104px", right: true, cell: (run) => <Age time={run.createdAt} /> },
+  { name: "State", width: "128px", phone: "98px", sort: "phase", cell: (run) => <StateMark phase={run.phase} /> },
+  { name: "Name", width: "minmax(140px, 2fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: (run) => run.name },
+  { name: "Team", width: "minmax(80px, 1fr)", sort: "namespace", cell: (run) => run.namespace },
+  { name: "Owner", width: "minmax(100px, 1fr)", sort: "owner", cell: (run) => run.owner },
+  { name: "Members", width: "88px", right: true, sort: "members", descending: true, cell: members },
+  { name: "GPUs", width: "96px", right: true, sort: "gpus", descending: true, cell: gpus },
+  {
+    name: "Age",
+    width: "104px",
+    phone: "88px",
+    right: true,
+    sort: "createdAt",
+    descending: true,
+    cell: (run) => <Age time={run.createdAt} />,
+  },
   { name: "Why", width: "minmax(160px, 3fr)", cell: (run) => run.message },
+  { name: "Reason", width: "minmax(120px, 1fr)", sort: "reason", isExtra: true, cell: (run) => run.reason },
+  { name: "Restarts", width: "80px", right: true, sort: "restarts", descending: true, isExtra: true, cell: (run) => `${run.restarts}` },
+  { name: "Queued", width: "104px", right: true, sort: "queuedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.queuedAt} /> },
+  { name: "Started", width: "104px", right: true, sort: "startedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.startedAt} /> },
+  { name: "Ended", width: "104px", right: true, sort: "finishedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.finishedAt} /> },
 ];
 
 function members({ members: { total, running }, phase }: Row): string {

@@ -8,7 +8,8 @@ function run(name: string, phase: Row["phase"], owner = "ada"): Row {
 
 describe("the filter in the address", () => {
   it("comes back as it was", () => {
-    const filter = { whose: "mine" as const, text: "bert h100", phases: ["Queued" as const, "Failed" as const] };
+    const order = { by: "gpus", descending: true };
+    const filter = { whose: "team" as const, text: "bert h100", phases: ["Queued" as const, "Failed" as const], order };
     expect(filterOf(parametersOf(filter))).toEqual(filter);
   });
 
@@ -17,8 +18,9 @@ describe("the filter in the address", () => {
       whose: "all",
       text: "",
       phases: ["Failed"],
+      order: null,
     });
-    expect(parametersOf({ whose: "all", text: "", phases: [] }).toString()).toBe("");
+    expect(parametersOf({ whose: "all", text: "", phases: [], order: null }).toString()).toBe("");
   });
 });
 

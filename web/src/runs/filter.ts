@@ -1,33 +1,44 @@
-/** Which runs a person wants to see, as it stands in the page's address. */
+/** Which runs a person wants to see, and in which order, as it stands in the page's address. */
 import type { Phase } from "../api/client";
 import { STATES } from "../states/states";
+import { orderOf, orderText, type Order } from "../table/sorting";
+import { SORT_KEYS } from "./columns";
 import type { Row } from "./rows";
 
-export type Whose = "mine" | "all";
+export const WHOSE = { mine: "Mine", team: "My team's", all: "All" } as const;
+export type Whose = keyof typeof WHOSE;
 
 export interface Filter {
   whose: Whose;
   text: string;
   phases: Phase[];
+  /** null: the newest first. */
+  order: Order | null;
 }
 
 /** Return the filter in an address; what makes no sense is left out. */
 export function filterOf(parameters: URLSearchParams): Filter {
-  const phases = (parameters.get("phase") ?? "").split(",").filter((word): word is Phase => word in STATES);
-  return { whose: parameters.get("whose") === "mine" ? "mine" : "all", text: parameters.get("text") ?? "", phases };
+  const whose = parameters.get("whose") ?? "";
+  return {
+    whose: Object.hasOwn(WHOSE, whose) ? (whose as Whose) : "all",
+    text: parameters.get("text") ?? "",
+    phases: (parameters.get("phase") ?? "").split(",").filter((word): word is Phase => word in STATES),
+    order: orderOf(parameters.get("sort"), SORT_KEYS),
+  };
 }
 
 /** Return the address's parameters for a filter; defaults are left out. */
-export function parametersOf({ whose, text, phases }: Filter): URLSearchParams {
+export function parametersOf({ whose, text, phases, order }: Filter): URLSearchParams {
   const parameters = new URLSearchParams();
   if (whose !== "all") parameters.set("whose", whose);
   if (text) parameters.set("text", text);
   if (phases.length) parameters.set("phase", phases.join(","));
+  if (order) parameters.set("sort", orderText(order));
   return parameters;
 }
 
 /** Whether a run's name, team, owner, state, message or GPU type contains every word of the filter's text. */
-export function fits(run: Row, { text, phases }: Filter): boolean {
+export function fits(run: Row, { text, phases }: Pick<Filter, "text" | "phases">): boolean {
   if (phases.length && !phases.includes(run.phase)) return false;
   const shown = [run.name, run.namespace, run.owner, run.phase, run.message, run.gpuType].join(" ").toLowerCase();
   return text

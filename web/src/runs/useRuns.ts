@@ -1,6 +1,5 @@
 import { useEffect, useMemo, useState } from "react";
 import { brokenAt, followChanges, heardAt, NO_LINK, type Link } from "../api/changes";
-import type { Whose } from "./filter";
 import { changedRows, newestFirst, rowsOf, type Row, type Rows } from "./rows";
 
 export interface LiveRuns extends Link {
@@ -8,20 +7,21 @@ export interface LiveRuns extends Link {
   rows: Row[] | null;
 }
 
-/** Follow the list of runs. After a break the server sends what changed meanwhile. */
-export function useRuns(whose: Whose): LiveRuns {
+/** Follow the runs that the parameters of the Web API's list select, such as `owner=%40me`; null: not yet. After a break the server sends what changed meanwhile. */
+export function useRuns(parameters: string | null): LiveRuns {
   const [rows, setRows] = useState<Rows | null>(null);
   const [link, setLink] = useState<Link>(NO_LINK);
 
   useEffect(() => {
     setRows(null);
-    return followChanges(`/v1/runs/changes${whose === "mine" ? "?owner=%40me" : ""}`, {
+    if (parameters === null) return undefined;
+    return followChanges(`/v1/runs/changes${parameters && `?${parameters}`}`, {
       snapshot: (data) => setRows(rowsOf(JSON.parse(data))),
       changes: (data) => setRows((held) => changedRows(held ?? new Map(), JSON.parse(data))),
       heard: () => setLink(heardAt(Date.now())),
       broken: (error) => setLink((held) => brokenAt(held, Date.now(), error)),
     });
-  }, [whose]);
+  }, [parameters]);
 
   const ordered = useMemo(() => (rows ? newestFirst(rows) : null), [rows]);
   return { rows: ordered, ...link };

@@ -1,17 +1,30 @@
 import Box from "@mui/material/Box";
+import { useTheme } from "@mui/material/styles";
+import useMediaQuery from "@mui/material/useMediaQuery";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useRef, type ReactNode } from "react";
-import { Link, useNavigate } from "react-router";
+import { useEffect, useRef, type ReactNode } from "react";
+import { BodyRow, ROW_PX } from "../table/BodyRow";
+import { HeaderRow } from "../table/HeaderRow";
+import type { Selection } from "../table/useSelection";
+import type { Order } from "../table/sorting";
 
-const ROW_PX = 32;
-const CELL = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" } as const;
+const CHOICE_WIDTH = "24px";
+/** For words that only a screen reader reads. */
+const HIDDEN = { position: "absolute", width: 1, height: 1, overflow: "hidden", clipPath: "inset(50%)" } as const;
 
 export interface Column<T> {
   name: string;
   width: string;
   right?: boolean;
-  /** Whether the cell is a link to the page of its item. */
+  /** Whether the cell is a link to the page of its item. It stays in sight while the others are scrolled sideways. */
   isLink?: boolean;
+  /** Name of the order that a click on the header asks for, and whether the largest value comes first then. */
+  sort?: string;
+  descending?: boolean;
+  /** Width on a phone. If a column of the table has one, the others are not shown there. */
+  phone?: string;
+  /** Whether it is shown only to those who choose it. */
+  isExtra?: boolean;
   cell: (item: T) => ReactNode;
 }
 
@@ -23,10 +36,16 @@ interface Properties<T> {
   keyOf: (item: T) => string;
   /** The address of an item's page. */
   addressOf: (item: T) => string;
-  /** The row that the keyboard has chosen; -1 for none. */
-  selected?: number;
+  /** The item at which the keyboard is, and its words for a screen reader. */
+  current?: T | null;
+  nameOf?: (item: T) => string;
   /** Whether a click anywhere in a row opens its page. */
   opensOnClick?: boolean;
+  order?: Order | null;
+  sort?: (order: Order | null) => void;
+  /** The selected rows, if rows can be selected. */
+  selection?: Selection<T>;
+  onHover?: (hovered: boolean) => void;
 }
 
 /** A table of which only the visible rows exist. */
@@ -37,78 +56,78 @@ export function VirtualTable<T>({
   minWidth,
   keyOf,
   addressOf,
-  selected = -1,
+  current = null,
+  nameOf,
   opensOnClick = false,
+  order,
+  sort,
+  selection,
+  onHover,
 }: Properties<T>) {
   const list = useRef<HTMLDivElement>(null);
-  const navigate = useNavigate();
+  const isPhone = useMediaQuery(useTheme().breakpoints.down("sm")) && columns.some(({ phone }) => phone);
+  const shown = isPhone ? columns.filter(({ phone }) => phone) : columns;
   const rows = useWindowVirtualizer({
     count: items.length,
     estimateSize: () => ROW_PX,
     overscan: 12,
     scrollMargin: list.current?.offsetTop ?? 0,
   });
-  const grid = { display: "grid", gridTemplateColumns: columns.map(({ width }) => width).join(" "), gap: 3, px: 3 };
+  const at = current === null ? -1 : items.indexOf(current);
+  useEffect(() => {
+    if (at >= 0) rows.scrollToIndex(at, { align: "auto" });
+  }, [at]);
+  const widths = shown.map(({ width, phone }) => (isPhone && phone) || width);
+  const layout = {
+    display: "grid" as const,
+    gridTemplateColumns: [...(selection ? [CHOICE_WIDTH] : []), ...widths].join(" "),
+    gap: isPhone ? 2 : 3,
+    px: isPhone ? 0 : 3,
+  };
   return (
     <Box role="table" aria-label={label} aria-rowcount={items.length + 1} tabIndex={0} sx={{ overflowX: "auto" }}>
-      <Box sx={{ minWidth }}>
-        <Box role="row" sx={{ ...grid, borderBottom: 1, borderColor: "divider", color: "text.secondary", py: 1 }}>
-          {columns.map(({ name, right }) => (
-            <Box key={name} role="columnheader" sx={{ ...CELL, textAlign: right ? "right" : "left" }}>
-              {name}
-            </Box>
-          ))}
-        </Box>
-        <div ref={list} role="rowgroup" style={{ position: "relative", height: rows.getTotalSize() }}>
-          {rows.getVirtualItems().map((row) => {
-            const item = items[row.index];
+      <Box sx={{ minWidth: isPhone ? 0 : minWidth }}>
+        <HeaderRow
+          columns={shown}
+          layout={layout}
+          order={order}
+          sort={sort}
+          chosen={selection?.extentOf(items)}
+          chooseAll={selection && (() => selection.toggleAll(items))}
+        />
+        <div
+          ref={list}
+          role="rowgroup"
+          style={{ position: "relative", height: rows.getTotalSize() }}
+          onPointerEnter={(event) => event.pointerType === "mouse" && onHover?.(true)}
+          onPointerLeave={() => onHover?.(false)}
+        >
+          {rows.getVirtualItems().map(({ index, start }) => {
+            const item = items[index];
             if (item === undefined) return null;
-            const to = addressOf(item);
             return (
-              <Box
+              <BodyRow
                 key={keyOf(item)}
-                role="row"
-                aria-rowindex={row.index + 2}
-                aria-selected={row.index === selected}
-                onClick={opensOnClick ? () => navigate(to) : undefined}
-                sx={{
-                  ...grid,
-                  position: "absolute",
-                  inset: "0 0 auto 0",
-                  height: ROW_PX,
-                  alignItems: "center",
-                  cursor: opensOnClick ? "pointer" : "default",
-                  borderBottom: 1,
-                  borderColor: "divider",
-                  bgcolor: row.index === selected ? "action.selected" : "transparent",
-                  "&:hover": { bgcolor: "action.hover" },
-                }}
-                style={{ transform: `translateY(${row.start - rows.options.scrollMargin}px)` }}
-              >
-                {columns.map(({ name, right, isLink, cell }) => {
-                  const content = cell(item);
-                  return (
-                    <Box
-                      key={name}
-                      role="cell"
-                      sx={{ ...CELL, textAlign: right ? "right" : "left" }}
-                      title={typeof content === "string" ? content : undefined}
-                    >
-                      {isLink ? (
-                        <Link to={to} onClick={(event) => event.stopPropagation()}>
-                          {content}
-                        </Link>
-                      ) : (
-                        content
-                      )}
-                    </Box>
-                  );
-                })}
-              </Box>
+                item={item}
+                columns={shown}
+                layout={layout}
+                index={index}
+                top={start - rows.options.scrollMargin}
+                to={addressOf(item)}
+                isCurrent={index === at}
+                opensOnClick={opensOnClick}
+                isChosen={selection?.has(item)}
+                choose={(range) => selection?.toggle(item, range ? items : undefined)}
+              />
             );
           })}
         </div>
       </Box>
+      {current !== null && nameOf && (
+        <span role="status" style={HIDDEN}>
+          {nameOf(current)}
+        </span>
+      )}
     </Box>
   );
 }

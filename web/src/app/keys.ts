@@ -1,0 +1,53 @@
+/** The keys of all pages, for the dialog that lists them. */
+
+export interface Keys {
+  page: string;
+  keys: readonly (readonly [key: string, meaning: string])[];
+}
+
+export const KEYS: readonly Keys[] = [
+  {
+    page: "Every page",
+    keys: [
+      ["Ctrl K", "Find a run, a node, a person, a team or an action"],
+      ["?", "This list"],
+      ["Esc", "Close what is open"],
+    ],
+  },
+  {
+    page: "Runs",
+    keys: [
+      ["j, k", "Next run, previous run"],
+      ["Enter", "Open the run"],
+      ["x", "Select the run, or take it out of the selection"],
+      ["Esc", "Select none"],
+      ["/", "Filter"],
+    ],
+  },
+  {
+    page: "Cluster, Queue",
+    keys: [
+      ["Arrow keys", "Go through the map"],
+      ["Enter", "Open the node or run"],
+    ],
+  },
+  {
+    page: "Figures of a run",
+    keys: [
+      ["Drag", "Zoom into a time"],
+      ["Double click", "The whole time again"],
+    ],
+  },
+];
+
+/** Whether a key belongs to what has the focus, or to the browser, and is no shortcut of the page. */
+export function isTyping(event: KeyboardEvent): boolean {
+  const target = event.target as HTMLElement;
+  return (
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    target.closest("input:not([type=checkbox]), textarea, [contenteditable], [role=menu], [role=dialog], .xterm") !== null ||
+    (event.key === "Enter" && target.closest("button, a, summary") !== null)
+  );
+}

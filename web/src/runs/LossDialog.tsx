@@ -1,0 +1,79 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Dialog from "@mui/material/Dialog";
+import DialogActions from "@mui/material/DialogActions";
+import DialogContent from "@mui/material/DialogContent";
+import DialogTitle from "@mui/material/DialogTitle";
+import Typography from "@mui/material/Typography";
+import { useQuery } from "@tanstack/react-query";
+import { client, contentOf } from "../api/client";
+import { useNow } from "../words/useNow";
+import type { Row } from "./rows";
+import { atWork, lossOf, performEach, VERB_WORDS, type Verb } from "./verbs";
+
+/** Number of runs that are named, and whose last checkpoint is asked for. */
+const MOST_NAMED = 20;
+
+interface Properties {
+  verb: Verb;
+  runs: readonly Row[];
+  close: () => void;
+  confirm: () => void;
+}
+
+/** Ask before runs are stopped or deleted, and name what will be lost. */
+export function LossDialog({ verb, runs, close, confirm }: Properties) {
+  const now = useNow(10);
+  const losing = atWork(runs);
+  const named = losing.slice(0, MOST_NAMED);
+  const checkpoints = useQuery({
+    queryKey: ["last-checkpoints", named.map(({ uid }) => uid)],
+    queryFn: () => lastCheckpoints(named),
+  });
+  const { ask } = VERB_WORDS[verb];
+  const noun = runs.length === 1 ? "run" : "runs";
+  return (
+    <Dialog open onClose={close} aria-labelledby="loss-title" fullWidth>
+      <DialogTitle id="loss-title">
+        {ask} {runs.length} {noun}?
+      </DialogTitle>
+      <DialogContent tabIndex={0}>
+        {verb === "delete" && (
+          <Typography gutterBottom>They leave the list. History keeps their ends; their checkpoints stay.</Typography>
+        )}
+        {verb === "stop" && <Typography gutterBottom>They can be resumed from their last checkpoints.</Typography>}
+        {losing.length > 0 && (
+          <>
+            <Typography>
+              {losing.length} of them {losing.length === 1 ? "is" : "are"} at work; what they did since their last checkpoint is lost:
+            </Typography>
+            <Box component="ul" sx={{ my: 2, pl: 5 }}>
+              {named.map((run) => (
+                <li key={run.uid}>
+                  <bdi>{run.name}</bdi>: {lossOf(run, checkpoints.data ?? new Map(), now)}
+                </li>
+              ))}
+            </Box>
+            {losing.length > named.length && <Typography>and {losing.length - named.length} more.</Typography>}
+          </>
+        )}
+      </DialogContent>
+      <DialogActions>
+        <Button onClick={close}>Keep {runs.length === 1 ? "it" : "them"}</Button>
+        <Button color="error" onClick={confirm} autoFocus>
+          {ask} {runs.length} {noun}
+        </Button>
+      </DialogActions>
+    </Dialog>
+  );
+}
+
+async function lastCheckpoints(runs: readonly Row[]): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  const ask = async ({ uid, namespace, name }: Row) => {
+    const report = await client.GET("/v1/runs/{namespace}/{name}/report", { params: { path: { namespace, name } } });
+    found.set(uid, contentOf(report).checkpoints.lastAt);
+  };
+  await performEach(runs, ask, () => undefined);
+  return found;
+}

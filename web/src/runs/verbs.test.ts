@@ -1,0 +1,49 @@
+import { describe, expect, it } from "vitest";
+import type { Row } from "./rows";
+import { applies, atWork, lossOf, performEach, summary, type Outcome } from "./verbs";
+
+const NOW = Date.parse("2026-11-23T12:00:00Z");
+
+function run(name: string, row: Partial<Row> = {}): Row {
+  return { name, uid: name, phase: "Running", gpus: 0, deleting: false, startedAt: "2026-11-23T10:00:00Z", ...row } as Row;
+}
+
+it.each([
+  ["stop", "Running", true],
+  ["stop", "Queued", true],
+  ["stop", "Failed", false],
+  ["resume", "Failed", true],
+  ["resume", "Restarting", false],
+  ["delete", "Failed", true],
+  ["delete", "Running", true],
+] as const)("%s of a run that is %s: %j", (verb, phase, expected) => {
+  expect(applies(verb, run("a", { phase }))).toBe(expected);
+  expect(applies(verb, run("a", { phase, deleting: true }))).toBe(false);
+});
+
+describe("what is lost", () => {
+  it("names the last checkpoint", () => {
+    const checkpoints = new Map([
+      ["a", "2026-11-23T11:50:00Z"],
+      ["b", ""],
+    ]);
+    expect(lossOf(run("a", { gpus: 8 }), checkpoints, NOW)).toBe("8 GPUs, started 2 h ago, last checkpoint 10 min ago");
+    expect(lossOf(run("b"), checkpoints, NOW)).toBe("started 2 h ago, no checkpoint known");
+    expect(lossOf(run("c"), checkpoints, NOW)).toBe("started 2 h ago");
+  });
+
+  it("is nothing of runs that have ended or never started", () => {
+    expect(atWork([run("a"), run("b", { startedAt: "" }), run("c", { phase: "Failed" })]).map(({ name }) => name)).toEqual(["a"]);
+  });
+});
+
+it("tells the outcome of each run", async () => {
+  const outcomes: Outcome[] = [];
+  const act = async ({ name }: Row) => {
+    if (name === "b") throw new Error("no right");
+  };
+  await performEach([run("a"), run("b"), run("c")], act, (outcome) => outcomes.push(outcome));
+  expect(outcomes.filter(({ error }) => error).map(({ run: { name }, error }) => [name, error?.message])).toEqual([["b", "no right"]]);
+  expect(summary("stop", outcomes)).toBe("2 of 3 runs stopped.");
+  expect(summary("delete", outcomes.slice(0, 1))).toBe("1 run deleted.");
+});

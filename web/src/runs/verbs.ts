@@ -1,0 +1,75 @@
+/** What a person can do with runs, one or many, and what is lost by it. */
+import { FINAL } from "../states/states";
+import { duration, secondsBetween } from "../words/times";
+import type { Row } from "./rows";
+
+export const VERBS = ["stop", "resume", "delete"] as const;
+export type Verb = (typeof VERBS)[number];
+
+export const VERB_WORDS: Record<Verb, { ask: string; done: string; doing: string }> = {
+  stop: { ask: "Stop", done: "stopped", doing: "Stopping" },
+  resume: { ask: "Resume", done: "queued again", doing: "Resuming" },
+  delete: { ask: "Delete", done: "deleted", doing: "Deleting" },
+};
+
+/** Whether the verb would change a run. */
+export function applies(verb: Verb, { phase, deleting }: Pick<Row, "phase" | "deleting">): boolean {
+  if (deleting) return false;
+  return verb === "delete" || FINAL.has(phase) === (verb === "resume");
+}
+
+/** The time of the last checkpoint of runs, by UID: empty if none is known. Runs are missing as long as it was not asked for. */
+export type Checkpoints = ReadonlyMap<string, string>;
+
+/** Return the runs of which work is lost if they end now. */
+export function atWork(runs: readonly Row[]): Row[] {
+  return runs.filter(({ phase, startedAt }) => !FINAL.has(phase) && startedAt !== "");
+}
+
+/** Return what one run loses if it ends now. */
+export function lossOf(run: Row, checkpoints: Checkpoints, now: number): string {
+  const ran = secondsBetween(run.startedAt, now);
+  const last = checkpoints.get(run.uid);
+  const since = secondsBetween(last, now);
+  const words = [
+    ...(run.gpus ? [`${run.gpus} GPUs`] : []),
+    ...(ran === null ? [] : [`started ${duration(ran)} ago`]),
+    ...(since !== null ? [`last checkpoint ${duration(since)} ago`] : last === "" ? ["no checkpoint known"] : []),
+  ];
+  return words.join(", ");
+}
+
+export interface Outcome {
+  run: Row;
+  /** Why it was not done; null if it was. */
+  error: Error | null;
+}
+
+const AT_ONCE = 6;
+
+/** Do it with each run, a few at the same time, and tell each outcome as it comes. */
+export async function performEach(
+  runs: readonly Row[],
+  act: (run: Row) => Promise<void>,
+  tell: (outcome: Outcome) => void,
+): Promise<void> {
+  const waiting = [...runs];
+  const work = async () => {
+    for (let run = waiting.shift(); run; run = waiting.shift()) {
+      const error = await act(run).then(
+        () => null,
+        (reason: unknown) => (reason instanceof Error ? reason : new Error(String(reason))),
+      );
+      tell({ run, error });
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+}
+
+/** Return how a verb went with all runs: "2 of 3 runs stopped". */
+export function summary(verb: Verb, outcomes: readonly Outcome[]): string {
+  const done = outcomes.filter(({ error }) => !error).length;
+  const { done: word } = VERB_WORDS[verb];
+  const noun = outcomes.length === 1 ? "run" : "runs";
+  return done === outcomes.length ? `${done} ${noun} ${word}.` : `${done} of ${outcomes.length} ${noun} ${word}.`;
+}

@@ -1,0 +1,22 @@
+/** Styles that the header and the rows of a table share. */
+
+export const CELL = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" } as const;
+
+/** The cell of a checkbox, which is large enough for a finger. */
+export const CHOICE = { display: "flex", justifyContent: "center", "& input": { width: 16, height: 16, m: 1, accentColor: "currentColor" } } as const;
+
+/** A cell that stays in sight while the others are scrolled sideways; it covers them with the background of its row. */
+export const STICKY = { position: "sticky", left: 0, background: "inherit", zIndex: 1 } as const;
+
+/** The grid of a table's rows. */
+export interface Layout {
+  display: "grid";
+  gridTemplateColumns: string;
+  gap: number;
+  px: number;
+}
+
+/** The background of a row under a translucent colour of the theme. */
+export function covered(colour: string): string {
+  return `linear-gradient(${colour}, ${colour})`;
+}
