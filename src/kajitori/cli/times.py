@@ -1,8 +1,7 @@
-"""Times in options, and tables as CSV."""
+"""Times in options."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from kajitori.errors import InvalidInput
@@ -64,15 +63,3 @@ def later_option(option: str, text: str, now: datetime) -> str:
     if moment is None:
         raise InvalidInput.one(option, "is no time", value=text, hint="such as 18:00, 2d, or 2026-11-25T09:00:00Z")
     return format_time(moment.astimezone())  # without a zone: the time here
-
-
-def csv_text(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as CSV, with a line of titles."""
-    import csv
-    import io
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(titles)
-    writer.writerows(rows)
-    return text.getvalue()

@@ -34,8 +34,10 @@ MAY_PRINT = {
     "completion.py": {"echo_as_is"},
     "metrics.py": {"echo_as_is"},
     "completing.py": {"echo_as_is"},
+    "export.py": {"write_as_is"},
 }
-"""Modules that may print text unchanged: a program's own output, tables with plain cells, plots, words for a shell."""
+"""Modules that may print text unchanged: a program's own output, tables with plain cells, plots, words for a shell,
+Parquet for files."""
 
 
 PRINTERS = {"print", "echo_as_is", "write_as_is"}

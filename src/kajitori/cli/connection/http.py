@@ -134,15 +134,21 @@ class Api:
 
     def all_items(self, path: str, params: Params | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the items of all pages, or the first `limit` items."""
-        items: list[dict[str, Any]] = []
-        page = dict(params or {})
+        return list(self.each_item(path, params, limit=limit))
+
+    def each_item(
+        self, path: str, params: Params | None = None, *, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the items of all pages, or the first `limit` items. A page is asked for when its first item is."""
+        page, count = dict(params or {}), 0
         while True:
-            page["limit"] = 500 if limit is None else min(500, limit - len(items))
+            page["limit"] = 500 if limit is None else min(500, limit - count)
             answer = self.get(path, page)
-            items += answer["items"]
+            yield from answer["items"]
+            count += len(answer["items"])
             page["continue"] = answer.get("continue")
-            if not page["continue"] or (limit is not None and len(items) >= limit):
-                return items
+            if not page["continue"] or (limit is not None and count >= limit):
+                return
 
     def documents(
         self, path: str, params: Params | None = None, *, opened: Callable[[], None] = lambda: None

@@ -26,7 +26,8 @@ def command() -> None:
 
 @command.command(
     epilog="\b\nExamples:\n  kaji audit log\n  kaji audit log --actor ana --since 7d\n"
-    "  kaji audit log --outcome refused -o csv"
+    "  kaji audit log --outcome refused -o csv\n"
+    "  kaji audit log --since 30d -n 1000000 -o parquet > audit.parquet"
 )
 @click.option("--actor", metavar="USER", help="Changes by this user only; @me are yours.")
 @click.option("--object", "subject", metavar="KIND NAME", help="Changes of this object only, such as 'run bert'.")
@@ -37,7 +38,7 @@ def command() -> None:
     "-n", "--last", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="The newest N."
 )
 @namespace_option("In this namespace only.")
-@output_option("json", "yaml", "csv")
+@output_option("json", "yaml", "csv", "parquet")
 @server_options
 @click.pass_obj
 def log(
@@ -56,9 +57,9 @@ def log(
     Changes through the Web API, also refused ones with the rule that refused them, and the controller's decisions
     about runs. This trail cannot be edited.
     """
+    from kajitori.cli.export import Kind, print_data
     from kajitori.cli.output import Column, print_document, print_table
-    from kajitori.cli.terminal import echo_data
-    from kajitori.cli.times import csv_text, moment_option
+    from kajitori.cli.times import moment_option
 
     params = {
         "actor": actor,
@@ -68,16 +69,17 @@ def log(
         "until": moment_option("--until", until, cli.now()),
         "namespace": namespace,
     }
+    fields = ("actor", "source", "action", "namespace", "object", "outcome", "rule", "message")
     with cli.api() as api:
+        if output in ("csv", "parquet"):
+            data_columns = {"at": Kind.TIME, **dict.fromkeys(fields, Kind.TEXT)}
+            print_data(output, data_columns, api.each_item("/v1/audit", params, limit=last))
+            return
         entries = api.all_items("/v1/audit", params, limit=last)
-    fields = ("at", "actor", "source", "action", "namespace", "object", "outcome", "rule", "message")
-    if output in ("json", "yaml"):
+    if output is not None:
         print_document({"items": entries}, output)
         return
-    rows = [[str(entry[field]) for field in fields] for entry in entries]
-    if output == "csv":
-        echo_data(csv_text(fields, rows))
-        return
+    rows = [[str(entry[field]) for field in ("at", *fields)] for entry in entries]
     columns = [Column("TIME"), Column("WHO"), Column("FROM"), Column("ACTION"), Column("NAMESPACE"), Column("OBJECT")]
     columns += [Column("OUTCOME"), Column("RULE", flexible=True), Column("MESSAGE", flexible=True, optional=True)]
     print_table(cli, columns, rows)

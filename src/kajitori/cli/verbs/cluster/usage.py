@@ -8,16 +8,16 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, server_options
-from kajitori.cli.terminal import echo_data, say
+from kajitori.cli.terminal import say
 
-_CSV = ("key", "gpuSeconds", "coreSeconds", "memoryGibSeconds", "memberSeconds", "cost")
 _HOUR = 3600
 _TITLES = {"team": "TEAM", "owner": "OWNER", "type": "GPU TYPE", "run": "RUN", "node": "NODE"}
 
 
 @click.command(
     epilog="\b\nExamples:\n  kaji usage\n  kaji usage --by owner --since 7d -N vision\n"
-    "  kaji usage --by run --owner ana\n  kaji usage --by team --since 2026-10-01T00:00:00Z -o csv > october.csv\n\n"
+    "  kaji usage --by run --owner ana\n  kaji usage --by team --since 2026-10-01T00:00:00Z -o csv > october.csv\n"
+    "  kaji usage --by run -o parquet > runs.parquet\n\n"
     "A member counts from the time at which it was given its node until it gave it back, by what it asked for. Prices "
     "are in the policy (prices)."
 )
@@ -32,7 +32,7 @@ _TITLES = {"team": "TEAM", "owner": "OWNER", "type": "GPU TYPE", "run": "RUN", "
 @click.option("--until", metavar="TIME", help="Else now.")
 @click.option("--owner", metavar="USER", help="Runs of this user only; @me are yours.")
 @namespace_option("Of this namespace only.")
-@output_option("json", "yaml", "csv")
+@output_option("json", "yaml", "csv", "parquet")
 @server_options
 @click.pass_obj
 def command(
@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Show what teams, owners, runs or nodes used, and its cost."""
     from kajitori.cli.output import print_document
-    from kajitori.cli.times import csv_text, moment_option
+    from kajitori.cli.times import moment_option
 
     params = {
         "by": by,
@@ -53,10 +53,18 @@ def command(
         found = api.get("/v1/usage", params)
     if output in ("json", "yaml"):
         print_document(found, output)
-    elif output == "csv":
-        echo_data(csv_text([by, *_CSV[1:]], ([row[column] for column in _CSV] for row in found["items"])))
+    elif output is not None:
+        _print_data(output, found)
     else:
         _print(cli, found)
+
+
+def _print_data(form: str, found: dict[str, Any]) -> None:
+    from kajitori.cli.export import Kind, print_data
+
+    columns = {found["by"]: Kind.TEXT, "gpuSeconds": Kind.COUNT, "coreSeconds": Kind.NUMBER}
+    columns |= {"memoryGibSeconds": Kind.NUMBER, "memberSeconds": Kind.COUNT, "cost": Kind.MONEY}
+    print_data(form, columns, ({found["by"]: row["key"], **row} for row in found["items"]))
 
 
 def _print(cli: Cli, found: dict[str, Any]) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, server_options
-from kajitori.cli.terminal import echo, echo_data
+from kajitori.cli.terminal import echo
 
-_COLUMNS = ("name", "namespace", "uid", "owner", "type", "phase", "reason", "createdAt", "startedAt", "endedAt")
-_MORE = ("removedAt", "members", "gpus", "attempts")
+_TEXTS = ("name", "namespace", "uid", "owner", "type", "phase", "reason")
+_TIMES = ("createdAt", "startedAt", "endedAt", "removedAt")
+_COUNTS = ("members", "gpus", "attempts")
 
 
 @click.command(
     epilog="\b\nExamples:\n  kaji history\n  kaji history --all-users --since 7d --status failed\n"
-    "  kaji history --name bert -o csv > runs.csv\n  kaji describe UID    # a run whose name another one has now"
+    "  kaji history --name bert -o csv > runs.csv\n  kaji history --all-users -n 1000000 -o parquet > runs.parquet\n"
+    "  kaji describe UID    # a run whose name another one has now"
 )
 @click.option("--all-users", is_flag=True, help="Everybody's runs.")
 @click.option("--owner", metavar="USER", help="Runs of this user.")
@@ -30,7 +33,7 @@ _MORE = ("removedAt", "members", "gpus", "attempts")
     "-n", "--last", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="The newest N."
 )
 @namespace_option("Of this namespace only.")
-@output_option("json", "yaml", "csv", "wide", "name")
+@output_option("json", "yaml", "csv", "parquet", "wide", "name")
 @server_options
 @click.pass_obj
 def command(
@@ -61,18 +64,24 @@ def command(
         "namespace": namespace,
     }
     with cli.api() as api:
+        if output in ("csv", "parquet"):
+            _print_data(output, api.each_item("/v1/history", params, limit=last))
+            return
         runs = api.all_items("/v1/history", params, limit=last)
     if output in ("json", "yaml"):
         print_document({"items": runs}, output)
-    elif output == "csv":
-        from kajitori.cli.times import csv_text
-
-        echo_data(csv_text([*_COLUMNS, *_MORE], ([run[column] for column in (*_COLUMNS, *_MORE)] for run in runs)))
     elif output == "name":
         for run in runs:
             echo(run["name"])
     else:
         _print(cli, runs, wide=output == "wide", owners=all_users or owner is not None)
+
+
+def _print_data(form: str, runs: Iterable[dict[str, Any]]) -> None:
+    from kajitori.cli.export import Kind, print_data
+
+    columns = dict.fromkeys(_TEXTS, Kind.TEXT) | dict.fromkeys(_TIMES, Kind.TIME) | dict.fromkeys(_COUNTS, Kind.COUNT)
+    print_data(form, columns, runs)
 
 
 def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, owners: bool) -> None:

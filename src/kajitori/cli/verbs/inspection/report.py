@@ -59,7 +59,7 @@ def command(
     if output in ("json", "yaml"):
         print_document(found, output)
     elif output == "csv":
-        from kajitori.cli.times import csv_text
+        from kajitori.cli.export import csv_text
 
         rows = (
             (item["key"], item["times"], part["category"], part["gpuSeconds"], part["memberSeconds"])
