@@ -22,6 +22,7 @@ from kajitori.api.history import lost_time
 from kajitori.api.history import routes as history
 from kajitori.api.identity import browser_routes, robots
 from kajitori.api.identity import routes as identity
+from kajitori.api.logs import range_routes as log_ranges
 from kajitori.api.logs import routes as logs
 from kajitori.api.middleware import Guard
 from kajitori.api.nodes import board
@@ -66,6 +67,7 @@ ROUTERS = tuple(
             command_line,
             changes,
             logs,
+            log_ranges,
             events,
             exec,
             waiting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -48,6 +48,7 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.configuration.sign_in import SignIn
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.leadership import LeaderState
+from kajitori.core.logs.line_index import RecentIndexes
 from kajitori.core.protection.token_bucket import Allowances
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
@@ -165,6 +166,8 @@ class RunParts:
     """Runs as they are shown and followed."""
 
     renderer: RunRenderer
+    log_indexes: RecentIndexes = field(default_factory=RecentIndexes)
+    """Lines of logs that kubelets hold."""
     rows: RunRows
     hub: RunHub
     events: EventFeeds

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from kajitori.blobs.blobs import Blob, Blobs
+from kajitori.blobs.log_indexes import LogIndexes
 from kajitori.blobs.results import KeptResults
 from kajitori.blobs.stacks import KeptStacks
 
@@ -55,6 +56,8 @@ class KeptLogs:
         """The results of members of sweeps, in the same store."""
         self.stacks = KeptStacks(blobs)
         """Stacks of ranks, in the same store; they go with the logs."""
+        self.indexes = LogIndexes(blobs)
+        """Indexes of the logs, in the same store; they go with the logs."""
 
     async def keep(self, name: MemberLogName, content: bytes) -> None:
         """Store the end of a member's log in place of what was kept of it before."""
@@ -63,6 +66,14 @@ class KeptLogs:
     def read(self, name: MemberLogName) -> AsyncGenerator[bytes, None]:
         """Yield what was kept, piece by piece. Raises NotFound before the first piece if nothing was."""
         return self._blobs.get(name.key)
+
+    async def head(self, name: MemberLogName) -> Blob:
+        """Return the properties of a kept log. Raises NotFound."""
+        return await self._blobs.head(name.key)
+
+    def read_range(self, log: Blob, start: int, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        """Yield a part of a kept log, from a byte on, at most `length` bytes. Raises NotFound if it is gone."""
+        return self._blobs.get(log.key, start=start, length=length)
 
     async def of_run(self, namespace: str, run_uid: str) -> list[KeptLog]:
         """Return the kept logs of a run, by attempt and rank."""
@@ -82,6 +93,7 @@ class KeptLogs:
         ]
         if keys:
             await self._blobs.delete(*keys)
+        await self.indexes.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
         await self.stacks.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
 
     async def collect(
@@ -111,6 +123,7 @@ class KeptLogs:
             left += excess
         if left:
             await self._blobs.delete(*left)
+        await self.indexes.collect(runs, keep_for, least_age=least_age)
         return len(left) + await self.stacks.collect(runs, keep_for, least_age=least_age)
 
 
@@ -133,6 +146,15 @@ class LogsOfRun:
     def read(self, attempt: int, rank: int) -> AsyncGenerator[bytes, None]:
         """Yield what was kept, as KeptLogs.read."""
         return self._kept.read(MemberLogName(*self._run, attempt, rank))
+
+    async def head(self, attempt: int, rank: int) -> Blob:
+        """Return the properties of a kept log. Raises NotFound."""
+        return await self._kept.head(MemberLogName(*self._run, attempt, rank))
+
+    @property
+    def logs(self) -> KeptLogs:
+        """The store."""
+        return self._kept
 
 
 def _oldest_beyond(logs: Sequence[Blob], limit_bytes: int) -> Iterator[str]:

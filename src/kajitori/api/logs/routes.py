@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -92,7 +93,7 @@ async def read_logs(
     restart."""
     since = read_since(query.since, api.now()) if query.since else None
     run = await find_run_or_record(api, user, namespace, name)
-    ranks = _ranks(run, query)
+    ranks = ranks_of(run, query.rank, all_ranks=query.all_ranks)
     several = query.all_ranks or len(query.rank) > 1
     requests = _requests(query, ranks, since, as_text=not several and not query.documents)
     meta = run.metadata
@@ -133,8 +134,8 @@ def _encoding(query: LogParameters, *, several: bool) -> tuple[Encoding, str]:
     return partial(as_text, timestamps=query.timestamps), TEXT
 
 
-def read_since(text: str, now: datetime) -> datetime:
-    """Return the moment that a duration or a time stands for. Raises InvalidInput for anything else."""
+def read_since(text: str, now: datetime, field: str = "since") -> datetime:
+    """Return the moment that a duration before now or a time stands for. Raises InvalidInput for anything else."""
     hint = "write a duration such as 10m, or a time such as 2026-11-21T10:00:00Z"
     try:
         return now - timedelta(seconds=parse_duration_seconds(text))
@@ -147,18 +148,22 @@ def read_since(text: str, now: datetime) -> datetime:
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         message = f"{show(text)!r} is neither a duration nor a time"
-        raise InvalidInput.one("since", message, value=show(text), hint=hint) from None
+        raise InvalidInput.one(field, message, value=show(text), hint=hint) from None
 
 
-def _ranks(run: RunObject, query: LogParameters) -> list[int]:
+def ranks_of(run: RunObject, ranks: Sequence[int], *, all_ranks: bool = False) -> list[int]:
+    """Return the members that a caller names: ranks, or indices of a sweep. By default the first.
+
+    Raises InvalidInput for members that the run does not have, and for all of too many.
+    """
     array = array_of(run)
     if array is not None:
-        return _indices(run, query, array)
+        return _indices(run, ranks, array, all_ranks=all_ranks)
     spec = msgspec.json.decode(run.spec)
     replicas = spec.get("replicas", 1) if isinstance(spec, dict) else 1
     replicas = replicas if isinstance(replicas, int) and replicas > 0 else 1
-    if not query.all_ranks:
-        wanted = list(dict.fromkeys(query.rank or [0]))
+    if not all_ranks:
+        wanted = list(dict.fromkeys(ranks or [0]))
         missing = [rank for rank in wanted if rank >= replicas]
         if missing:
             members = f"{replicas} member{'s' if replicas > 1 else ''}"
@@ -172,16 +177,16 @@ def _ranks(run: RunObject, query: LogParameters) -> list[int]:
     return list(range(replicas))
 
 
-def _indices(run: RunObject, query: LogParameters, array: Array) -> list[int]:
+def _indices(run: RunObject, indices: Sequence[int], array: Array, *, all_ranks: bool) -> list[int]:
     """Return the indices of a sweep's members that the query names; by default the first."""
-    if query.all_ranks:
+    if all_ranks:
         if len(array.indices) > MAX_RANKS:
             message = (
                 f"{run.metadata.name} has {len(array.indices)} members; at most {MAX_RANKS} logs are merged into one"
             )
             raise InvalidInput.one("allRanks", message, value="true", hint="name indices: rank=0&rank=1")
         return list(array.indices)
-    wanted = list(dict.fromkeys(query.rank or array.indices[:1]))
+    wanted = list(dict.fromkeys(indices or array.indices[:1]))
     missing = sorted(set(wanted) - set(array.indices))
     if missing:
         known = compress_ranks(array.indices)

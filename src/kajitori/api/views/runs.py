@@ -223,6 +223,63 @@ class LogLine(View, omit_defaults=True):
     """Whether this is only a part of a very long line that the member's next part continues."""
 
 
+class LogWindowLine(View, omit_defaults=True):
+    """One line of a window."""
+
+    time: Time
+    line: str
+    cut: bool = False
+    """Whether the line is longer than what is shown of it."""
+
+
+class LogWindow(View, omit_defaults=True):
+    """Some lines of the log of one rank in one attempt."""
+
+    rank: int
+    attempt: int
+    lines: list[LogWindowLine]
+    live: bool = False
+    """Whether lines may still be added."""
+    before: str = ""
+    """Send it as `before` for the lines before these; absent if these begin the log."""
+    after: str = ""
+    """Send it as `after` for the lines behind these, or as `resume` to follow the log; absent if there are no lines."""
+    at_end: bool = False
+    """Whether the log has no further lines now."""
+    first: int | None = None
+    """Number of the first of these lines, from 1; only for a window that begins with a line of a given number."""
+
+
+class LogMatch(View, omit_defaults=True):
+    """A line that a search found."""
+
+    rank: int
+    attempt: int
+    time: Time
+    line: str
+    cursor: str
+    """Send it as `at` for the lines around this one."""
+    number: int | None = None
+    """Number of the line, from 1; absent if the search began inside of the log."""
+    cut: bool = False
+    """Whether the line is longer than what is shown of it."""
+
+
+class LogSearchState(View, omit_defaults=True):
+    """How far a search of one rank's log is."""
+
+    rank: int
+    attempt: int
+    matches: int
+    """Lines that were found so far, including those that are over the limit and therefore not in the answer."""
+    searched: int
+    """Bytes that were searched so far."""
+    done: bool = False
+    """Whether the search of this log is over."""
+    next: str = ""
+    """If the search is over, but the log is not: send it as `after` to go on."""
+
+
 class EventView(View):
     """Something that happened to a run or one of its members."""
 

@@ -15,12 +15,16 @@ from kajitori.errors import InvalidInput
 
 @click.command(
     epilog="\b\nExamples:\n  kaji logs -f bert\n  kaji logs --tail 100 --rank 3 -t bert\n"
-    "  kaji logs --attempt 1 bert    # what it printed before it was restarted"
+    "  kaji logs --attempt 1 bert    # what it printed before it was restarted\n"
+    "  kaji logs --all-ranks -i --grep 'nccl warn' bert"
 )
 @run_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends, across restarts.")
 @click.option("-n", "--tail", default="all", metavar="N", show_default=True, help="The last N lines of each member.")
 @click.option("--since", metavar="TIME", help="Newer than 10m, or than 2026-11-21T10:00:00Z.")
+@click.option("--until", metavar="TIME", help="Older than 10m, or than 2026-11-21T10:00:00Z.")
+@click.option("--grep", "text", metavar="TEXT", help="Only lines that contain TEXT; the server searches.")
+@click.option("-i", "--ignore-case", is_flag=True, help="With --grep: a to z and A to Z are the same.")
 @click.option("-t", "--timestamps", is_flag=True, help="With the time of each line.")
 @click.option("--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="The Nth attempt only; default: the latest.")
@@ -34,6 +38,9 @@ def command(
     follow: bool,
     tail: str,
     since: str | None,
+    until: str | None,
+    text: str | None,
+    ignore_case: bool,
     timestamps: bool,
     rank: int | None,
     attempt: int | None,
@@ -44,17 +51,26 @@ def command(
 
     If a run has several members, each line begins with the member's rank. For earlier attempts, and for members whose
     Pods are gone, it shows the stored end of the log: that of rank 0, of members that failed, then of others.
+    With --grep or --until it shows member after member.
     """
+    from functools import partial
+
     from kajitori.cli.connection.streams import LogReader, outage_of
     from kajitori.cli.follow.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
     from kajitori.cli.follow.log_printing import LogPrinter
+    from kajitori.cli.follow.log_searching import LogSearch, found_parts
     from kajitori.cli.lookup import find_run
     from kajitori.cli.words.runs import has_started, is_sweep, members_asked_for, progress_words
     from kajitori.core.words.node_lists import compress_ranks
 
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
-    last, oldest = line_count(tail), _since(since)
+    if follow and (text is not None or until is not None):
+        hint = f"follow it through grep: kaji logs -f {run} | grep TEXT" if until is None else "leave out one of them"
+        raise click.UsageError(f"--follow excludes {'--until' if until is not None else '--grep'}; {hint}")
+    if ignore_case and text is None:
+        raise click.UsageError("--ignore-case needs --grep")
+    last, oldest, newest = line_count(tail), _since(since), _since(until, "--until")
     with cli.api() as api:
         view = find_run(api, run, namespace, or_removed=True)
         replicas = members_asked_for(view)
@@ -86,10 +102,14 @@ def command(
             timestamps=timestamps,
             outage=outage_of(view, tell),
         )
+        parts = reader.parts
+        if text is not None or until is not None:
+            searched = LogSearch(text or "", ignore_case, oldest, newest, attempt, last, timestamps)
+            parts = partial(found_parts, api, view, searched, rank=rank, all_ranks=several)
         all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")
-        silent = set(range(replicas)) if all_of_them else set()
+        silent = set(range(replicas)) if all_of_them and parts == reader.parts else set()
         try:
-            for part in reader.parts():
+            for part in parts():
                 printer.print(part)
                 silent.discard(part.rank)
         except InvalidInput as error:
@@ -119,11 +139,18 @@ def _in_options(error: InvalidInput) -> InvalidInput:
     """Return the server's error with options in place of query parameters."""
     from dataclasses import replace
 
-    words = {"rank": "--rank", "attempt": "--attempt", "since": "--since", "tail": "--tail"}
+    words = {
+        "rank": "--rank",
+        "attempt": "--attempt",
+        "since": "--since",
+        "tail": "--tail",
+        "until": "--until",
+        "text": "--grep",
+    }
     return type(error)([replace(fault, field=words.get(fault.field, fault.field)) for fault in error.faults])
 
 
-def _since(text: str | None) -> str:
+def _since(text: str | None, option: str = "--since") -> str:
     """Return a time, or a duration in seconds. Raises InvalidInput, which names the option, for any other text."""
     if text is None or re.match(r"\d{4}-\d\d-\d\d", text):
         return text or ""
@@ -132,4 +159,4 @@ def _since(text: str | None) -> str:
     try:
         return f"{parse_duration_seconds(text)}s"
     except QuantityError as error:
-        raise InvalidInput.one("--since", error.message, value=text, hint="write 10m or 2026-11-21T10:00:00Z") from None
+        raise InvalidInput.one(option, error.message, value=text, hint="write 10m or 2026-11-21T10:00:00Z") from None

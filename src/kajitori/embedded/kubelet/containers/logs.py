@@ -16,6 +16,7 @@ from kajitori.embedded.kubelet.shim.logfile import DROPPED_SUFFIX, read_dropped
 
 POLL_SECONDS = 0.05
 CHUNK_BYTES = 256 * 1024
+LONGEST_ENTRY_BYTES = 64 * 1024
 RENAMED_MEANWHILE = 100
 """Number of times that a folder is listed again while files in it are being renamed."""
 
@@ -263,6 +264,7 @@ class LogReader:
             self._take(fd)
             if os.fstat(fd).st_nlink:
                 self._note_dropped()
+                self._skip_to_since()
                 return True
             self.close()  # dropped before it was locked
         return False
@@ -282,6 +284,20 @@ class LogReader:
             if ours == inodes[-1]:
                 return None
         return None
+
+    def _skip_to_since(self) -> None:
+        """Move near the first entry of the wanted time, which is found by halves: entries are in the order of time."""
+        low, high = 0, os.fstat(self._fd).st_size if self._since else 0
+        while high - low > CHUNK_BYTES:
+            middle = (low + high) // 2
+            data = os.pread(self._fd, LONGEST_ENTRY_BYTES, middle)
+            begin = data.find(b"\n") + 1
+            time = data[begin : begin + 30]
+            if begin and len(time) == 30 and time < self._since:
+                low = middle + begin
+            else:
+                high = middle
+        os.lseek(self._fd, low, os.SEEK_SET)
 
     def _note_dropped(self) -> None:
         """Add up what rotation dropped between the last entry and the file that is read from now on."""

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kajitori.core.words import rotation_notice
+from kajitori.embedded.kubelet.containers import logs
 from kajitori.embedded.kubelet.containers.logs import LogOptions, LogReader, Renderer, read_log
 from kajitori.embedded.kubelet.shim import logfile
 from kajitori.embedded.kubelet.shim.logfile import LogWriter
@@ -166,6 +167,22 @@ async def test_a_read_ends_at_the_length_of_its_beginning(path: Path) -> None:
         writer.write("stdout", lines(0, 100))
     assert read.startswith(lines(0, 100))
     writer.close()
+
+
+async def test_a_time_is_found_without_reading_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From each entry on, the log is the same as the end of the whole one."""
+    monkeypatch.setattr(logs, "CHUNK_BYTES", 256)
+    writer = LogWriter(str(path), max_bytes=1 << 20, max_files=1)
+    for number in range(100):
+        writer.write("stdout", lines(number, number + 1))
+    writer.close()
+    text = await whole(path, timestamps=True)
+    entries = text.splitlines(keepends=True)
+    for number in (0, 1, 50, 98, 99):
+        since = entries[number][:30].decode()
+        assert await whole(path, timestamps=True, since=since) == b"".join(entries[number:])
+    blocks = [piece async for piece in read_log(path, LogOptions(since=entries[90][:30].decode()), lambda: True)]
+    assert len(blocks) < 6
 
 
 async def test_timestamps_grow_even_if_the_clock_is_set_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

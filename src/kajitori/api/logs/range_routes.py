@@ -1,0 +1,285 @@
+"""Routes that read a part of a log: a window of lines for a page, and a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.logs.lines import UNKNOWN_TIME, utc_time
+from kajitori.api.logs.pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
+from kajitori.api.logs.ranges import AttemptLog, PodLog, StoredLog
+from kajitori.api.logs.request import Cursor
+from kajitori.api.logs.routes import MAX_RANKS, ranks_of, read_since
+from kajitori.api.logs.windows import (
+    Line,
+    Window,
+    last_window,
+    search,
+    window_after,
+    window_around,
+    window_at_line,
+    window_before,
+    window_since,
+)
+from kajitori.api.logs.windows import Query as SearchQuery
+from kajitori.api.lookup import find_run_or_record
+from kajitori.api.paging import Parameters
+from kajitori.api.streams.answers import NDJSON, Chunks
+from kajitori.api.views.runs import LogMatch, LogSearchState, LogWindow, LogWindowLine
+from kajitori.blobs.logs import LogsOfRun
+from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.runs.members import started_at_of
+from kajitori.core.words.node_lists import compress_ranks
+from kajitori.errors import Fault, InvalidInput, NotFound
+from kajitori.kube.resources import PODS
+
+router = APIRouter(tags=["runs"])
+
+LONGEST_LINE_BYTES = 16 * 1024
+"""Longer lines are cut in answers, so that a window has a bounded size."""
+
+
+class WindowParameters(Parameters):
+    rank: int | None = Field(default=None, ge=0, le=99_999)
+    """The member's rank, default 0. In a sweep the member's index, default the first."""
+    attempt: int | None = Field(default=None, ge=1, le=10**9)
+    """The attempt. Default: the newest with a log."""
+    before: str = Field(default="", max_length=128)
+    """The lines before this position, which an earlier answer named."""
+    after: str = Field(default="", max_length=128)
+    """The lines after this position."""
+    at: str = Field(default="", max_length=128)
+    """The lines around this position."""
+    since: str = Field(default="", max_length=64)
+    """The lines from this time on (RFC 3339), or from this duration ago on (`10m`)."""
+    line: int | None = Field(default=None, ge=1, le=10**12)
+    """The lines from this number on, counted from 1."""
+    limit: int = Field(default=500, ge=1, le=5000)
+    """Largest number of lines."""
+
+
+class SearchParameters(Parameters):
+    text: str = Field(default="", max_length=1000)
+    """Lines that contain this text; it is no pattern. Empty: all lines."""
+    rank: list[Annotated[int, Field(ge=0, le=99_999)]] = Field(default_factory=list, max_length=MAX_RANKS)
+    """The member's rank, default 0; may be repeated. In a sweep the member's index, default the first."""
+    all_ranks: bool = False
+    """All members."""
+    attempt: int | None = Field(default=None, ge=1, le=10**9)
+    """The attempt. Default: of each member the newest with a log."""
+    ignore_case: bool = False
+    """Take upper and lower case of the letters A to Z as the same."""
+    since: str = Field(default="", max_length=64)
+    """Only lines younger than this duration (`10m`), or written since this time (RFC 3339)."""
+    until: str = Field(default="", max_length=64)
+    """Only lines older than this duration, or written before this time."""
+    after: str = Field(default="", max_length=128)
+    """Only lines after this position, to go on with the search of one member."""
+    limit: int = Field(default=1000, ge=0, le=1_000_000)
+    """Largest number of lines in the answer, over all members; further ones are counted."""
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/logs/window",
+    responses=describes(LogWindow),
+    summary="Some lines of the log of a run's member",
+)
+async def read_window(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[WindowParameters, Query()]
+) -> Response:
+    """The last lines, or those at the place that one of `before`, `after`, `at`, `since` and `line` names. The server
+    reads only this part of the log."""
+    named = [field for field in ("before", "after", "at", "since", "line") if getattr(query, field)]
+    if len(named) > 1:
+        raise InvalidInput(
+            [Fault(field, f"cannot be combined with {named[0]}", hint="name one place") for field in named[1:]]
+        )
+    since = read_since(query.since, api.now()) if query.since else None
+    cursors = {field: Cursor.parse(getattr(query, field)) for field in named if field in ("before", "after", "at")}
+    run = await find_run_or_record(api, user, namespace, name)
+    (rank,) = ranks_of(run, [] if query.rank is None else [query.rank])
+    with api.callers.logs.one():
+        (log,) = await find_logs(api, user, run, [rank], query.attempt)
+        if "before" in cursors:
+            window = await window_before(log, cursors["before"].position, query.limit)
+        elif "after" in cursors:
+            window = await window_after(log, cursors["after"].position, query.limit)
+        elif "at" in cursors:
+            window = await window_around(log, cursors["at"].position, query.limit)
+        elif query.line is not None:
+            window = await window_at_line(log, query.line, query.limit)
+        elif since is not None:
+            window = await window_since(log, stamp_of(since), query.limit)
+        else:
+            window = await last_window(log, query.limit)
+    return answer(_view(log, window))
+
+
+@router.get(
+    "/v1/runs/{namespace}/{name}/logs/search",
+    responses={
+        **describes(None, media_type=NDJSON),
+        200: {
+            "description": "For each line that was found a LogMatch; and from time to time a LogSearchState, the last "
+            "for each member with `done`.",
+            "content": {
+                NDJSON: {
+                    "schema": {
+                        "oneOf": [
+                            {"$ref": "#/components/schemas/LogMatch"},
+                            {"$ref": "#/components/schemas/LogSearchState"},
+                        ]
+                    }
+                }
+            },
+        },
+    },
+    summary="Search the logs of a run's members",
+)
+async def search_logs(
+    api: Shared, user: Caller, namespace: str, name: str, query: Annotated[SearchParameters, Query()]
+) -> Response:
+    """Members are searched one after the other, each from the beginning of its log. The search ends when the caller
+    disconnects. One call searches at most 128 MiB of a log, and then names the position to go on."""
+    faults = []
+    if "\n" in query.text:
+        faults.append(Fault("text", "contains a line end", hint="search for a part of one line"))
+    if query.after and (query.all_ranks or len(query.rank) > 1):
+        faults.append(Fault("after", "is the position in the log of one member", hint="name one rank"))
+    if faults:
+        raise InvalidInput(faults)
+    now = api.now()
+    wanted = SearchQuery(
+        text=query.text.encode(errors="surrogatepass"),
+        ignores_case=query.ignore_case,
+        since=stamp_of(read_since(query.since, now)) if query.since else b"",
+        until=stamp_of(read_since(query.until, now, "until")) if query.until else b"",
+        after=Cursor.parse(query.after).position if query.after else None,
+        limit=query.limit,
+    )
+    run = await find_run_or_record(api, user, namespace, name)
+    logs = await find_logs(api, user, run, ranks_of(run, query.rank, all_ranks=query.all_ranks), query.attempt)
+    return api.streams.stream(_searched(api, logs, wanted), kind="log searches", media_type=NDJSON)
+
+
+async def find_logs(
+    api: Api, user: User, run: RunObject, ranks: Sequence[int], attempt: int | None
+) -> list[AttemptLog]:
+    """Return the logs of these members, of one attempt or each member's newest one with a log.
+
+    Members without a log are left out. Raises NotFound if none has one, and Forbidden if the user may not read them.
+    """
+    meta = run.metadata
+    await user.require("get", meta.namespace, resource=PODS, subresource="log")
+    newest = run.status.attempts if run.status is not None else 0
+    if attempt is not None and attempt > newest:
+        times = f"{newest} times" if newest != 1 else "once"
+        hint = f"name one of 1 to {newest}" if newest > 1 else "leave it out"
+        raise InvalidInput.one("attempt", f"{meta.name} was started {times}", value=str(attempt), hint=hint)
+    kept = LogsOfRun(api.stores.logs, meta.namespace, meta.uid) if api.stores.logs is not None else None
+    found: list[AttemptLog] = []
+    for rank in ranks:
+        log = _pods_log(api, user, run, rank, attempt) or await _kept_log(kept, rank, attempt)
+        if log is not None:
+            found.append(log)
+    if not found:
+        which = f"rank {compress_ranks(ranks)}" if len(ranks) > 1 else f"rank {ranks[0]}"
+        where = f" in attempt {attempt}" if attempt is not None else ""
+        hint = f"see what happened to it: kaji events {meta.name}"
+        raise NotFound(f"{meta.name} has no log of {which}{where}", hint=hint)
+    return found
+
+
+def _pods_log(api: Api, user: User, run: RunObject, rank: int, attempt: int | None) -> PodLog | None:
+    """Return the log of the member's newest Pod that has one; None if there is none."""
+    pods = MemberPods(api.mirror, run, rank)
+    newest = run.status.attempts if run.status is not None else 0
+    candidates = pods.of_attempts(attempt or max(1, newest - LOOKED_AT_BY_NAME), attempt or newest)
+    pod = max((pod for pod in candidates if has_log(pod)), key=attempt_of, default=None)
+    if pod is None:
+        return None
+    started_at = started_at_of(pod)
+    return PodLog(user, pod, api.runs.log_indexes, utc_time(started_at.encode()).encode() if started_at else b"")
+
+
+async def _kept_log(kept: LogsOfRun | None, rank: int, attempt: int | None) -> StoredLog | None:
+    """Return the newest stored log of a member; None if there is none."""
+    if kept is None:
+        return None
+    listed = [log.attempt for log in await kept.listed() if log.rank == rank and attempt in (None, log.attempt)]
+    if not listed:
+        return None
+    newest = max(listed)
+    try:
+        return StoredLog(kept.logs, await kept.head(newest, rank), rank, newest)
+    except NotFound:
+        return None
+
+
+def stamp_of(moment: datetime) -> bytes:
+    """Return a moment in the format of a line's time."""
+    return utc_time(moment.astimezone(UTC).isoformat().encode()).encode()
+
+
+def _view(log: AttemptLog, window: Window) -> LogWindow:
+    lines = window.lines
+    return LogWindow(
+        rank=log.rank,
+        attempt=log.attempt,
+        lines=[LogWindowLine(_time(line), *_text(line)) for line in lines],
+        live=log.is_live,
+        before=_cursor(log, lines[0]) if lines and not window.is_at_beginning else "",
+        after=_cursor(log, lines[-1]) if lines else "",
+        at_end=window.is_at_end,
+        first=window.first,
+    )
+
+
+async def _searched(api: Api, logs: Sequence[AttemptLog], query: SearchQuery) -> Chunks:
+    for log in logs:
+        with api.callers.logs.one():
+            async with aclosing(search(log, query)) as parts:
+                async for part in parts:
+                    views: list[LogMatch | LogSearchState] = [
+                        LogMatch(
+                            log.rank,
+                            log.attempt,
+                            _time(line),
+                            _text(line)[0],
+                            _cursor(log, line),
+                            number,
+                            _text(line)[1],
+                        )
+                        for line, number in part.lines
+                    ]
+                    query = replace(query, limit=query.limit - len(part.lines))
+                    following = str(Cursor(log.rank, log.attempt, part.next)) if part.next is not None else ""
+                    views.append(
+                        LogSearchState(
+                            log.rank, log.attempt, part.matches, part.searched_bytes, part.is_over, following
+                        )
+                    )
+                    yield b"".join(msgspec.json.encode(view) + b"\n" for view in views)
+
+
+def _cursor(log: AttemptLog, line: Line) -> str:
+    return str(Cursor(log.rank, log.attempt, line.position))
+
+
+def _time(line: Line) -> str:
+    return line.time.decode() if line.time != UNKNOWN_TIME else ""
+
+
+def _text(line: Line) -> tuple[str, bool]:
+    """Return the text of a line, and whether it was cut."""
+    return line.text[:LONGEST_LINE_BYTES].decode(errors="replace"), len(line.text) > LONGEST_LINE_BYTES

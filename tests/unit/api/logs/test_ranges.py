@@ -1,0 +1,128 @@
+"""Windows of a stored log: only the needed range of bytes is read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest
+from tests.helpers.memory_blobs import MemoryBlobs
+
+from kajitori.api.logs import ranges, windows
+from kajitori.api.logs.lines import Position
+from kajitori.api.logs.ranges import StoredLog
+from kajitori.api.logs.windows import Query, Window
+from kajitori.blobs.logs import KeptLogs, MemberLogName
+
+LINES = 5_000
+
+
+class Counting(MemoryBlobs):
+    """Gives blobs in small pieces, and counts the bytes that are read."""
+
+    read_bytes = 0
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        async for piece in super().get(key, start=start, length=length):
+            for begin in range(0, len(piece), 4096):
+                self.read_bytes += len(piece[begin : begin + 4096])
+                yield piece[begin : begin + 4096]
+
+
+def stamp(number: int) -> str:
+    """Ten lines have the same time."""
+    return f"2026-11-21T{10 + number // 36000:02d}:{number // 600 % 60:02d}:{number // 10 % 60:02d}.000000000Z"
+
+
+@pytest.fixture
+def blobs(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    for name in ("PROBE_BYTES", "NEAR_BYTES", "TAIL_BYTES"):
+        monkeypatch.setattr(ranges, name, 4096)
+    return Counting()
+
+
+@pytest.fixture
+async def log(blobs: Counting) -> StoredLog:
+    kept = KeptLogs(blobs)
+    name = MemberLogName("team", "uid", 1, 0)
+    await kept.keep(name, "".join(f"{stamp(number)} line {number}\n" for number in range(LINES)).encode())
+    return StoredLog(kept, await kept.head(name), 0, 1)
+
+
+def numbers(window: Window) -> list[int]:
+    return [int(line.text.split()[1]) for line in window.lines]
+
+
+def position(number: int) -> Position:
+    return Position(stamp(number).encode(), number % 10 + 1)
+
+
+async def test_the_last_lines_are_read_from_the_end(log: StoredLog, blobs: Counting) -> None:
+    window = await windows.last_window(log, 50)
+    assert numbers(window) == list(range(LINES - 50, LINES))
+    assert (window.is_at_end, window.is_at_beginning) == (True, False)
+    assert blobs.read_bytes < 20_000
+    assert (await windows.last_window(log, LINES)).is_at_beginning
+
+
+@pytest.mark.parametrize("number", [0, 7, 1234, 2500, LINES - 1])
+async def test_lines_around_a_position_are_found(log: StoredLog, blobs: Counting, number: int) -> None:
+    """Several lines may have the same time."""
+    before = await windows.window_before(log, position(number), 25)
+    assert numbers(before) == list(range(max(0, number - 25), number))
+    assert before.is_at_beginning == (number <= 25)
+    after = await windows.window_after(log, position(number), 25)
+    assert numbers(after) == list(range(number + 1, min(LINES, number + 26)))
+    assert after.is_at_end == (number + 26 > LINES)
+    around = await windows.window_around(log, position(number), 10)
+    assert number in numbers(around)
+
+
+async def test_a_time_is_found_by_halves(log: StoredLog, blobs: Counting) -> None:
+    window = await windows.window_since(log, stamp(3000).encode(), 5)
+    assert numbers(window) == [3000, 3001, 3002, 3003, 3004]
+
+
+async def test_a_line_is_found_by_number_and_the_index_is_kept(log: StoredLog, blobs: Counting) -> None:
+    """The next request reads only the lines near it."""
+    log_of_now = await log.index()
+    log_of_now.stride_bytes = 4096
+    await log.keep_index(log_of_now)
+    window = await windows.window_at_line(log, 4001, 3)
+    assert (numbers(window), window.first) == ([4000, 4001, 4002], 4001)
+    index = await log.index()
+    assert index.entries
+    near = index.before_line(4000)
+    assert near is not None
+    assert 4000 - near.line < 200
+    assert numbers(await windows.window_at_line(log, LINES + 1, 3)) == []
+    assert (await log.index()).lines == LINES
+
+
+async def test_a_search_finds_lines_and_counts_the_others(log: StoredLog) -> None:
+    parts = [part async for part in windows.search(log, Query(b"LINE 49", ignores_case=True, limit=3))]
+    found = [(line.text, number) for part in parts for line, number in part.lines]
+    assert found == [(b"line 49", 50), (b"line 490", 491), (b"line 491", 492)]
+    assert (parts[-1].matches, parts[-1].is_over, parts[-1].next) == (111, True, None)
+
+
+async def test_a_search_does_not_find_times(log: StoredLog) -> None:
+    parts = [part async for part in windows.search(log, Query(b"2026"))]
+    assert parts[-1].matches == len([number for number in range(LINES) if "2026" in str(number)])
+
+
+async def test_a_long_search_is_continued(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request has a bounded amount of work."""
+    monkeypatch.setattr(windows, "SEARCHED_BYTES", 1)
+    found, after = 0, None
+    for _ in range(100):
+        part = [part async for part in windows.search(log, Query(b"line", after=after))][-1]
+        found, after = found + part.matches, part.next
+        if after is None:
+            break
+    assert found == LINES
+
+
+async def test_a_search_has_bounds_of_time(log: StoredLog) -> None:
+    query = Query(b"", since=stamp(100).encode(), until=stamp(120).encode())
+    parts = [part async for part in windows.search(log, query)]
+    assert [line.text for part in parts for line, _ in part.lines] == [b"line %d" % n for n in range(100, 120)]
