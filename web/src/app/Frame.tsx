@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
-import { NavLink, Outlet } from "react-router";
+import { Link, NavLink, Outlet } from "react-router";
 import { signOut, whoAmI } from "../api/signIn";
 import { KeysDialog } from "./KeysDialog";
 
@@ -12,6 +12,7 @@ const PAGES: { to: string; word: string }[] = [
   { to: "/queue", word: "Queue" },
   { to: "/cluster", word: "Cluster" },
   { to: "/board", word: "Board" },
+  { to: "/usage", word: "Usage" },
 ];
 
 /** The frame of all pages: the rail with the pages, and who is signed in. */
@@ -42,7 +43,7 @@ export function Frame() {
             </NavLink>
           ))}
         </Box>
-        <Typography component="span" color="text.secondary" noWrap sx={{ maxWidth: "40vw", display: { xs: "none", sm: "block" } }} title={who.data?.user}>
+        <Typography component={Link} to="/mine" color="text.secondary" noWrap sx={{ maxWidth: { xs: "20vw", sm: "40vw" } }} title={`Mine: ${who.data?.user}`}>
           {who.data?.user}
         </Typography>
         <Button size="small" onClick={() => void signOut()} sx={{ flex: "none" }}>

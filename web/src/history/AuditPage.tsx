@@ -1,0 +1,78 @@
+import Box from "@mui/material/Box";
+import Skeleton from "@mui/material/Skeleton";
+import ToggleButton from "@mui/material/ToggleButton";
+import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
+import Typography from "@mui/material/Typography";
+import { useMemo } from "react";
+import { useSearchParams } from "react-router";
+import { Problem } from "../app/Problem";
+import { OwnerChooser } from "../usage/OwnerChooser";
+import { PastTabs } from "../usage/PastTabs";
+import { SpanChooser } from "../usage/SpanChooser";
+import { TeamChooser } from "../usage/TeamChooser";
+import { CopyLine } from "../words/CopyLine";
+import { More } from "../words/More";
+import { SettledField } from "../words/SettledField";
+import { Since } from "../words/Since";
+import { AuditTable } from "./AuditTable";
+import { auditCommandOf, auditFilterOf, auditParametersOf, OUTCOMES, scopeInWords, type AuditFilter, type Outcome } from "./audit";
+import { useAudit } from "./useAudit";
+
+/** Who changed what, when and from where, and which rule refused it; the newest first. */
+export function AuditPage() {
+  const [parameters, setParameters] = useSearchParams();
+  const filter = useMemo(() => auditFilterOf(parameters), [parameters]);
+  const trail = useAudit(filter);
+  const entries = useMemo(() => trail.data?.pages.flatMap(({ items }) => items) ?? [], [trail.data]);
+  const namespaces = trail.data?.pages[0]?.namespaces ?? null;
+  const change = (part: Partial<AuditFilter>) => setParameters(auditParametersOf({ ...filter, ...part }), { replace: true });
+  return (
+    <>
+      <PastTabs />
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
+        <Typography variant="h1" sx={{ flex: "1 1 auto" }}>
+          Audit trail
+        </Typography>
+        <Since currentAt={trail.dataUpdatedAt} error={trail.error} />
+        <ToggleButtonGroup
+          size="small"
+          exclusive
+          value={filter.outcome}
+          onChange={(_, outcome: Outcome | null) => outcome !== null && change({ outcome })}
+          aria-label="Outcome"
+        >
+          <ToggleButton value="">All</ToggleButton>
+          {OUTCOMES.map((outcome) => (
+            <ToggleButton key={outcome} value={outcome}>
+              {outcome}
+            </ToggleButton>
+          ))}
+        </ToggleButtonGroup>
+        <OwnerChooser owner={filter.actor} choose={(actor) => change({ actor })} />
+        <SettledField
+          label="Of what"
+          placeholder="run bert"
+          value={filter.object}
+          settle={(object) => change({ object })}
+          slotProps={{ htmlInput: { maxLength: 300, autoComplete: "off" } }}
+          sx={{ width: 160 }}
+        />
+        <TeamChooser team={filter.team} choose={(team) => change({ team })} />
+        <SpanChooser span={filter.span} choose={(span) => change({ span })} withAll />
+      </Box>
+      {trail.error && !trail.data && <Problem error={trail.error} retry={() => void trail.refetch()} />}
+      {!trail.data && !trail.error && <Skeleton variant="rectangular" height={320} />}
+      {trail.data && <Typography color="text.secondary" sx={{ mb: 3 }}>{scopeInWords(namespaces, filter.team)}</Typography>}
+      {trail.data && !entries.length && (namespaces === null || namespaces.length > 0) && (
+        <Typography>No change fits. People and objects are found by their whole name, such as run bert.</Typography>
+      )}
+      {entries.length > 0 && (
+        <>
+          <AuditTable entries={entries} />
+          <More hasMore={trail.hasNextPage} isLoading={trail.isFetchingNextPage} load={() => void trail.fetchNextPage()} />
+          <CopyLine text={auditCommandOf(filter, Date.now())} />
+        </>
+      )}
+    </>
+  );
+}

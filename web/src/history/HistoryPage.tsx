@@ -1,0 +1,104 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Skeleton from "@mui/material/Skeleton";
+import ToggleButton from "@mui/material/ToggleButton";
+import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
+import Typography from "@mui/material/Typography";
+import { useMemo } from "react";
+import { Link, useSearchParams } from "react-router";
+import type { Phase } from "../api/client";
+import { Problem } from "../app/Problem";
+import { StateMark } from "../states/StateMark";
+import { FINAL } from "../states/states";
+import { OwnerChooser } from "../usage/OwnerChooser";
+import { PastTabs } from "../usage/PastTabs";
+import { SpanChooser } from "../usage/SpanChooser";
+import { TeamChooser } from "../usage/TeamChooser";
+import { CopyLine } from "../words/CopyLine";
+import { More } from "../words/More";
+import { SettledField } from "../words/SettledField";
+import { Since } from "../words/Since";
+import { VirtualTable } from "../words/VirtualTable";
+import { COLUMNS } from "./columns";
+import { addressOf, commandOf, filterOf, parametersOf, type Filter } from "./filter";
+import { useHistory } from "./useHistory";
+
+/** Runs that have ended, also removed ones. The server searches and sends them page by page. */
+export function HistoryPage() {
+  const [parameters, setParameters] = useSearchParams();
+  const filter = useMemo(() => filterOf(parameters), [parameters]);
+  const history = useHistory(filter);
+  const runs = useMemo(() => history.data?.pages.flatMap(({ items }) => items) ?? [], [history.data]);
+  const change = (part: Partial<Filter>) => setParameters(parametersOf({ ...filter, ...part }), { replace: true });
+  return (
+    <>
+      <PastTabs />
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
+        <Typography variant="h1" sx={{ flex: "1 1 auto" }}>
+          Ended runs
+        </Typography>
+        <Since currentAt={history.dataUpdatedAt} error={history.error} />
+        <SettledField
+          label="Name begins with"
+          value={filter.name}
+          settle={(name) => change({ name })}
+          slotProps={{ htmlInput: { maxLength: 253, autoComplete: "off" } }}
+          sx={{ width: 200 }}
+        />
+        <OwnerChooser owner={filter.owner} choose={(owner) => change({ owner })} />
+        <TeamChooser team={filter.team} choose={(team) => change({ team })} />
+        <SpanChooser span={filter.span} choose={(span) => change({ span })} label="Created" withAll />
+      </Box>
+      <Phases chosen={filter.phases} choose={(phases) => change({ phases })} />
+      {history.error && !history.data && <Problem error={history.error} retry={() => void history.refetch()} />}
+      {!history.data && !history.error && <Skeleton variant="rectangular" height={320} />}
+      {history.data && !runs.length && <Nothing isFiltered={parameters.size > 0} />}
+      {runs.length > 0 && (
+        <>
+          <VirtualTable label="Ended runs" columns={COLUMNS} items={runs} minWidth={1040} keyOf={({ uid }) => uid} addressOf={addressOf} opensOnClick />
+          <More
+            hasMore={history.hasNextPage}
+            isLoading={history.isFetchingNextPage}
+            load={() => void history.fetchNextPage()}
+          />
+          <CopyLine text={commandOf(filter, Date.now())} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Phases({ chosen, choose }: { chosen: Phase[]; choose: (phases: Phase[]) => void }) {
+  return (
+    <ToggleButtonGroup
+      size="small"
+      value={chosen}
+      onChange={(_, phases: Phase[]) => choose(phases)}
+      aria-label="States"
+      sx={{ mb: 3, flexWrap: "wrap" }}
+    >
+      {[...FINAL].map((phase) => (
+        <ToggleButton key={phase} value={phase}>
+          <StateMark phase={phase} />
+        </ToggleButton>
+      ))}
+    </ToggleButtonGroup>
+  );
+}
+
+function Nothing({ isFiltered }: { isFiltered: boolean }) {
+  if (isFiltered)
+    return (
+      <Typography color="text.secondary">
+        No ended run fits. Names are found by their beginning, people by their whole name.
+      </Typography>
+    );
+  return (
+    <Box sx={{ maxWidth: 640 }}>
+      <Typography gutterBottom>No run has ended yet. Runs come here when they end, and stay when they are removed.</Typography>
+      <Button component={Link} to="/start" variant="contained" sx={{ mt: 2 }}>
+        Start a run
+      </Button>
+    </Box>
+  );
+}

@@ -1,0 +1,57 @@
+/** Which ended runs a person looks for, as it stands in the page's address. */
+import type { Phase, Schemas } from "../api/client";
+import { FINAL } from "../states/states";
+import { optionsOf, spanOf, writeSpan, type Span } from "../usage/span";
+import { lineOf } from "../words/commands";
+import { secondsBetween } from "../words/times";
+
+export type RecordedRun = Schemas["RecordedRun"];
+
+export interface Filter {
+  /** Beginning of the name. */
+  name: string;
+  owner: string;
+  team: string;
+  /** Empty for all in which a run has ended. */
+  phases: Phase[];
+  /** When the run was created. */
+  span: Span;
+}
+
+/** Return the filter in an address; what makes no sense is left out. */
+export function filterOf(parameters: URLSearchParams): Filter {
+  const phases = (parameters.get("phase") ?? "").split(",");
+  return {
+    name: parameters.get("name") ?? "",
+    owner: parameters.get("owner") ?? "",
+    team: parameters.get("team") ?? "",
+    phases: [...FINAL].filter((phase) => phases.includes(phase)),
+    span: spanOf(parameters, "all"),
+  };
+}
+
+/** Return the address's parameters for a filter; defaults are left out. */
+export function parametersOf({ name, owner, team, phases, span }: Filter): URLSearchParams {
+  const parameters = new URLSearchParams();
+  const texts = { name, owner, team, phase: phases.join(",") };
+  for (const [key, value] of Object.entries(texts)) if (value) parameters.set(key, value);
+  writeSpan(parameters, span, "all");
+  return parameters;
+}
+
+/** Return the command that lists the same runs; `now` is in milliseconds. */
+export function commandOf({ name, owner, team, phases, span }: Filter, now: number): string {
+  const statuses = phases.flatMap((phase) => ["--status", phase.toLowerCase()]);
+  const whose = owner === "@me" ? [] : owner ? ["--owner", owner] : ["--all-users"];
+  return lineOf("history", { "--name": name, "-N": team }, [...whose, ...statuses, ...optionsOf(span, now)]);
+}
+
+/** The address of a run's page: by its UID once the run is removed, because its name may belong to a newer run. */
+export function addressOf({ namespace, name, uid, removedAt }: RecordedRun): string {
+  return `/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(removedAt ? uid : name)}`;
+}
+
+/** Return for how long a run ran, in seconds; null if it never started. */
+export function lasted({ startedAt, endedAt }: RecordedRun): number | null {
+  return secondsBetween(startedAt, endedAt);
+}

@@ -1,0 +1,78 @@
+import Box from "@mui/material/Box";
+import Skeleton from "@mui/material/Skeleton";
+import Typography from "@mui/material/Typography";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "react-router";
+import { client, contentOf } from "../api/client";
+import { whoAmI } from "../api/signIn";
+import { Problem } from "../app/Problem";
+import { CopyLine } from "../words/CopyLine";
+import { Faint, PlainList } from "../words/Part";
+import { MEANINGS, myTeamsIn } from "./roles";
+import { Section } from "./Section";
+
+/** Who I am for the cluster's API server, where I may do what, and my teams in the policy. */
+export function Me() {
+  const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  const teams = useQuery({ queryKey: ["teams"], queryFn: async () => contentOf(await client.GET("/v1/teams")) });
+  if (who.error && !who.data) return <Problem error={who.error} retry={() => void who.refetch()} />;
+  if (!who.data) return <Skeleton variant="rectangular" height={240} />;
+  const { user, groups, namespaces, operator } = who.data;
+  const mine = myTeamsIn(teams.data?.items ?? []);
+  return (
+    <Section title="Who I am">
+      <Typography sx={{ overflowWrap: "anywhere" }}>{user}</Typography>
+      {operator && <Faint>You are an operator: you may drain nodes and return them.</Faint>}
+      <Heading>Where I may do what</Heading>
+      {namespaces.length ? (
+        <PlainList>
+          {namespaces.map(({ namespace, role }) => (
+            <li key={namespace}>
+              <Link to={`/history?team=${encodeURIComponent(namespace)}`}>{namespace}</Link>: {role}
+              <Faint>{MEANINGS[role]}</Faint>
+            </li>
+          ))}
+        </PlainList>
+      ) : (
+        <Typography color="text.secondary">You may see no team's runs yet. Your operators can give you a role in a team.</Typography>
+      )}
+      {mine.length > 0 && (
+        <>
+          <Heading>My teams</Heading>
+          <PlainList>
+            {mine.map(({ name, namespaces, leads }) => (
+              <li key={name}>
+                {name}
+                <Faint>
+                  {[`Runs in ${namespaces.join(", ")}`, leads.length && `led by ${leads.join(", ")}`].filter(Boolean).join("; ")}
+                </Faint>
+              </li>
+            ))}
+          </PlainList>
+        </>
+      )}
+      {teams.error && <Problem error={teams.error} retry={() => void teams.refetch()} />}
+      {groups.length > 0 && (
+        <>
+          <Heading>My groups</Heading>
+          <PlainList>
+            {groups.map((group) => (
+              <li key={group}>{group}</li>
+            ))}
+          </PlainList>
+        </>
+      )}
+      <Box sx={{ mt: 4 }}>
+        <CopyLine text="kaji whoami" />
+      </Box>
+    </Section>
+  );
+}
+
+function Heading({ children }: { children: string }) {
+  return (
+    <Typography variant="h3" sx={{ fontSize: 14, fontWeight: 600, mt: 4, mb: 1 }}>
+      {children}
+    </Typography>
+  );
+}

@@ -1,0 +1,15 @@
+/** What the server refused in a form, beside its fields. */
+import type { Fault } from "../api/client";
+
+/** Return what is wrong with a field, with the way out; empty if nothing is. */
+export function faultIn(faults: readonly Fault[], field: string): string {
+  return faults
+    .filter((fault) => fault.field === field)
+    .map(({ message, hint }) => [message, hint].filter(Boolean).join("; "))
+    .join(" ");
+}
+
+/** Whether all faults, of which there are some, stand beside one of these fields. */
+export function standBeside(fields: readonly string[], faults: readonly Fault[]): boolean {
+  return faults.length > 0 && faults.every(({ field }) => fields.includes(field));
+}

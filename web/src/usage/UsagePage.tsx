@@ -1,0 +1,121 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Skeleton from "@mui/material/Skeleton";
+import ToggleButton from "@mui/material/ToggleButton";
+import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
+import Typography from "@mui/material/Typography";
+import { useMutation } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { Link, useSearchParams } from "react-router";
+import { Problem } from "../app/Problem";
+import { CopyLine } from "../words/CopyLine";
+import { saveFile } from "../words/saveFile";
+import { Since } from "../words/Since";
+import { Bars } from "./Bars";
+import { LostTime } from "./LostTime";
+import { OwnerChooser } from "./OwnerChooser";
+import { PastTabs } from "./PastTabs";
+import { daysOf, timesOf } from "./span";
+import { SpanChooser } from "./SpanChooser";
+import { TeamChooser } from "./TeamChooser";
+import { Totals } from "./Totals";
+import { BY, commandOf, csvOf, largestInWords, parametersOf, questionOf, type By, type Question, type Usage } from "./usage";
+import { UsageTable } from "./UsageTable";
+import { readUsage, useUsage } from "./useUsage";
+
+/** What was used in a time, by whom, what it cost, and what that time was worth. The address holds the choice. */
+export function UsagePage() {
+  const [parameters, setParameters] = useSearchParams();
+  const question = useMemo(() => questionOf(parameters), [parameters]);
+  const usage = useUsage(question);
+  const change = (part: Partial<Question>) => setParameters(parametersOf({ ...question, ...part }), { replace: true });
+  return (
+    <>
+      <PastTabs />
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
+        <Typography variant="h1" sx={{ flex: "1 1 auto" }}>
+          Usage
+        </Typography>
+        <Since currentAt={usage.dataUpdatedAt} error={usage.error} />
+        <ToggleButtonGroup size="small" exclusive value={question.by} onChange={(_, by: By | null) => by && change({ by })} aria-label="By">
+          {[...BY].map(([by, { word }]) => (
+            <ToggleButton key={by} value={by}>
+              {word}
+            </ToggleButton>
+          ))}
+        </ToggleButtonGroup>
+      </Box>
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 4 }}>
+        <SpanChooser span={question.span} choose={(span) => change({ span })} />
+        <TeamChooser team={question.team} choose={(team) => change({ team })} />
+        <OwnerChooser owner={question.owner} choose={(owner) => change({ owner })} />
+      </Box>
+      {usage.error && !usage.data && <Problem error={usage.error} retry={() => void usage.refetch()} />}
+      {!usage.data && !usage.error && <Skeleton variant="rectangular" height={320} />}
+      {usage.data && <Answer usage={usage.data} question={question} change={change} />}
+    </>
+  );
+}
+
+interface AnswerProperties {
+  usage: Usage;
+  question: Question;
+  change: (part: Partial<Question>) => void;
+}
+
+function Answer({ usage, question, change }: AnswerProperties) {
+  if (!usage.items.length) return <Nothing usage={usage} question={question} />;
+  return (
+    <Box sx={{ display: "grid", gap: 8, gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: "minmax(0, 5fr) minmax(0, 3fr)" } }}>
+      <Box sx={{ minWidth: 0 }}>
+        <Typography>
+          <span title={timesOf(usage)}>{daysOf(usage)}</span>: {largestInWords(usage)}
+        </Typography>
+        <Totals usage={usage} />
+        <Bars usage={usage} wanted={question.measure} choose={(measure) => change({ measure })} />
+        <UsageTable usage={usage} />
+        <Taking usage={usage} question={question} />
+      </Box>
+      <LostTime question={question} />
+    </Box>
+  );
+}
+
+/** The ways to take the numbers elsewhere: a file, and a line for a terminal. */
+function Taking({ usage, question }: { usage: Usage; question: Question }) {
+  const isWhole = usage.count <= usage.items.length;
+  const save = useMutation({
+    mutationFn: async () => {
+      const whole = isWhole ? usage : await readUsage(question);
+      saveFile(`usage-by-${whole.by}.csv`, csvOf(whole));
+    },
+  });
+  return (
+    <Box sx={{ my: 4 }}>
+      {!isWhole && (
+        <Typography color="text.secondary" gutterBottom>
+          The largest {usage.items.length.toLocaleString()} of {usage.count.toLocaleString()}; the file has all.
+        </Typography>
+      )}
+      {save.error && <Problem error={save.error} />}
+      <Button size="small" variant="outlined" disabled={save.isPending} onClick={() => save.mutate()} sx={{ mb: 3 }}>
+        Save as CSV
+      </Button>
+      <CopyLine text={commandOf(question, Date.now())} />
+    </Box>
+  );
+}
+
+function Nothing({ usage, question }: { usage: Usage; question: Question }) {
+  return (
+    <Box sx={{ maxWidth: 640 }}>
+      <Typography gutterBottom>
+        No run held a node: {daysOf(usage)}. {question.owner || question.team ? "Choose other runs or a longer time." : "Usage counts from the first run on."}
+      </Typography>
+      <CopyLine text={commandOf(question, Date.now())} />
+      <Button component={Link} to="/start" variant="contained" sx={{ mt: 4 }}>
+        Start a run
+      </Button>
+    </Box>
+  );
+}

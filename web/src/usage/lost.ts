@@ -1,0 +1,33 @@
+/** Where the time of nodes went, from the server's report about all runs of some days. */
+import type { Schemas } from "../api/client";
+
+export type Report = Schemas["TimeReport"];
+
+export interface Part {
+  category: string;
+  meaning: string;
+  seconds: number;
+}
+
+/** Whether the report's amounts are GPU time; else they are the time of members, since no run had GPUs. */
+export function hasGpus({ total }: Report): boolean {
+  return total.gpuSeconds > 0;
+}
+
+/** Return the categories that took time, in the server's order. */
+export function partsOf(report: Report): Part[] {
+  return report.total.categories
+    .map(({ category, meaning, gpuSeconds, memberSeconds }) => ({
+      category,
+      meaning,
+      seconds: hasGpus(report) ? gpuSeconds : memberSeconds,
+    }))
+    .filter(({ seconds }) => seconds > 0);
+}
+
+/** Return in a sentence how much of the time was productive. */
+export function ratioInWords(report: Report): string {
+  if (report.ratio === null) return "No run held nodes in this time.";
+  const what = hasGpus(report) ? "the time for which GPUs were held" : "the time for which members held nodes";
+  return `${Math.round(100 * report.ratio)} % of ${what} was productive.`;
+}

@@ -1,0 +1,100 @@
+import { describe, expect, it } from "vitest";
+import {
+  addressOf,
+  commandOf,
+  csvOf,
+  field,
+  hours,
+  largestInWords,
+  measuresOf,
+  nameOf,
+  parametersOf,
+  questionOf,
+  share,
+  type Question,
+  type Usage,
+  type UsageRow,
+} from "./usage";
+import { partsOf, ratioInWords, type Report } from "./lost";
+
+const row = (key: string, gpuHours: number, coreHours = 1): UsageRow => ({
+  key,
+  gpuSeconds: 3600 * gpuHours,
+  coreSeconds: 3600 * coreHours,
+  memoryGibSeconds: 0,
+  memberSeconds: 60,
+  cost: gpuHours * 2,
+});
+const usage = (by: string, ...items: UsageRow[]): Usage => ({
+  by,
+  since: "2026-10-24T00:00:00Z",
+  until: "2026-11-23T00:00:00Z",
+  currency: "EUR",
+  items,
+  count: items.length,
+  total: row("", items.reduce((sum, { gpuSeconds }) => sum + gpuSeconds / 3600, 0)),
+});
+const question: Question = {
+  by: "owner",
+  span: { kind: "7d", from: "", to: "" },
+  team: "vision",
+  owner: "ana o'neil",
+  measure: "cost",
+};
+
+describe("the question in the address", () => {
+  it("comes back as it was", () => expect(questionOf(parametersOf(question))).toEqual(question));
+
+  it("leaves out defaults and what makes no sense", () => {
+    const asked = questionOf(new URLSearchParams("by=x&measure=y"));
+    expect([asked.by, asked.measure]).toEqual(["team", "gpu"]);
+    expect(parametersOf(asked).toString()).toBe("");
+  });
+
+  it("is a command, whose words a shell takes as they are", () => {
+    expect(commandOf(question, 0)).toBe(`kaji usage --by owner --owner 'ana o'"'"'neil' -N vision --since 7d`);
+    expect(commandOf({ ...question, owner: "@me", team: "" }, 0)).toBe("kaji usage --by owner --owner @me --since 7d");
+  });
+});
+
+it("names rows for people, and links those that have a page", () => {
+  expect([nameOf("run", "vision/bert/u-1"), nameOf("type", ""), nameOf("team", "")]).toEqual([
+    "vision/bert",
+    "without GPUs",
+    "(none)",
+  ]);
+  expect([addressOf("run", "vision/bert/u-1"), addressOf("node", "g 1"), addressOf("owner", "ana"), addressOf("run", "(others)")]).toEqual(
+    ["/runs/vision/u-1", "/cluster/g%201", "", ""],
+  );
+});
+
+it("tells who used most, by GPUs if there were any", () => {
+  expect(largestInWords(usage("owner", row("ana", 3), row("bo", 1)))).toBe("2 people; the most by ana: 75 %.");
+  expect(largestInWords(usage("team", row("vision", 3)))).toBe("All of it: vision.");
+  expect(largestInWords(usage("team"))).toBe("");
+  expect(measuresOf({ ...usage("team", row("a", 0)), currency: "" })).toEqual(["core"]);
+});
+
+it("writes hours and shares with the digits that matter", () => {
+  expect([hours(3600 * 12_345.6), hours(3600 * 1.239), share(1, 3), share(1, 1000), share(0, 0)]).toEqual([
+    (12_346).toLocaleString(),
+    (1.24).toLocaleString(),
+    "33 %",
+    "under 1 %",
+    "",
+  ]);
+});
+
+it("writes CSV that a spreadsheet reads as text", () => {
+  const [, line] = csvOf(usage("owner", row('=a,"b"', 1))).split("\n");
+  expect(line).toBe(`"'=a,""b""",3600,3600,0,60,2`);
+  expect([field(-1), field("-1"), field("plain")]).toEqual(["-1", "'-1", "plain"]);
+});
+
+it("sums lost time by GPUs, or by members without GPUs", () => {
+  const category = { category: "lost", meaning: "done again", seconds: 0, gpuSeconds: 0, memberSeconds: 5 };
+  const report = { ratio: 0.924, total: { gpuSeconds: 0, categories: [category] } } as unknown as Report;
+  expect(partsOf(report)).toEqual([{ category: "lost", meaning: "done again", seconds: 5 }]);
+  expect(ratioInWords(report)).toBe("92 % of the time for which members held nodes was productive.");
+  expect(ratioInWords({ ...report, ratio: null })).toBe("No run held nodes in this time.");
+});

@@ -1,0 +1,132 @@
+/** Usage as words, numbers and CSV: what a person chose, and what the server answered. */
+import { lineOf } from "../words/commands";
+import type { Schemas } from "../api/client";
+import { optionsOf, spanOf, writeSpan, type Span } from "./span";
+
+export type Usage = Schemas["UsageAnswer"];
+export type UsageRow = Schemas["UsageRow"];
+export type By = "team" | "owner" | "type" | "run" | "node";
+export type Measure = "gpu" | "core" | "cost";
+
+/** What the sums are by: the word of the choice, and one and several of them in a sentence. */
+export const BY: ReadonlyMap<By, { word: string; one: string; many: string }> = new Map([
+  ["team", { word: "Team", one: "team", many: "teams" }],
+  ["owner", { word: "Person", one: "person", many: "people" }],
+  ["type", { word: "GPU type", one: "GPU type", many: "GPU types" }],
+  ["run", { word: "Run", one: "run", many: "runs" }],
+  ["node", { word: "Node", one: "node", many: "nodes" }],
+]);
+
+/** Whose usage, when, and by what it is summed up. */
+export interface Question {
+  by: By;
+  span: Span;
+  team: string;
+  owner: string;
+  /** What the bars show. */
+  measure: Measure;
+}
+
+/** Return the question in an address; what makes no sense is left out. */
+export function questionOf(parameters: URLSearchParams): Question {
+  const by = parameters.get("by") as By | null;
+  const measure = parameters.get("measure");
+  return {
+    by: by && BY.has(by) ? by : "team",
+    span: spanOf(parameters),
+    team: parameters.get("team") ?? "",
+    owner: parameters.get("owner") ?? "",
+    measure: measure === "core" || measure === "cost" ? measure : "gpu",
+  };
+}
+
+/** Return the address's parameters for a question; defaults are left out. */
+export function parametersOf({ by, span, team, owner, measure }: Question): URLSearchParams {
+  const parameters = new URLSearchParams();
+  if (by !== "team") parameters.set("by", by);
+  writeSpan(parameters, span);
+  if (team) parameters.set("team", team);
+  if (owner) parameters.set("owner", owner);
+  if (measure !== "gpu") parameters.set("measure", measure);
+  return parameters;
+}
+
+/** Return the command that answers the same question; `now` is in milliseconds. */
+export function commandOf({ by, span, team, owner }: Question, now: number): string {
+  return lineOf("usage", { "--by": by, "--owner": owner, "-N": team }, optionsOf(span, now));
+}
+
+/** What a row is about, for people: of a run its team and name, and no UID. */
+export function nameOf(by: string, key: string): string {
+  if (by === "run") return key.split("/").slice(0, 2).join("/");
+  return key || (by === "type" ? "without GPUs" : "(none)");
+}
+
+/** The address of what a row is about; empty if it has no page. */
+export function addressOf(by: string, key: string): string {
+  if (by === "node") return key ? `/cluster/${encodeURIComponent(key)}` : "";
+  const [namespace, , uid] = by === "run" ? key.split("/") : [];
+  return namespace && uid ? `/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(uid)}` : "";
+}
+
+export function amountOf(row: UsageRow, measure: Measure): number {
+  return measure === "gpu" ? row.gpuSeconds : measure === "core" ? row.coreSeconds : row.cost;
+}
+
+/** Return the measures that tell something: cost if there are prices, GPUs if there were any. */
+export function measuresOf({ total, currency }: Usage): Measure[] {
+  return [...(total.gpuSeconds ? ["gpu" as const] : []), "core" as const, ...(currency || total.cost ? ["cost" as const] : [])];
+}
+
+const NUMBER = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+const SMALL = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
+const MONEY = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+/** Return hours: "12,345", or with two digits behind the point if there are few. */
+export function hours(seconds: number): string {
+  const amount = seconds / 3600;
+  return (amount >= 100 ? NUMBER : SMALL).format(amount);
+}
+
+export function money(amount: number, currency: string): string {
+  return [MONEY.format(amount), currency].filter(Boolean).join(" ");
+}
+
+/** Return an amount of a measure with its unit. */
+export function amountInWords(row: UsageRow, measure: Measure, currency: string): string {
+  if (measure === "cost") return money(row.cost, currency);
+  return `${hours(amountOf(row, measure))} ${measure === "gpu" ? "GPU-hours" : "core-hours"}`;
+}
+
+/** Return the share of a part, in words; empty without a whole. */
+export function share(part: number, whole: number): string {
+  if (!whole) return "";
+  const percent = (100 * part) / whole;
+  return percent > 0 && percent < 1 ? "under 1 %" : `${Math.round(percent)} %`;
+}
+
+/** Return in a sentence who used how much of it all, by the first measure that tells something. */
+export function largestInWords(usage: Usage): string {
+  const measure = measuresOf(usage)[0] ?? "core";
+  const [first, ...others] = [...usage.items].sort((a, b) => amountOf(b, measure) - amountOf(a, measure));
+  const whole = amountOf(usage.total, measure);
+  const words = BY.get(usage.by as By);
+  if (!first || !whole || !words) return "";
+  const name = nameOf(usage.by, first.key);
+  if (usage.count === 1 && !others.length) return `All of it: ${name}.`;
+  return `${usage.count.toLocaleString()} ${words.many}; the most by ${name}: ${share(amountOf(first, measure), whole)}.`;
+}
+
+/** Return usage as CSV, with the columns of `kaji usage -o csv`. */
+export function csvOf({ by, items }: Usage): string {
+  const lines = items.map((row) =>
+    [row.key, row.gpuSeconds, row.coreSeconds, row.memoryGibSeconds, row.memberSeconds, row.cost].map(field).join(","),
+  );
+  return [`${by},gpuSeconds,coreSeconds,memoryGibSeconds,memberSeconds,cost`, ...lines, ""].join("\n");
+}
+
+/** Return a field of CSV. A text that a spreadsheet would take for a formula begins with an apostrophe. */
+export function field(value: string | number): string {
+  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : `${value}`;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

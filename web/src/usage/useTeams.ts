@@ -1,0 +1,9 @@
+import { useQuery } from "@tanstack/react-query";
+import { whoAmI } from "../api/signIn";
+
+/** Return the namespaces of teams whose runs the person may see; with `lead`, those that they lead. */
+export function useTeams(role: "" | "lead" = ""): string[] {
+  const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  const found = who.data?.namespaces ?? [];
+  return found.filter((right) => !role || right.role === role).map(({ namespace }) => namespace);
+}
