@@ -162,6 +162,9 @@ class AgentSettings(Document):
     """Memory at which an agent is restarted."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels of the nodes that have an agent. Empty: all nodes."""
+    kubelet_folder: str = Field(default="/var/lib/kubelet", pattern=r"^(/[A-Za-z0-9._-]+)+$")
+    """The kubelet's own folder on the nodes (its `--root-dir`), such as /var/lib/k0s/kubelet. Agents ask it at the
+    socket in `pod-resources` there which GPUs a Pod has."""
     policy: dict[str, Any] = Field(default_factory=lambda: {"traffic": {"every": "15s"}})
     """Policy of agents: the section `traffic` of your policy file."""
     relay_url: ServerUrl | None = None

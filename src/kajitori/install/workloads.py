@@ -36,6 +36,8 @@ GATEWAY_AUTHENTICATION = "gateway.yaml"
 """Its key with the providers whose ID tokens the gateway accepts."""
 HOST_FOLDER = "/host"
 """Folder in which an agent finds parts of the node's own file system."""
+DEVICES_FOLDER = "var/lib/kubelet/pod-resources"
+"""Folder below it with the socket of the kubelet's pod-resources API, wherever the kubelet has it on the node."""
 _TOKEN_FOLDER = "/var/run/secrets/kajitori.dev"
 _USER = 65532
 _RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
@@ -156,7 +158,8 @@ def agent(settings: InstallSettings) -> list[Object]:
 
     An agent asks the relay and reports to the Web API, never to the API server: its Pod's token opens nothing there and
     names the node. On a node it creates only its own tables and /var/lib/kajitori-agent. It sees the node's
-    processes (hostPID and SYS_PTRACE, for $KAJI_METRICS and the GPUs of a process), and reads control groups and logs.
+    processes (hostPID and SYS_PTRACE, for $KAJI_METRICS and the GPUs of a process), reads control groups and logs, and
+    asks the kubelet's pod-resources API, which has no call that changes something, for the GPUs of Pods.
     """
     agents, namespace, name = settings.agents, settings.agents_namespace, "kajitori-agent"
     trust = f"{TLS_FOLDER}/ca.crt"
@@ -203,6 +206,7 @@ def agent(settings: InstallSettings) -> list[Object]:
             {"name": "token", "mountPath": _TOKEN_FOLDER, "readOnly": True},
             {"name": "cgroups", "mountPath": f"{HOST_FOLDER}/sys/fs/cgroup", "readOnly": True},
             {"name": "logs", "mountPath": f"{HOST_FOLDER}/var/log/pods", "readOnly": True},
+            {"name": "devices", "mountPath": f"{HOST_FOLDER}/{DEVICES_FOLDER}", "readOnly": True},
             *_tls_mount(settings),
             *({"name": one.volume, "mountPath": one.folder, "readOnly": True} for one in files),
         ],
@@ -214,6 +218,11 @@ def agent(settings: InstallSettings) -> list[Object]:
         {"name": "token", "projected": {"sources": [token]}},
         {"name": "cgroups", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}},
         {"name": "logs", "hostPath": {"path": "/var/log/pods", "type": "DirectoryOrCreate"}},
+        # The folder, not the socket: a kubelet that starts again makes a new one.
+        {
+            "name": "devices",
+            "hostPath": {"path": f"{agents.kubelet_folder}/pod-resources", "type": "DirectoryOrCreate"},
+        },
     ]
     volumes += _tls_volume(settings)
     volumes += ({"name": one.volume, "secret": {"secretName": one.secret}} for one in files)

@@ -38,6 +38,9 @@ class Amd:
     def processes(self) -> Mapping[int, str]:
         return {}
 
+    def aliases(self) -> Mapping[str, str]:
+        return {}
+
 
 def _reading(device: Path) -> dict[str, float]:
     found: dict[str, float] = {}

@@ -22,7 +22,9 @@ _METRICS: Mapping[str, tuple[str, float]] = {
     "DCGM_FI_DEV_MEM_COPY_UTIL": ("gpu.memory.busy", 1.0),
     "DCGM_FI_DEV_FB_USED": ("gpu.memory.used", _MIB),
     "DCGM_FI_PROF_SM_ACTIVE": ("gpu.sm.active", 100.0),
+    "DCGM_FI_PROF_SM_OCCUPANCY": ("gpu.sm.occupancy", 100.0),
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("gpu.tensor.active", 100.0),
+    "DCGM_FI_PROF_DRAM_ACTIVE": ("gpu.dram.active", 100.0),
     "DCGM_FI_DEV_POWER_USAGE": ("gpu.power", 1.0),
     "DCGM_FI_DEV_GPU_TEMP": ("gpu.temperature", 1.0),
     "DCGM_FI_DEV_SM_CLOCK": ("gpu.clock.sm", 1.0),
@@ -31,6 +33,19 @@ _METRICS: Mapping[str, tuple[str, float]] = {
     "DCGM_FI_PROF_PCIE_RX_BYTES": ("gpu.pcie.received", 1.0),
     "DCGM_FI_PROF_PCIE_TX_BYTES": ("gpu.pcie.sent", 1.0),
 }
+_OF_SLICES: Mapping[str, tuple[str, float]] = {
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("gpu.used", 100.0),
+    **{
+        name: _METRICS[name]
+        for name in (
+            "DCGM_FI_PROF_SM_ACTIVE",
+            "DCGM_FI_PROF_SM_OCCUPANCY",
+            "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+            "DCGM_FI_PROF_DRAM_ACTIVE",
+        )
+    },
+}
+"""Metrics that the exporter measures for each slice. It repeats most of the others for each slice of a GPU."""
 _LINE = re.compile(r"^([A-Z_0-9]+)\{([^}]*)\}\s+(\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -58,25 +73,29 @@ class Dcgm:
     def processes(self) -> Mapping[int, str]:
         return {}
 
+    def aliases(self) -> Mapping[str, str]:
+        return {}
+
 
 def parse(text: str) -> dict[str, dict[str, float]]:
     """Return readings by UUID and by index in an exporter's text."""
     found: dict[str, dict[str, float]] = {}
     for line in text.splitlines():
         match = _LINE.match(line)
-        known = _METRICS.get(match[1]) if match is not None else None
-        if match is None or known is None:
+        if match is None or (match[1] not in _METRICS and match[1] not in _OF_SLICES):
             continue
         labels = dict(_LABEL.findall(match[2]))
+        instance = labels.get("GPU_I_ID")
+        known = (_OF_SLICES if instance else _METRICS).get(match[1])
+        if known is None:
+            continue
         try:
             value = float(match[3]) * known[1]
         except ValueError:
             continue
-        if labels.get("GPU_I_ID"):
-            continue  # a slice of a GPU: the exporter gives it the UUID of the whole GPU
         for identifier in (labels.get("UUID"), labels.get("gpu")):
-            if identifier:
-                found.setdefault(identifier, {})[known[0]] = value
+            if identifier:  # a slice has the identifiers of the whole GPU
+                found.setdefault(f"{identifier}/gi{instance}" if instance else identifier, {})[known[0]] = value
     return found
 
 

@@ -17,6 +17,10 @@ class GpuSource(Protocol):
         """Return the GPU of each process that uses one, for members without a list of GPUs."""
         ...
 
+    def aliases(self) -> Mapping[str, str]:
+        """Return the identifier of a GPU or of a slice by its other names, as device plugins and drivers have them."""
+        ...
+
 
 class NoGpus:
     """A node without GPUs, or without a library that reads them."""
@@ -25,6 +29,9 @@ class NoGpus:
         return {}
 
     def processes(self) -> Mapping[int, str]:
+        return {}
+
+    def aliases(self) -> Mapping[str, str]:
         return {}
 
 
@@ -36,13 +43,22 @@ class Together:
 
     def read(self) -> Mapping[str, Mapping[str, float]]:
         found: dict[str, dict[str, float]] = {}
-        for source in self._sources:
-            for identifier, reading in source.read().items():
-                found.setdefault(identifier, {}).update(reading)
+        readings = [source.read() for source in self._sources]
+        is_named = any("/" in identifier for reading_of in readings for identifier in reading_of)
+        aliases = self.aliases() if is_named else {}  # dcgm-exporter's slices
+        for reading_of in readings:
+            for identifier, reading in reading_of.items():
+                found.setdefault(aliases.get(identifier, identifier), {}).update(reading)
         return found
 
     def processes(self) -> Mapping[int, str]:
         found: dict[int, str] = {}
         for source in self._sources:
             found |= source.processes()
+        return found
+
+    def aliases(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for source in self._sources:
+            found |= source.aliases()
         return found

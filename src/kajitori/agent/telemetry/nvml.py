@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from kajitori.agent.telemetry.gpm import NEVER, Activity
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +25,27 @@ _NVLINK_DATA_RX, _NVLINK_DATA_TX = 139, 138
 _ALL_LINKS = 0xFFFFFFFF
 
 
-class Nvml:
-    """NVML's GPUs, under their UUIDs and their indices. `library` is pynvml, or a recording of it."""
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """A MIG device: a part of a GPU with memory and multiprocessors of its own."""
 
-    def __init__(self, library: Any) -> None:
+    uuid: str
+    handle: Any
+    parent: str
+    """UUID of the whole GPU."""
+    instance: int
+    """Number of its GPU instance. Device plugins give a slice one compute instance, which is all of it."""
+
+
+class Nvml:
+    """NVML's GPUs, under their UUIDs and their indices, and their MIG slices under their UUIDs. `library` is pynvml, or
+    a recording of it.
+
+    Of a slice NVML itself knows the memory alone: the driver answers "not supported" for its utilisation. From Hopper
+    on the driver measures activity by slice (`gpm.py`); on older GPUs only DCGM does.
+    """
+
+    def __init__(self, library: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self._library = library
         self._error: type[Exception] = library.NVMLError
         library.nvmlInit()
@@ -35,6 +58,8 @@ class Nvml:
             with contextlib.suppress(self._error):
                 handle = library.nvmlDeviceGetHandleByIndex(index)
                 self._devices[_text(library.nvmlDeviceGetUUID(handle))] = handle
+        self._activity = Activity(library, clock)
+        self._slices: tuple[_Slice, ...] = ()
         self._listen()
 
     def _listen(self) -> None:
@@ -50,21 +75,79 @@ class Nvml:
     def read(self) -> Mapping[str, Mapping[str, float]]:
         """Return readings by UUID, and the same by index."""
         self._take_events()
+        self._find_slices()
         found: dict[str, Mapping[str, float]] = {}
         for index, (uuid, handle) in enumerate(self._devices.items()):
             reading = dict(self._figures(uuid, handle))
             reading["gpu.xid"] = self._xids[uuid]
             found[uuid] = found[str(index)] = reading
+            reading |= self._activity.read(uuid, handle)
+        for each in self._slices:
+            reading = dict(self._memory(each.uuid, each.handle))
+            reading["gpu.xid"] = self._xids[each.parent]  # of the whole GPU
+            activity = self._activity.read(each.uuid, self._devices[each.parent], each.instance)
+            found[each.uuid] = reading | activity
+        self._activity.forget_others(found)
         return found
 
     def processes(self) -> Mapping[int, str]:
-        """Return the GPU of each process that computes on one."""
+        """Return the GPU, or the slice, of each process that computes on one."""
         found: dict[int, str] = {}
-        for uuid, handle in self._devices.items():
-            with contextlib.suppress(self._error):
+        self._find_slices()
+        for uuid, handle in (*self._devices.items(), *((each.uuid, each.handle) for each in self._slices)):
+            with contextlib.suppress(self._error):  # a slice comes after its GPU, which has the same processes
                 for process in self._library.nvmlDeviceGetComputeRunningProcesses(handle):
                     found[int(process.pid)] = uuid
         return found
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return UUIDs by the names that device plugins and drivers of dynamic resource allocation give."""
+        found: dict[str, str] = {}
+        minors: dict[str, int] = {}
+        for uuid, handle in self._devices.items():
+            minor = self._ask(uuid, "minor", partial(self._call, "nvmlDeviceGetMinorNumber", handle))
+            if minor is not None:
+                minors[uuid] = minor
+                found[f"nvidia{minor}"] = found[f"gpu-{minor}"] = uuid
+        self._find_slices()
+        for each in self._slices:
+            found[f"{each.parent}/gi{each.instance}"] = each.uuid  # dcgm-exporter
+            if each.parent in minors:
+                found[f"nvidia{minors[each.parent]}/gi{each.instance}"] = each.uuid  # GKE
+                if name := self._claimed_name(each, minors[each.parent]):
+                    found[name] = each.uuid
+        return found
+
+    def _claimed_name(self, each: _Slice, minor: int) -> str:
+        """Return the name of a slice in NVIDIA's driver of dynamic resource allocation: GPU, profile and placement, as
+        in gpu-0-mig-1g10gb-19-4. Empty if it cannot be told."""
+        library, parent = self._library, self._devices[each.parent]
+        with contextlib.suppress(self._error, AttributeError):
+            info = library.nvmlGpuInstanceGetInfo(library.nvmlDeviceGetGpuInstanceById(parent, each.instance))
+            profile = re.search(r"MIG ([0-9a-z.+]+)", _text(library.nvmlDeviceGetName(each.handle)))
+            if profile is not None:
+                name = profile[1].replace(".", "").replace("+", "-")
+                return f"gpu-{minor}-mig-{name}-{info.profileId}-{info.placement.start}"
+        return ""
+
+    def _find_slices(self) -> None:
+        """Look which slices there are. An operator may change them at any time while nothing uses the GPU."""
+        found = tuple(each for uuid, handle in self._devices.items() for each in self._slices_of(uuid, handle))
+        divided = {each.parent for each in found}
+        for uuid in divided ^ {each.parent for each in self._slices}:  # other figures are supported now
+            self._unsupported = {(known, what) for known, what in self._unsupported if known != uuid or what == "mig"}
+        self._slices = found
+
+    def _slices_of(self, uuid: str, handle: Any) -> Iterator[_Slice]:
+        library = self._library
+        mode = self._ask(uuid, "mig", lambda: library.nvmlDeviceGetMigMode(handle))
+        if not mode or mode[0] != 1:
+            return
+        for index in range(self._ask(uuid, "slices", lambda: library.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
+            with contextlib.suppress(self._error):  # NVML_ERROR_NOT_FOUND: no slice has this number
+                part = library.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+                instance = int(library.nvmlDeviceGetGpuInstanceId(part))
+                yield _Slice(_text(library.nvmlDeviceGetUUID(part)), part, uuid, instance)
 
     def _take_events(self) -> None:
         if self._events is None:
@@ -75,31 +158,41 @@ class Nvml:
                 uuid = _text(self._library.nvmlDeviceGetUUID(event.device))
                 self._xids[uuid] = float(event.eventData)
 
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """Call a function. Raises AttributeError if the library is older than it."""
+        return getattr(self._library, name)(*arguments)
+
+    def _ask(self, uuid: str, what: str, call: Callable[[], Any]) -> Any:
+        """Return the answer; None for a figure that this GPU does not have, or has not now."""
+        if (uuid, what) in self._unsupported:
+            return None
+        try:
+            return call()
+        except self._error as error:
+            if getattr(error, "value", 0) in NEVER:
+                self._unsupported.add((uuid, what))
+            return None
+        except AttributeError:  # an older library
+            self._unsupported.add((uuid, what))
+            return None
+
+    def _memory(self, uuid: str, handle: Any) -> Iterator[tuple[str, float]]:
+        memory = self._ask(uuid, "memory", lambda: self._library.nvmlDeviceGetMemoryInfo(handle))
+        if memory is not None:
+            yield "gpu.memory.used", float(memory.used)
+            yield "gpu.memory.total", float(memory.total)
+
     def _figures(self, uuid: str, handle: Any) -> Iterator[tuple[str, float]]:
         library = self._library
 
         def ask(what: str, call: Callable[[], Any]) -> Any:
-            """Return the answer; None for a figure that this GPU does not have, or has not now."""
-            if (uuid, what) in self._unsupported:
-                return None
-            try:
-                return call()
-            except self._error as error:
-                if getattr(error, "value", 0) == getattr(library, "NVML_ERROR_NOT_SUPPORTED", 3):
-                    self._unsupported.add((uuid, what))
-                return None
-            except AttributeError:  # an older library
-                self._unsupported.add((uuid, what))
-                return None
+            return self._ask(uuid, what, call)
 
         use = ask("utilisation", lambda: library.nvmlDeviceGetUtilizationRates(handle))
         if use is not None:
             yield "gpu.used", float(use.gpu)
             yield "gpu.memory.busy", float(use.memory)
-        memory = ask("memory", lambda: library.nvmlDeviceGetMemoryInfo(handle))
-        if memory is not None:
-            yield "gpu.memory.used", float(memory.used)
-            yield "gpu.memory.total", float(memory.total)
+        yield from self._memory(uuid, handle)
         simple: tuple[tuple[str, float, Callable[[], Any]], ...] = (
             ("gpu.power", 1e-3, lambda: library.nvmlDeviceGetPowerUsage(handle)),
             ("gpu.temperature", 1.0, lambda: library.nvmlDeviceGetTemperature(handle, 0)),

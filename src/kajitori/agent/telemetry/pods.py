@@ -16,6 +16,7 @@ from kajitori.agent.engines.cgroups import group_of_pod
 from kajitori.agent.telemetry.figures import variable
 from kajitori.agent.telemetry.gpus import GpuSource
 from kajitori.agent.telemetry.members import LocalMember
+from kajitori.agent.telemetry.pod_resources import SOCKET, Assigned, KubeletDevices
 from kajitori.agent.telemetry.processes import pids_below
 from kajitori.core.telemetry.training import METRICS_ENV
 from kajitori.core.traffic.totals import Pod
@@ -37,11 +38,18 @@ class Pods(Protocol):
 
 
 class PodMembers:
-    """The members of runs among a node's Pods. `root` is where the node's own file system is mounted."""
+    """The members of runs among a node's Pods. `root` is where the node's own file system is mounted.
+
+    The kubelet says which GPUs a member has. Without its answer the container's variables do, and without these the
+    processes that NVML sees on a GPU.
+    """
 
     def __init__(self, pods: Pods, gpus: GpuSource, root: Path = Path("/")) -> None:
         self._pods = pods
         self._gpus = gpus
+        self._kubelet = KubeletDevices(root / SOCKET)
+        self._assigned: dict[str, tuple[str, ...]] = {}
+        """The kubelet's answers by UID of the Pod. A Pod keeps its GPUs, so it is asked once."""
         self._cgroups = root / "sys/fs/cgroup"
         self._logs = root / "var/log/pods"
         self._known: dict[str, LocalMember] = {}
@@ -49,15 +57,15 @@ class PodMembers:
     def members(self) -> Sequence[LocalMember]:
         """Return the members with processes. Raises OSError if the Pods cannot be listed now."""
         found: dict[str, LocalMember] = {}
+        running: dict[str, tuple[Pod, tuple[str, ...], list[int]]] = {}
         for uid, pod in self._pods.pods().items():
-            if not pod.run_uid:
-                continue
-            groups = groups_of(self._cgroups, uid)
-            pids = pids_below(groups[0]) if groups else []
-            if not pids:
-                continue
-            known = self._known.get(uid)
-            if known is not None and known.cgroups == groups and known.gpus:
+            groups = groups_of(self._cgroups, uid) if pod.run_uid else ()
+            if groups and (pids := pids_below(groups[0])):
+                running[uid] = pod, groups, pids
+        self._learn({uid: pod for uid, (pod, _, _) in running.items()})
+        for uid, (pod, groups, pids) in running.items():
+            known, assigned = self._known.get(uid), self._assigned.get(uid)
+            if known is not None and known.cgroups == groups and known.gpus and known.gpus == (assigned or known.gpus):
                 found[uid] = known
                 continue
             found[uid] = LocalMember(
@@ -67,10 +75,23 @@ class PodMembers:
                 pids=partial(program_pids, groups[0]),
                 cgroups=groups,
                 log=self._log(pod),
-                gpus=self._gpus_of(pids),
+                gpus=assigned or self._gpus_of(pids),
             )
         self._known = found
         return list(found.values())
+
+    def _learn(self, pods: Mapping[str, Pod]) -> None:
+        """Ask the kubelet about Pods that it was not asked about."""
+        self._assigned = {uid: gpus for uid, gpus in self._assigned.items() if uid in pods}
+        new = [pod for uid, pod in pods.items() if uid not in self._assigned]
+        listed: Assigned = (self._kubelet.assigned() if new else None) or {}
+        if not listed:
+            return
+        aliases = self._gpus.aliases()
+        for pod in new:
+            gpus = listed.get((pod.namespace, pod.name))
+            if gpus is not None:
+                self._assigned[pod.uid] = tuple(dict.fromkeys(aliases.get(gpu, gpu) for gpu in gpus))
 
     def _log(self, pod: Pod) -> Path | None:
         folder = self._logs / f"{pod.namespace}_{pod.name}_{pod.uid}" / names.MEMBER_CONTAINER
@@ -79,7 +100,7 @@ class PodMembers:
         return None
 
     def _gpus_of(self, pids: Sequence[int]) -> tuple[str, ...]:
-        """Return the GPUs that the member's container was given; else those that its processes use."""
+        """Return the GPUs in the variables of the member's container; else those that its processes use."""
         for name in GPU_VARIABLES:
             for pid in pids:
                 value = variable(pid, name)

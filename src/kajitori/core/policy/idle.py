@@ -89,7 +89,7 @@ class IdleGpus(Document):
     utilisation: float = Field(default=5.0, gt=0, le=100)
     """A GPU is idle below this percentage of time in which a kernel runs, in every minute."""
     multiprocessors: float = Field(default=5.0, gt=0, le=100)
-    """The same for the share of its multiprocessors that had work, if DCGM reports it."""
+    """The same for the share of its multiprocessors that had work, if the GPU (Hopper and later) or DCGM reports it."""
     memory_traffic: float = Field(default=5.0, gt=0, le=100)
     """The same for the percentage of time in which its memory is read or written."""
     cores: float = Field(default=0.5, gt=0, le=1e6)

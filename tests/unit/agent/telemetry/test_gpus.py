@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.recorded_nvml import UUID, NvmlError, Recorded
+from tests.helpers.recorded_nvml import SLICES, UUID, Divided, Hopper, NvmlError, Recorded
 
 from kajitori.agent.telemetry.amd import Amd
 from kajitori.agent.telemetry.dcgm import Dcgm
@@ -65,6 +65,94 @@ def test_the_last_xid_error_is_remembered() -> None:
     nvml = Nvml(library)
     library.events = [13, 79]
     assert [nvml.read()[UUID]["gpu.xid"] for _ in range(2)] == [79.0, 79.0]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_activity_is_the_mean_between_two_samples() -> None:
+    """A question in between does not shorten the time over which the next sample is the mean."""
+    library, clock = Hopper(), Clock()
+    nvml = Nvml(library, clock)
+    assert "gpu.sm.active" not in nvml.read()[UUID]  # there is only one sample
+    for seconds in (2.0, 15.0, 30.0):
+        clock.now = seconds
+        found = nvml.read()[UUID]
+        assert (found["gpu.sm.active"], found["gpu.sm.occupancy"], found["gpu.dram.active"]) == (47.5, 22.25, 18.5)
+        assert (found["gpu.used"], "gpu.tensor.active" in found) == (97.0, False)
+    assert library.between == [(0, 1), (0, 1), (1, 0)]
+
+
+@pytest.mark.parametrize(("code", "asked"), [(3, 1), (4, 1), (13, 1), (15, 3)])
+def test_activity_that_a_gpu_does_not_measure_is_asked_for_once(code: int, asked: int) -> None:
+    """A driver may also forbid it. A GPU that is lost for a moment (15) is asked again, and leaves no sample behind."""
+    library = Hopper()
+    library.gpm_error = code
+    nvml = Nvml(library)
+    for _ in range(3):
+        assert nvml.read()[UUID]["gpu.used"] == 97.0
+    assert library.calls.count("nvmlGpmQueryDeviceSupport") == asked
+    assert not [sample for sample in library.samples if sample is not None]
+
+
+def test_slices_have_memory_and_activity_of_their_own() -> None:
+    library, clock = Divided(), Clock()
+    nvml = Nvml(library, clock)
+    nvml.read()
+    clock.now = 15.0
+    found = nvml.read()
+    activity = {"gpu.used": 61.0, "gpu.sm.active": 47.5, "gpu.sm.occupancy": 22.25, "gpu.dram.active": 18.5}
+    memory = {"gpu.memory.used": 4e9, "gpu.memory.total": 10_200_547_328.0}
+    assert found[SLICES[1]] == {**memory, **activity, "gpu.xid": 0.0}
+    assert found[SLICES[0]]["gpu.memory.used"] == 1e9
+    assert "gpu.used" not in found[UUID] and found[UUID]["gpu.sm.active"] == 47.5
+    assert {taken[1:] for taken in library.taken} == {(), (7,), (10,)}
+    assert nvml.processes() == {71: SLICES[0], 72: SLICES[1]}
+
+
+def test_slices_of_a_gpu_without_gpm_have_memory_alone() -> None:
+    library = Divided()
+    library.answers["nvmlGpmQueryDeviceSupport"].isSupportedDevice = 0
+    nvml = Nvml(library)
+    for _ in range(2):
+        assert set(nvml.read()[SLICES[0]]) == {"gpu.memory.used", "gpu.memory.total", "gpu.xid"}
+
+
+def test_slices_are_known_by_the_names_of_plugins_and_drivers() -> None:
+    names = Nvml(Divided()).aliases()
+    assert (names["gpu-0"], names["nvidia0"]) == (UUID, UUID)
+    assert names["nvidia0/gi10"] == names[f"{UUID}/gi10"] == SLICES[1]
+    assert names["gpu-0-mig-1g10gb-19-4"] in SLICES
+
+
+def test_a_gpu_that_is_no_longer_divided_has_its_figures_again() -> None:
+    library = Divided()
+    nvml = Nvml(library)
+    nvml.read()
+    library.mode = 0
+    library.answers |= {"nvmlDeviceGetUtilizationRates": Recorded().answers["nvmlDeviceGetUtilizationRates"]}
+    found = nvml.read()
+    assert set(found) == {UUID, "0"} and found[UUID]["gpu.used"] == 97.0
+    assert len([sample for sample in library.samples if sample is not None]) == 2  # those of the whole GPU
+
+
+def test_dcgms_activity_of_slices_is_added_to_their_memory() -> None:
+    """On GPUs before Hopper it is the only source. Metrics of the whole GPU, which it repeats, are left out."""
+    library = Divided()
+    library.answers["nvmlGpmQueryDeviceSupport"].isSupportedDevice = 0
+    labels = f'gpu="0",UUID="{UUID}",GPU_I_PROFILE="1g.10gb",GPU_I_ID="10"'
+    text = f"""DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.75
+DCGM_FI_PROF_DRAM_ACTIVE{{{labels}}} 0.125
+DCGM_FI_DEV_POWER_USAGE{{{labels}}} 412
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{{gpu="0",UUID="{UUID}"}} 0.5
+"""
+    found = Together((Nvml(library), Dcgm("http://127.0.0.1:9400/metrics", lambda _: text))).read()[SLICES[1]]
+    assert (found["gpu.used"], found["gpu.dram.active"], found["gpu.memory.used"]) == (75.0, 12.5, 4e9)
+    assert "gpu.power" not in found
 
 
 DCGM = f"""# HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).

@@ -54,6 +54,9 @@ class Gpus:
     def processes(self) -> Mapping[int, str]:
         return {}
 
+    def aliases(self) -> Mapping[str, str]:
+        return {}
+
 
 def group(folder: Path, *, seconds: float = 1.0, used: int = 100, inactive: int = 0) -> str:
     """Write a control group of version 2."""
