@@ -263,6 +263,27 @@ def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, p
     page.wait_for_url(re.compile("/runs/default/keys$"))
 
 
+def test_the_search_finds_runs_and_does_what_it_is_told(cluster: KajiUp, page: Page) -> None:
+    """By the keyboard alone."""
+    run(cluster, "sought", "sleep", "1000")
+    page.get_by_role("navigation").wait_for()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Search").wait_for()
+    page.keyboard.type("SOUG")
+    page.get_by_role("option", name="sought default").wait_for()
+    assert_accessible(page, "[role=dialog]")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/runs/default/sought$"))
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Search").wait_for()
+    page.keyboard.type("stop sou")
+    page.get_by_role("option", name="Stop sought").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog", name="Stop 1 run?").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_text("sought: 1 run stopped.").wait_for()
+
+
 def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Browser) -> None:
     """The code leaves the address at once. A used link is refused in words, and signing out ends the session."""
     run(cluster, "linked", "sleep", "1000")

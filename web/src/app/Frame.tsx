@@ -4,6 +4,7 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { Link, NavLink, Outlet } from "react-router";
 import { signOut, whoAmI } from "../api/signIn";
+import { SearchButton } from "../search/SearchButton";
 import { KeysDialog } from "./KeysDialog";
 
 const PAGES: { to: string; word: string }[] = [
@@ -43,6 +44,7 @@ export function Frame() {
             </NavLink>
           ))}
         </Box>
+        <SearchButton pages={[...PAGES, { to: "/mine", word: "Mine" }]} />
         <Typography component={Link} to="/mine" color="text.secondary" noWrap sx={{ maxWidth: { xs: "20vw", sm: "40vw" } }} title={`Mine: ${who.data?.user}`}>
           {who.data?.user}
         </Typography>

@@ -1,0 +1,44 @@
+import Button from "@mui/material/Button";
+import { lazy, Suspense, useEffect, useState } from "react";
+import type { Page } from "./commands";
+
+const load = async () => ({ default: (await import("./Palette")).Palette });
+const Palette = lazy(load);
+/** When the search is fetched, after the page itself: it has to take the first letter. */
+const SOON_MS = 1_000;
+
+/** The button of the search, which Ctrl-K opens on every page. */
+export function SearchButton({ pages }: { pages: readonly Page[] }) {
+  const [isOpen, setIsOpen] = useState(false);
+  const [wasOpen, setWasOpen] = useState(false);
+  const open = () => {
+    setIsOpen(true);
+    setWasOpen(true);
+  };
+  useEffect(() => {
+    const timer = window.setTimeout(() => void load(), SOON_MS);
+    return () => window.clearTimeout(timer);
+  }, []);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
+      if ((event.target as HTMLElement).closest(".xterm")) return; // in a terminal, Ctrl-K deletes to the end of the line
+      event.preventDefault();
+      open();
+    };
+    window.addEventListener("keydown", onKey);
+    return () => window.removeEventListener("keydown", onKey);
+  }, []);
+  return (
+    <>
+      <Button size="small" onClick={open} aria-keyshortcuts="Control+K" title="Ctrl K" sx={{ flex: "none" }}>
+        Search
+      </Button>
+      {wasOpen && (
+        <Suspense fallback={null}>
+          <Palette pages={pages} isOpen={isOpen} close={() => setIsOpen(false)} />
+        </Suspense>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,41 @@
+import { describe, expect, it } from "vitest";
+import type { Row } from "../runs/rows";
+import { commandsOf, NOTHING, openRun, parsed } from "./commands";
+
+const run = (name: string, phase: Row["phase"] = "Running") =>
+  ({ uid: name, name, namespace: "vision", owner: "ada", phase, deleting: false }) as Row;
+const PAGES = [
+  { to: "/runs", word: "Runs" },
+  { to: "/queue", word: "Queue" },
+];
+const found = { runs: [run("bert"), run("old", "Failed")], nodes: [{ name: "gpu-1", state: "Free" }], teams: [{ name: "vision" }] };
+const words = (text: string, here: Row | null = null) => commandsOf(text, PAGES, found, here).map((each) => `${each.group}: ${each.words}`);
+
+it.each([
+  ["stop BERT", { verb: "stop", words: "bert" }],
+  ["stop", { verb: "stop", words: "" }],
+  [" Bert  large ", { verb: null, words: "bert  large" }],
+])("reads %j", (text, expected) => expect(parsed(text)).toEqual(expected));
+
+it("knows the run whose page is open", () => {
+  expect(openRun("/runs/vision/%E8%88%B5")).toEqual({ namespace: "vision", name: "舵" });
+  expect(openRun("/runs")).toBeNull();
+});
+
+describe("the search offers", () => {
+  it("the pages to somebody who wrote nothing", () => {
+    expect(commandsOf("", PAGES, NOTHING, null).map((each) => each.words)).toEqual(["Runs", "Queue"]);
+  });
+
+  it("what the server found, and people and teams of that name", () => {
+    expect(words("ada")).toEqual(["Runs: bert", "Runs: old", "Nodes: gpu-1", "People: ada"]);
+    expect(words("vis")).toContain("Teams: vision");
+  });
+
+  it("to do with runs what they allow", () => {
+    expect(words("stop b")).toEqual(["Do: Stop bert"]);
+    expect(words("resume")).toEqual(["Do: Resume old"]);
+    expect(words("stop", run("mine"))[0]).toBe("Do: Stop mine");
+    expect(words("", run("mine")).slice(0, 2)).toEqual(["Do: Stop mine", "Do: Delete mine"]);
+  });
+});

@@ -1,0 +1,74 @@
+/** What the search of all pages offers for a text: pages, things to do with runs, runs, nodes, people and teams. */
+import type { Row } from "../runs/rows";
+import { applies, VERB_WORDS, VERBS, type Verb } from "../runs/verbs";
+
+export interface Page {
+  to: string;
+  word: string;
+}
+
+/** What the server found. */
+export interface Found {
+  runs: readonly Row[];
+  nodes: readonly { name: string; state: string }[];
+  teams: readonly { name: string }[];
+}
+
+export type Act = { to: string } | { verb: Verb; run: Row };
+
+export interface Command {
+  key: string;
+  group: "Do" | "Pages" | "Runs" | "Nodes" | "People" | "Teams";
+  words: string;
+  /** What distinguishes it from others. */
+  hint: string;
+  act: Act;
+}
+
+export const NOTHING: Found = { runs: [], nodes: [], teams: [] };
+const MOST_OF_A_KIND = 8;
+
+/** Return what a text asks for: words to search for, and a verb if it begins with one, such as "stop bert". */
+export function parsed(text: string): { verb: Verb | null; words: string } {
+  const words = text.trim().toLowerCase();
+  const [first = "", ...rest] = words.split(/\s+/);
+  const verb = VERBS.find((known) => known === first) ?? null;
+  return verb ? { verb, words: rest.join(" ") } : { verb: null, words };
+}
+
+/** Return the run whose page is open. */
+export function openRun(path: string): { namespace: string; name: string } | null {
+  const [, namespace, name] = /^\/runs\/([^/]+)\/([^/]+)$/.exec(path) ?? [];
+  return namespace && name ? { namespace: decodeURIComponent(namespace), name: decodeURIComponent(name) } : null;
+}
+
+/** Return what is offered, the likeliest first. `here` is the run whose page is open. */
+export function commandsOf(text: string, pages: readonly Page[], found: Found, here: Row | null): Command[] {
+  const { verb, words } = parsed(text);
+  if (verb) {
+    const runs = here && !words ? [here, ...found.runs.filter(({ uid }) => uid !== here.uid)] : found.runs;
+    return runs.filter((run) => applies(verb, run)).slice(0, MOST_OF_A_KIND).map((run) => doing(verb, run));
+  }
+  const has = (name: string) => words.split(/\s+/).every((word) => name.toLowerCase().includes(word));
+  const owners = [...new Set(found.runs.map(({ owner }) => owner))].filter((owner) => words && owner && has(owner));
+  return [
+    ...(here ? VERBS.filter((each) => applies(each, here) && has(`${each} ${here.name}`)).map((each) => doing(each, here)) : []),
+    ...pages.filter(({ word }) => has(word)).map(({ to, word }) => command("Pages", word, "", { to })),
+    ...[...found.runs].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map((run) => command("Runs", run.name, `${run.namespace}, ${run.phase}, ${run.owner}`, { to: addressOf(run) }, run.uid)),
+    ...found.nodes.slice(0, MOST_OF_A_KIND).map(({ name, state }) => command("Nodes", name, state, { to: `/cluster/${encodeURIComponent(name)}` })),
+    ...owners.slice(0, MOST_OF_A_KIND).map((owner) => command("People", owner, "their runs", { to: `/runs?text=${encodeURIComponent(owner)}` })),
+    ...found.teams.filter(({ name }) => words && has(name)).map(({ name }) => command("Teams", name, "its runs", { to: `/runs?text=${encodeURIComponent(name)}` })),
+  ];
+}
+
+function doing(verb: Verb, run: Row): Command {
+  return command("Do", `${VERB_WORDS[verb].ask} ${run.name}`, `${run.namespace}, ${run.phase}`, { verb, run }, run.uid + verb);
+}
+
+function command(group: Command["group"], words: string, hint: string, act: Act, key = words): Command {
+  return { key: `${group} ${key}`, group, words, hint, act };
+}
+
+function addressOf({ namespace, name }: Row): string {
+  return `/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+}
