@@ -219,7 +219,7 @@ def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) 
         link_of_page.click()
         page.get_by_role("heading", level=1).wait_for()
         assert_accessible(page, "main")
-    page.get_by_role("link", name="Runs").click()
+    page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_role("link", name="axe").click()
     page.get_by_role("tab").first.wait_for()
     for tab in page.get_by_role("tab").all():
