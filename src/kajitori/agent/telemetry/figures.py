@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kajitori.core.telemetry.training import (
     LOG_PREFIX,
     MAX_LOOK_BYTES,
     METRICS_ENV,
+    TENSORBOARD_ENV,
     EventFile,
     Lines,
     Training,
@@ -36,6 +38,9 @@ class Figures:
         self.training = Training()
         self._path: str | None = None
         """Value of $KAJI_METRICS; None while it is not known."""
+        self._tensorboard = ""
+        self._since: float | None = None
+        """Start of the program, in seconds since 1970; None while it is not known."""
         self._file: _Tail | None = None
         self._log: _Tail | None = None
         self._log_inode = 0
@@ -49,12 +54,13 @@ class Figures:
             self._read_log(member.log)
         pids = list(member.pids())
         if self._path is None:
-            self._path = next((path for pid in pids if (path := variable(pid, METRICS_ENV))), None)
+            pid, self._path = next(((pid, path) for pid in pids if (path := variable(pid, METRICS_ENV))), (0, None))
+            self._tensorboard = variable(pid, TENSORBOARD_ENV) if pid else ""
         if self._file is None and self._path:
             self._file = _first(pids, self._path)
         self._take_file()
-        if member.tensorboard:
-            self._read_events(pids, member.tensorboard)
+        if folder := member.tensorboard or self._tensorboard:
+            self._read_events(pids, folder)
 
     def close(self) -> None:
         """Read what a program that has ended left in its file and its log, and close all files."""
@@ -96,10 +102,14 @@ class Figures:
                     take_lines(self.training, (line[place + len(LOG_PREFIX) :],))
 
     def _read_events(self, pids: list[int], folder: str) -> None:
+        if self._since is None:  # events of earlier attempts in the same folder are older
+            self._since = min(filter(None, map(started_at, pids)), default=None)
+        if self._since is None:
+            return
         newest = _event_files(pids, folder)[-MAX_EVENT_FILES:]
         for name in newest:
             if name not in self._events and (tail := _first(pids, f"{folder}/{name}", whole=True)) is not None:
-                self._events[name] = tail, EventFile()
+                self._events[name] = tail, EventFile(self._since)
         for name in [name for name in self._events if newest and name not in newest]:
             self._events.pop(name)[0].close()
         for tail, events in self._events.values():
@@ -149,6 +159,16 @@ def variable(pid: int, name: str) -> str:
             if key.decode(errors="replace") == name:
                 return os.fsdecode(value)
     return ""
+
+
+def started_at(pid: int) -> float:
+    """Return when a process was started, in seconds since 1970, at most a second too early; 0 if it is gone."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        # The command's name may hold anything, so fields begin after the last bracket.
+        ticks = int(file.read().rpartition(b")")[2].split()[19])
+        since_boot = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+        return time.time() - since_boot - 1.0
+    return 0.0
 
 
 def _first(pids: list[int], path: str, *, whole: bool = False) -> _Tail | None:

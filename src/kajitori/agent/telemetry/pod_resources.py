@@ -1,8 +1,7 @@
 """GPUs of Pods as the kubelet assigned them, by its pod-resources API.
 
 It knows what no variable of a container shows: devices of device plugins by their identifiers, and devices of dynamic
-resource allocation. Types and numbers of fields: k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. A few of them are
-needed, so they are read here and not by generated code, whose library would take 3 MiB of an agent's memory.
+resource allocation. Numbers of fields: k8s.io/kubelet/pkg/apis/podresources/v1/api.proto.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from kajitori.agent.telemetry.grpc_call import call
+from kajitori.core.words.protobuf import parts, text
 from kajitori.errors import Unavailable, Unsupported
 
 log = logging.getLogger(__name__)
@@ -79,26 +79,26 @@ def parse_list(message: bytes) -> dict[tuple[str, str], tuple[str, ...]]:
     """
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     twice = set()
-    for pod in _messages(message, 1):
-        key = _text(pod, 2), _text(pod, 1)
+    for pod in parts(message, 1):
+        key = text(pod, 2), text(pod, 1)
         if key in found:
             twice.add(key)
-        gpus = (gpu for container in _messages(pod, 3) for gpu in _gpus(container))
+        gpus = (gpu for container in parts(pod, 3) for gpu in _gpus(container))
         found[key] = tuple(dict.fromkeys(gpus))
     return {key: gpus for key, gpus in found.items() if key not in twice}
 
 
 def _gpus(container: bytes) -> Iterator[str]:
     """Yield the GPUs of a ContainerResources."""
-    for devices in _messages(container, 2):
-        resource = _text(devices, 1)
-        for device in _messages(devices, 2):
-            gpu = gpu_of_plugin(resource, _decoded(device))
+    for devices in parts(container, 2):
+        resource = text(devices, 1)
+        for device in parts(devices, 2):
+            gpu = gpu_of_plugin(resource, device.decode(errors="replace"))
             if gpu:
                 yield gpu
-    for claim in _messages(container, 5):
-        for device in _messages(claim, 4):
-            gpu = gpu_of_claim(_text(device, 2), _text(device, 4), [_text(cdi, 1) for cdi in _messages(device, 1)])
+    for claim in parts(container, 5):
+        for device in parts(claim, 4):
+            gpu = gpu_of_claim(text(device, 2), text(device, 4), [text(cdi, 1) for cdi in parts(device, 1)])
             if gpu:
                 yield gpu
 
@@ -128,53 +128,3 @@ def gpu_of_claim(driver: str, device: str, cdi_names: list[str]) -> str:
         if "gpu" in vendor and (match := _UUID.search(rest) or _DEVICE.search(rest)):
             return match[0]
     return ""
-
-
-# ---------------------------------------------------------------------------------------------- protobuf's wire format
-
-
-def _messages(message: bytes, number: int) -> Iterator[bytes]:
-    """Yield all values of a field of texts or messages."""
-    place, size = 0, len(message)
-    while place < size:
-        key, place = _varint(message, place)
-        match key & 7:
-            case 0:
-                _, place = _varint(message, place)
-            case 1:
-                place += 8
-            case 2:
-                length, place = _varint(message, place)
-                place += length
-                if place <= size and key >> 3 == number:
-                    yield message[place - length : place]
-            case 5:
-                place += 4
-            case kind:
-                raise ValueError(f"no message of protobuf: a field of kind {kind}")
-        if place > size:
-            raise ValueError("no message of protobuf: it is cut off")
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Return the number at this place, and the place after it."""
-    value = shift = 0
-    while place < len(message) and shift < 64:
-        byte = message[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
-    raise ValueError("no message of protobuf: it is cut off")
-
-
-def _text(message: bytes, number: int) -> str:
-    """Return the last value of a field of texts, as protobuf demands; empty if there is none."""
-    found = b""
-    for value in _messages(message, number):
-        found = value
-    return _decoded(found)
-
-
-def _decoded(value: bytes) -> str:
-    return value.decode(errors="replace")

@@ -19,7 +19,7 @@ from kajitori.core.policy.model import Policy
 from kajitori.core.spec.array import Array
 from kajitori.core.spec.parts import SecretUse
 from kajitori.core.spec.run import RunSpec
-from kajitori.core.telemetry.training import METRICS_ENV
+from kajitori.core.telemetry.training import METRICS_ENV, TENSORBOARD_ENV
 from kajitori.core.words import first_step, names
 from kajitori.core.words.image_names import full_image_name
 from kajitori.core.words.quantities import format_cpu, format_memory
@@ -174,6 +174,8 @@ def _env(spec: RunSpec, policy: Policy, resolved: Resolved, checkpoint_path: str
             env.append({"name": secret.env, "valueFrom": reference})
     env += [{"name": name, "value": value} for name, value in fixed.items()]
     env.append({"name": METRICS_ENV, "value": METRICS_FILE})
+    if spec.tensorboard is not None:
+        env.append({"name": TENSORBOARD_ENV, "value": spec.tensorboard})
     if spec.launcher == "torchrun":
         env += [{"name": name, "value": value} for name, value in torchrun_env(resolved.gpus).items()]
     if checkpoint_path:

@@ -17,9 +17,12 @@ import msgspec
 
 from kajitori.core.telemetry.quantities import KEPT_SAMPLES
 from kajitori.core.telemetry.report import FIGURE, MAX_FIGURES
+from kajitori.core.words.protobuf import fields, parts
 
 METRICS_ENV = "KAJI_METRICS"
 """Path of the file to which a program may append JSON lines."""
+TENSORBOARD_ENV = "KAJI_TENSORBOARD"
+"""Folder of the run's `tensorboard`."""
 LOG_PREFIX = b"kaji-metrics: "
 """Begins a line of the log that has such a JSON object."""
 MAX_LINE_BYTES = 4096
@@ -215,7 +218,9 @@ class EventFile:
     tensorflow/core/framework/summary.proto.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, since: float = 0.0) -> None:
+        """`since`: seconds since 1970 before which events are left out, as those of earlier attempts are."""
+        self._since = since
         self._rest = b""
         self._skip = 0
         self.broken = False
@@ -242,26 +247,27 @@ class EventFile:
             end = place + _LENGTH_AND_CHECK + length
             if len(data) < end + _CHECK_BYTES:
                 break
-            found = _scalars(data[place + _LENGTH_AND_CHECK : end])
+            found = _scalars(data[place + _LENGTH_AND_CHECK : end], self._since)
             place = end + _CHECK_BYTES
             if found:
                 yield found
         self._rest = b"" if self.broken else data[place:]
 
 
-def _scalars(event: bytes) -> dict[str, float]:
-    """Return the scalars of one Event, and its step; empty if it has no scalar."""
+def _scalars(event: bytes, since: float) -> dict[str, float]:
+    """Return the scalars of one Event, and its step; empty if it has no scalar, or was written before `since`."""
     found: dict[str, float] = {}
     step = 0
     try:
-        for field, value in _fields(event):
-            if field == 2 and isinstance(value, int):
+        for number, value in fields(event):
+            if number == 1 and isinstance(value, float) and value < since:
+                return {}
+            elif number == 2 and isinstance(value, int):
                 step = value
-            elif field == 5 and isinstance(value, bytes):
-                for inner, content in _fields(value):
-                    if inner == 1 and isinstance(content, bytes):
-                        found |= _scalar(content)
-    except (IndexError, struct.error):
+            elif number == 5 and isinstance(value, bytes):
+                for content in parts(value, 1):
+                    found |= _scalar(content)
+    except ValueError:
         return {}
     return found | {STEP: float(step)} if found else {}
 
@@ -269,7 +275,7 @@ def _scalars(event: bytes) -> dict[str, float]:
 def _scalar(value: bytes) -> dict[str, float]:
     """Return name and number of one Summary.Value: of `simple_value`, or of a tensor with one float."""
     name, number = "", math.nan
-    for field, content in _fields(value):
+    for field, content in fields(value):
         if field == 1 and isinstance(content, bytes):
             name = content.decode(errors="replace").replace(" ", "_")
         elif field == 2 and isinstance(content, float):
@@ -282,7 +288,7 @@ def _scalar(value: bytes) -> dict[str, float]:
 def _tensor_scalar(tensor: bytes) -> float:
     """Return the number in a TensorProto of one 32-bit or 64-bit float; NaN for others."""
     kind, found = 0, math.nan
-    for field, content in _fields(tensor):
+    for field, content in fields(tensor):
         if field == 1 and isinstance(content, int):
             kind = content
         elif field in (4, 5, 6) and isinstance(content, bytes):
@@ -293,43 +299,6 @@ def _tensor_scalar(tensor: bytes) -> float:
         elif field == 5 and isinstance(content, float):
             found = content
     return found
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | float | bytes]]:
-    """Yield number and value of each field of a protobuf message. Raises IndexError or struct.error if it is cut."""
-    place = 0
-    while place < len(message):
-        key, place = _varint(message, place)
-        kind = key & 7
-        value: int | float | bytes
-        if kind == 0:
-            value, place = _varint(message, place)
-        elif kind == 1:
-            (value,) = struct.unpack_from("<d", message, place)
-            place += 8
-        elif kind == 2:
-            size, place = _varint(message, place)
-            if place + size > len(message):
-                raise IndexError(place)
-            value, place = message[place : place + size], place + size
-        elif kind == 5:
-            (value,) = struct.unpack_from("<f", message, place)
-            place += 4
-        else:
-            raise IndexError(kind)
-        yield key >> 3, value
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
-        if shift > 63:
-            raise IndexError(place)
 
 
 def take_lines(training: Training, lines: Iterable[bytes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
@@ -259,14 +260,32 @@ def test_figures_are_read_from_the_log_across_its_rotation(tmp_path: Path) -> No
 def test_the_newest_event_files_of_a_folder_are_read(tmp_path: Path) -> None:
     """A folder on a volume keeps the files of all attempts; their names begin with the time."""
     for number in range(MAX_EVENT_FILES + 5):
-        (tmp_path / f"events.out.tfevents.{number:03}").write_bytes(event(number, simple("loss", number)))
+        (tmp_path / f"events.out.tfevents.{number:03}").write_bytes(
+            event(number, simple("loss", number), at=time.time())
+        )
     figures = Figures()
     watched = LocalMember("team", "bert-1-0", "u1", lambda: [os.getpid()], tensorboard=str(tmp_path))
     figures.read(watched)
     assert figures.training.sample(1.0)["loss"] == MAX_EVENT_FILES + 4
-    (tmp_path / "events.out.tfevents.900").write_bytes(event(1, simple("loss", 0.5)))
+    (tmp_path / "events.out.tfevents.900").write_bytes(event(1, simple("loss", 0.5), at=time.time()))
     figures.read(watched)
     assert figures.training.sample(2.0)["loss"] == 0.5
+    (tmp_path / "events.out.tfevents.901").write_bytes(event(9, simple("loss", 0.1), at=time.time() - 90 * 86400))
+    figures.read(watched)
+    assert "loss" not in figures.training.sample(3.0), "an earlier attempt wrote it"
+    figures.close()
+
+
+def test_a_program_in_a_container_names_its_folder_in_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its agent sees no annotations of Pods."""
+    written = {"KAJI_METRICS": str(tmp_path / "metrics"), "KAJI_TENSORBOARD": str(tmp_path)}
+    monkeypatch.setattr(files, "variable", lambda _, name: written.get(name, ""))
+    (tmp_path / "events.out.tfevents.1").write_bytes(event(1, simple("loss", 0.5), at=time.time()))
+    figures = Figures()
+    figures.read(LocalMember("team", "bert-1-0", "u1", lambda: [os.getpid()]))
+    assert figures.training.sample(1.0)["loss"] == 0.5
     figures.close()
 
 

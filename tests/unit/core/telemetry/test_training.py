@@ -91,10 +91,10 @@ def field(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-def event(step: int, *values: bytes) -> bytes:
+def event(step: int, *values: bytes, at: float = 1.7e9) -> bytes:
     """An event as tensorflow.core.util.event_pb2 writes it, in a record with check sums of 0."""
     summary = b"".join(field(1, value) for value in values)
-    content = varint(1 << 3 | 1) + struct.pack("<d", 1.7e9) + varint(2 << 3) + varint(step)
+    content = varint(1 << 3 | 1) + struct.pack("<d", at) + varint(2 << 3) + varint(step)
     content += field(5, summary) if values else field(3, b"brain.Event:2")
     return struct.pack("<QI", len(content), 0) + content + b"\0\0\0\0"
 
@@ -114,6 +114,13 @@ def test_scalars_of_event_files_are_read_in_pieces() -> None:
     for place in range(0, len(content), 5):
         found += list(file.feed(content[place : place + 5]))
     assert found == [{"train/loss": 0.5, "step": 7.0}, {"acc": 0.25, "lr_x": 1.0, "step": 300.0}]
+
+
+def test_events_of_earlier_attempts_are_left_out() -> None:
+    """A program that continues at its checkpoint may append to the file of the attempt before."""
+    file = EventFile(since=1000.0)
+    content = event(90, simple("loss", 0.25), at=999.9) + event(70, simple("loss", 0.5), at=1000.0)
+    assert list(file.feed(content)) == [{"loss": 0.5, "step": 70.0}]
 
 
 def test_large_events_are_skipped() -> None:
