@@ -133,10 +133,12 @@ class Platform:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=60) as answer:
             return json.load(answer)
 
-    def submit(self, name: str, scenario: str, folder: Path, place: Path) -> None:
+    def submit(self, name: str, scenario: str, folder: Path) -> None:
+        """Start a gang whose members do what the scenario says, in a folder of its own."""
+        place = folder / name
+        place.mkdir()
         times = map(str, (TRAIN_SECONDS, EVENT_SECONDS, LONG_SECONDS, PAUSE_SECONDS))
-        settings = [scenario, *times, str(Path("/proc/self/ns/net").readlink())]
-        program = [sys.executable, "-S", "-E", "-c", _START, str(folder), *settings]
+        program = [sys.executable, "-S", "-E", "-c", _START, str(folder), scenario, *times]
         options = ["--launcher", "torchrun", "-n", str(RANKS), "--cpus", "0.001", "-m", "64m", "--restarts", "0"]
         self.kaji("run", "-d", "-q", "--name", name, *options, *self._options, "-w", str(place), "host", *program)
 
@@ -198,11 +200,26 @@ def _process(command: Sequence[str], environment: Mapping[str, str], log: Path) 
             process.terminate()
 
 
+def cut_off(network: int) -> None:
+    """Drop all packets in the network namespace with this inode, which must be that of a member."""
+    (name,) = (each.name for each in Path("/run/netns").iterdir() if each.stat().st_ino == network)
+    assert network not in (Path("/proc/self/ns/net").stat().st_ino, Path("/proc/1/ns/net").stat().st_ino)
+    rules = "add table inet cut\n" + "".join(
+        f"add chain inet cut {hook} {{ type filter hook {hook} priority 0; policy drop; }}\n"
+        for hook in ("input", "output")
+    )
+    command = ["ip", "netns", "exec", name, "nft", "-f", "-"]
+    subprocess.run(command, input=rules.encode(), check=True, timeout=60)
+
+
 def look(platform: Platform, outcome: Outcome) -> None:
     """Note what the status of a run says now. Delete the run once nothing more is to be learned of it."""
     status = platform.get(f"/v1/runs/default/{outcome.run}")["status"]
     found = status.get("stuck") or {}
-    verdict = found.get("verdict", "")
+    verdict = found.get("verdict", "suspected") if found else ""
+    if (cut := outcome.folder / "network").exists():
+        cut_off(int(cut.read_text()))
+        cut.unlink()
     if _WORSE.index(verdict) > _WORSE.index(outcome.verdict):
         event = float((outcome.folder / "event").read_text()) if (outcome.folder / "event").exists() else time.time()
         outcome.verdict, outcome.after_seconds[verdict] = verdict, time.time() - event
@@ -237,13 +254,13 @@ def watch(platform: Platform, scenarios: Sequence[str], each_times: int, folder:
 
 def _start(platform: Platform, scenario: str, number: int, folder: Path) -> Outcome:
     outcome = Outcome(scenario, f"{scenario}-{number}", folder / f"{scenario}-{number}", time.monotonic())
-    outcome.folder.mkdir()
-    platform.submit(outcome.run, scenario, folder, outcome.folder)
+    platform.submit(outcome.run, scenario, folder)
     return outcome
 
 
-def measure(scenarios: Sequence[str], each_times: int, *, has_own_network: bool) -> list[Outcome]:
-    """Run the platform and the scenarios."""
+@contextlib.contextmanager
+def platform_for_members(*, has_own_network: bool) -> Iterator[tuple[Platform, Path]]:
+    """Run the platform. Yields it, and a folder with what members need."""
     with tempfile.TemporaryDirectory(prefix="stuck") as text, tempfile.TemporaryDirectory(prefix="stuckhome") as home:
         folder = Path(text)
         (folder / "site-packages").mkdir()
@@ -252,7 +269,7 @@ def measure(scenarios: Sequence[str], each_times: int, *, has_own_network: bool)
         shutil.copy(here / "stuck_member.py", folder)
         (folder / "policy.yaml").write_text(json.dumps(POLICY))
         with running_platform(Path(home), folder / "policy.yaml", has_own_network=has_own_network) as platform:
-            return watch(platform, scenarios, each_times, folder)
+            yield platform, folder
 
 
 def print_matrix(outcomes: Sequence[Outcome], scenarios: Sequence[str], load: Sequence[float]) -> None:
@@ -295,7 +312,8 @@ def main() -> int:
         scenarios.remove("network")
         CONSOLE.print(f"The rank that loses its network is left out: {lacking}.")
     load = [os.getloadavg()[0]]
-    outcomes = measure(scenarios, options.each, has_own_network=not lacking)
+    with platform_for_members(has_own_network=not lacking) as (platform, folder):
+        outcomes = watch(platform, scenarios, options.each, folder)
     load.append(os.getloadavg()[0])
     print_matrix(outcomes, scenarios, load)
     valid = [each for each in outcomes if not each.unexpected]

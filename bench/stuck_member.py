@@ -1,4 +1,5 @@
-"""One rank of a training for `bench.stuck`: a step each second, and after a while the event of its scenario.
+"""One rank of a training for `bench.stuck`: a step each second, and after a while the event of its scenario. For
+`bench.stragglers`, a step with work, of which one rank has more.
 
 The benchmark copies it to a folder and starts it by `kaji run`. `collectives` is beside it in a folder `site-packages`,
 like a library. Busy parts use a share of a core that is far below that of a real program, so that many ranks fit on one
@@ -10,7 +11,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -21,20 +21,26 @@ import collectives  # type: ignore[import-not-found]
 
 SCENARIO = sys.argv[1]
 TRAIN_SECONDS, EVENT_SECONDS, LONG_SECONDS, PAUSE_SECONDS = map(float, sys.argv[2:6])
-NODE_NETWORK = sys.argv[6]
-"""Network namespace of the node."""
 RANK, RANKS, GUILTY = int(os.environ["KAJI_RANK"]), int(os.environ["KAJI_WORLD_SIZE"]), 5
 STEP_SECONDS = 1.0
 BUSY_CORES, HELPER_CORES = 0.1, 0.005
 """Use by the busiest rank of a busy part, and by the others."""
 BURST_SECONDS = 0.1
+WORK_SECONDS = {"even": 0.13, "slower": 0.13}
+"""Processor time of a step, for gangs that are looked at for stragglers."""
+SLOWER = 2.0
 BATCH_SECONDS = 3.0
 
 
 def train(seconds: float) -> None:
     until, step = time.monotonic() + seconds, 0
+    step_work = WORK_SECONDS.get(SCENARIO, 0.0) * (SLOWER if (SCENARIO, RANK) == ("slower", GUILTY) else 1.0)
+    pause = STEP_SECONDS if not step_work else STEP_SECONDS - WORK_SECONDS[SCENARIO] * SLOWER
     while GANG.all_reduce(time.monotonic() < until):
-        time.sleep(STEP_SECONDS)
+        used_before = time.process_time()
+        while time.process_time() - used_before < step_work:
+            pass
+        time.sleep(pause)
         step += 1
         if RANK == 0 and step % 10 == 0 and SCENARIO != "quiet":
             print("step", step, flush=True)
@@ -80,15 +86,8 @@ def stop() -> None:
 
 
 def lose_network() -> None:
-    """Drop all packets in this rank's own network namespace, and train on."""
-    own, first = (str(Path(f"/proc/{process}/ns/net").readlink()) for process in ("self", "1"))
-    if own in (NODE_NETWORK, first):
-        raise SystemExit("this rank has no network namespace of its own")
-    rules = "".join(
-        f"add chain inet cut {hook} {{ type filter hook {hook} priority 0; policy drop; }}\n"
-        for hook in ("input", "output")
-    )
-    subprocess.run(["nft", "-f", "-"], input=f"add table inet cut\n{rules}".encode(), check=True)
+    """Ask the benchmark to drop all packets of this rank's own network, and train on."""
+    Path("network").write_text(str(Path("/proc/self/ns/net").stat().st_ino))
 
 
 # ------------------------------------------------------------------------------------------------- innocent
@@ -161,6 +160,8 @@ EVENTS: dict[str, Callable[[], None]] = {
     "pause": pause,
     "quiet": lambda: evaluate(EVENT_SECONDS),
     "trains": lambda: None,
+    "even": lambda: None,
+    "slower": lambda: None,
 }
 GUILTY_SCENARIOS = ("lock", "socket", "spin", "poll", "stopped", "network")
 

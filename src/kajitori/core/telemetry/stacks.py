@@ -186,13 +186,17 @@ def place_of(process: ProcessStacks) -> Place:
         return Place(Doing.KERNEL, frame.function, at)
     # From the user's code inwards, so that the name is the one that the user called.
     called = next((each for each in reversed(frames[:own]) if _is_collective(each)), None)
-    return Place(Doing.IS, frame.function, at) if called is None else Place(Doing.WAITS, called.function, at)
+    return Place(Doing.IS, frame.function, at) if called is None else Place(Doing.WAITS, _own_name(called), at)
 
 
 def _is_collective(frame: Frame) -> bool:
-    if frame.function not in COLLECTIVES:
-        return False
-    return frame.function not in _PLAIN or _TALKERS.search(frame.file) is not None
+    name = _own_name(frame)
+    return name in COLLECTIVES and (name not in _PLAIN or _TALKERS.search(frame.file) is not None)
+
+
+def _own_name(frame: Frame) -> str:
+    """Return the name of a function without its class: py-spy says `Gang.all_reduce` of a method."""
+    return frame.function.rpartition(".")[2]
 
 
 # ------------------------------------------------------------------------------------------------- groups of ranks

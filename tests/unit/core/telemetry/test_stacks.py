@@ -76,6 +76,11 @@ WAITS, LOADING = process(*COLLECTIVE), process(*LOADS)
             id="collective-of-any-library",
         ),
         pytest.param(
+            [process(Frame("Gang.all_reduce", "/venv/lib/python3.12/site-packages/own/comm.py", 9), *LOADS), LOADING],
+            ["! rank 1 on n1 is in load_batch (data.py:14)", "rank 0 on n0 waits in all_reduce (data.py:14)"],
+            id="collective-that-is-a-method",
+        ),
+        pytest.param(
             [LOADING, ELSEWHERE],
             ["rank 0 on n0 is in load_batch (data.py:14)", "rank 1 on n1 is in evaluate (train.py:30)"],
             id="no-majority",
