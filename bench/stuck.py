@@ -214,16 +214,16 @@ def cut_off(network: int) -> None:
 
 def look(platform: Platform, outcome: Outcome) -> None:
     """Note what the status of a run says now. Delete the run once nothing more is to be learned of it."""
-    status = platform.get(f"/v1/runs/default/{outcome.run}")["status"]
+    status, now = platform.get(f"/v1/runs/default/{outcome.run}")["status"], time.time()
     found = status.get("stuck") or {}
     verdict = found.get("verdict", "suspected") if found else ""
     if (cut := outcome.folder / "network").exists():
         cut_off(int(cut.read_text()))
         cut.unlink()
     if _WORSE.index(verdict) > _WORSE.index(outcome.verdict):
-        event = float((outcome.folder / "event").read_text()) if (outcome.folder / "event").exists() else time.time()
-        outcome.verdict, outcome.after_seconds[verdict] = verdict, time.time() - event
         outcome.words = platform.get(f"/v1/runs/default/{outcome.run}/why")["words"]
+        event = float((outcome.folder / "event").read_text()) if (outcome.folder / "event").exists() else now
+        outcome.verdict, outcome.after_seconds[verdict] = verdict, now - event
     outcome.ranks = found.get("ranks", outcome.ranks)
     if status["phase"] in ("Failed", "Succeeded"):
         outcome.unexpected = f"the run is {status['phase']}: {status.get('message', '')}"
@@ -247,7 +247,10 @@ def watch(platform: Platform, scenarios: Sequence[str], each_times: int, folder:
             next_start += BETWEEN_SECONDS
         for each in outcomes:
             if not each.is_over:
-                look(platform, each)
+                try:
+                    look(platform, each)
+                except OSError as error:  # the machine is busy: it is looked at again
+                    CONSOLE.print(f"{each.run}: {error}")
         time.sleep(LOOK_SECONDS)
     return outcomes
 

@@ -87,7 +87,8 @@ def stop() -> None:
 
 def lose_network() -> None:
     """Ask the benchmark to drop all packets of this rank's own network, and train on."""
-    Path("network").write_text(str(Path("/proc/self/ns/net").stat().st_ino))
+    Path("network.new").write_text(str(Path("/proc/self/ns/net").stat().st_ino))
+    Path("network.new").rename("network")
 
 
 # ------------------------------------------------------------------------------------------------- innocent
