@@ -1,4 +1,4 @@
-"""Takes the stacks of a member's processes from outside: py-spy for Python, /proc for the rest.
+"""Takes the stacks of a member's processes from outside: py-spy for Python, /proc for the rest and for connections.
 
 py-spy reads the memory of a process, so it needs nothing of the program or its image. It stops the process for
 milliseconds meanwhile; a process that is stopped already is read without that.
@@ -7,12 +7,13 @@ milliseconds meanwhile; a process that is stopped already is read without that.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import msgspec
 
 from kajitori.agent.telemetry.flight import Recorders
 from kajitori.agent.telemetry.members import LocalMember
+from kajitori.core.telemetry.connections import connections
 from kajitori.core.telemetry.stacks import (
     MAX_PROCESSES,
     MAX_TEXT,
@@ -41,6 +43,10 @@ MAX_OUTPUT_BYTES = 4 << 20
 """Most output of py-spy that is read. A program cannot make the agent read more."""
 AT_ONCE = 4
 """Most processes that are looked into at the same time."""
+MAX_TABLE_BYTES = 4 << 20
+"""Most bytes of a table of connections that are read: 27,000 connections."""
+MAX_UNANSWERED = 8
+"""Most peers without an answer that are told."""
 
 
 class _SpyFrame(msgspec.Struct):
@@ -83,10 +89,35 @@ def stacks_of(
                 tuple(process for pid in pids[:MAX_PROCESSES] if (process := taken[pid]) is not None),
                 max(0, len(pids) - MAX_PROCESSES),
                 recorder.read(until),
+                *_connections(pids[:MAX_PROCESSES], proc),
             )
         )
         for (member, pids), recorder in zip(found, recorders, strict=True)
     )
+
+
+def _connections(pids: Sequence[int], proc: Path) -> tuple[tuple[str, ...], int]:
+    """Return the peers that do not answer these processes, and the number of their connections."""
+    if not pids:
+        return (), 0
+    own = {inode for pid in pids for inode in _sockets(proc / str(pid) / "fd")}
+    tables = (_text(proc / str(pids[0]) / "net" / name, MAX_TABLE_BYTES) for name in ("tcp", "tcp6"))
+    found = [each for table in tables for each in connections(table) if each.inode in own]
+    silent = dict.fromkeys(str(each.peer) for each in found if each.is_unanswered)
+    return tuple(silent)[:MAX_UNANSWERED], len(found)
+
+
+def _sockets(folder: Path) -> Iterator[int]:
+    """Yield the inodes of a process's sockets."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        with contextlib.suppress(OSError):
+            kind, _, inode = os.readlink(entry.path).partition(":")  # noqa: PTH115 - twice as fast as a Path
+            if kind == "socket":
+                yield int(inode.strip("[]"))
 
 
 def _look(pid: int, dump: Dump, until: float, proc: Path) -> ProcessStacks | None:
@@ -109,9 +140,9 @@ def _look(pid: int, dump: Dump, until: float, proc: Path) -> ProcessStacks | Non
     return msgspec.structs.replace(about, threads=threads)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most_bytes: int = 4096) -> str:
     with contextlib.suppress(OSError), path.open("rb") as file:
-        return file.read(4096).decode(errors="replace").strip()
+        return file.read(most_bytes).decode(errors="replace").strip()
     return ""
 
 

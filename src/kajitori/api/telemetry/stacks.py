@@ -28,7 +28,7 @@ from kajitori.api.views.stacks import (
 )
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
-from kajitori.cluster.runs.members import member_of
+from kajitori.cluster.runs.members import member_of, nodes_and_addresses
 from kajitori.core.gang import MemberState
 from kajitori.core.telemetry.evidence import Reading, read
 from kajitori.core.telemetry.stacks import MemberStacks, ProcessStacks
@@ -74,7 +74,7 @@ async def run_stacks(
         namespace=run.metadata.namespace,
         attempt=run.status.attempts if run.status is not None else 0,
         at=format_time(api.now()),
-        groups=group_views(read(taken.ranks, {rank: pod.spec.node_name for rank, pod in asked.items()})),
+        groups=group_views(read(taken.ranks, *nodes_and_addresses(asked))),
         ranks=[_member(rank, asked[rank].spec.node_name, each) for rank, each in sorted(taken.ranks.items())],
         silent=sorted(set(asked) - set(taken.ranks)),
         trouble=taken.trouble,

@@ -20,6 +20,7 @@ from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.runs.members import nodes_and_addresses
 from kajitori.core.policy.idle import use_of
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry import stragglers
@@ -143,7 +144,7 @@ async def _kept(api: Api, run: RunObject, attempt: int) -> RunReason:
         words=[],
     )
     for each in kept:
-        reading = read(each.ranks, each.nodes)
+        reading = read(each.ranks, each.nodes, each.addresses)
         at = format_time(time_at(each.at))
         when = "before its members were ended" if each.occasion == Occasion.END else "when it was quiet for long"
         silent = len(each.nodes) - len(each.ranks)
@@ -169,7 +170,7 @@ async def _look(api: Api, user: User, running: Mapping[int, Pod], found: RunReas
     if not taken.ranks:
         found.words.append(f"Where its processes are is not known: {taken.trouble}.")
         return None
-    reading = read(taken.ranks, {rank: pod.spec.node_name for rank, pod in pods.items()})
+    reading = read(taken.ranks, *nodes_and_addresses(pods))
     found.groups, found.late = group_views(reading), list(reading.late_ranks)
     found.words += reading.words()
     if not twice:

@@ -120,6 +120,12 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) 
     )
 
 
+def nodes_and_addresses(pods: Mapping[int, Pod]) -> tuple[dict[int, str], dict[int, str]]:
+    """Return the node and the address of each rank's Pod. A Pod without an address yet is not among the addresses."""
+    nodes = {rank: pod.spec.node_name for rank, pod in pods.items()}
+    return nodes, {rank: pod.status.pod_ip for rank, pod in pods.items() if pod.status.pod_ip}
+
+
 def peak_of(pod: Pod, *, used_bytes: int = 0, at: str = "") -> MemberPeak | None:
     """Return the known memory peak of a Pod's member; None if nothing is known.
 

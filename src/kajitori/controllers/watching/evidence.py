@@ -16,7 +16,7 @@ from kajitori.blobs.stacks import KeptStacks
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
-from kajitori.cluster.runs.members import member_of
+from kajitori.cluster.runs.members import member_of, nodes_and_addresses
 from kajitori.controllers.watching.stuck import Looked
 from kajitori.core.gang import MemberState
 from kajitori.core.telemetry.evidence import Evidence, Occasion, read
@@ -67,11 +67,11 @@ class StackTaker:
             )
             if not is_still:
                 break
-        nodes = {rank: pod.spec.node_name for rank, pod in pods.items()}
-        reading = read(shown, nodes)
+        nodes, addresses = nodes_and_addresses(pods)
+        reading = read(shown, nodes, addresses)
         meta = run.metadata
         words = told(finding, is_still=is_still)
-        evidence = Evidence(Occasion.STUCK, self._now().timestamp(), words, shown, nodes)
+        evidence = Evidence(Occasion.STUCK, self._now().timestamp(), words, shown, nodes, addresses)
         await self._kept.keep(meta.namespace, meta.uid, attempt, evidence)
         hint = f"For details: kaji why --attempt {attempt} {meta.name}"
         return Looked(is_still, (reading.summary(nodes), hint), reading.odd)
@@ -88,8 +88,8 @@ class StackTaker:
         try:
             found = await self._ask(pods, min(seconds, BEFORE_END_SECONDS))
             if found:
-                nodes = {rank: pod.spec.node_name for rank, pod in pods.items()}
-                evidence = Evidence(Occasion.END, self._now().timestamp(), why, found, nodes)
+                at = self._now().timestamp()
+                evidence = Evidence(Occasion.END, at, why, found, *nodes_and_addresses(pods))
                 await self._kept.keep(meta.namespace, meta.uid, attempt, evidence)
         except KajitoriError as error:
             log.info("stacks of run %s/%s were not kept before its end: %s", meta.namespace, meta.name, error)

@@ -8,12 +8,13 @@ from enum import StrEnum
 
 import msgspec
 
+from kajitori.core.telemetry import connections
 from kajitori.core.telemetry.flight import compare
 from kajitori.core.telemetry.stacks import Group, MemberStacks, group, sentences
 from kajitori.core.words.node_lists import compress_ranks
 
 MAX_LATE = 8
-"""Most process groups about which the flight recorder is quoted."""
+"""Most process groups about which the flight recorder is quoted, and most ranks that are told to get no answer."""
 
 
 class Occasion(StrEnum):
@@ -36,6 +37,8 @@ class Evidence(msgspec.Struct, frozen=True):
     ranks: dict[int, MemberStacks]
     nodes: dict[int, str]
     """Node of every rank that was asked for its stacks; the ranks that are not in `ranks` did not answer."""
+    addresses: dict[int, str] = {}
+    """Addresses of their Pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +53,20 @@ class Reading:
     """Sentences without their full stops, from PyTorch's flight recorder."""
     late_ranks: tuple[int, ...]
     """Ranks that have not entered a collective operation in which others wait."""
+    silent: tuple[str, ...] = ()
+    """A sentence without its full stop for each rank whose messages get no answer."""
+    cut_off_ranks: tuple[int, ...] = ()
+    """Ranks that seem to have lost their network."""
 
     @property
     def odd(self) -> tuple[int, ...]:
         """Ranks for which the others seem to wait."""
         found = {rank for each in self.groups if each.odd for rank in each.ranks}
-        return tuple(sorted(found or self.late_ranks))
+        return tuple(sorted(found or self.cut_off_ranks or self.late_ranks))
 
     def words(self) -> list[str]:
         """Return sentences for people who may see the program's code."""
-        capitalised = [f"{each[:1].upper()}{each[1:]}." for each in self.places]
+        capitalised = [f"{each[:1].upper()}{each[1:]}." for each in (*self.silent, *self.places)]
         return capitalised + [f"PyTorch's flight recorder: {each}." for each in self.late]
 
     def summary(self, nodes: Mapping[int, str]) -> str:
@@ -73,13 +80,16 @@ class Reading:
                 return f"The others seem to wait for {len(several):,} ranks ({compress_ranks(several)})."
 
 
-def read(ranks: Mapping[int, MemberStacks], nodes: Mapping[int, str]) -> Reading:
-    """Group ranks by the places of their processes."""
+def read(ranks: Mapping[int, MemberStacks], nodes: Mapping[int, str], addresses: Mapping[int, str]) -> Reading:
+    """Group ranks by the places of their processes. `addresses` are those of their Pods."""
     groups = group({rank: each.processes for rank, each in ranks.items()})
     late = compare({rank: each.flights for rank, each in ranks.items()}, nodes)
+    silent = connections.unanswered(ranks, addresses)
     return Reading(
         tuple(groups),
         tuple(sentences(groups, nodes)),
         tuple(each.text for each in late[:MAX_LATE]),
         tuple(sorted({rank for each in late for rank in each.members})),
+        tuple(connections.told(silent, nodes)[:MAX_LATE]),
+        connections.cut_off(silent, ranks),
     )

@@ -76,6 +76,10 @@ class MemberStacks(msgspec.Struct, frozen=True, array_like=True):
     """Processes beyond MAX_PROCESSES."""
     flights: tuple[Flight, ...] = ()
     """What PyTorch's flight recorder says of its processes, if they use it."""
+    unanswered: tuple[str, ...] = ()
+    """Addresses of peers that have acknowledged nothing for seconds, of TCP connections of its processes."""
+    connections: int = 0
+    """Number of its processes' TCP connections to other machines and Pods."""
 
 
 def trimmed(member: MemberStacks) -> MemberStacks:

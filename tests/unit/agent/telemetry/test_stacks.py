@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,24 @@ def test_other_programs_and_ended_processes_have_no_stack() -> None:
         assert found.words() == "runs sleep 1000, which is no Python program"
         process.kill()
     assert place(process.pid) == []
+
+
+def test_connections_of_a_member_are_those_of_its_own_processes(tmp_path: Path) -> None:
+    """Its network may be the node's, with the connections of others in the same table."""
+    (tmp_path / "7/fd").mkdir(parents=True)
+    (tmp_path / "7/net").mkdir()
+    (tmp_path / "7/stat").write_text("7 (python) S 1")
+    for number, target in enumerate(("socket:[502]", "socket:[504]", "/dev/null")):
+        (tmp_path / f"7/fd/{number}").symlink_to(target)
+    rows = (  # inode, peer, resends
+        (502, "0200F40A", "00000009"),
+        (503, "0300F40A", "00000009"),
+        (504, "0400F40A", "00000000"),
+    )
+    table = [f"0: 0900F40A:9C40 {peer}:7344 01 1:0 01:A31 {resends} 0 0 {inode} 2" for inode, peer, resends in rows]
+    (tmp_path / "7/net/tcp").write_text("\n".join(["sl local_address", *table]))
+    (found,) = stacks_of([LocalMember("team", "bert-1-0", "u1", lambda: [7])], lambda *_: (), tmp_path)
+    assert (found.unanswered, found.connections) == (("10.244.0.2",), 2)
 
 
 def test_a_process_that_takes_too_long_has_the_reason() -> None:

@@ -19,6 +19,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.watching import evidence
 from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.stuck import Looked
+from kajitori.core.telemetry.evidence import read
 from kajitori.core.telemetry.report import Answer
 from kajitori.core.telemetry.stacks import Frame, MemberStacks, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.stuck import Finding, Verdict
@@ -49,6 +50,7 @@ def pod(rank: int, node: str, *, attempt: int = 1, phase: str = "Running") -> Po
         "spec": {"nodeName": node, "containers": [{"name": "main"}]},
         "status": {
             "phase": phase,
+            "podIP": f"10.0.0.{rank}",
             "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": "2026-11-21T11:00:00Z"}}}],
         },
     }
@@ -61,6 +63,7 @@ class Nodes:
     def __init__(self, *looks: dict[str, str] | Exception) -> None:
         self.looks = list(looks)
         self.asked: list[Sequence[Asked]] = []
+        self.unanswered: dict[str, tuple[str, ...]] = {}
 
     async def ask(self, asked: Sequence[Asked], seconds: float) -> dict[int, Answer]:
         self.asked.append(asked)
@@ -68,14 +71,14 @@ class Nodes:
         if isinstance(places, Exception):
             raise places
         return {
-            number: Answer(stacks=tuple(stacks(uid, places[uid]) for uid in each.uids if uid in places))
+            number: Answer(stacks=tuple(self._stacks(uid, places[uid]) for uid in each.uids if uid in places))
             for number, each in enumerate(asked)
         }
 
-
-def stacks(uid: str, function: str) -> MemberStacks:
-    thread = ThreadStack("MainThread", (Frame(function, "/code/train.py", 14),))
-    return MemberStacks(uid, NOW.timestamp(), (ProcessStacks(7, "python", "S", (thread,)),))
+    def _stacks(self, uid: str, function: str) -> MemberStacks:
+        thread = ThreadStack("MainThread", (Frame(function, "/code/train.py", 14),))
+        process, silent = ProcessStacks(7, "python", "S", (thread,)), self.unanswered.get(uid, ())
+        return MemberStacks(uid, NOW.timestamp(), (process,), unanswered=silent)
 
 
 class Setting:
@@ -104,6 +107,22 @@ async def test_a_run_whose_processes_stand_still_is_stuck_and_the_odd_rank_is_na
     assert [(each.node, each.uids) for each in setting.nodes.asked[0]] == [("n0", ("p0", "p1")), ("n1", ("p2", "p3"))]
     ((occasion, told, ranks),) = await setting.words()
     assert (occasion, ranks) == ("stuck", [0, 1, 2, 3]) and told.startswith("It is stuck")
+
+
+async def test_a_rank_whose_messages_get_no_answer_is_the_odd_one() -> None:
+    """All ranks are at the same place: they wait for each other in a collective operation."""
+    alike = dict.fromkeys(STILL, "barrier")
+    setting = Setting(Nodes(*4 * [alike]), *GANG)
+    setting.nodes.unanswered = {"p3": ("10.0.0.1", "10.0.0.2"), "p1": ("10.0.0.3",)}
+    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (looked.is_still, looked.odd) == (True, (3,))
+    assert looked.words[0] == "The others seem to wait for rank 3 on n1."
+    (kept,) = await setting.kept.read("vision", "run", 1)
+    words = read(kept.ranks, kept.nodes, kept.addresses).words()
+    assert words[:2] == [
+        "Rank 1 on n0 gets no answer from rank 3 (10.0.0.3).",
+        "Rank 3 on n1 gets no answer from rank 1 (10.0.0.1), rank 2 (10.0.0.2).",
+    ]
 
 
 async def test_a_process_that_moves_is_no_evidence_of_a_hang() -> None:
