@@ -42,9 +42,11 @@ PAGES = {
     "cluster": "/cluster",
     "queue": "/queue",
     "board": "/board",
+    "sweeps": "/sweeps",
+    "sweep": "/sweeps/default/search",
 }
 """Addresses by the name of their picture."""
-ON_A_PHONE = ("runs", "run-log", "cluster", "board")
+ON_A_PHONE = ("runs", "run-log", "cluster", "board", "sweep")
 
 TRAINING = """
 import json, math, os, random, time
@@ -57,6 +59,20 @@ with open(os.environ["KAJI_METRICS"], "a", buffering=1) as figures:
         time.sleep(0.5 + random.random() * 0.05 * rank)
 """
 
+SEARCH = """
+import json, math, os, random
+random.seed(int(os.environ["KAJI_ARRAY_INDEX"]))
+lr, dropout = 10 ** random.uniform(-5, -1), round(random.uniform(0, 0.5), 2)
+layers, optimizer = random.choice([6, 12, 24]), random.choice(["adamw", "lion", "sgd"])
+if lr > 0.05:
+    raise SystemExit("FloatingPointError: the loss is not finite")
+loss = 1.5 + 0.4 * (math.log10(lr) + 3) ** 2 + 0.6 * dropout - layers / 40 + random.gauss(0, 0.08)
+found = {"lr": lr, "dropout": dropout, "layers": layers, "optimizer": optimizer, "val_loss": round(loss, 4)}
+with open(os.environ["KAJI_RESULT"], "w") as file:
+    json.dump(found, file)
+"""
+
+SMALL = ("--cpus", "0.1", "-m", "64m")
 RUNS: tuple[tuple[str, ...], ...] = (
     ("--name", "llama", "-n", "4", "--cpus", "0.1", "-m", "64m", "--code", ".", "python:3.11", "python3", "train.py"),
     ("--name", "bert-large", "-n", "16", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "8h", "bert:3", "train"),
@@ -65,6 +81,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("--name", "whisper", "-n", "4", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "2h", "asr:2", "train"),
     ("--name", "gpt-long", "-n", "20", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "24h", "gpt:4", "train"),
     ("--name", "tokenizer", "--cpus", "0.1", "-m", "64m", "python:3.11", "python3", "-c", "print('32000 tokens')"),
+    ("--name", "search", "--array", "0-59%8", *SMALL, "--code", ".", "python:3.11", "python3", "search.py"),
     ("--name", "mistake", "--cpus", "0.1", "-m", "64m", "python:3.11", "python3", "-c", "raise SystemExit(3)"),
 )
 
@@ -82,6 +99,7 @@ def main() -> int:
         code = Path(folder) / "code"
         code.mkdir()
         (code / "train.py").write_text(TRAINING)
+        (code / "search.py").write_text(SEARCH)
         for words in RUNS:
             kaji(folder, "run", "-d", "-q", *words, within=code)
         log.info("waiting until there are figures")

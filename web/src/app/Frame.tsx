@@ -13,6 +13,7 @@ const PAGES: { to: string; word: string }[] = [
   { to: "/queue", word: "Queue" },
   { to: "/cluster", word: "Cluster" },
   { to: "/board", word: "Board" },
+  { to: "/sweeps", word: "Sweeps" },
   { to: "/usage", word: "Usage" },
 ];
 

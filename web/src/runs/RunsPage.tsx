@@ -21,7 +21,7 @@ import { CopyLine } from "../words/CopyLine";
 import { Since } from "../words/Since";
 import { BulkBar } from "./BulkBar";
 import { COLUMNS, SORT_KEYS } from "./columns";
-import { counted, filterOf, fits, parametersOf, WHOSE, type Filter, type Whose } from "./filter";
+import { counted, filterOf, fits, parametersOf, selectionOf, WHOSE, type Filter, type Whose } from "./filter";
 import { addressOf, RunTable, uidOf } from "./RunTable";
 import { useMyTeams } from "./useMyTeams";
 import { useRuns } from "./useRuns";
@@ -113,13 +113,6 @@ export function RunsPage() {
       )}
     </>
   );
-}
-
-/** Return the parameters of the Web API's list for these runs; null until the teams are known. */
-function selectionOf(whose: Whose, teams: readonly string[] | undefined): string | null {
-  if (whose === "all") return "";
-  if (whose === "mine" || teams?.length === 0) return "owner=%40me"; // somebody without a team is alone
-  return teams ? teams.map((team) => `team=${encodeURIComponent(team)}`).join("&") : null;
 }
 
 /** Return the text of an input whose value also stands in the address. The address follows the typing a moment later, so it sets the text only when the person goes back or forward. */

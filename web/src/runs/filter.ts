@@ -37,6 +37,13 @@ export function parametersOf({ whose, text, phases, order }: Filter): URLSearchP
   return parameters;
 }
 
+/** Return the parameters of the Web API's list for these runs; null until the teams are known. */
+export function selectionOf(whose: Whose, teams: readonly string[] | undefined): string | null {
+  if (whose === "all") return "";
+  if (whose === "mine" || teams?.length === 0) return "owner=%40me"; // somebody without a team is alone
+  return teams ? teams.map((team) => `team=${encodeURIComponent(team)}`).join("&") : null;
+}
+
 /** Whether a run's name, team, owner, state, message or GPU type contains every word of the filter's text. */
 export function fits(run: Row, { text, phases }: Pick<Filter, "text" | "phases">): boolean {
   if (phases.length && !phases.includes(run.phase)) return false;

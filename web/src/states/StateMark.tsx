@@ -2,8 +2,8 @@ import { useTheme } from "@mui/material/styles";
 import type { Phase } from "../api/client";
 import { STATES, type Shape } from "./states";
 
-/** The state of a run: a shape and a word, so that it is never told by colour alone. */
-export function StateMark({ phase }: { phase: Phase }) {
+/** The state of a run: a shape and a word, so that it is never told by colour alone. `word` stands instead of the state's own. */
+export function StateMark({ phase, word }: { phase: Phase; word?: string }) {
   const dark = useTheme().palette.mode === "dark";
   const state = STATES[phase];
   return (
@@ -11,7 +11,7 @@ export function StateMark({ phase }: { phase: Phase }) {
       <svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true" style={{ flex: "none" }}>
         {drawing(state.shape)}
       </svg>
-      {state.word}
+      {word ?? state.word}
     </span>
   );
 }

@@ -1,0 +1,53 @@
+import Box from "@mui/material/Box";
+import Skeleton from "@mui/material/Skeleton";
+import Typography from "@mui/material/Typography";
+import { Link, useParams } from "react-router";
+import { Problem } from "../app/Problem";
+import { phaseOf } from "../run/status";
+import { useRun } from "../run/useRun";
+import { StateMark } from "../states/StateMark";
+import { Since } from "../words/Since";
+import { ProgressBar, progressWords } from "./Progress";
+import { SweepResults } from "./SweepResults";
+
+/** One sweep: how far it is, and what its members found. */
+export function SweepPage() {
+  const { namespace = "", name = "" } = useParams();
+  const run = useRun(namespace, name);
+  if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
+  if (!run.data) return <Skeleton variant="rectangular" height={480} />;
+  const view = run.data;
+  const { total = 0, succeeded = 0, failed = 0, running = 0, pending = 0 } = view.status.members ?? {};
+  const counts = { total, succeeded, failed, running, pending };
+  const page = `/runs/${encodeURIComponent(view.namespace)}/${encodeURIComponent(view.name)}`;
+  return (
+    <>
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4, mb: 3 }}>
+        <Typography variant="h1" sx={{ overflowWrap: "anywhere", minWidth: 0 }}>
+          {view.name}
+        </Typography>
+        <StateMark phase={phaseOf(view)} />
+        <Typography color="text.secondary" sx={{ overflowWrap: "anywhere", minWidth: 0 }}>
+          {[view.owner && `of ${view.owner}`, `in ${view.namespace}`].filter(Boolean).join(" ")}
+        </Typography>
+        <Box sx={{ flex: 1 }} />
+        <Since currentAt={run.dataUpdatedAt} error={run.error} />
+        <Link to={page}>Log, events and actions</Link>
+      </Box>
+      {view.spec.array ? (
+        <>
+          <Box sx={{ mb: 4 }}>
+            <Typography sx={{ mb: 1 }}>{progressWords(counts)}</Typography>
+            <ProgressBar counts={counts} />
+            {view.status.message && <Typography sx={{ mt: 2, overflowWrap: "anywhere" }}>{view.status.message}</Typography>}
+          </Box>
+          <SweepResults run={view} succeeded={succeeded} />
+        </>
+      ) : (
+        <Typography>
+          This run is no sweep: its members work on one result together. <Link to={page}>Show the run</Link>
+        </Typography>
+      )}
+    </>
+  );
+}

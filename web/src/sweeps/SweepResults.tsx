@@ -1,0 +1,108 @@
+import Box from "@mui/material/Box";
+import Skeleton from "@mui/material/Skeleton";
+import Typography from "@mui/material/Typography";
+import { useDeferredValue, useMemo, useRef } from "react";
+import { Link, useSearchParams } from "react-router";
+import type { Run } from "../api/client";
+import { Problem } from "../app/Problem";
+import { CopyLine } from "../words/CopyLine";
+import { Since } from "../words/Since";
+import { bestCommand, tableCommand } from "./commands";
+import { Failures } from "./Failures";
+import { conditionsOf, fits } from "./filter";
+import { Plots } from "./Plots";
+import { ResultControls } from "./ResultControls";
+import { TrialPanel } from "./TrialPanel";
+import { Trials } from "./Trials";
+import { bestFirst, columnsOf, valueWord, type Order, type Trial } from "./trials";
+import { useBest } from "./useBest";
+import { useResults } from "./useResults";
+import { parametersOf, sorted, viewOf, type View } from "./view";
+
+const NONE: Trial[] = [];
+
+/** What the members of a sweep found: in plots, and as a table. The view stands in the address. */
+export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }) {
+  const [parameters, setParameters] = useSearchParams();
+  const view = useMemo(() => viewOf(parameters), [parameters]);
+  const change = (part: Partial<View>) => setParameters(parametersOf({ ...view, ...part }), { replace: true });
+  const addressOf = (member: number | null) => `?${parametersOf({ ...view, member })}`;
+  const results = useResults(run);
+  const trials = results.trials ?? NONE;
+  const columns = useMemo(() => columnsOf(trials), [trials]);
+  // The server knows by the names of the values which one counts, and whether less of it is better.
+  const found = useBest(run, Math.min(1, succeeded), view.by);
+  const by = view.by || (found.data?.by ?? "");
+  const order: Order = view.order || found.data?.order || "lowest";
+  const text = useDeferredValue(view.text);
+  const conditions = useMemo(() => conditionsOf(text), [text]);
+  const sort = view.sort || (by && view.part !== "failed" ? `${order === "highest" ? "-" : ""}:${by}` : "");
+  const best = useMemo(() => bestFirst(trials, by, order), [trials, by, order]);
+  const shown = useMemo(() => {
+    const part = view.part === "best" ? best.slice(0, view.most) : view.part === "failed" ? trials.filter(({ state }) => state === "Failed") : trials;
+    const fitting = part.filter((trial) => fits(trial, conditions));
+    return sorted(fitting, sort || "Member");
+  }, [trials, best, sort, conditions, view.part, view.most]);
+  const failed = useMemo(() => trials.reduce((count, { state }) => count + Number(state === "Failed"), 0), [trials]);
+  const search = useRef<HTMLInputElement>(null);
+  const selected = trials.find(({ index }) => index === view.member);
+
+  if (results.error && !results.trials) return <Problem error={results.error} retry={() => void results.refetch()} />;
+  if (!results.trials) return <Skeleton variant="rectangular" height={480} />;
+  return (
+    <>
+      {results.incomplete && (
+        <Typography color="warning.main" role="status">
+          Some details are missing: {results.incomplete}.
+        </Typography>
+      )}
+      <Since currentAt={results.dataUpdatedAt} error={results.error} />
+      {best[0] && (
+        <Typography sx={{ overflowWrap: "anywhere" }}>
+          Best so far: <strong>{`${by} ${valueWord(best[0].values.get(by))}`}</strong> by <Link to={addressOf(best[0].index)}>{`member ${best[0].index}`}</Link>
+          <Box component="span" sx={{ color: "text.secondary" }}>{othersOf(best[0], by)}</Box>
+        </Typography>
+      )}
+      <ResultControls search={search} view={view} change={change} columns={columns} by={by} order={order} counts={{ all: trials.length, best: best.length, failed }} />
+      <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: view.member === null ? "minmax(0, 1fr)" : "minmax(0, 1fr) 360px" }, gap: 4, alignItems: "start" }}>
+        <Box sx={{ minWidth: 0 }}>
+          {view.part === "failed" ? (
+            <Failures trials={shown} run={run} />
+          ) : (
+            <Plots trials={trials} shown={shown} columns={columns} best={best} by={by} order={order} view={view} change={change} />
+          )}
+          <Trials
+            key={`${run.uid} ${view.part === "failed"}`}
+            run={run}
+            trials={shown}
+            total={trials.length}
+            columns={columns}
+            part={view.part}
+            by={by}
+            hasFailures={failed > 0}
+            sort={sort}
+            sortBy={(next) => change({ sort: next })}
+            addressOf={addressOf}
+            search={() => search.current?.focus()}
+          />
+          <Box sx={{ mt: 4, display: "grid", gap: 2 }}>
+            <Typography color="text.secondary">The same in a terminal:</Typography>
+            {by && view.part !== "failed" && <CopyLine text={bestCommand(run, view.most, by, order)} />}
+            <CopyLine text={view.part === "failed" ? tableCommand(run, "Failed") : `${tableCommand(run)} -o csv > results.csv`} />
+          </Box>
+        </Box>
+        {view.member !== null && (
+          <Box sx={{ order: { xs: -1, lg: 0 }, minWidth: 0, position: { lg: "sticky" }, top: 12 }}>
+            <TrialPanel run={run} index={view.member} trial={selected} place={selected ? best.indexOf(selected) : -1} of={best.length} close={() => change({ member: null })} />
+          </Box>
+        )}
+      </Box>
+    </>
+  );
+}
+
+/** Say what else the best member wrote. */
+function othersOf({ values }: Trial, by: string): string {
+  const others = [...values].filter(([name]) => name !== by).slice(0, 8);
+  return others.map(([name, value]) => `, ${name} ${valueWord(value)}`).join("");
+}
