@@ -46,7 +46,7 @@ export function Frame() {
           ))}
         </Box>
         <SearchButton pages={[...PAGES, { to: "/mine", word: "Mine" }]} />
-        <Typography component={Link} to="/mine" color="text.secondary" noWrap sx={{ maxWidth: { xs: "20vw", sm: "40vw" } }} title={`Mine: ${who.data?.user}`}>
+        <Typography component={Link} to="/mine" color="textSecondary" noWrap sx={{ maxWidth: { xs: "20vw", sm: "40vw" } }} title={`Mine: ${who.data?.user}`}>
           {who.data?.user}
         </Typography>
         <Button size="small" onClick={() => void signOut()} sx={{ flex: "none" }}>

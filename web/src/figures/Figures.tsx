@@ -8,9 +8,10 @@ import { useState } from "react";
 import { client, contentOf, type Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { isFinal, membersOf } from "../run/status";
+import { saveFile } from "../words/saveFile";
 import { BandPlot } from "./BandPlot";
 import { RankPlot } from "./RankPlot";
-import { byName, csvOf, ordered, type BandSeries } from "./series";
+import { byName, csvOf, ordered } from "./series";
 
 const RANGES: readonly [string, string][] = [
   ["1h", "Last hour"],
@@ -31,7 +32,7 @@ interface Properties {
 
 /** What was measured of a run, and what its program wrote, over time. */
 export function Figures({ run, rank, chooseRank }: Properties) {
-  const [range, setRange] = useState("1h");
+  const [range, setRange] = useState(isFinal(run) ? "all" : "1h");
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 4 }}>
@@ -106,7 +107,7 @@ function Bands({ run, since, chooseRank }: { run: Run; since: string; chooseRank
           />
         ))}
       </Box>
-      <Button size="small" sx={{ mt: 4 }} onClick={() => save(`${name}.csv`, series)}>
+      <Button size="small" sx={{ mt: 4 }} onClick={() => saveFile(`${name}.csv`, csvOf(series))}>
         Save as CSV
       </Button>
     </>
@@ -135,13 +136,4 @@ function OneRank({ run, rank }: { run: Run; rank: number }) {
       ))}
     </Box>
   );
-}
-
-function save(name: string, series: readonly BandSeries[]): void {
-  const address = URL.createObjectURL(new Blob([csvOf(series)], { type: "text/csv" }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(address);
 }

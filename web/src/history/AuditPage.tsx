@@ -62,7 +62,7 @@ export function AuditPage() {
       </Box>
       {trail.error && !trail.data && <Problem error={trail.error} retry={() => void trail.refetch()} />}
       {!trail.data && !trail.error && <Skeleton variant="rectangular" height={320} />}
-      {trail.data && <Typography color="text.secondary" sx={{ mb: 3 }}>{scopeInWords(namespaces, filter.team)}</Typography>}
+      {trail.data && <Typography color="textSecondary" sx={{ mb: 3 }}>{scopeInWords(namespaces, filter.team)}</Typography>}
       {trail.data && !entries.length && (namespaces === null || namespaces.length > 0) && (
         <Typography>No change fits. People and objects are found by their whole name, such as run bert.</Typography>
       )}

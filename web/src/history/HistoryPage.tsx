@@ -89,7 +89,7 @@ function Phases({ chosen, choose }: { chosen: Phase[]; choose: (phases: Phase[])
 function Nothing({ isFiltered }: { isFiltered: boolean }) {
   if (isFiltered)
     return (
-      <Typography color="text.secondary">
+      <Typography color="textSecondary">
         No ended run fits. Names are found by their beginning, people by their whole name.
       </Typography>
     );

@@ -84,7 +84,7 @@ function Outcome({ id, params }: TestProperties) {
   if (test.error) return <Problem error={test.error} />;
   const { state = "waiting", error = "" } = test.data ?? {};
   return (
-    <Typography role="status" color={state === "failed" ? "error" : "text.primary"}>
+    <Typography role="status" color={state === "failed" ? "error" : "textPrimary"}>
       {state === "delivered" && "The test has arrived."}
       {state === "failed" && `The test was not taken: ${error}`}
       {state === "waiting" && (error ? `The test is tried again: ${error}` : "The test is on its way …")}

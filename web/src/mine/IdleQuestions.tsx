@@ -19,7 +19,7 @@ export function IdleQuestions() {
   return (
     <Section title="Idle GPUs: still needed?">
       {idle.error && !idle.data && <Problem error={idle.error} retry={() => void idle.refetch()} />}
-      {idle.data && !items.length && <Typography color="text.secondary">None of your runs holds idle GPUs.</Typography>}
+      {idle.data && !items.length && <Typography color="textSecondary">None of your runs holds idle GPUs.</Typography>}
       <PlainList>
         {items.map((run) => (
           <IdleQuestion key={`${run.namespace}/${run.run}`} run={run} />

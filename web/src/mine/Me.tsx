@@ -34,7 +34,7 @@ export function Me() {
           ))}
         </PlainList>
       ) : (
-        <Typography color="text.secondary">You may see no team's runs yet. Your operators can give you a role in a team.</Typography>
+        <Typography color="textSecondary">You may see no team's runs yet. Your operators can give you a role in a team.</Typography>
       )}
       {mine.length > 0 && (
         <>

@@ -27,7 +27,7 @@ export function Tokens() {
   if (!team)
     return (
       <Section title="Tokens for robots">
-        <Typography color="text.secondary">
+        <Typography color="textSecondary">
           Leads of a team make tokens with which programs submit and watch its runs; you lead none. Ask your team's lead:
         </Typography>
         <CopyLine text="kaji token create --for ci" />
@@ -52,7 +52,7 @@ export function Tokens() {
       {robots.error && !robots.data && <Problem error={robots.error} retry={() => void robots.refetch()} />}
       {!robots.data && !robots.error && <Skeleton variant="rectangular" height={64} />}
       {robots.data && !items.length && !makes && (
-        <Typography color="text.secondary">No robot acts in {team}. A token lets a program submit and watch its runs.</Typography>
+        <Typography color="textSecondary">No robot acts in {team}. A token lets a program submit and watch its runs.</Typography>
       )}
       <PlainList>
         {items.map((robot) => (

@@ -6,15 +6,14 @@ import DialogTitle from "@mui/material/DialogTitle";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link, useNavigate } from "react-router";
-import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { perform } from "../runs/perform";
 import { VERB_WORDS, type Verb } from "../runs/verbs";
+import type { ShownRun } from "./findRun";
 import { isFinal } from "./status";
 
-
 /** What a person can do with a run. Deleting is asked back, since the run's log goes with it. */
-export function Actions({ run }: { run: Run }) {
+export function Actions({ run }: { run: ShownRun }) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const [asking, setAsking] = useState(false);
@@ -26,7 +25,7 @@ export function Actions({ run }: { run: Run }) {
       await queries.invalidateQueries();
     },
   });
-  const verbs: Verb[] = isFinal(run) ? ["resume", "delete"] : ["stop", "delete"];
+  const verbs: Verb[] = run.isRemoved ? [] : isFinal(run) ? ["resume", "delete"] : ["stop", "delete"];
   return (
     <>
       {action.error && <Problem error={action.error} />}

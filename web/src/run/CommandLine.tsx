@@ -1,13 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
-import { client, contentOf, type Run, type Schemas } from "../api/client";
+import { client, contentOf, type Schemas } from "../api/client";
 import { CopyLine } from "../words/CopyLine";
+import type { ShownRun } from "./findRun";
 
 /** The `kaji run` command that asks for the same run. */
-export function CommandLine({ run }: { run: Run }) {
+export function CommandLine({ run }: { run: ShownRun }) {
   const line = useQuery({
     queryKey: ["command-line", run.uid],
     queryFn: async () => {
-      const body = { namespace: run.namespace, name: run.name, spec: run.spec } as Schemas["RunRequest"];
+      const body = { namespace: run.namespace, name: run.title, spec: run.spec } as Schemas["RunRequest"];
       return contentOf(await client.POST("/v1/command-line", { body })).text;
     },
     staleTime: Infinity,

@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import type { ReactNode } from "react";
 import type { Run } from "../api/client";
 import { Age } from "../words/Age";
-import { membersOf } from "./status";
+import { isFinal, membersOf } from "./status";
 
 /** What a run is and where it runs, as pairs of name and value. */
 export function Facts({ run }: { run: Run }) {
@@ -12,7 +12,7 @@ export function Facts({ run }: { run: Run }) {
     ["Owner", run.owner],
     ["Team", run.namespace],
     ["Image", spec.image],
-    ["Members", members.total ? `${members.running} of ${members.total} run` : ""],
+    ["Members", members.total ? (isFinal(run) ? members.total : `${members.running} of ${members.total} run`) : ""],
     ["Nodes", run.nodes],
     ["Attempt", (status.attempts ?? 0) > 1 ? status.attempts : ""],
     ["Restarts", status.restarts || ""],

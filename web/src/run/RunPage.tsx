@@ -7,6 +7,7 @@ import { lazy, Suspense } from "react";
 import { useParams, useSearchParams } from "react-router";
 import { Problem } from "../app/Problem";
 import { StateMark } from "../states/StateMark";
+import { Age } from "../words/Age";
 import { Since } from "../words/Since";
 import { Actions } from "./Actions";
 import { CommandLine } from "./CommandLine";
@@ -15,16 +16,18 @@ import { Facts } from "./Facts";
 import { Findings } from "./Findings";
 import { Log } from "./Log";
 import { Members } from "./Members";
+import { PastAttempts } from "./PastAttempts";
 import { phaseOf } from "./status";
 import { useRun } from "./useRun";
 
-const TABS = ["log", "figures", "members", "events", "time", "terminal"] as const;
+const TABS = ["log", "figures", "members", "attempts", "events", "time", "terminal"] as const;
 type TabName = (typeof TABS)[number];
 
 const TITLES: Record<TabName, string> = {
   log: "Log",
   figures: "Figures",
   members: "Members",
+  attempts: "Attempts",
   events: "Events",
   time: "Time",
   terminal: "Terminal",
@@ -34,12 +37,15 @@ const TerminalPanel = lazy(async () => ({ default: (await import("../terminal/Te
 const Time = lazy(async () => ({ default: (await import("../time/Time")).Time }));
 const Figures = lazy(async () => ({ default: (await import("../figures/Figures")).Figures }));
 
+/** What a removed run has no more: its members, their events and shells. */
+const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "terminal"]);
+const OF_REMOVED_RUNS: ReadonlySet<TabName> = new Set(["attempts"]);
+
 /** One run: what it is, how it goes, its log, members and events. */
 export function RunPage() {
   const { namespace = "", name = "" } = useParams();
   const [parameters, setParameters] = useSearchParams();
   const run = useRun(namespace, name);
-  const tab = TABS.find((known) => known === parameters.get("tab")) ?? "log";
   const rank = rankIn(parameters);
   const show = (next: TabName, ofRank: number | null = rank) =>
     setParameters({ ...(next === "log" ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
@@ -47,17 +53,24 @@ export function RunPage() {
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
   const view = run.data;
+  const tabs = TABS.filter((known) => !(view.isRemoved ? OF_LIVE_RUNS : OF_REMOVED_RUNS).has(known));
+  const tab = tabs.find((known) => known === parameters.get("tab")) ?? "log";
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4, mb: 3 }}>
         <Typography variant="h1" sx={{ overflowWrap: "anywhere" }}>
-          {view.name}
+          {view.title}
         </Typography>
         <StateMark phase={phaseOf(view)} />
         <Box sx={{ flex: 1 }} />
         <Since currentAt={run.dataUpdatedAt} error={run.error} />
         <Actions run={view} />
       </Box>
+      {view.isRemoved && (
+        <Typography color="textSecondary" sx={{ mb: 3 }}>
+          Removed from the cluster {view.removedAt && <Age time={view.removedAt} />}. This is what history keeps of it; a copy of it can be started.
+        </Typography>
+      )}
       {view.status.message && <Typography sx={{ mb: 3 }}>{view.status.message}</Typography>}
       <Findings run={view} />
       <Facts run={view} />
@@ -65,7 +78,7 @@ export function RunPage() {
         <CommandLine run={view} />
       </Box>
       <Tabs value={tab} onChange={(_, next: TabName) => show(next)} sx={{ mb: 3 }}>
-        {TABS.map((known) => (
+        {tabs.map((known) => (
           <Tab key={known} value={known} label={TITLES[known]} />
         ))}
       </Tabs>
@@ -79,6 +92,7 @@ export function RunPage() {
           <TerminalPanel run={view} rank={rank ?? 0} chooseRank={(chosen) => show("terminal", chosen)} />
         )}
       </Suspense>
+      {tab === "attempts" && <PastAttempts run={view} />}
       {tab === "members" && <Members run={view} showLog={(chosen) => show("log", chosen)} />}
       {tab === "events" && <Events run={view} />}
     </>

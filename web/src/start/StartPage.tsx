@@ -7,6 +7,7 @@ import { useNavigate, useSearchParams } from "react-router";
 import { client, contentOf, Refused, type Fault, type Schemas } from "../api/client";
 import { whoAmI } from "../api/signIn";
 import { Problem } from "../app/Problem";
+import { readRun } from "../run/readRun";
 import { addressOf } from "../runs/RunTable";
 import { CopyLine } from "../words/CopyLine";
 import { Fields, ON_DEMAND } from "./Fields";
@@ -107,7 +108,7 @@ function useRunInAddress(setDraft: (draft: ReturnType<typeof draftOf>) => void):
     queryKey: ["run-to-copy", from],
     queryFn: async () => {
       const [namespace = "", name = ""] = from?.split("/", 2) ?? [];
-      return contentOf(await client.GET("/v1/runs/{namespace}/{name}", { params: { path: { namespace, name } } }));
+      return readRun(namespace, name);
     },
     enabled: from !== null,
     staleTime: Infinity,

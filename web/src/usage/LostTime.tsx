@@ -44,7 +44,7 @@ export function LostTime({ question }: { question: Question }) {
       ) : (
         found.ratio !== null && <Typography sx={{ my: 3 }}>Nothing ended early, so no cause cost time.</Typography>
       )}
-      <Typography color="text.secondary" sx={{ my: 3 }}>
+      <Typography color="textSecondary" sx={{ my: 3 }}>
         Whole days (UTC): {daysOf(found)}.
       </Typography>
       <CopyLine text={lineOf("report", { "--owner": owner, "-N": team }, optionsOf(span, Date.now()))} />

@@ -93,7 +93,7 @@ function Taking({ usage, question }: { usage: Usage; question: Question }) {
   return (
     <Box sx={{ my: 4 }}>
       {!isWhole && (
-        <Typography color="text.secondary" gutterBottom>
+        <Typography color="textSecondary" gutterBottom>
           The largest {usage.items.length.toLocaleString()} of {usage.count.toLocaleString()}; the file has all.
         </Typography>
       )}

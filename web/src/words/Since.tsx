@@ -7,7 +7,7 @@ export function Since({ currentAt, error }: { currentAt: number; error: Error | 
   const now = useNow();
   if (!currentAt || !error) return null;
   return (
-    <Typography role="status" color="warning.main">
+    <Typography role="status" color="warning">
       {sentence(error.message)} This is {duration((now - currentAt) / 1_000)} old.
     </Typography>
   );
