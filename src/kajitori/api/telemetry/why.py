@@ -98,7 +98,7 @@ async def why(
     if is_judged or spec.is_gang:
         found_in = await intervals_of(api, run, now - JUDGED_SECONDS, now)
         intervals = [each for each in found_in if each.attempt == attempt]
-    finding = judge(intervals if is_judged else (), now, patience)
+    finding = judge(intervals if is_judged else (), now, patience, run.current_status.members.left)
     found.verdict = finding.verdict.value
     if finding.since:
         found.since = format_time(time_at(finding.since))

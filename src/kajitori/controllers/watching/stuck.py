@@ -134,9 +134,8 @@ class StuckWatcher:
             if known is None or known.attempt != attempt.number:
                 self._forget(uid)
                 known = self._known[uid] = _Watched(attempt.number)
-            for each in intervals:
-                if each.attempt == attempt.number:
-                    known.rhythm.take(each)
+            of_attempt = [each for each in intervals if each.attempt == attempt.number]
+            known.rhythm.take_all(of_attempt, run.current_status.members.left)
             known.finding = known.rhythm.judge(seen.until, patience)
             self._act(run, known)
 

@@ -86,6 +86,11 @@ class MemberCounts(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     succeeded: int = 0
     failed: int = 0
 
+    @property
+    def left(self) -> int | None:
+        """Members of a gang that have not ended; None if none has."""
+        return self.total - self.succeeded if 0 < self.succeeded < self.total else None
+
 
 class Finding(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
     """A change by the policy, or a warning, with its reason."""

@@ -11,6 +11,7 @@ A run that never showed progress is never suspected, because nothing is known of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -84,8 +85,9 @@ class Finding:
 class Rhythm:
     """What the intervals of one attempt showed so far. It is fed one interval after another and keeps none of them.
 
-    Intervals in which some ranks did not report are left out: one of these may be the rank that prints. After a longer
-    time without complete intervals the quiet time is counted anew, because progress in between was not seen.
+    Intervals in which some ranks did not report are left out: one of these may be the rank that prints. Ranks that have
+    ended are not waited for. After a longer time without complete intervals the quiet time is counted anew, because
+    progress in between was not seen.
     """
 
     ranks: int = 0
@@ -101,9 +103,21 @@ class Rhythm:
     """Whether the last complete interval showed progress."""
     _figures: dict[str, float] = field(default_factory=dict)
 
-    def take(self, each: Interval) -> None:
-        """Take the next interval, in the order of time."""
-        if each.ranks < self.ranks:
+    def take_all(self, intervals: Sequence[Interval], left: int | None = None) -> None:
+        """Take the next intervals, in the order of time.
+
+        `left` is the number of members that have not ended; None if none has. An ended rank reports no more, so it is
+        missing in the intervals after the last one that has more ranks.
+        """
+        ended = -math.inf
+        if left is not None:
+            ended = max((each.start for each in intervals if each.ranks > left), default=ended)
+        for each in intervals:
+            self.take(each, left if each.start > ended else None)
+
+    def take(self, each: Interval, left: int | None = None) -> None:
+        """Take the next interval. `left`: the number of members that had not ended; None if none had."""
+        if each.ranks < (self.ranks if left is None else min(left, self.ranks)):
             return
         if each.ranks > self.ranks:
             self.ranks, self.end, self.quiet_seconds, self.longest_seconds, self.works = (
@@ -144,11 +158,12 @@ class Rhythm:
         return Finding(verdict, quiet, after, self.longest_seconds, self.works, since)
 
 
-def judge(intervals: Iterable[Interval], now: float, patience: Patience | None = None) -> Finding:
-    """Judge the intervals of one attempt. `now` is in seconds since 1970."""
+def judge(
+    intervals: Iterable[Interval], now: float, patience: Patience | None = None, left: int | None = None
+) -> Finding:
+    """Judge the intervals of one attempt. `now` is in seconds since 1970; `left` as in `Rhythm.take_all`."""
     rhythm = Rhythm()
-    for each in sorted(intervals, key=lambda each: each.start):
-        rhythm.take(each)
+    rhythm.take_all(sorted(intervals, key=lambda each: each.start), left)
     return rhythm.judge(now, patience or Patience())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +17,7 @@ from kajitori.controllers.watching.feed import Round
 from kajitori.controllers.watching.stuck import LOOK_AGAIN_SECONDS, Looked, StuckWatcher
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, RunStatus, Stuck
+from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
@@ -140,6 +140,17 @@ async def test_a_run_that_went_on_before_the_look_is_not_stuck() -> None:
     assert setting.stuck.verdict == "suspected"
     await setting.pass_minutes(WAITS)
     assert setting.stuck.verdict == "stuck"
+
+
+async def test_a_gang_of_which_a_rank_has_ended_is_judged() -> None:
+    setting = Setting()
+    await setting.pass_minutes(*30 * [TRAINS])
+    setting.status = msgspec.structs.replace(setting.status, members=MemberCounts(total=2, running=1, succeeded=1))
+    for _ in range(10):
+        each = replace(minute(setting.minutes, WAITS), ranks=1)
+        setting.minutes += 1
+        await setting.show([each])
+    assert setting.stuck.since == at(30)
 
 
 async def test_the_message_of_a_suspicion_stays_the_same() -> None:

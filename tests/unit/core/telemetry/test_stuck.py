@@ -115,6 +115,37 @@ def test_a_time_that_the_user_chose_replaces_the_rhythm() -> None:
     assert judged((5, TRAINS), (90, LOADS), patience=chosen).verdict is Verdict.WELL
 
 
+def ranks_seen(*parts: tuple[int, int, Minute]) -> list[Interval]:
+    """Return minutes in which so many ranks reported."""
+    made: list[Interval] = []
+    quiet = 0.0
+    for minutes, ranks, values in parts:
+        for _ in range(minutes):
+            quiet = 0.0 if "output" in values else quiet + 60
+            bands = {name: band(value) for name, value in values.items() if name != "output"}
+            made.append(Interval("u", 1, 60, START + 60 * len(made), ranks, bands | {"output.age": band(quiet or 5.0)}))
+    return made
+
+
+def test_ranks_that_have_ended_are_not_waited_for() -> None:
+    """The others hang in a collective operation that the ended rank never enters."""
+    minutes = ranks_seen((30, 4, TRAINS), (15, 3, WAITS))
+    until = START + 60 * len(minutes)
+    assert judge(minutes, until).verdict is Verdict.UNKNOWN
+    assert judge(minutes, until, left=3).verdict is Verdict.SUSPECTED
+    assert judge(minutes, until, left=2).verdict is Verdict.UNKNOWN, "a rank that runs does not report"
+    rhythm = Rhythm()
+    for each in minutes:  # as the watcher sees them, one a minute
+        rhythm.take_all([each], 3 if each.ranks == 3 else None)
+    assert rhythm.judge(until, Patience()).verdict is Verdict.SUSPECTED
+
+
+def test_a_rank_that_was_silent_before_another_ended_still_counts() -> None:
+    """A new leader reads the past: whether the silent rank made progress is not known."""
+    minutes = ranks_seen((30, 4, TRAINS), (12, 3, WAITS), (1, 4, WAITS), (1, 3, WAITS))
+    assert judge(minutes, START + 60 * len(minutes), left=3).verdict is Verdict.WELL
+
+
 def test_a_time_without_measurements_is_no_quiet_time() -> None:
     """Progress in it was not seen; so the quiet time begins again after it."""
     rhythm = Rhythm()
