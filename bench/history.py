@@ -1,4 +1,4 @@
-"""History with a million runs: how fast it is written, and how long lists and sums take.
+"""History with a million runs and entries of the audit trail: how fast it is written, and how long lists and sums take.
 
 python -m bench.history
 """
@@ -20,8 +20,9 @@ import asyncpg
 
 from bench.common import Limit, print_limits, print_table
 from kajitori.core.usage.daily import TimeLevel
-from kajitori.core.usage.records import RunRecord, RunState, SegmentRecord
+from kajitori.core.usage.records import AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
+from kajitori.history.audit import AuditFilter
 from kajitori.history.runs import RunFilter
 from kajitori.history.store import History
 
@@ -59,6 +60,9 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
         await history.record(part)
     writes = measured / (time.perf_counter() - began)
     runs += measured
+    entries = _entries(runs)
+    for part in iter(lambda: list(islice(entries, LOADED)), []):
+        await history.note(part)
     began = time.perf_counter()
     while await history.sum_up():
         pass
@@ -88,6 +92,17 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
         "by a beginning of many names": lambda: history.runs(RunFilter(name="run-1"), 100),
         "a page in the middle": lambda: history.runs(RunFilter(), 100, (START + runs * 15, "")),
         "one run by name": lambda: history.run("team-3", "run-43"),
+        "audit trail: newest": lambda: history.audit(AuditFilter(), 100),
+        "audit trail: of a user in half of the namespaces": lambda: history.audit(
+            AuditFilter(actor="user-7", namespaces=some), 100
+        ),
+        "audit trail: of an old object": lambda: history.audit(AuditFilter(object="run run-5"), 100),
+        "audit trail: of an old object in half of the namespaces": lambda: history.audit(
+            AuditFilter(object="run run-5", namespaces=some), 100
+        ),
+        "audit trail: refused, in half of the namespaces": lambda: history.audit(
+            AuditFilter(outcome="refused", namespaces=some), 100
+        ),
     }
     sums: dict[str, Callable[[], Awaitable[Any]]] = {
         "usage by team, 30 days": lambda: history.usage(By.TEAM, month, START * 2, Prices(gpu={})),
@@ -138,6 +153,24 @@ async def _milliseconds(ask: Callable[[], Awaitable[Any]], rounds: int) -> float
         await ask()
         taken.append((time.perf_counter() - began) * 1000)
     return statistics.median(taken)
+
+
+def _entries(count: int) -> Iterator[AuditEntry]:
+    """Yield synthetic entries of the audit trail, three of each object, one every half minute; few are refused."""
+    lot = random.Random(3)
+    for number in range(count):
+        yield AuditEntry(
+            key=str(number),
+            at=(START + number * 30) * 1000,
+            actor=f"user-{lot.randrange(OWNERS)}",
+            source="10.0.0.1",
+            action="stop run",
+            namespace=f"team-{number // 3 % NAMESPACES}",
+            object=f"run run-{number // 3}",
+            outcome="refused" if number % 9_973 == 0 else "done",
+            rule="",
+            message="",
+        )
 
 
 def _runs(count: int, first: int = 0) -> Iterator[RunState]:

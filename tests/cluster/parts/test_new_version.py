@@ -94,7 +94,9 @@ def test_an_upgrade_and_a_downgrade_change_no_run(busy: Installation) -> None:
     assert_untouched(busy, before)
 
     busy.change("PATCH", f"{RUNS}/gang-1", {"spec": {"stopped": True}})
-    busy.until(lambda: phases(busy) == {"Running": GANGS - 1 + 2, "Queued": WAITING - 2, "Stopped": 1}, "two more run")
+    more = MEMBERS // 8  # each takes one of the nodes that the gang had
+    wanted = {"Running": GANGS - 1 + more, "Queued": WAITING - more, "Stopped": 1}
+    busy.until(lambda: phases(busy) == wanted, f"{more} more run")
 
 
 def test_an_upgrade_that_would_break_a_stored_run_is_refused(installed: Installation) -> None:
