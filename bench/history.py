@@ -61,8 +61,8 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
     writes = measured / (time.perf_counter() - began)
     runs += measured
     entries = _entries(runs)
-    for part in iter(lambda: list(islice(entries, LOADED)), []):
-        await history.note(part)
+    for some_entries in iter(lambda: list(islice(entries, LOADED)), []):
+        await history.note(some_entries)
     began = time.perf_counter()
     while await history.sum_up():
         pass
