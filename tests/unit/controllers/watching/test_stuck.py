@@ -230,3 +230,73 @@ async def test_the_spec_says_which_runs_are_judged_and_when(spec: dict[str, Any]
     setting = Setting(spec)
     await setting.pass_minutes(*5 * [TRAINS], *12 * [WAITS])
     assert (setting.status.stuck is not None) is is_suspected
+
+
+class Hanging(Looks):
+    """Looks that do not end."""
+
+    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
+        self.count += 1
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def looks() -> int:
+    """Return the number of looks that are under way."""
+    await asyncio.sleep(0)
+    return len(asyncio.all_tasks()) - 1
+
+
+async def test_one_look_at_a_time_ends_with_the_leader() -> None:
+    setting = Setting(looks=Hanging())
+    await setting.pass_minutes(*5 * [TRAINS], *(20 + int(LOOK_AGAIN_SECONDS // 60)) * [WAITS])
+    assert (setting.looks.count, await looks()) == (1, 1)
+    await setting.watcher.close()
+    assert await looks() == 0
+
+
+@pytest.mark.parametrize("change", ["it is gone", "it is another attempt", "it is not judged any more"])
+async def test_the_look_at_a_run_ends_when_it_changes(change: str) -> None:
+    setting = Setting(looks=Hanging())
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    assert await looks() == 1
+    if change == "it is gone":
+        await setting.watcher.watch(Round(START + 60.0 * 15, START + 60 * 15, {}, {}))
+    elif change == "it is another attempt":
+        setting.status = RunStatus(phase=Phase.RUNNING, attempts=2, attempt=Attempt(number=2, nodes="n[0-1]"))
+        await setting.pass_minutes(TRAINS, attempt=2)
+    else:
+        setting.spec["type"] = "service"
+        await setting.pass_minutes(WAITS)
+    assert await looks() == 0
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        RunStatus(phase=Phase.RESTARTING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]")),
+        RunStatus(phase=Phase.RUNNING, attempts=2, attempt=Attempt(number=2, nodes="n[0-1]")),
+        RunStatus(phase=Phase.QUEUED, attempts=1),
+    ],
+)
+async def test_only_the_attempt_that_was_judged_is_suspected(status: RunStatus) -> None:
+    setting = Setting()
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    assert setting.watcher.noted(setting.run, status) is status
+
+
+async def test_the_nodes_of_an_attempt_are_heard_or_silent() -> None:
+    setting = Setting()
+    assert not setting.watcher.measures("u", 1)
+    await setting.pass_minutes(TRAINS)
+    assert setting.watcher.measures("u", 1)
+    assert not setting.watcher.measures("u", 2)
+    setting.minutes += 30
+    assert not setting.watcher.measures("u", 1)
+
+
+async def test_a_fault_of_a_look_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    setting = Setting(looks=Looks(RuntimeError("boom")))
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    assert setting.stuck.verdict == "suspected"
+    assert "the processes of run vision/bert were not looked at" in caplog.text
