@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -167,6 +169,7 @@ def slowed(name: str, ranks: int, factor: float, series: int) -> list[Course]:
 
 def real(scenario: str) -> int:
     """Run a gang of real processes for REAL_SECONDS, and print what `kaji why` says of its ranks."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the run is deleted
     lacking = stuck.own_network()
     found_after, words, judged = 0.0, "", 0
     with stuck.platform_for_members(has_own_network=not lacking) as (platform, folder):

@@ -10,7 +10,8 @@ for a file, spins, is stopped by a signal, or loses its network; innocent runs e
 load data, or pause below the limit. A run counts as suspected or stuck once its status says so, without being asked.
 
 As root, each member has a network of its own, in a network namespace that the benchmark makes for itself. Otherwise all
-share that of the machine, and no rank loses its network. With `nice -n -10` the runs keep their pace on a busy machine.
+share that of the machine, and no rank loses its network. With `nice -n -10` the platform keeps its pace on a busy
+machine.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,7 +46,7 @@ POLICY = {
     "security": {"allowRoot": True, "allowHostNetwork": True},  # as by default on one machine
     "stuck": {"batch": {"floor": "2m", "workingFloor": "4m"}},
 }
-BETWEEN_SECONDS = 20.0
+BETWEEN_SECONDS = 15.0
 """Time between two starts, so that not all busy parts are at the same time."""
 GUILTY_SECONDS = 1200.0
 """Time for which a guilty run is watched: training, a limit of 240 s, the look, and the telemetry of its time."""
@@ -55,6 +57,8 @@ LOOK_SECONDS = 5.0
 WEB_API = "192.0.2.1"
 """Address of the Web API in a network of the benchmark's own."""
 NODE = "gpu-0"
+MEMBER_CORES = 0.25
+"""Cores that a member asks for: a program that spins uses no more."""
 SCENARIOS = {
     "lock": "waits for a lock",
     "socket": "waits for a socket",
@@ -116,10 +120,11 @@ class Outcome:
 class Platform:
     """A running `kaji up`."""
 
-    def __init__(self, home: Path, environment: Mapping[str, str], options: Sequence[str]) -> None:
-        """`options` are those of each `kaji run`."""
+    def __init__(self, home: Path, environment: Mapping[str, str], *, has_own_node: bool) -> None:
         self._environment = environment
-        self._options = options
+        # On a busy machine a member gets what it asked for, whatever its priority.
+        on_node = ["--node-selector", f"kubernetes.io/hostname={NODE}", "--cpus", str(MEMBER_CORES)]
+        self._options = on_node if has_own_node else ["--cpus", "0.001"]
         told = json.loads((home / "data/kaji.json").read_text())
         self.url, self.token = told["url"], told["token"]
 
@@ -139,7 +144,7 @@ class Platform:
         place.mkdir()
         times = map(str, (TRAIN_SECONDS, EVENT_SECONDS, LONG_SECONDS, PAUSE_SECONDS))
         program = [sys.executable, "-S", "-E", "-c", _START, str(folder), scenario, *times]
-        options = ["--launcher", "torchrun", "-n", str(RANKS), "--cpus", "0.001", "-m", "64m", "--restarts", "0"]
+        options = ["--launcher", "torchrun", "-n", str(RANKS), "-m", "64m", "--restarts", "0"]
         self.kaji("run", "-d", "-q", "--name", name, *options, *self._options, "-w", str(place), "host", *program)
 
 
@@ -168,13 +173,13 @@ def running_platform(home: Path, policy: Path, *, has_own_network: bool) -> Iter
         options += ["--no-kubelet", "--nodes", "1", "--host", WEB_API, "--insecure-http", "--node-cidr-mask-size", "22"]
     with contextlib.ExitStack() as stack:
         environment = stack.enter_context(installed_kaji_up(home, *options))
-        there = Platform(home, environment, ["--node-selector", f"kubernetes.io/hostname={NODE}"] * has_own_network)
+        there = Platform(home, environment, has_own_node=has_own_network)
         if has_own_network:
             token = home / "token"
             token.write_text(there.token)
             words = ["node", "--name", NODE, "--data", str(home / "node")]
             words += ["--kubeconfig", str(home / "data/kubeconfig"), "--address", WEB_API, "--port", "0"]
-            words += ["--pod-network", "namespace", "--max-pods", "900", "--log-level", "warning"]
+            words += ["--pod-network", "namespace", "--max-pods", "900", "--cpus", "900", "--log-level", "warning"]
             words += ["--report", there.url, "--report-token", str(token), "--insecure-http"]
             node = [sys.executable, "-m", "kajitori.cli", *words]
             stack.enter_context(_process(node, environment, home / "node.log"))
@@ -201,9 +206,10 @@ def _process(command: Sequence[str], environment: Mapping[str, str], log: Path) 
 
 
 def cut_off(network: int) -> None:
-    """Drop all packets in the network namespace with this inode, which must be that of a member."""
+    """Drop all packets in the network namespace with this inode, which must be that of a member. Only namespaces of
+    this benchmark are in its /run/netns."""
     (name,) = (each.name for each in Path("/run/netns").iterdir() if each.stat().st_ino == network)
-    assert network not in (Path("/proc/self/ns/net").stat().st_ino, Path("/proc/1/ns/net").stat().st_ino)
+    assert network != Path("/proc/self/ns/net").stat().st_ino, "this is the network of the node"
     rules = "add table inet cut\n" + "".join(
         f"add chain inet cut {hook} {{ type filter hook {hook} priority 0; policy drop; }}\n"
         for hook in ("input", "output")
@@ -309,6 +315,7 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=3, help="how often each scenario runs")
     parser.add_argument("--scenario", action="append", choices=[*SCENARIOS, *INNOCENT], help="only this one")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all runs are deleted
     scenarios = list(options.scenario or (*SCENARIOS, *INNOCENT))
     lacking = own_network()
     if lacking and "network" in scenarios:
