@@ -179,6 +179,12 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page) -> None:
     page.get_by_text("Files, variables").click()
     page.get_by_label("Variables").fill("GREETING=good day")
     page.get_by_role("status").get_by_text("Starts at once").wait_for()
+    what_if = page.get_by_role("region", name="What if")
+    what_if.get_by_role("slider").focus()
+    page.keyboard.press("ArrowRight")
+    what_if.get_by_role("button", name="Use 2 × any type").click()
+    assert page.get_by_role("textbox", name="Members").input_value() == "2"
+    page.get_by_role("textbox", name="Members").fill("")
     options = "--name clicked --cpus 0.1 -m 64m -e 'GREETING=good day'"
     page.get_by_text(f"kaji run {options} python:3 sh -c 'echo $GREETING sleep 1000'").wait_for()  # in two lines
     page.reload()

@@ -180,6 +180,18 @@ def complete_volume(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
     return [*named, CompletionItem(incomplete, type="dir")]
 
 
+def complete_template(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Complete a template of the policy."""
+    from click.shell_completion import CompletionItem
+
+    templates = (_ask(ctx, "/v1/policy", {}).get("policy") or {}).get("templates") or {}
+    return [
+        CompletionItem(name, help=template.get("description") or None)
+        for name, template in sorted(templates.items())
+        if name.startswith(incomplete)
+    ]
+
+
 def complete_image(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Complete an image from the user's earlier runs, latest first."""
     from click.shell_completion import CompletionItem

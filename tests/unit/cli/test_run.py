@@ -80,6 +80,20 @@ def test_detach_prints_only_the_name_on_stdout() -> None:
     }
 
 
+def test_a_run_begins_with_a_template_and_options_overrule_it() -> None:
+    """A template that the policy lacks is refused with the known ones."""
+    spec = {"image": "torch:2", "replicas": 2, "resources": {"gpu": 8, "gpuType": "h100"}}
+    policy = {"templates": {"torch": {"description": "", "spec": spec}}}
+    api = FakeWebApi(answers={"GET /v1/policy": (200, {"policy": policy}), "POST /v1/runs": (201, view("a", "Queued"))})
+    assert invoke(api, "run", "-d", "--template", "torch", "--gpus", "4").exit_code == 0
+    assert api.calls_to("POST", "/v1/runs")[-1].body["spec"] == spec | {"resources": {"gpu": 4, "gpuType": "h100"}}
+    result = invoke(api, "run", "-d", "--template", "troch")
+    assert result.exit_code == 2
+    assert "--template: there is no template 'troch'" in result.stderr and "did you mean torch?" in result.stderr
+    result = invoke(api, "run", "-d", "--template", "torch", "-f", "run.yaml")
+    assert "leave one of them out" in result.stderr
+
+
 def test_a_memory_limit_below_an_earlier_peak_is_a_warning() -> None:
     findings = [
         {"code": "MemoryBelowPeak", "message": "earlier runs peaked at 41Gi"},

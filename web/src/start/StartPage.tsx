@@ -14,9 +14,11 @@ import { Fields, ON_DEMAND } from "./Fields";
 import { draftOf, EMPTY, fieldOf, requestOf, type FieldName } from "./form";
 import { Outlook } from "./Outlook";
 import { Recent } from "./Recent";
+import { Templates } from "./Templates";
 import { forgetDraft, useDraft } from "./useDraft";
 import { useOutlook } from "./useOutlook";
 import { useSettled } from "./useSettled";
+import { WhatIfs } from "./WhatIfs";
 
 /** A form in Docker's words. It shows the command line that it makes, and whether the run would start now. */
 export function StartPage() {
@@ -58,6 +60,7 @@ export function StartPage() {
         <Typography variant="h1" sx={{ flex: 1 }}>
           Start a run
         </Typography>
+        <Templates choose={(spec) => setDraft(draftOf({ spec, namespace: form.namespace }))} />
         <Recent choose={(run) => setDraft(draftOf(run))} />
         <Button onClick={() => setDraft({ form: EMPTY, base: {} })}>Clear</Button>
       </Box>
@@ -89,6 +92,9 @@ export function StartPage() {
           {start.error && !(start.error instanceof Refused) && <Problem error={start.error} />}
           {outlook.error && !refusal && <Problem error={outlook.error} />}
           {outlook.data && !refusal && <Outlook found={outlook.data} />}
+          {outlook.data && !refusal && (
+            <WhatIfs draft={draft} change={(part) => setDraft({ ...draft, form: { ...form, ...part } })} />
+          )}
           <Box>
             <Button type="submit" variant="contained" disabled={!form.image.trim() || start.isPending}>
               Start

@@ -88,15 +88,14 @@ export function fieldOf(path: string): FieldName | null {
   return FIELDS.find(([start]) => fits(start))?.[1] ?? null;
 }
 
-/** Return the form for another run like this one. It has no name, since names are used once. */
-export function draftOf(run: Run): Draft {
-  const { spec } = run;
+/** Return the form for another run like this one, or of a template. It has no name, since names are used once. */
+export function draftOf({ spec, namespace }: Pick<Run, "spec" | "namespace">): Draft {
   const { resources } = spec;
   const fewest = spec.minReplicas;
   const form: Form = {
     name: "",
-    namespace: run.namespace,
-    image: spec.image,
+    namespace,
+    image: spec.image ?? "",
     command: join([...(spec.command ?? []), ...(spec.args ?? [])]),
     env: shownEnv(spec.env).join("\n"),
     members: fewest ? `${fewest}-${spec.replicas ?? 1}` : text(spec.replicas, 1),

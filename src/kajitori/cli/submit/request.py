@@ -94,13 +94,16 @@ def build_request(
     folder: Path,
     read_text: Callable[[str], str],
     pack: Callable[[Path], str],
+    template: Mapping[str, Any] | None = None,
 ) -> RunRequest:
-    """Return the request that the options and the file ask for; options take precedence.
+    """Return the request that the options, and the file or the template ask for; options take precedence.
 
     Its `faults` name options. Relative paths are below `folder`; `read_text` reads a named file (`-` is stdin); `pack`
-    packs a folder of code and returns its digest.
+    packs a folder of code and returns its digest; `template` is the spec of the template that the options name.
     """
     builder = _Builder(words, environment, folder, read_text, pack)
+    if template is not None:
+        builder.spec.document = deepcopy(dict(template))
     request = builder.build()
     draft = read_draft(request.spec)
     own = draft.faults
@@ -135,6 +138,8 @@ class _Builder:
             manifest = self._read_file(words.file)
             self.spec.document = deepcopy(manifest.spec)
             name, namespace, labels = name or manifest.name, namespace or manifest.namespace, dict(manifest.labels)
+            if words.template is not None:
+                self.spec.complain("--template", "excludes --file", words.template, _LEAVE_ONE_OUT)
         self._refuse_what_is_not_there()
         self._program()
         ask_for_network(self.spec, words)
@@ -161,7 +166,7 @@ class _Builder:
             namespace,
             labels,
             self.spec.sources,
-            words.file,
+            words.file or (words.template and f"--template {words.template}"),
             notes=tuple(self.spec.notes),
             hints=self.spec.hints,
             complained=frozenset(self.spec.complained),
@@ -202,7 +207,7 @@ class _Builder:
     def _program(self) -> None:
         words = self.words
         self.spec.put("image", words.image, "IMAGE")
-        if words.image is None and words.file is None:
+        if words.image is None and words.file is None and "image" not in self.spec.document:
             self.spec.complained.add("spec.image")
             self.spec.complain("IMAGE", "is required", hint="such as: kaji run python:3.11 python train.py")
         self.spec.put("workingDir", words.workdir, "--workdir")

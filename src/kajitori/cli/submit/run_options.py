@@ -13,6 +13,8 @@ class RunWords:
     image: str | None = None
     command: Sequence[str] = ()
     file: str | None = None
+    template: str | None = None
+    """Name of a template of the policy."""
     name: str | None = None
     namespace: str | None = None
     type: str | None = None

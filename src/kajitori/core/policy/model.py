@@ -29,6 +29,7 @@ from kajitori.core.policy.runs.mounts import CheckpointPolicy, Mounts, Volume
 from kajitori.core.policy.runs.start import Binding, Rendezvous, Starting
 from kajitori.core.policy.runs.stuck import StuckRuns
 from kajitori.core.policy.runs.sweeps import Sweeps
+from kajitori.core.policy.runs.templates import Template, unknown_teams
 from kajitori.core.policy.teams import Team
 from kajitori.core.spec.network_access import is_within, place_fault
 from kajitori.core.words.names import PRIORITY_CLASS
@@ -144,6 +145,8 @@ class Policy(Document):
     teams: dict[DnsLabel, Team] = Field(default_factory=dict, max_length=1000)
     """The teams of the cluster by name. The API server judges by bindings, which `kaji team render` writes from this
     section."""
+    templates: dict[DnsLabel, Template] = Field(default_factory=dict, max_length=200)
+    """Runs that users begin with, by name."""
     volumes: dict[DnsLabel, Volume] = Field(default_factory=dict)
     """Volumes that runs may mount by name."""
     mounts: Mounts = Mounts()
@@ -215,6 +218,12 @@ class Policy(Document):
         if above:
             message = f"defaults exceed ceilings, so a run that relies on them would be refused: {', '.join(above)}"
             raise FieldError(message, "lower these defaults or raise these ceilings")
+        return self
+
+    @model_validator(mode="after")
+    def _templates_of_known_teams(self) -> Policy:
+        if wrong := unknown_teams(self.templates, self.teams):
+            raise FieldError("; ".join(wrong), "name teams of the section teams, or leave them out")
         return self
 
     @model_validator(mode="after")

@@ -64,6 +64,7 @@ def command(cli: Cli, /, output: str | None, **words: Any) -> None:
         folder=Path.cwd(),
         read_text=run.read_text_of,
         pack=pack,
+        template=run.template_of(cli, words.get("template")),
     )
     if request.faults:
         raise run.all_faults(cli, request)

@@ -15,6 +15,7 @@ from kajitori.cli.options import (
     complete_folder,
     complete_image,
     complete_secret,
+    complete_template,
     complete_volume,
     namespace_option,
     server_options,
@@ -162,6 +163,12 @@ def _words(*known: str) -> Any:
     shell_complete=complete_file,
     help="Run manifest or bare spec in YAML; options overrule it.",
 )
+@click.option(
+    "--template",
+    metavar="NAME",
+    shell_complete=complete_template,
+    help="Begin with a template of the policy; options overrule it.",
+)
 @namespace_option("Namespace of the run.")
 @click.option(
     "--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="Follow this member's log only."
@@ -206,7 +213,12 @@ def command(
     code = Code(cli, quiet=quiet)
     said = RunWords(**words, borrowed=borrowed_words())
     request = build_request(
-        said, environment=cli.environment, folder=Path.cwd(), read_text=read_text_of, pack=code.pack
+        said,
+        environment=cli.environment,
+        folder=Path.cwd(),
+        read_text=read_text_of,
+        pack=code.pack,
+        template=template_of(cli, said.template),
     )
     if request.faults:
         raise all_faults(cli, request)
@@ -230,6 +242,22 @@ def command(
             return 0
         follower = Follower(cli, api, view, rank=rank, all_ranks=all_ranks, quiet=quiet)
         return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
+
+
+def template_of(cli: Cli, name: str | None) -> Mapping[str, Any] | None:
+    """Return the spec of a template of the policy; None without a name. Raises InvalidInput for one that is unknown."""
+    from kajitori.core.words.suggestions import did_you_mean
+    from kajitori.errors import InvalidInput
+
+    if name is None:
+        return None
+    with cli.api() as api:
+        templates = api.get("/v1/policy")["policy"].get("templates") or {}
+    if name not in templates:
+        hint = did_you_mean(name, templates) or "the operators write templates into the policy: kaji policy show"
+        raise InvalidInput.one("--template", f"there is no template {name!r:.80}", value=name, hint=hint)
+    spec: Mapping[str, Any] = templates[name]["spec"]
+    return spec
 
 
 def _require_member(request: RunRequest, rank: int) -> None:
