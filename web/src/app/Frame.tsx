@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
-import { Link, NavLink, Outlet } from "react-router";
+import { Link, NavLink, Outlet, useLocation } from "react-router";
 import { signOut, whoAmI } from "../api/signIn";
 import { SearchButton } from "../search/SearchButton";
 import { KeysDialog } from "./KeysDialog";
@@ -17,9 +17,13 @@ const PAGES: { to: string; word: string }[] = [
   { to: "/usage", word: "Usage" },
 ];
 
+/** Pages that belong to another one of the rail. */
+const WITHIN: Readonly<Record<string, string>> = { "/history": "/usage", "/audit": "/usage" };
+
 /** The frame of all pages: the rail with the pages, and who is signed in. */
 export function Frame() {
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  const { pathname } = useLocation();
   return (
     <Box sx={{ minHeight: "100vh", display: "flex", flexDirection: "column" }}>
       <Box
@@ -27,7 +31,8 @@ export function Frame() {
         sx={{
           display: "flex",
           alignItems: "center",
-          gap: { xs: 3, sm: 6 },
+          flexWrap: { xs: "wrap", sm: "nowrap" },
+          columnGap: { xs: 3, sm: 6 },
           px: 4,
           minHeight: 48,
           borderBottom: 1,
@@ -35,12 +40,16 @@ export function Frame() {
           bgcolor: "background.paper",
         }}
       >
-        <Typography component="span" sx={{ fontWeight: 600 }}>
+        <Typography component="span" sx={{ fontWeight: 600, mr: { xs: "auto", sm: 0 } }}>
           Kajitori
         </Typography>
-        <Box component="nav" aria-label="Pages" sx={{ display: "flex", gap: 4, flex: 1, minWidth: 0, overflowX: "auto" }}>
+        <Box
+          component="nav"
+          aria-label="Pages"
+          sx={{ display: "flex", gap: 4, flex: { xs: "1 0 100%", sm: 1 }, order: { xs: 1, sm: 0 }, py: { xs: 1, sm: 0 }, minWidth: 0, overflowX: "auto" }}
+        >
           {PAGES.map(({ to, word }) => (
-            <NavLink key={to} to={to} style={({ isActive }) => ({ color: "inherit", fontWeight: isActive ? 600 : 400 })}>
+            <NavLink key={to} to={to} style={({ isActive }) => ({ color: "inherit", fontWeight: isActive || WITHIN[pathname] === to ? 600 : 400 })}>
               {word}
             </NavLink>
           ))}

@@ -41,7 +41,7 @@ export function AuditPage() {
           onChange={(_, outcome: Outcome | null) => outcome !== null && change({ outcome })}
           aria-label="Outcome"
         >
-          <ToggleButton value="">All</ToggleButton>
+          <ToggleButton value="">Any outcome</ToggleButton>
           {OUTCOMES.map((outcome) => (
             <ToggleButton key={outcome} value={outcome}>
               {outcome}

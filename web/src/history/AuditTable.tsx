@@ -8,7 +8,8 @@ import { Age } from "../words/Age";
 import { whyOf, type Entry } from "./audit";
 
 const COLOURS: Record<string, string> = { refused: "warning.main", failed: "error.main" };
-const WORDS = { overflowWrap: "anywhere", verticalAlign: "top" } as const;
+const SHORT = { whiteSpace: "nowrap", verticalAlign: "top" } as const;
+const WORDS = { overflowWrap: "anywhere", verticalAlign: "top", minWidth: 120 } as const;
 
 /** Entries of the audit trail; why something was refused stands whole, since it is what people look for. */
 export function AuditTable({ entries }: { entries: readonly Entry[] }) {
@@ -29,14 +30,14 @@ export function AuditTable({ entries }: { entries: readonly Entry[] }) {
         <TableBody>
           {entries.map((entry, index) => (
             <TableRow key={index}>
-              <TableCell sx={{ whiteSpace: "nowrap", verticalAlign: "top" }}>
+              <TableCell sx={SHORT}>
                 <Age time={entry.at} />
               </TableCell>
               <TableCell sx={WORDS}>{entry.actor}</TableCell>
-              <TableCell sx={WORDS}>{entry.source}</TableCell>
-              <TableCell sx={WORDS}>{entry.action}</TableCell>
+              <TableCell sx={SHORT}>{entry.source}</TableCell>
+              <TableCell sx={SHORT}>{entry.action}</TableCell>
               <TableCell sx={WORDS}>{[entry.object, entry.namespace && `in ${entry.namespace}`].filter(Boolean).join(" ")}</TableCell>
-              <TableCell sx={{ ...WORDS, color: COLOURS[entry.outcome] }}>{entry.outcome}</TableCell>
+              <TableCell sx={{ ...SHORT, color: COLOURS[entry.outcome] }}>{entry.outcome}</TableCell>
               <TableCell sx={{ ...WORDS, minWidth: 200 }}>{whyOf(entry)}</TableCell>
             </TableRow>
           ))}

@@ -41,7 +41,7 @@ export function parametersOf({ name, owner, team, phases, span }: Filter): URLSe
 
 /** Return the command that lists the same runs; `now` is in milliseconds. */
 export function commandOf({ name, owner, team, phases, span }: Filter, now: number): string {
-  const statuses = phases.flatMap((phase) => ["--status", phase.toLowerCase()]);
+  const statuses = (phases.length ? phases : [...FINAL]).flatMap((phase) => ["--status", phase.toLowerCase()]);
   const whose = owner === "@me" ? [] : owner ? ["--owner", owner] : ["--all-users"];
   return lineOf("history", { "--name": name, "-N": team }, [...whose, ...statuses, ...optionsOf(span, now)]);
 }

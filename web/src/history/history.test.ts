@@ -15,8 +15,8 @@ describe("the filter of ended runs", () => {
 
   it.each([
     [filter, "kaji history --name be -N vision --owner ana --status failed --status stopped --since 7d"],
-    [{ ...filter, owner: "", name: "", team: "", phases: [] }, "kaji history --all-users --since 7d"],
-    [{ ...filter, owner: "@me", name: "", team: "", phases: [] }, "kaji history --since 7d"],
+    [{ ...filter, owner: "", name: "", team: "", phases: [] }, "kaji history --all-users --status succeeded --status failed --status stopped --since 7d"],
+    [{ ...filter, owner: "@me", name: "", team: "" }, "kaji history --status failed --status stopped --since 7d"],
   ])("is a command: %#", (wanted, line) => expect(commandOf(wanted, 0)).toBe(line));
 });
 

@@ -14,7 +14,7 @@ export function PastAttempts({ run }: { run: ShownRun }) {
   if (!run.pastAttempts.length) return <Typography color="textSecondary">It never had nodes.</Typography>;
   return (
     <Box sx={{ overflowX: "auto" }} tabIndex={0}>
-      <Table size="small" aria-label="Attempts">
+      <Table size="small" aria-label="Attempts" sx={{ minWidth: 640 }}>
         <TableHead>
           <TableRow>
             <TableCell align="right">Attempt</TableCell>

@@ -100,7 +100,7 @@ function Causes({ report }: { report: Report }) {
         <TableBody>
           {report.items.map(({ key, times, gpuSeconds, memberSeconds }) => (
             <TableRow key={key}>
-              <TableCell sx={{ overflowWrap: "anywhere" }}>{key}</TableCell>
+              <TableCell>{key}</TableCell>
               <TableCell align="right">{times.toLocaleString()}</TableCell>
               <TableCell align="right">{hours(gpus ? gpuSeconds : memberSeconds)}</TableCell>
             </TableRow>

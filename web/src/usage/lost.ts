@@ -1,5 +1,6 @@
 /** Where the time of nodes went, from the server's report about all runs of some days. */
 import type { Schemas } from "../api/client";
+import { share } from "./usage";
 
 export type Report = Schemas["TimeReport"];
 
@@ -29,5 +30,5 @@ export function partsOf(report: Report): Part[] {
 export function ratioInWords(report: Report): string {
   if (report.ratio === null) return "No run held nodes in this time.";
   const what = hasGpus(report) ? "the time for which GPUs were held" : "the time for which members held nodes";
-  return `${Math.round(100 * report.ratio)} % of ${what} was productive.`;
+  return `${share(report.ratio, 1)} of ${what} was productive.`;
 }

@@ -70,17 +70,19 @@ it("names rows for people, and links those that have a page", () => {
 
 it("tells who used most, by GPUs if there were any", () => {
   expect(largestInWords(usage("owner", row("ana", 3), row("bo", 1)))).toBe("2 people; the most by ana: 75 %.");
-  expect(largestInWords(usage("team", row("vision", 3)))).toBe("All of it: vision.");
+  expect(largestInWords(usage("team", row("vision", 3)))).toBe("all of it: the team vision.");
   expect(largestInWords(usage("team"))).toBe("");
   expect(measuresOf({ ...usage("team", row("a", 0)), currency: "" })).toEqual(["core"]);
 });
 
 it("writes hours and shares with the digits that matter", () => {
-  expect([hours(3600 * 12_345.6), hours(3600 * 1.239), share(1, 3), share(1, 1000), share(0, 0)]).toEqual([
+  expect([hours(3600 * 12_345.6), hours(3600 * 1.239), hours(3), share(1, 3), share(1, 1000), share(999, 1000), share(0, 0)]).toEqual([
     (12_346).toLocaleString(),
     (1.24).toLocaleString(),
+    `under ${(0.01).toLocaleString()}`,
     "33 %",
     "under 1 %",
+    "over 99 %",
     "",
   ]);
 });

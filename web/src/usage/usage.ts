@@ -78,6 +78,7 @@ export function measuresOf({ total, currency }: Usage): Measure[] {
   return [...(total.gpuSeconds ? ["gpu" as const] : []), "core" as const, ...(currency || total.cost ? ["cost" as const] : [])];
 }
 
+const LEAST_HOURS = 0.01;
 const NUMBER = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const SMALL = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
 const MONEY = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
@@ -85,6 +86,7 @@ const MONEY = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maxim
 /** Return hours: "12,345", or with two digits behind the point if there are few. */
 export function hours(seconds: number): string {
   const amount = seconds / 3600;
+  if (amount > 0 && amount < LEAST_HOURS) return `under ${SMALL.format(LEAST_HOURS)}`;
   return (amount >= 100 ? NUMBER : SMALL).format(amount);
 }
 
@@ -102,7 +104,8 @@ export function amountInWords(row: UsageRow, measure: Measure, currency: string)
 export function share(part: number, whole: number): string {
   if (!whole) return "";
   const percent = (100 * part) / whole;
-  return percent > 0 && percent < 1 ? "under 1 %" : `${Math.round(percent)} %`;
+  if (percent > 0 && percent < 1) return "under 1 %";
+  return percent > 99 && percent < 100 ? "over 99 %" : `${Math.round(percent)} %`;
 }
 
 /** Return in a sentence who used how much of it all, by the first measure that tells something. */
@@ -113,7 +116,7 @@ export function largestInWords(usage: Usage): string {
   const words = BY.get(usage.by as By);
   if (!first || !whole || !words) return "";
   const name = nameOf(usage.by, first.key);
-  if (usage.count === 1 && !others.length) return `All of it: ${name}.`;
+  if (usage.count === 1 && !others.length) return `all of it: the ${words.one} ${name}.`;
   return `${usage.count.toLocaleString()} ${words.many}; the most by ${name}: ${share(amountOf(first, measure), whole)}.`;
 }
 
