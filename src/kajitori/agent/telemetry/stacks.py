@@ -25,6 +25,7 @@ from kajitori.core.telemetry.connections import connections
 from kajitori.core.telemetry.stacks import (
     MAX_PROCESSES,
     MAX_TEXT,
+    NO_TIME,
     STOPPED,
     TRACED,
     ZOMBIE,
@@ -63,8 +64,8 @@ class _SpyThread(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(list[_SpyThread]).decode
 Dump = Callable[[int, bool, float], tuple[ThreadStack, ...]]
-"""Returns the threads of a process, without stopping it if the flag is set, within seconds. Raises OSError with the
-reason."""
+"""Returns the threads of a process, without stopping it if the flag is set, within seconds. Raises TimeoutError, or
+another OSError with the reason."""
 
 
 def stacks_of(
@@ -132,9 +133,11 @@ def _look(pid: int, dump: Dump, until: float, proc: Path) -> ProcessStacks | Non
     about = ProcessStacks(pid, words[:MAX_TEXT], state, waits_in=waits_in if waits_in != "0" else "")
     left = until - time.monotonic()
     if state == ZOMBIE or left <= 0:
-        return msgspec.structs.replace(about, trouble="it has ended" if state == ZOMBIE else "there was no time left")
+        return msgspec.structs.replace(about, trouble="it has ended" if state == ZOMBIE else NO_TIME)
     try:
         threads = dump(pid, state in (STOPPED, TRACED), min(left, PROCESS_SECONDS))
+    except TimeoutError:
+        return msgspec.structs.replace(about, trouble=NO_TIME)
     except OSError as error:
         return msgspec.structs.replace(about, trouble=str(error)[:MAX_TEXT])
     return msgspec.structs.replace(about, threads=threads)
@@ -164,7 +167,13 @@ def _py_spy(pid: int, nonblocking: bool, seconds: float) -> tuple[ThreadStack, .
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"RUST_BACKTRACE": "0"}
     ) as spy:
         assert spy.stdout is not None and spy.stderr is not None
-        timer = threading.Timer(seconds, spy.kill)
+        is_late = threading.Event()
+
+        def give_up() -> None:
+            is_late.set()
+            spy.kill()
+
+        timer = threading.Timer(seconds, give_up)
         timer.start()
         try:
             told = spy.stdout.read(MAX_OUTPUT_BYTES)
@@ -175,8 +184,10 @@ def _py_spy(pid: int, nonblocking: bool, seconds: float) -> tuple[ThreadStack, .
     if spy.returncode == 0:
         with contextlib.suppress(msgspec.MsgspecError):
             return tuple(_thread(each) for each in _decode(told))
+    if is_late.is_set():
+        raise TimeoutError(f"py-spy took longer than {seconds:.0f} s")
     lines = complaint.decode(errors="replace").splitlines()
-    raise OSError(lines[0] if lines else f"py-spy ended with {spy.returncode} or was too slow")
+    raise OSError(lines[0] if lines else f"py-spy ended with {spy.returncode}")
 
 
 def _thread(each: _SpyThread) -> ThreadStack:

@@ -31,6 +31,8 @@ TRACED = "t"
 UNINTERRUPTIBLE = "D"
 """State of a process that waits in the kernel and cannot be killed: for a disk, or a file server that is gone."""
 ZOMBIE = "Z"
+NO_TIME = "there was no time to look into it"
+"""Trouble of a process on a node that is too busy. It says nothing about the process."""
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -112,6 +114,7 @@ class Doing(StrEnum):
     STOPPED = "is stopped by a signal"
     KERNEL = "waits in the kernel"
     UNKNOWN = "cannot be looked into"
+    UNREAD = "was not looked into in time"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -140,6 +143,8 @@ class Place:
                 return f"{'wait' if several else 'waits'} in the kernel ({where})"
             case Doing.UNKNOWN:
                 return f"{'run' if several else 'runs'} {where}, which is no Python program"
+            case Doing.UNREAD:
+                return f"{'run' if several else 'runs'} {where}, and {NO_TIME}"
 
 
 COLLECTIVES = frozenset(
@@ -179,7 +184,7 @@ def place_of(process: ProcessStacks) -> Place:
             return Place(Doing.STOPPED, process.command)
         if process.state == UNINTERRUPTIBLE:
             return Place(Doing.KERNEL, process.waits_in or process.command)
-        return Place(Doing.UNKNOWN, process.command)
+        return Place(Doing.UNREAD if process.trouble == NO_TIME else Doing.UNKNOWN, process.command)
     frames = thread.frames
     own = next((place for place, frame in enumerate(frames) if not _LIBRARY.search(frame.file)), 0)
     frame = frames[own]
@@ -229,7 +234,10 @@ def group(members: Mapping[int, Sequence[ProcessStacks]]) -> list[Group]:
 
 
 def _odd(together: Mapping[tuple[Place, ...], Sequence[int]]) -> set[tuple[Place, ...]]:
-    """Return the places of ranks for which the others may wait."""
+    """Return the places of ranks for which the others may wait. Ranks that were not looked into are left out."""
+    together = {
+        places: ranks for places, ranks in together.items() if all(each.doing is not Doing.UNREAD for each in places)
+    }
     odd = {places for places in together if any(each.doing in (Doing.STOPPED, Doing.KERNEL) for each in places)}
     if odd or len(together) < 2:
         return odd

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kajitori.core.telemetry.stacks import (
     MAX_FRAMES,
+    NO_TIME,
     Frame,
     MemberStacks,
     ProcessStacks,
@@ -33,6 +35,7 @@ def process(*frames: Frame, state: str = "S", command: str = "python train.py", 
 
 ELSEWHERE = process(Frame("evaluate", "/code/train.py", 30))
 WAITS, LOADING = process(*COLLECTIVE), process(*LOADS)
+UNREAD = msgspec.structs.replace(process(), trouble=NO_TIME)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +87,23 @@ WAITS, LOADING = process(*COLLECTIVE), process(*LOADS)
             [LOADING, ELSEWHERE],
             ["rank 0 on n0 is in load_batch (data.py:14)", "rank 1 on n1 is in evaluate (train.py:30)"],
             id="no-majority",
+        ),
+        pytest.param(
+            [WAITS, WAITS, UNREAD],
+            [
+                "rank 2 on n2 runs python train.py, and there was no time to look into it",
+                "2 ranks (0-1) wait in all_reduce (train.py:88)",
+            ],
+            id="a-busy-node-had-no-time",
+        ),
+        pytest.param(
+            [WAITS, LOADING, UNREAD],
+            [
+                "! rank 1 on n1 is in load_batch (data.py:14)",
+                "rank 0 on n0 waits in all_reduce (train.py:88)",
+                "rank 2 on n2 runs python train.py, and there was no time to look into it",
+            ],
+            id="one-loads-and-one-was-not-read",
         ),
         pytest.param([process(command="./a.out")], ["rank 0 on n0 runs ./a.out, which is no Python program"], id="C"),
     ],
