@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from array import array
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from kajitori.blobs.questions import Asked, Questions
 from kajitori.cluster.mirror.mirror import Mirror
@@ -27,6 +29,7 @@ from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import GPU, MEMBER
 from kajitori.core.telemetry.report import Answer, Series
 from kajitori.core.words.times import format_time, time_at
+from kajitori.errors import Unavailable
 from kajitori.kube.metadata import ObjectMeta
 
 NOON = 2_000_000_040 - 2_000_000_040 % 60
@@ -119,10 +122,16 @@ class Nodes:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.answered = asyncio.Event()
+        self.fault: Exception | None = None
+        self.hang = False
 
     async def idle_gpus(self, run: RunObject, least_rank: int, limits: Limits) -> tuple[Place, ...] | None:
         self.asked.append(run.metadata.name)
         self.answered.set()
+        if self.hang:
+            await asyncio.Event().wait()
+        if self.fault is not None:
+            raise self.fault
         return (Place(0, 0),)
 
 
@@ -142,6 +151,58 @@ async def test_nodes_are_asked_once_an_hour_which_gpus_are_idle() -> None:
     assert nodes.asked == ["pipeline"]
     setting.seconds += 3600
     await setting.watcher.close()
+
+
+async def test_an_answer_of_nodes_counts_for_two_hours() -> None:
+    nodes = Nodes()
+    setting = Setting(nodes)
+    run = run_of("pipeline")
+    await setting.see([run], mixed("pipeline", 730), until=730)
+    await nodes.answered.wait()
+    nodes.hang = True
+    for hours, confirmed in ((1, 1), (2, 0)):
+        minute = 730 + 60 * hours
+        await setting.see([run], mixed("pipeline", minute)[minute - 60 :], until=minute)
+        idle = setting.watcher.noted(run, run.current_status).idle
+        assert (idle.confirmed if idle is not None else 0) == confirmed
+    await setting.watcher.close()
+
+
+async def test_nodes_of_a_run_that_works_again_are_not_asked() -> None:
+    nodes = Nodes()
+    nodes.hang = True
+    setting = Setting(nodes)
+    one, two = run_of("one"), run_of("two")
+    await setting.see([one, two], mixed("one", 730), mixed("two", 730), until=730)
+    await nodes.answered.wait()
+    assert nodes.asked == ["one"], "one run at a time"
+    await setting.see([one, two], minutes("two", 5, 90.0, start=730), until=735)
+    assert nodes.asked == ["one"]
+    await setting.watcher.close()
+    nodes.hang = False
+    await setting.see([one, two], minutes("two", 5, 90.0, start=735), until=740)
+    await asyncio.sleep(0)
+    assert nodes.asked == ["one", "one"], "the first question had no answer"
+    await setting.see([one, two], minutes("two", 5, 90.0, start=740), until=745)
+    await asyncio.sleep(0)
+    assert nodes.asked == ["one", "one"]
+
+
+@pytest.mark.parametrize("fault", [Unavailable("no node answered"), RuntimeError("boom")])
+async def test_a_question_that_fails_is_logged_and_confirms_nothing(
+    fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    nodes = Nodes()
+    nodes.fault = fault
+    setting = Setting(nodes)
+    run = run_of("pipeline")
+    await setting.see([run], mixed("pipeline", 730), until=730)
+    await nodes.answered.wait()
+    await asyncio.sleep(0)
+    assert "GPUs of run team/pipeline were not asked for" in caplog.text
+    idle = setting.watcher.noted(run, run.current_status).idle
+    assert idle is None or not idle.confirmed
 
 
 async def test_the_looker_reads_the_answers_of_nodes() -> None:
