@@ -44,9 +44,13 @@ PAGES = {
     "board": "/board",
     "sweeps": "/sweeps",
     "sweep": "/sweeps/default/search",
+    "usage": "/usage?by=run",
+    "history": "/history",
+    "audit": "/audit",
+    "mine": "/mine",
 }
 """Addresses by the name of their picture."""
-ON_A_PHONE = ("runs", "run-log", "cluster", "board", "sweep")
+ON_A_PHONE = ("runs", "run-log", "cluster", "board", "sweep", "usage", "mine")
 
 TRAINING = """
 import json, math, os, random, time

@@ -43,6 +43,17 @@ BANDS = {
     "ranks": 2,
     "series": [LOSS],
 }
+IDLE = {
+    "run": "notebook",
+    "namespace": "default",
+    "answer": "asked",
+    "keptUntil": "",
+    "parkAt": "",
+    "gpuHours": 24,
+    "cost": 0,
+    "currency": "",
+    "says": "8 GPUs idle for 3h.",
+}
 
 
 def run(cluster: KajiUp, name: str, *command: str) -> None:
@@ -265,6 +276,82 @@ def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) 
     for tab in page.get_by_role("tab").all():
         tab.click()
         assert_accessible(page, "main")
+
+
+def test_a_removed_run_is_found_in_history_and_copied(cluster: KajiUp, page: Page) -> None:
+    """Its page has its log and its attempts, and the audit trail tells who removed it."""
+    run(cluster, "gone", "sh", "-c", "echo $KAJI_RANK is done")
+    page.get_by_role("row").filter(has_text="gone").get_by_text("Succeeded").wait_for()
+    assert cluster.kaji("rm", "gone").returncode == 0
+    page.get_by_role("link", name="Usage").click()
+    page.get_by_role("table", name="Usage").get_by_role("row").filter(has_text="default").wait_for()
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_url(re.compile(r"/usage\?by=run$"))
+    page.get_by_text("kaji usage --by run --since 30d").wait_for()
+    page.get_by_role("region", name="Lost time").get_by_text(re.compile("was productive")).wait_for()
+    page.get_by_role("link", name="Ended runs").click()
+    page.get_by_label("Name begins with").fill("gon")
+    page.wait_for_url(re.compile(r"/history\?name=gon$"))
+    page.get_by_role("link", name="gone").wait_for()
+    assert_accessible(page, "main")
+    page.get_by_role("link", name="gone").click()
+    page.wait_for_url(re.compile("/runs/default/[0-9a-f-]{36}$"))
+    page.get_by_role("log").get_by_text("0 is done", exact=True).wait_for()
+    page.get_by_text("Removed from the cluster").wait_for()
+    assert not page.get_by_role("button", name="Delete").count()
+    page.get_by_role("tab", name="Attempts").click()
+    page.get_by_role("table", name="Attempts").get_by_role("row", name=re.compile("^1 ")).wait_for()
+    page.get_by_role("link", name="Copy and change").click()
+    page.get_by_text("kaji run --namespace default -n 2 --cpus 0.1").wait_for()
+    open_address(page, "/audit?object=run+gone")
+    trail = page.get_by_role("table", name="Audit trail")
+    trail.get_by_role("row").filter(has_text="delete run").wait_for()
+    assert_accessible(page, "main")
+
+
+def test_messages_tokens_and_idle_questions_are_on_one_page(page: Page) -> None:
+    """Secrets are hidden while they are typed, and shown at most once. Two answers are written ones, because `kaji up`
+    has no robots, and GPUs are idle only after hours."""
+
+    def of_idle(route: Route) -> None:
+        route.fulfill(json={"items": [IDLE], "total": 1, "gpuHours": 24, "cost": 0, "currency": ""})
+
+    def kept(route: Route) -> None:
+        answers.append(route.request.post_data or "")
+        route.fulfill(json={})
+
+    answers: list[str] = []
+    made = {"name": "ci", "namespace": "default", "user": "u", "role": "user", "token": "secret-token"}
+    page.route("**/v1/idle?*", of_idle)
+    page.route("**/v1/runs/default/notebook/keep", kept)
+    page.route("**/v1/tokens", lambda route: route.fulfill(status=201, json=made | {"expiresAt": MINUTES[0]}))
+    page.get_by_role("link", name="admin").click()
+    page.get_by_text("You are an operator").wait_for()
+    page.get_by_role("button", name="Keep for a day").click()
+    page.get_by_role("button", name="Add a channel").click()
+    form = page.get_by_role("form", name="Add a channel")
+    form.get_by_label("Name").fill("Pager")
+    form.get_by_label("URL", exact=True).fill("json://127.0.0.1:9/hidden-word")
+    assert form.get_by_label("URL", exact=True).get_attribute("type") == "password"
+    form.get_by_role("button", name="Add").click()
+    form.get_by_text("no valid name for a channel").wait_for()
+    form.get_by_label("Name").fill("pager")
+    assert_accessible(page, "main")
+    form.get_by_role("button", name="Add").click()
+    channel = page.get_by_role("listitem").filter(has_text="pager (json): all messages")
+    channel.get_by_role("button", name="Test").click()
+    channel.get_by_role("status").wait_for()
+    channel.get_by_role("button", name="Remove pager").click()
+    channel.get_by_role("button", name="Remove it").click()
+    channel.wait_for(state="detached")
+    assert "hidden-word" not in page.content()
+    page.get_by_role("button", name="Make a token").click()
+    page.get_by_label("For", exact=True).fill("ci")
+    page.get_by_role("button", name="Make it").click()
+    page.get_by_text("secret-token").wait_for()
+    page.get_by_role("button", name="Close").click()
+    page.get_by_text("secret-token").wait_for(state="detached")
+    assert len(answers) == 1 and "until" in answers[0]
 
 
 def test_the_board_shows_gpus_by_type(page: Page) -> None:

@@ -10,6 +10,8 @@ export function themeOf(mode: "light" | "dark") {
     palette: {
       mode,
       primary: { main: dark ? "#5cc9c1" : "#0b6e69" },
+      warning: { main: dark ? "#f0b45c" : "#8a5200" },
+      error: { main: dark ? "#ff8a80" : "#b3261e" },
       background: dark ? { default: "#14181c", paper: "#1b2026" } : { default: "#fafbfb", paper: "#ffffff" },
       text: dark ? { primary: "#e6e9ec", secondary: "#a9b1b9" } : { primary: "#1c2227", secondary: "#56616b" },
       divider: dark ? "#2c333b" : "#e2e6e9",

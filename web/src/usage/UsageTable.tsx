@@ -24,15 +24,20 @@ function columnsOf(usage: Usage): Column<UsageRow>[] {
   const first = measures[0] ?? "core";
   const amounts: Column<UsageRow>[] = [
     { name: "GPU-hours", width: "104px", right: true, cell: (row) => hours(row.gpuSeconds) },
-    { name: "Share", width: "88px", right: true, cell: (row) => share(amountOf(row, first), amountOf(total, first)) },
+    { name: "Share", width: "88px", phone: "80px", right: true, cell: (row) => share(amountOf(row, first), amountOf(total, first)) },
     { name: "Core-hours", width: "104px", right: true, cell: (row) => hours(row.coreSeconds) },
     { name: "GiB-hours", width: "104px", right: true, cell: (row) => hours(row.memoryGibSeconds) },
     { name: `Cost${currency && `, ${currency}`}`, width: "112px", right: true, cell: (row) => money(row.cost, "") },
   ];
+  const title = { gpu: "GPU-hours", core: "Core-hours", cost: "Cost" }[first];
   const shown = amounts.filter(
     ({ name }) => (measures.includes("gpu") || name !== "GPU-hours") && (measures.includes("cost") || !name.startsWith("Cost")),
   );
-  return [{ name: BY.get(by as By)?.word ?? by, width: "minmax(160px, 1fr)", cell: (row) => <Name by={by} row={row} /> }, ...shown];
+  const name = { name: BY.get(by as By)?.word ?? by, width: "minmax(160px, 1fr)", phone: "minmax(0, 1fr)" };
+  return [
+    { ...name, cell: (row) => <Name by={by} row={row} /> },
+    ...shown.map((column) => (column.name === title ? { ...column, phone: "88px" } : column)),
+  ];
 }
 
 function Name({ by, row }: { by: string; row: UsageRow }) {

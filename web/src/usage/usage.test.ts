@@ -63,8 +63,8 @@ it("names rows for people, and links those that have a page", () => {
     "without GPUs",
     "(none)",
   ]);
-  expect([addressOf("run", "vision/bert/u-1"), addressOf("node", "g 1"), addressOf("owner", "ana"), addressOf("run", "(others)")]).toEqual(
-    ["/runs/vision/u-1", "/cluster/g%201", "", ""],
+  expect([addressOf("run", "vision/bert/u-1"), addressOf("node", "g 1"), addressOf("owner", "ana"), addressOf("run", "(others)"), addressOf("node", "(expired)")]).toEqual(
+    ["/runs/vision/u-1", "/cluster/g%201", "", "", ""],
   );
 });
 

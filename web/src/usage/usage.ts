@@ -64,6 +64,7 @@ export function nameOf(by: string, key: string): string {
 
 /** The address of what a row is about; empty if it has no page. */
 export function addressOf(by: string, key: string): string {
+  if (key.startsWith("(")) return ""; // a sum of several, such as "(expired)"
   if (by === "node") return key ? `/cluster/${encodeURIComponent(key)}` : "";
   const [namespace, , uid] = by === "run" ? key.split("/") : [];
   return namespace && uid ? `/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(uid)}` : "";
