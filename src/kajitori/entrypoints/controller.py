@@ -75,6 +75,7 @@ def controller(options: ControllerOptions) -> int:
                     history=history,
                     outbox=Outbox(blobs) if blobs is not None else None,
                     questions=Questions(blobs) if blobs is not None else None,
+                    watched=blobs,
                     metrics=metrics,
                 )
                 await running.run(over)

@@ -219,6 +219,7 @@ async def _serve(
             history=history,
             outbox=Outbox(blobs),
             questions=Questions(blobs),
+            watched=blobs,
             metrics=metrics,
         )
         if elected is None:

@@ -4,6 +4,9 @@ hands them to its watchers.
 History is the only source. The Web API's servers write the bands of each minute there, up to a minute after its end. A
 minute is handed out once, in the order of time, SETTLE_SECONDS after its end, when late reports have arrived. While no
 server can write bands, nothing is handed out; what the servers write later is handed out then.
+
+What watchers know of each run is kept in the blob store every few minutes, so that a new leader continues there instead
+of reading a day of history again.
 """
 
 from __future__ import annotations
@@ -15,13 +18,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+import msgspec
+import zstandard
+
+from kajitori.blobs.blobs import Blobs
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.core.words.times import parse_time
-from kajitori.errors import KajitoriError
+from kajitori.errors import KajitoriError, NotFound
 from kajitori.history.store import History
 
 log = logging.getLogger(__name__)
@@ -37,6 +44,13 @@ READ_SECONDS = 10.0
 """Time in a minute that is spent on the past of runs that the feed has not seen. The others follow in later minutes."""
 INTERVALS_AT_ONCE = 2000
 """Intervals of the past that are handed out together, about ten megabytes of them."""
+MEMORY_KEY = "watching/state"
+"""Blob with what watchers know of each run."""
+MEMORY_SECONDS = 300
+"""Time of telemetry after which it is written again."""
+MEMORY_VERSION = 1
+"""To be raised if a watcher's states have another form or another meaning: then a new leader does not use them."""
+MAX_MEMORY_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +73,35 @@ class Round:
     """
 
 
+class Memory(msgspec.Struct, frozen=True, array_like=True):
+    """What the watchers know after the minutes up to a time."""
+
+    version: int
+    until: int
+    """End of the newest minute in it."""
+    uids: tuple[str, ...]
+    """Runs whose intervals are in it."""
+    states: dict[str, bytes]
+    """By name of the watcher."""
+
+
 class Watcher(Protocol):
     """One judgement about running runs, such as whether they are stuck. It keeps what it has to know of each run."""
 
     async def watch(self, seen: Round) -> None:
         """Take the new intervals of running runs. Each interval comes once.
 
-        Nothing is kept over a change of the leader: the next one's watchers are given the last day of each run again.
-        So a watcher stores what it decides in the Run's status, and compares with the status before it acts.
+        A watcher stores what it decides in the Run's status, and compares with the status before it acts: the next
+        leader's watchers know less than this one, and may be given the last day of each run again.
         """
+        ...
+
+    def remembered(self) -> bytes:
+        """Return what is known of all runs, for the next leader's watcher; empty if that needs nothing."""
+        ...
+
+    def recall(self, state: bytes) -> None:
+        """Know what another leader's watcher remembered, and nothing else; empty: nothing. Raises msgspec's errors."""
         ...
 
 
@@ -75,12 +109,21 @@ class Feed:
     """Reads the bands of running runs from history and hands them to watchers."""
 
     def __init__(
-        self, history: History, mirror: Mirror, watchers: Sequence[Watcher], now: Callable[[], datetime]
+        self,
+        history: History,
+        mirror: Mirror,
+        watchers: Sequence[Watcher],
+        now: Callable[[], datetime],
+        blobs: Blobs | None = None,
     ) -> None:
+        """Without `blobs` a new leader reads the last day of each run."""
         self._history = history
         self._mirror = mirror
         self._watchers = watchers
         self._now = now
+        self._blobs = blobs
+        self._kept_until: int | None = None
+        """End of the newest minute in the blob; None before it was looked for."""
         self._until: int | None = None
         """End of the newest minute that was read."""
         self._known: set[str] = set()
@@ -107,6 +150,8 @@ class Feed:
         if newest is None:
             return
         until = newest + MINUTE_SECONDS
+        if self._kept_until is None:
+            self._kept_until = await self._recall(until)
         if self._until is None or until - self._until > MISSED_SECONDS:
             self._known.clear()
             self._until = until
@@ -119,13 +164,49 @@ class Feed:
                 self._until = start + MINUTE_SECONDS
                 await self._hand_out(now, intervals)
         await self._read_past(now, self._until)
+        if self._until - self._kept_until >= MEMORY_SECONDS:
+            await self._remember(self._until)
+
+    async def _recall(self, until: int) -> int:
+        """Continue with what another leader's watchers knew, if it can be used. Return up to when; 0 if not."""
+        if self._blobs is None:
+            return 0
+        try:
+            packed = await self._blobs.read(MEMORY_KEY, limit_bytes=MAX_MEMORY_BYTES)
+            memory = await asyncio.to_thread(_unpacked, packed)
+            if memory.version != MEMORY_VERSION or not 0 <= until - memory.until <= MISSED_SECONDS:
+                return 0
+            for watcher in self._watchers:
+                watcher.recall(memory.states.get(type(watcher).__name__, b""))
+        except NotFound:
+            return 0
+        except (KajitoriError, msgspec.MsgspecError, zstandard.ZstdError) as error:
+            log.warning("what the last leader knew of running runs cannot be read; history is read instead: %s", error)
+            for watcher in self._watchers:
+                watcher.recall(b"")
+            return 0
+        self._until, self._known = memory.until, set(memory.uids) & self._running().keys()
+        return memory.until
+
+    async def _remember(self, until: int) -> None:
+        """Keep what the watchers know, for the next leader."""
+        self._kept_until = until
+        if self._blobs is None:
+            return
+        states = {type(watcher).__name__: watcher.remembered() for watcher in self._watchers}
+        memory = Memory(MEMORY_VERSION, until, tuple(sorted(self._known)), states)
+        try:
+            await self._blobs.put(MEMORY_KEY, await asyncio.to_thread(_packed, memory))
+        except KajitoriError as error:
+            log.warning("a new leader will read a day of history of each run: %s", error)
 
     async def _read_past(self, now: float, until: int) -> None:
         """Hand out the past of runs that the feed has not seen, for as long as a round may take."""
         clock = asyncio.get_running_loop().time
         ends = clock() + READ_SECONDS
         several: list[Interval] = []
-        for uid in self._running().keys() - self._known:
+        unread = [(uid, run) for uid, run in self._running().items() if uid not in self._known]
+        for uid, _ in sorted(unread, key=_members, reverse=True):
             several += await self._history.telemetry(uid, until - LOOKBACK_SECONDS, until)
             self._known.add(uid)
             if len(several) >= INTERVALS_AT_ONCE:
@@ -156,6 +237,21 @@ class Feed:
             for run in self._mirror.runs.values()
             if run.status is not None and run.status.phase is Phase.RUNNING
         }
+
+
+def _members(entry: tuple[str, RunObject]) -> int:
+    status = entry[1].status
+    return status.members.total if status is not None else 0
+
+
+def _packed(memory: Memory) -> bytes:
+    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(memory))
+
+
+def _unpacked(packed: bytes) -> Memory:
+    """Return a memory. Raises ZstdError or msgspec's errors if it is none."""
+    plain = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_MEMORY_BYTES)
+    return msgspec.msgpack.decode(plain, type=Memory)
 
 
 def _started_at(run: RunObject) -> float:

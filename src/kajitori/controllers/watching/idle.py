@@ -15,6 +15,8 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Protocol
 
+import msgspec
+
 from kajitori.blobs.questions import Asked, Questions
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
@@ -133,6 +135,14 @@ class IdleWatcher:
             if self.noted(run, status) is not status:
                 self._wake((run.metadata.namespace, run.metadata.name))
         self._look_at_one(seen)
+
+    def remembered(self) -> bytes:
+        """Return the stretches of each run. Nodes are asked again."""
+        return msgspec.msgpack.encode(self._watched)
+
+    def recall(self, state: bytes) -> None:
+        """Know the stretches that another leader's watcher remembered."""
+        self._watched = msgspec.msgpack.decode(state, type=dict[str, Watched]) if state else {}
 
     def noted(self, run: RunObject, status: RunStatus) -> RunStatus:
         """Return the status with what is known of the run's GPUs, and with the question to its owner."""

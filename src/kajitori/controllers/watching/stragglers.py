@@ -1,8 +1,8 @@
 """The watcher for stragglers: an Event about a gang's Run names the rank or GPU that is persistently slower than its
 peers.
 
-Nothing depends on these Events, so they are no part of the Run's status. A new leader finds the same stragglers in
-history, and writes the Event of each that is still slow once more.
+Nothing depends on these Events, so they are no part of the Run's status. A new leader compares the minutes of its own
+time, and writes the Event of each straggler that is still slow once more.
 """
 
 from __future__ import annotations
@@ -62,6 +62,14 @@ class StragglerWatcher:
             if found is not None and found.spot not in known.said:
                 known.said.add(found.spot)
                 self._say(run, told(found))
+
+    def remembered(self) -> bytes:
+        """Return nothing: a quarter of an hour shows everything again."""
+        return b""
+
+    def recall(self, state: bytes) -> None:
+        """Know nothing."""
+        self._known = {}
 
     def _say(self, run: RunObject, message: str) -> None:
         meta = run.metadata

@@ -139,6 +139,17 @@ class StuckWatcher:
             known.finding = known.rhythm.judge(seen.until, patience)
             self._act(run, known)
 
+    def remembered(self) -> bytes:
+        """Return the rhythm of each run. Looks are not part of it: what they showed is in the statuses."""
+        return msgspec.msgpack.encode({uid: (known.attempt, known.rhythm) for uid, known in self._known.items()})
+
+    def recall(self, state: bytes) -> None:
+        """Know the rhythms that another leader's watcher remembered."""
+        found = msgspec.msgpack.decode(state, type=dict[str, tuple[int, Rhythm]]) if state else {}
+        for uid in list(self._known):
+            self._forget(uid)
+        self._known = {uid: _Watched(attempt, rhythm) for uid, (attempt, rhythm) in found.items()}
+
     def noted(self, run: RunObject, status: RunStatus) -> RunStatus:
         """Return the status with the suspicion that follows from telemetry, or without one that is over."""
         known, attempt, before = self._known.get(run.metadata.uid), status.attempt, status.stuck

@@ -1,7 +1,7 @@
 """Fields of messages in protobuf's wire format (https://protobuf.dev/programming-guides/encoding/).
 
-For messages of which a few fields are needed: TensorBoard's events, and the kubelet's pod-resources API. Generated code
-would need protobuf's library, which takes 3 MiB of an agent's memory.
+For messages of which a few fields are needed: TensorBoard's events, and the kubelet's pod-resources API. So agents need
+neither generated code nor protobuf's library.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.outbox import Outbox
@@ -61,6 +62,7 @@ def run_controller(
     history: History | None = None,
     outbox: Outbox | None = None,
     questions: Questions | None = None,
+    watched: Blobs | None = None,
     now: Callable[[], datetime] | None = None,
     node_patience: timedelta = NODE_PATIENCE,
     metrics: ControllerMetrics | None = None,
@@ -69,8 +71,9 @@ def run_controller(
 
     `namespace` holds the key that signs members and their tickets. Without `kept_logs`, logs are lost with their Pods.
     Unused code is deleted from `code`. `history` keeps runs that are removed; while its database does not answer,
-    `outbox` has their records. `questions` reach agents, which take stacks of runs that hang or fail. The time is the
-    API server's by default. Silent nodes count as lost after `node_patience`.
+    `outbox` has their records. `questions` reach agents, which take stacks of runs that hang or fail. `watched` keeps
+    what is known of running runs, for the next leader. The time is the API server's by default. Silent nodes count as
+    lost after `node_patience`.
     """
     now, metrics = now or mirror.now, metrics or ControllerMetrics.unread()
     events = EventRecorder(client, names.MANAGED_BY, clock=now)
@@ -106,7 +109,7 @@ def run_controller(
             evidence = StackTaker(questions, kept_logs.stacks, mirror, now)
         stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, evidence, now)
         watchers: tuple[Watcher, ...] = (idle, stuck, StragglerWatcher(view.specs, events))
-        feed = Feed(history, mirror, watchers, now)
+        feed = Feed(history, mirror, watchers, now, watched)
     peaks = MemoryKeeper(client, mirror, work.add, now)
     office = PostOffice(
         client,

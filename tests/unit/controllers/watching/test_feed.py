@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
+from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.opening import open_blobs
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.watching import feed as feeds
 from kajitori.controllers.watching.feed import Feed, Round
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import RunStatus
+from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.words.times import format_time, time_at
@@ -32,8 +35,9 @@ class Shown:
     def __init__(self) -> None:
         self.runs: dict[tuple[str, str], RunObject] = {}
 
-    def show(self, uid: str, phase: Phase = Phase.RUNNING, *, started: int = NOON - 7200) -> None:
-        status = RunStatus(phase=phase, started_at=format_time(time_at(started)))
+    def show(self, uid: str, phase: Phase = Phase.RUNNING, *, started: int = NOON - 7200, members: int = 1) -> None:
+        counts = MemberCounts(total=members)
+        status = RunStatus(phase=phase, started_at=format_time(time_at(started)), members=counts)
         meta = ObjectMeta(name=uid, namespace="team", uid=uid)
         self.runs["team", uid] = RunObject(metadata=meta, status=status)
 
@@ -44,6 +48,12 @@ class Noted:
     def __init__(self) -> None:
         self.starts: dict[str, list[int]] = {}
         self.until = 0
+
+    def remembered(self) -> bytes:
+        return msgspec.msgpack.encode(self.starts)
+
+    def recall(self, state: bytes) -> None:
+        self.starts = msgspec.msgpack.decode(state, type=dict[str, list[int]]) if state else {}
 
     async def watch(self, seen: Round) -> None:
         self.until = seen.until
@@ -58,6 +68,12 @@ class Broken:
     async def watch(self, seen: Round) -> None:
         raise Unavailable("the API server does not answer")
 
+    def remembered(self) -> bytes:
+        return b""
+
+    def recall(self, state: bytes) -> None:
+        assert not state
+
 
 class Setting:
     """A feed with its history, mirror and clock."""
@@ -69,12 +85,13 @@ class Setting:
         self.seconds = float(NOON)
         self.feed = self.another(self.noted)
 
-    def another(self, noted: Noted) -> Feed:
+    def another(self, noted: Noted, blobs: Blobs | None = None) -> Feed:
         return Feed(
             self.history,
             cast(Mirror, self.mirror),
             [Broken(), noted],
             lambda: datetime.fromtimestamp(self.seconds, UTC),
+            blobs,
         )
 
     async def store(self, *numbers: int, uid: str = "a") -> None:
@@ -168,6 +185,73 @@ async def test_a_new_leader_gets_the_last_day_and_continues(setting: Setting) ->
     await setting.store(1)
     await setting.look_at(1)
     assert again.starts == {"a": [-100, 0, 1]}
+
+
+async def test_a_new_leader_continues_where_the_last_one_was(
+    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the minutes since then, and the past of runs alone that the last one had not read."""
+    blobs = await open_blobs((tmp_path / "blobs").as_uri(), field="--blobs")
+    setting.feed = setting.another(setting.noted, blobs)
+    setting.mirror.show("a")
+    await setting.store(0, 1)
+    await setting.look_at(1)
+    for minute in range(2, 5):
+        setting.mirror.show("over", started=NOON + 60 * minute)
+        await setting.store(minute)
+        await setting.look_at(minute)
+    setting.mirror.show("over", Phase.SUCCEEDED)
+    setting.mirror.show("other")
+    await setting.store(0, 5, uid="other")
+    await setting.store(5, 6)
+    asked: list[str] = []
+    read = History.telemetry
+
+    async def noted_read(self: History, uid: str, since: int, until: int) -> list[Interval]:
+        asked.append(uid)
+        return await read(self, uid, since, until)
+
+    monkeypatch.setattr(History, "telemetry", noted_read)
+    again = Noted()
+    setting.feed = setting.another(again, blobs)
+    await setting.look_at(6)
+    assert again.starts == {"a": [0, 1, 2, 3, 4, 5, 6], "other": [0, 5]}
+    assert asked == ["other"]
+
+
+@pytest.mark.parametrize("trouble", ["old", "version", "damaged"])
+async def test_states_that_cannot_be_used_are_not(
+    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """Then the last day is read."""
+    blobs = await open_blobs((tmp_path / "blobs").as_uri(), field="--blobs")
+    setting.feed = setting.another(setting.noted, blobs)
+    setting.mirror.show("a")
+    await setting.store(0)
+    await setting.look_at(0)
+    await setting.feed._remember(NOON + 60)
+    later = 1
+    if trouble == "old":
+        later = 70
+    elif trouble == "version":
+        monkeypatch.setattr(feeds, "MEMORY_VERSION", feeds.MEMORY_VERSION + 1)
+    else:
+        await blobs.put(feeds.MEMORY_KEY, b"\x28\xb5\x2f\xfd not this")
+    await setting.store(later)
+    again = Noted()
+    setting.feed = setting.another(again, blobs)
+    await setting.look_at(later)
+    assert again.starts == {"a": [0, later]}
+
+
+async def test_runs_with_many_members_are_read_first(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "READ_SECONDS", 0.0)
+    for uid, members in (("small", 1), ("large", 512), ("middle", 64)):
+        setting.mirror.show(uid, members=members)
+        await setting.store(0, uid=uid)
+    for known in (["large"], ["large", "middle"], ["large", "middle", "small"]):
+        await setting.look_at(0)
+        assert list(setting.noted.starts) == known
 
 
 async def test_the_past_of_many_runs_is_read_in_several_rounds(

@@ -193,6 +193,20 @@ async def test_the_next_leader_keeps_a_suspicion_and_repeats_nothing() -> None:
     assert setting.status.stuck is None
 
 
+async def test_the_next_leader_knows_the_rhythm_without_history() -> None:
+    setting = Setting()
+    await setting.pass_minutes(*30 * [TRAINS], *6 * [WAITS])
+    known = setting.watcher.remembered()
+    setting.begin()
+    setting.watcher.recall(known)
+    await setting.pass_minutes(*4 * [WAITS])
+    assert setting.stuck.since == at(30)
+    setting.begin()
+    setting.watcher.recall(b"")
+    await setting.pass_minutes(WAITS)
+    assert setting.stuck.since == at(30), "a suspicion is in the status"
+
+
 async def test_silent_nodes_neither_suspect_a_run_nor_clear_it() -> None:
     setting = Setting()
     await setting.pass_minutes(*5 * [TRAINS], *9 * [WAITS])
