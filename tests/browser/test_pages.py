@@ -135,7 +135,7 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.wait_for_url(re.compile("/runs/default/bert$"))
     log = page.get_by_role("log")
     log.get_by_text("second", exact=True).wait_for()
-    assert log.locator("div > div").all_inner_texts() == [HOSTILE, "30%", "second"]
+    assert log.locator(".text").all_inner_texts() == [HOSTILE, "30%", "second"]
     assert not page.locator("img").count()
     page.get_by_role("tab", name="Members").click()
     page.get_by_role("row", name=re.compile("^1 Running")).get_by_role("button", name="Log").click()
@@ -175,6 +175,66 @@ def test_a_sweep_shows_its_best_members_and_why_others_failed(cluster: KajiUp, p
     page.get_by_role("button", name="Failed 1").click()
     page.get_by_role("list", name="Failures by reason").get_by_text("1 member: ProgramFailed: ").wait_for()
     page.get_by_text("kaji results -N default tune --state failed").wait_for()
+
+
+PRINTS = """
+import time
+for number in range(3000):
+    print(f"step {number}", flush=number % 100 == 0)
+try:
+    raise ValueError("loss is nan")
+except ValueError:
+    import traceback
+    traceback.print_exc()
+print("\\x1b[31mred\\x1b[0m", flush=True)
+while True:
+    print("tick", flush=True)
+    time.sleep(0.1)
+"""
+
+
+def test_a_long_log_is_searched_and_scrolled(cluster: KajiUp, page: Page) -> None:
+    """The page holds a part of the log; what comes new is counted while the person reads elsewhere."""
+    run(cluster, "long", "python3", "-c", PRINTS)
+    open_address(page, "/runs/default/long?logs=0")
+    log = page.get_by_role("log")
+    log.get_by_text("tick", exact=True).first.wait_for()
+    field = page.get_by_label("Search", exact=True)
+    field.fill("STEP 12")
+    field.press("Enter")
+    page.get_by_role("status").get_by_text("111 lines").wait_for()
+    log.focus()
+    page.keyboard.press("n")
+    log.locator(".hit").get_by_text("step 1299").wait_for()
+    page.keyboard.press("n")
+    log.locator(".hit").get_by_text("step 12", exact=True).wait_for()
+    assert log.locator("mark").first.inner_text() == "step 12"
+    page.get_by_label("Go to").fill("2990")
+    page.get_by_label("Go to").press("Enter")
+    log.get_by_text("step 2989", exact=True).wait_for()
+    page.get_by_role("button", name=re.compile("new line|To the end")).click()
+    log.get_by_text("tick", exact=True).first.wait_for()
+    page.get_by_label("Ranks").fill("0, 1")
+    page.get_by_label("Ranks").press("Enter")
+    page.wait_for_url(re.compile("logs=0%2C1|logs=0-1"))
+    log.locator(".rank", has_text="[1]").first.wait_for()
+    page.get_by_role("button", name="Side by side").click()
+    page.get_by_role("log", name="Log of rank 1").get_by_text("tick", exact=True).first.wait_for()
+    assert cluster.kaji("rm", "-f", "long").returncode == 0
+
+
+def test_a_traceback_is_folded(cluster: KajiUp, page: Page) -> None:
+    """To its message and its last frame, until the person opens it."""
+    run(cluster, "broken", "python3", "-c", PRINTS.partition("while True")[0] + "time.sleep(1000)")
+    open_address(page, "/runs/default/broken")
+    log = page.get_by_role("log")
+    fold = log.get_by_role("button", name="ValueError: loss is nan")
+    fold.wait_for()
+    assert not log.get_by_text("Traceback (most recent call last)").count()
+    fold.click()
+    log.get_by_text("Traceback (most recent call last)").wait_for()
+    assert log.get_by_text("red", exact=True).evaluate("found => found.style.color") != ""
+    assert cluster.kaji("rm", "-f", "broken").returncode == 0
 
 
 def test_a_run_is_started_by_a_form_and_copied(page: Page) -> None:

@@ -6,6 +6,7 @@ import Typography from "@mui/material/Typography";
 import { lazy, Suspense } from "react";
 import { useParams, useSearchParams } from "react-router";
 import { Problem } from "../app/Problem";
+import { LogPanel } from "../logs/LogPanel";
 import { StateMark } from "../states/StateMark";
 import { Age } from "../words/Age";
 import { Since } from "../words/Since";
@@ -14,7 +15,6 @@ import { CommandLine } from "./CommandLine";
 import { Events } from "./Events";
 import { Facts } from "./Facts";
 import { Findings } from "./Findings";
-import { Log } from "./Log";
 import { Members } from "./Members";
 import { PastAttempts } from "./PastAttempts";
 import { phaseOf } from "./status";
@@ -82,9 +82,7 @@ export function RunPage() {
           <Tab key={known} value={known} label={TITLES[known]} />
         ))}
       </Tabs>
-      {tab === "log" && (
-        <Log key={`${view.uid} ${rank}`} run={view} rank={rank ?? 0} chooseRank={(chosen) => show("log", chosen)} />
-      )}
+      {tab === "log" && <LogPanel key={view.uid} run={view} rank={rank ?? 0} />}
       <Suspense fallback={<Skeleton variant="rectangular" height={320} />}>
         {tab === "figures" && <Figures run={view} rank={rank} chooseRank={(chosen) => show("figures", chosen)} />}
         {tab === "time" && <Time run={view} />}

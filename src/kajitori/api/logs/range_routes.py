@@ -53,9 +53,11 @@ class WindowParameters(Parameters):
     rank: int | None = Field(default=None, ge=0, le=99_999)
     """The member's rank, default 0. In a sweep the member's index, default the first."""
     attempt: int | None = Field(default=None, ge=1, le=10**9)
-    """The attempt. Default: the newest with a log."""
+    """The attempt. Default: that of the position, else the newest with a log."""
     before: str = Field(default="", max_length=128)
     """The lines before this position, which an earlier answer named."""
+    to: str = Field(default="", max_length=128)
+    """The lines up to this position, with its own."""
     after: str = Field(default="", max_length=128)
     """The lines after this position."""
     at: str = Field(default="", max_length=128)
@@ -85,6 +87,8 @@ class SearchParameters(Parameters):
     """Only lines older than this duration, or written before this time."""
     after: str = Field(default="", max_length=128)
     """Only lines after this position, to go on with the search of one member."""
+    brief: bool = False
+    """Leave out the text of the lines that are found."""
     limit: int = Field(default=1000, ge=0, le=1_000_000)
     """Largest number of lines in the answer, over all members; further ones are counted."""
 
@@ -97,21 +101,30 @@ class SearchParameters(Parameters):
 async def read_window(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[WindowParameters, Query()]
 ) -> Response:
-    """The last lines, or those at the place that one of `before`, `after`, `at`, `since` and `line` names. The server
-    reads only this part of the log."""
-    named = [field for field in ("before", "after", "at", "since", "line") if getattr(query, field)]
+    """The last lines, or those at the place that one of `before`, `to`, `after`, `at`, `since` and `line` names. Only
+    this part of the log is read. A member that has not started, or whose log is gone, has no lines."""
+    named = [field for field in ("before", "to", "after", "at", "since", "line") if getattr(query, field)]
     if len(named) > 1:
         raise InvalidInput(
             [Fault(field, f"cannot be combined with {named[0]}", hint="name one place") for field in named[1:]]
         )
     since = read_since(query.since, api.now()) if query.since else None
-    cursors = {field: Cursor.parse(getattr(query, field)) for field in named if field in ("before", "after", "at")}
+    cursors = {
+        field: Cursor.parse(getattr(query, field)) for field in named if field in ("before", "to", "after", "at")
+    }
     run = await find_run_or_record(api, user, namespace, name)
     (rank,) = ranks_of(run, [] if query.rank is None else [query.rank])
     with api.callers.logs.one():
-        (log,) = await find_logs(api, user, run, [rank], query.attempt)
+        attempt = query.attempt or next((cursor.attempt for cursor in cursors.values()), None)
+        try:
+            (log,) = await find_logs(api, user, run, [rank], attempt)
+        except NotFound as error:
+            return answer(LogWindow(rank, attempt or 0, [], at_end=True, missing=error.message))
         if "before" in cursors:
             window = await window_before(log, cursors["before"].position, query.limit)
+        elif "to" in cursors:
+            place = cursors["to"].position
+            window = await window_before(log, replace(place, count=place.count + 1), query.limit)
         elif "after" in cursors:
             window = await window_after(log, cursors["after"].position, query.limit)
         elif "at" in cursors:
@@ -169,7 +182,7 @@ async def search_logs(
     )
     run = await find_run_or_record(api, user, namespace, name)
     logs = await find_logs(api, user, run, ranks_of(run, query.rank, all_ranks=query.all_ranks), query.attempt)
-    return api.streams.stream(_searched(api, logs, wanted), kind="log searches", media_type=NDJSON)
+    return api.streams.stream(_searched(api, logs, wanted, brief=query.brief), kind="log searches", media_type=NDJSON)
 
 
 async def find_logs(
@@ -236,7 +249,7 @@ def _view(log: AttemptLog, window: Window) -> LogWindow:
     return LogWindow(
         rank=log.rank,
         attempt=log.attempt,
-        lines=[LogWindowLine(_time(line), *_text(line)) for line in lines],
+        lines=[_window_line(line) for line in lines],
         live=log.is_live,
         before=_cursor(log, lines[0]) if lines and not window.is_at_beginning else "",
         after=_cursor(log, lines[-1]) if lines else "",
@@ -245,22 +258,13 @@ def _view(log: AttemptLog, window: Window) -> LogWindow:
     )
 
 
-async def _searched(api: Api, logs: Sequence[AttemptLog], query: SearchQuery) -> Chunks:
+async def _searched(api: Api, logs: Sequence[AttemptLog], query: SearchQuery, *, brief: bool) -> Chunks:
     for log in logs:
         with api.callers.logs.one():
             async with aclosing(search(log, query)) as parts:
                 async for part in parts:
                     views: list[LogMatch | LogSearchState] = [
-                        LogMatch(
-                            log.rank,
-                            log.attempt,
-                            _time(line),
-                            _text(line)[0],
-                            _cursor(log, line),
-                            number,
-                            _text(line)[1],
-                        )
-                        for line, number in part.lines
+                        _match(log, line, number, brief=brief) for line, number in part.lines
                     ]
                     query = replace(query, limit=query.limit - len(part.lines))
                     following = str(Cursor(log.rank, log.attempt, part.next)) if part.next is not None else ""
@@ -270,6 +274,16 @@ async def _searched(api: Api, logs: Sequence[AttemptLog], query: SearchQuery) ->
                         )
                     )
                     yield b"".join(msgspec.json.encode(view) + b"\n" for view in views)
+
+
+def _match(log: AttemptLog, line: Line, number: int | None, *, brief: bool) -> LogMatch:
+    text, cut = ("", False) if brief else _text(line)
+    return LogMatch(log.rank, log.attempt, _time(line), text, _cursor(log, line), line.nth, number, cut)
+
+
+def _window_line(line: Line) -> LogWindowLine:
+    text, cut = _text(line)
+    return LogWindowLine(_time(line), text, line.nth, cut)
 
 
 def _cursor(log: AttemptLog, line: Line) -> str:

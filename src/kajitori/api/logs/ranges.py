@@ -28,7 +28,7 @@ PROBE_BYTES = 64 * 1024
 NEAR_BYTES = 256 * 1024
 """A place in a kept log is known well enough if it is within this distance before the line."""
 TAIL_BYTES = 256 * 1024
-FIRST_SPAN = timedelta(seconds=10)
+FIRST_SPAN = timedelta(seconds=1)
 LONGER = 8
 MOST_SPANS = 6
 """After this many spans of time that hold too few lines, the log is read from its beginning."""

@@ -63,13 +63,13 @@ class Numbering:
 
 async def last_window(log: AttemptLog, limit: int) -> Window:
     """Return the last lines of a log."""
-    held, whole = await _last_lines(log.last(limit + 1), limit)
+    held, whole = await _last_lines(log, log.last(limit + 1), limit)
     return Window(held, is_at_beginning=whole, is_at_end=True)
 
 
 async def window_before(log: AttemptLog, position: Position, limit: int) -> Window:
     """Return the last lines before a position."""
-    held, whole = await _last_lines(log.before(position.time, limit + 1), limit, until=position)
+    held, whole = await _last_lines(log, log.before(position.time, limit + 1), limit, until=position)
     return Window(held, is_at_beginning=whole)
 
 
@@ -127,29 +127,40 @@ async def window_at_line(log: AttemptLog, number: int, limit: int) -> Window:
     return found
 
 
-async def _last_lines(blocks: Blocks, limit: int, *, until: Position | None = None) -> tuple[list[Line], bool]:
-    """Return the last lines before a position, and whether no line is before them."""
+async def _last_lines(
+    log: AttemptLog, blocks: Blocks, limit: int, *, until: Position | None = None
+) -> tuple[list[Line], bool]:
+    """Return the last lines before a position, and whether no line is before them.
+
+    Many lines may have the same time. If the blocks begin among them, their numbers are wrong; then the log is read
+    from the first of them on.
+    """
+    first, held, dropped = await _last_of(blocks, limit, until)
+    if dropped and held and held[0].time == first:
+        _, held, _ = await _last_of(log.since(first), limit, until)
+    return held, not dropped
+
+
+async def _last_of(blocks: Blocks, limit: int, until: Position | None) -> tuple[bytes, list[Line], bool]:
+    """Return the time of the first line of all, the last lines before a position, and whether lines are before them."""
     numbering = Numbering()
     held: deque[Line] = deque()
-    dropped = False
+    first, dropped = b"", False
     async with aclosing(blocks):
         async for block in blocks:
             lines = numbering.lines(block)
-            over = False
-            if until is not None:
-                place = len(lines)
-                for index, line in enumerate(lines):
-                    if (line.time, line.nth) >= (until.time, until.count):
-                        place, over = index, True
-                        break
-                lines = lines[:place]
+            first = first or lines[0].time
+            over = until is not None and (lines[-1].time, lines[-1].nth) >= (until.time, until.count)
+            if over and until is not None:
+                lines = [line for line in lines if (line.time, line.nth) < (until.time, until.count)]
             held.extend(lines)
             while len(held) > limit:
                 held.popleft()
                 dropped = True
             if over:
                 break
-    return list(held), not dropped
+            await asyncio.sleep(0)
+    return first, list(held), dropped
 
 
 async def _first_lines(blocks: Blocks, limit: int, is_wanted: Callable[[Line], bool]) -> Window:

@@ -228,6 +228,8 @@ class LogWindowLine(View, omit_defaults=True):
 
     time: Time
     line: str
+    nth: int = 1
+    """Number of the line among consecutive lines with this time, from 1."""
     cut: bool = False
     """Whether the line is longer than what is shown of it."""
 
@@ -246,6 +248,8 @@ class LogWindow(View, omit_defaults=True):
     """Send it as `after` for the lines behind these, or as `resume` to follow the log; absent if there are no lines."""
     at_end: bool = False
     """Whether the log has no further lines now."""
+    missing: str = ""
+    """Why there is no log, if there is none."""
     first: int | None = None
     """Number of the first of these lines, from 1; only for a window that begins with a line of a given number."""
 
@@ -259,6 +263,8 @@ class LogMatch(View, omit_defaults=True):
     line: str
     cursor: str
     """Send it as `at` for the lines around this one."""
+    nth: int = 1
+    """Number of the line among consecutive lines with this time, from 1."""
     number: int | None = None
     """Number of the line, from 1; absent if the search began inside of the log."""
     cut: bool = False

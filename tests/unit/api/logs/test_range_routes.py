@@ -63,6 +63,7 @@ async def test_a_window_begins_at_a_line_or_a_time(world: World, run: KeptLogs, 
     assert (by_line["first"], [text.split()[1] for text in texts(by_line)]) == (4, ["4", "5"])
     later = await window(world, attempt=attempt, after=by_line["after"], limit=100)
     assert (len(later["lines"]), later["atEnd"]) == (25, True)
+    assert (await window(world, attempt=attempt, to=by_line["after"], limit=2))["lines"] == by_line["lines"]
 
 
 async def test_a_window_has_one_place(world: World, run: KeptLogs) -> None:
@@ -104,6 +105,7 @@ async def test_members_without_a_log_are_left_out_of_a_search(world: World, run:
     response = await world.http.get(f"{PATH}/search", params={"rank": 1})
     assert response.status_code == 404
     assert response.json()["detail"] == "bert has no log of rank 1"
+    assert (await window(world, rank=1))["missing"] == "bert has no log of rank 1"
 
 
 async def test_parts_of_logs_need_the_right_to_read_logs_of_pods(world: World, run: KeptLogs) -> None:

@@ -77,6 +77,17 @@ async def test_lines_around_a_position_are_found(log: StoredLog, blobs: Counting
     assert number in numbers(around)
 
 
+@pytest.mark.parametrize("limit", [3, 10, 17, 1000])
+async def test_lines_of_the_same_time_are_numbered(log: StoredLog, limit: int) -> None:
+    """Also if a window begins among them, so that no line is shown twice or left out."""
+    window = await windows.last_window(log, limit)
+    first = window.lines[0]
+    assert (first.nth, numbers(window)[0]) == ((LINES - limit) % 10 + 1, LINES - limit)
+    earlier = await windows.window_before(log, first.position, limit)
+    assert numbers(earlier)[-1] == LINES - limit - 1
+    assert earlier.lines[0].nth == (LINES - 2 * limit) % 10 + 1
+
+
 async def test_a_time_is_found_by_halves(log: StoredLog, blobs: Counting) -> None:
     window = await windows.window_since(log, stamp(3000).encode(), 5)
     assert numbers(window) == [3000, 3001, 3002, 3003, 3004]

@@ -1,0 +1,264 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Typography from "@mui/material/Typography";
+import { useTheme } from "@mui/material/styles";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { Problem } from "../app/Problem";
+import { MONOSPACE } from "../app/theme";
+import { LogFeed, type Hit } from "./feed";
+import { folded, type Item } from "./folds";
+import { LogText, rankColour } from "./LogText";
+import type { Row } from "./rows";
+import { keyOf, wordsOf, type Source } from "./sources";
+
+export const LINE_PX = 18;
+const AT_END_PX = 24;
+const READ_AHEAD_PX = 900;
+const TIMES = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hour12: false });
+const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+export type Place = { since: string } | { line: string } | { hit: Hit };
+
+interface Properties {
+  path: string;
+  sources: readonly Source[];
+  /** Whether the programs may still print. */
+  mayGrow: boolean;
+  wraps: boolean;
+  hasTimes: boolean;
+  /** Text that is marked in the lines. */
+  needle: string;
+  /** What to show; null: the end, as it grows. */
+  place: Place | null;
+}
+
+/** Logs in one column: of one rank, or of several by time. It follows their ends until the person scrolls up. */
+export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place }: Properties) {
+  const dark = useTheme().palette.mode === "dark";
+  const key = sources.map(keyOf).join();
+  // A run that ends meanwhile ends the stream: what is on the page stays.
+  const feed = useMemo(() => new LogFeed(path, sources, mayGrow), [path, key]);
+  const state = useSyncExternalStore(feed.subscribe, feed.snapshot);
+  const scroller = useRef<HTMLDivElement>(null);
+  const anchor = useRef<{ key: number; delta: number } | null>(null);
+  const pending = useRef<Hit | "first" | null>(null);
+  const [follows, setFollows] = useState(true);
+  const [seen, setSeen] = useState(0);
+  const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
+  const [marked, setMarked] = useState(0);
+  const items = useMemo(() => folded(state.rows, open), [state.rows, open]);
+  const lines = useVirtualizer({
+    count: items.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => LINE_PX,
+    overscan: 20,
+    getItemKey: (index) => items[index]?.row.key ?? index,
+  });
+
+  useEffect(() => {
+    feed.toEnd();
+    setFollows(true);
+    return () => feed.close();
+  }, [feed]);
+
+  useEffect(() => {
+    if (!place) return;
+    setFollows(false);
+    if ("hit" in place) {
+      pending.current = place.hit;
+      if (!state.rows.some((row) => isOf(row, place.hit))) feed.toHit(place.hit);
+      else setOpen((held) => new Set(held));
+    } else {
+      pending.current = "first";
+      feed.toPlace(place);
+    }
+  }, [feed, place]);
+
+  // What the person reads stays in its place when earlier lines come before it.
+  useLayoutEffect(() => {
+    const hit = pending.current;
+    const first = items[0];
+    if (hit === "first") {
+      if (state.isLoading || !first || !scroller.current) return;
+      pending.current = null;
+      anchor.current = { key: first.row.key, delta: 0 };
+      setMarked(first.row.key);
+      scroller.current.scrollTop = 0;
+    } else if (hit) {
+      const row = state.rows.find((each) => isOf(each, hit));
+      if (!row) return;
+      const index = items.findIndex((item) => item.row.key === row.key);
+      const fold = index < 0 || items[index]?.fold ? items.find((item) => item.fold?.rows.some(({ key }) => key === row.key))?.fold : undefined;
+      if (fold) return setOpen((held) => new Set(held).add(fold.key));
+      pending.current = null;
+      setMarked(row.key);
+      lines.scrollToIndex(index, { align: "center" });
+    } else if (follows) {
+      if (items.length) lines.scrollToIndex(items.length - 1, { align: "end" });
+    } else if (anchor.current && scroller.current) {
+      const { key, delta } = anchor.current;
+      const index = items.findIndex((item) => item.row.key === key);
+      const start = index < 0 ? undefined : lines.getOffsetForIndex(index, "start")?.[0];
+      if (start !== undefined) scroller.current.scrollTop = start + delta;
+    }
+  }, [items]);
+
+  useEffect(() => {
+    if (follows) setSeen(state.received);
+  }, [follows, state.received]);
+
+  useEffect(() => {
+    const box = scroller.current;
+    if (box && !state.isLoading && !state.isAtBeginning && box.scrollHeight <= box.clientHeight) void feed.older();
+  }, [feed, items, state.isLoading, state.isAtBeginning]);
+
+  const onScroll = () => {
+    const box = scroller.current;
+    if (!box) return;
+    const left = box.scrollHeight - box.scrollTop - box.clientHeight;
+    setFollows(left < AT_END_PX && state.isAtEnd && !pending.current);
+    const first = lines.getVirtualItems().find(({ end }) => end > box.scrollTop);
+    anchor.current = first ? { key: Number(first.key), delta: box.scrollTop - first.start } : null;
+    if (box.scrollTop < READ_AHEAD_PX && !state.isAtBeginning) void feed.older();
+    if (left < READ_AHEAD_PX && !state.isAtEnd) void feed.newer();
+  };
+  const toEnd = () => {
+    setFollows(true);
+    if (state.isAtEnd) lines.scrollToIndex(items.length - 1, { align: "end" });
+    else feed.toEnd();
+  };
+  const toggle = (fold: number) =>
+    setOpen((held) => {
+      const next = new Set(held);
+      if (!next.delete(fold)) next.add(fold);
+      return next;
+    });
+  const unread = state.received - seen;
+  const showsRank = sources.length > 1;
+  const showsAttempt = sources.some(({ attempt }) => attempt !== sources[0]?.attempt);
+  const label = sources.length === 1 && sources[0] ? `Log of ${wordsOf(sources[0])}` : `Logs of ${sources.length} members, by time`;
+  return (
+    <Box sx={{ minWidth: 0, position: "relative" }}>
+      {state.error && <Problem error={state.error} retry={() => feed.toEnd()} />}
+      <Box
+        ref={scroller}
+        onScroll={onScroll}
+        tabIndex={0}
+        role="log"
+        aria-live="off"
+        aria-label={label}
+        sx={{
+          height: "max(280px, 100vh - 420px)",
+          overflow: "auto",
+          overflowAnchor: "none",
+          border: 1,
+          borderColor: "divider",
+          borderRadius: 1,
+          bgcolor: "background.paper",
+          fontFamily: MONOSPACE,
+          fontSize: 12.5,
+          lineHeight: `${LINE_PX}px`,
+          "& .line": { position: "absolute", top: 0, left: 0, minWidth: "100%", width: wraps ? "100%" : "auto", minHeight: LINE_PX, display: "flex", gap: 3, px: 2, boxSizing: "border-box" },
+          "& .text": { whiteSpace: wraps ? "pre-wrap" : "pre", overflowWrap: wraps ? "anywhere" : "normal", minWidth: 0 },
+          "& .time": { color: "text.secondary", flex: "none", userSelect: "none" },
+          "& .rank": { flex: "none", userSelect: "none" },
+          "& .note": { color: "text.secondary", fontStyle: "italic" },
+          "& .hit": { bgcolor: "action.selected" },
+          "& mark": { bgcolor: dark ? "#6b5300" : "#ffe08a", color: "inherit", borderRadius: "2px" },
+          "& button": { font: "inherit", color: "inherit", background: "none", border: 0, p: 0, textAlign: "left", cursor: "pointer", whiteSpace: "inherit" },
+          "& .fold": { color: "error.main" },
+        }}
+      >
+        {!items.length && !state.error && (
+          <Typography color="text.secondary" sx={{ p: 2 }}>
+            {state.isLoading ? "Reading …" : mayGrow ? "No output yet." : state.missing || "It printed nothing."}
+          </Typography>
+        )}
+        <div style={{ height: lines.getTotalSize(), position: "relative", minWidth: wraps ? undefined : "max-content" }}>
+          {lines.getVirtualItems().map((line) => {
+            const item = items[line.index];
+            if (!item) return null;
+            const { row } = item;
+            return (
+              <div
+                key={line.key}
+                data-index={line.index}
+                ref={wraps ? lines.measureElement : undefined}
+                className={row.key === marked ? "line hit" : "line"}
+                style={{ transform: `translateY(${line.start}px)` }}
+              >
+                {hasTimes && (
+                  <span className="time" title={row.time && EXACT.format(new Date(row.time))}>
+                    {row.time ? TIMES.format(new Date(row.time)) : "            "}
+                  </span>
+                )}
+                {showsRank && (
+                  <span className="rank" style={{ color: rankColour(row.rank, dark) }}>
+                    [{showsAttempt ? `${row.rank}@${row.attempt}` : row.rank}]
+                  </span>
+                )}
+                <Content item={item} needle={needle} toggle={toggle} />
+              </div>
+            );
+          })}
+        </div>
+      </Box>
+      {!follows && items.length > 0 && (
+        <Button size="small" variant="contained" onClick={toEnd} sx={{ position: "absolute", bottom: 40, right: 28, zIndex: 1 }}>
+          {unread > 0 ? `${unread.toLocaleString()} new line${unread === 1 ? "" : "s"}` : "To the end"}
+        </Button>
+      )}
+      <Typography color="text.secondary" sx={{ fontSize: 12.5, minHeight: 24, pt: 0.5 }}>
+        {told(state.rows, state.isAtBeginning)}
+      </Typography>
+    </Box>
+  );
+}
+
+function Content({ item, needle, toggle }: { item: Item; needle: string; toggle: (fold: number) => void }) {
+  const { row, fold } = item;
+  if (fold) {
+    return (
+      <span className="text">
+        <button type="button" className="fold" aria-expanded="false" onClick={() => toggle(fold.key)}>
+          ▸ {fold.message}
+        </button>
+        <span className="note">
+          {"  "}
+          {fold.frame} ({fold.rows.length} lines)
+        </span>
+      </span>
+    );
+  }
+  if (row.isNote) return <span className="text note">{row.text}</span>;
+  const text = (
+    <>
+      <LogText text={row.text} needle={needle} />
+      {row.cut && <span className="note"> (the rest of this long line is left out; download the log for it)</span>}
+    </>
+  );
+  return (
+    <span className="text">
+      {item.head ? (
+        <button type="button" aria-expanded="true" title="Fold this traceback" onClick={() => item.head && toggle(item.head.key)}>
+          ▾ {text}
+        </button>
+      ) : (
+        text
+      )}
+    </span>
+  );
+}
+
+/** Say how much of the log is on the page. */
+function told(rows: readonly Row[], isAtBeginning: boolean): string {
+  const count = rows.length === 1 ? "1 line" : `${rows.length.toLocaleString()} lines`;
+  const time = rows.find((row) => row.time)?.time;
+  if (isAtBeginning || !time) return rows.length ? count : "";
+  return `${count} from ${TIMES.format(new Date(time))} on; scroll up for earlier ones`;
+}
+
+function isOf(row: Row, hit: Hit): boolean {
+  return row.rank === hit.rank && row.attempt === hit.attempt && row.time === hit.time && row.nth === hit.nth;
+}
