@@ -25,6 +25,7 @@ from kajitori.kube.resources import Resource
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES, BINDINGS = Resource(GROUP, "v1", "roles", "Role"), Resource(GROUP, "v1", "rolebindings", "RoleBinding")
+HERS = "metadata.name=hers"
 STOP = {"spec": {"stopped": True}}
 
 
@@ -123,6 +124,7 @@ async def test_only_the_owner_may_change_a_run(shared: Shared) -> None:
         shared.change(shared.grace, "hers"),
         shared.change(shared.grace, "hers", {"metadata": {"labels": {"a": "b"}}}),
         shared.grace.delete(RUNS, "hers", shared.namespace),
+        shared.grace.delete_collection(RUNS, shared.namespace, label_selector="", field_selector=HERS),
     ):
         with pytest.raises(Forbidden) as caught:
             await attempt

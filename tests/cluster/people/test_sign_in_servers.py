@@ -5,6 +5,7 @@ Users are alice (group vision) and bob (group speech) of the provider in tests/e
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -13,14 +14,17 @@ from typing import Any
 import msgspec
 import pytest
 from tests.harness.embedded_server import embedded_server
-from tests.harness.identity_provider import IdentityProvider
+from tests.harness.identity_provider import CLIENT, SCOPES, IdentityProvider
 from tests.harness.real_server import RealServer
 
+from kajitori.client.sign_in.asking import Asker
 from kajitori.errors import Forbidden, Unauthenticated
 from kajitori.kube.client import KubeClient
 from kajitori.kube.config import KubeConfig
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, SELF_REVIEWS, Resource
 from kajitori.openid.authentication_config import parse_authentication
+from kajitori.openid.flows import Client
+from kajitori.openid.tokens import Tokens
 
 RBAC = "rbac.authorization.k8s.io"
 ROLES = Resource(RBAC, "v1", "roles", "Role")
@@ -89,6 +93,31 @@ async def test_an_id_token_names_its_user_and_groups(scene: Scene) -> None:
     async with KubeClient(scene.config.with_token(forged)) as forger:
         with pytest.raises(Unauthenticated):
             await forger.list(CONFIG_MAPS, "default")
+
+
+@pytest.mark.parametrize("scene", ["embedded"], indirect=True)
+async def test_a_device_without_a_browser_signs_in_by_a_code(scene: Scene) -> None:
+    """The device flow of the real provider (RFC 8628): it waits until the user enters the code in any browser."""
+    provider, waits = scene.provider, list[float]()
+    ask = Asker(provider.ca.read_text(), {})
+    client = Client(ask.provider(provider.issuer), CLIENT, SCOPES)
+
+    def sign_in() -> Tokens:
+        device = ask.device(client)
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 2:  # the first question comes too early
+                with provider.browser() as browser:
+                    browser.approve_device(device.complete_address, "lena")
+
+        return ask.by_device(client, device, wait)
+
+    tokens = await asyncio.to_thread(sign_in)
+    assert len(waits) == 2 and tokens.refresh_token
+    async with KubeClient(scene.config.with_token(tokens.id_token)) as lena:
+        said = await lena.create(SELF_REVIEWS, {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind})
+    assert said["status"]["userInfo"]["username"] == "oidc:lena"
 
 
 async def test_roles_of_a_group_count_only_in_its_namespace(scene: Scene) -> None:
