@@ -280,6 +280,16 @@ async def find_run(database: Database, namespace: str, name: str) -> RunRecord |
     return None
 
 
+async def documents_of(database: Database, uids: Sequence[str]) -> dict[str, bytes]:
+    """Return the documents of these runs (at most a page of them) by UID."""
+    if not uids:
+        return {}
+    unpacker = zstandard.ZstdDecompressor()
+    places = ", ".join(f"${number + 1}" for number in range(len(uids)))
+    rows = await database.fetch(f"SELECT uid, document FROM runs WHERE uid IN ({places})", *uids)
+    return {uid: unpacker.decompress(document) for uid, document in rows}
+
+
 async def attempts_of(database: Database, uid: str, limit: int) -> list[AttemptRecord]:
     """Return the last attempts of a run, the first of them first."""
     sql = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts WHERE run_uid = $1 ORDER BY number DESC LIMIT $2"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Container, Iterable
+from collections.abc import AsyncIterator, Collection, Container, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -58,6 +58,10 @@ class History:
     async def run(self, namespace: str, name: str) -> RunRecord | None:
         """Return the newest run with this name, or the run with this UID; None if there is none."""
         return await runs.find_run(await self.open(), namespace, name)
+
+    async def documents(self, uids: Sequence[str]) -> dict[str, bytes]:
+        """Return the documents of these runs (at most a page of them) by UID."""
+        return await runs.documents_of(await self.open(), uids)
 
     async def attempts(self, uid: str, limit: int = 100) -> list[AttemptRecord]:
         """Return the last attempts of a run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -253,6 +254,27 @@ def test_inspect_is_json_with_members() -> None:
         ("bert", [{"rank": 0, "pod": "bert-1-0"}]),
         ("gpt-small", []),
     ]
+
+
+def test_history_shows_of_a_run_what_ps_shows() -> None:
+    """Also if its object is removed: exit code, members, nodes, image and command."""
+    spec = {"command": ["python", "train.py"], "image": "registry/bert:4"}
+    run = view("old", "Failed", status={"exitCode": 3, "reason": "ProgramFailed"}, spec=spec, nodes="gpu-[1-2]")
+    listed = {"name": "old", "namespace": "vision", "removedAt": "2026-11-21T11:00:00Z", "run": run}
+    api = FakeWebApi([run], {"GET /v1/history": {"items": [listed]}})
+    for wide in ((), ("-o", "wide")):
+        of_ps, of_history = (cells_of(invoke(api, *words, *wide).stdout) for words in (("ps", "-a"), ("history",)))
+        assert of_ps["STATUS"] == "Failed (3)" and of_ps["COMMAND"] == "python train.py"
+        assert of_history["OBJECT"] == "removed" and of_ps.items() <= of_history.items()
+    assert api.calls[-1].query["details"] == ["true"]
+
+
+def cells_of(table: str) -> dict[str, str]:
+    """Return the cells of a table's only row by title."""
+    titles, row = table.splitlines()
+    starts = [found.start() for found in re.finditer(r"(?<!\S)\S+(?: \S+)*", titles)]
+    ends = [*starts[1:], None]
+    return {titles[start:end].strip(): row[start:end].strip() for start, end in zip(starts, ends, strict=True)}
 
 
 def test_inspect_shows_a_removed_run_from_history() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -26,7 +27,7 @@ from kajitori.api.views.history import (
     UsageAnswer,
     UsageRow,
 )
-from kajitori.api.views.runs import run_view
+from kajitori.api.views.runs import RunView, run_view
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.usage.ledger import members_of, nodes_of
@@ -37,6 +38,7 @@ from kajitori.core.words.times import format_time, parse_time, time_at
 from kajitori.errors import InvalidInput
 from kajitori.history.audit import AuditFilter
 from kajitori.history.runs import RunFilter
+from kajitori.kube.decoding import decode
 
 router = APIRouter(tags=["history"])
 
@@ -58,6 +60,8 @@ class HistoryParameters(PageParameters):
     """Only runs that were created at this time (RFC 3339) or later."""
     until: str = Field(default="", max_length=40)
     """Only runs that were created before this time."""
+    details: bool = False
+    """Also each run's last spec and status, as the list of runs shows them."""
 
 
 class UsageParameters(Parameters):
@@ -107,7 +111,9 @@ async def list_history(api: Shared, user: Caller, query: Annotated[HistoryParame
     found = await history.runs(wanted, query.limit + 1, after)
     page = found[: query.limit]
     following = encode_token((page[-1].created_at, page[-1].uid)) if len(found) > len(page) else None
-    return answer(RecordedRuns(items=[_recorded(run) for run in page], continue_=following))
+    documents = await history.documents([run.uid for run in page]) if query.details else {}
+    items = await asyncio.to_thread(lambda: [_recorded(run, documents.get(run.uid)) for run in page])
+    return answer(RecordedRuns(items=items, continue_=following))
 
 
 @router.get(
@@ -117,8 +123,7 @@ async def get_history(api: Shared, user: Caller, namespace: str, name: str) -> R
     """`name` is the run's name, for the newest run of that name, or its UID."""
     await user.require("get", namespace, name)
     record, run = await recorded_run(api, namespace, name)
-    attempt = run.status.attempt if run.status is not None else None
-    view = run_view(run, attempt.nodes if attempt is not None else "")
+    view = _view(run)
     attempts = [
         RecordedAttempt(**{field: getattr(past, field) for field in RecordedAttempt.__struct_fields__})
         for past in await history_of(api).attempts(run.metadata.uid)
@@ -220,10 +225,16 @@ def _held(run: RunObject, by: By, since: int, until: int) -> Iterator[tuple[str,
         yield key, *amounts, seconds * members_of(part)
 
 
-def _recorded(run: RunRecord) -> RecordedRun:
-    fields: dict[str, Any] = {name: getattr(run, name) for name in RecordedRun.__struct_fields__}
+def _recorded(run: RunRecord, document: bytes | None) -> RecordedRun:
+    fields: dict[str, Any] = {name: getattr(run, name) for name in RecordedRun.__struct_fields__ if name != "run"}
     times = ("created_at", "started_at", "ended_at", "removed_at")
-    return RecordedRun(**fields | {name: time_text(fields[name]) for name in times})
+    view = _view(decode(document, RunObject)) if document is not None else None
+    return RecordedRun(**fields | {name: time_text(fields[name]) for name in times}, run=view)
+
+
+def _view(run: RunObject) -> RunView:
+    attempt = run.status.attempt if run.status is not None else None
+    return run_view(run, attempt.nodes if attempt is not None else "")
 
 
 def _row(key: str, used: UsageSum) -> UsageRow:

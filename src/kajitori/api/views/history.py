@@ -8,7 +8,7 @@ from kajitori.api.views.base import Time, View
 from kajitori.api.views.runs import RunView
 
 
-class RecordedRun(View):
+class RecordedRun(View, omit_defaults=True):
     """One run in a list of history."""
 
     name: str
@@ -28,6 +28,8 @@ class RecordedRun(View):
     gpus: int
     """GPUs of all members together."""
     attempts: int
+    run: RunView | None = None
+    """Its last spec and status; only with `details`."""
 
 
 class RecordedRuns(View, omit_defaults=True):

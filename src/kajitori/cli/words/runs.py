@@ -22,6 +22,8 @@ NEAR_LIMIT = 0.9
 """Share of its memory limit from which a member's peak is shown as a warning."""
 
 _UNITS = ((86_400 * 365, "year", 2), (86_400 * 30, "month", 2), (86_400 * 7, "week", 2), (86_400, "day", 2))
+_COMMAND_LENGTH = 30
+"""Number of characters of a command in a narrow column."""
 
 
 def human_duration(seconds: float) -> str:
@@ -82,10 +84,12 @@ def time_words(run: View, now: datetime) -> str:
     return short_duration(((end or now) - begin).total_seconds()) if begin is not None else ""
 
 
-def program_words(run: View) -> str:
-    """Return the command of a run as one would type it; empty if the image's own program runs."""
+def program_words(run: View, *, cut: bool = False) -> str:
+    """Return the command of a run as one would type it; empty if the image's own program runs. With `cut`, its
+    beginning, for a narrow column."""
     spec = run.get("spec") or {}
-    return shlex.join([*(spec.get("command") or ()), *(spec.get("args") or ())])
+    text = shlex.join([*(spec.get("command") or ()), *(spec.get("args") or ())])
+    return f"{text[: _COMMAND_LENGTH - 1]}…" if cut and len(text) > _COMMAND_LENGTH else text
 
 
 def status_of(run: View) -> Mapping[str, Any]:

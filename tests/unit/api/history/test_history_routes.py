@@ -63,6 +63,11 @@ async def test_a_removed_run_is_listed_and_described(world: World, history: Hist
     assert [(run["name"], run["phase"], run["removedAt"]) for run in listed] == [
         ("bert", "Failed", "2026-11-21T12:01:00Z")
     ]
+    assert "run" not in listed[0]
+    (detailed,) = (await world.http.get("/v1/history", params={"name": "be", "details": True})).json()["items"]
+    view = (await world.http.get("/v1/history/team/bert")).json()
+    assert detailed == listed[0] | {"run": {key: view[key] for key in detailed["run"]}}
+    assert detailed["run"]["status"]["exitCode"] == 3 and "spec" in detailed["run"]
     for name in ("bert", "uid-bert"):
         view = (await world.http.get(f"/v1/history/team/{name}")).json()
         assert (view["name"], view["status"]["exitCode"], view["attempts"][0]["nodes"]) == ("bert", 3, "g[1-2]")

@@ -63,11 +63,12 @@ def command(
         "until": moment_option("--until", until, cli.now()),
         "namespace": namespace,
     }
+    is_table = output in (None, "wide")
     with cli.api() as api:
         if output in ("csv", "parquet"):
             _print_data(output, api.each_item("/v1/history", params, limit=last))
             return
-        runs = api.all_items("/v1/history", params, limit=last)
+        runs = api.all_items("/v1/history", params | {"details": is_table or None}, limit=last)
     if output in ("json", "yaml"):
         print_document({"items": runs}, output)
     elif output == "name":
@@ -85,24 +86,33 @@ def _print_data(form: str, runs: Iterable[dict[str, Any]]) -> None:
 
 
 def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, owners: bool) -> None:
+    """Print what `kaji ps` shows of each run, and whether its object is still there."""
     from kajitori.cli.output import Column, print_table
-    from kajitori.cli.words.runs import age, human_duration, moment
+    from kajitori.cli.words import runs as words
 
     now = cli.now()
     columns = [Column("NAME"), Column("STATUS", styled=True), Column("REASON", flexible=True), Column("MEMBERS")]
     columns += [Column("GPUS"), Column("TIME"), Column("AGE"), Column("OBJECT")]
-    if wide or len({run["namespace"] for run in runs}) > 1:
+    namespaces = wide or len({run["namespace"] for run in runs}) > 1
+    if namespaces:
         columns.append(Column("NAMESPACE"))
     if wide or owners:
         columns.append(Column("OWNER"))
     if wide:
-        columns.append(Column("UID"))
+        columns += [Column("UID"), Column("RESTARTS"), Column("MEMORY PEAK"), Column("NODES"), Column("IMAGE")]
+    columns.append(Column("COMMAND", flexible=True, optional=True))
     rows = []
-    for run in runs:
-        start, end = moment(run["startedAt"]), moment(run["endedAt"])
-        took = human_duration(((end or now) - start).total_seconds()) if start is not None else ""
-        row = [run["name"], run["phase"], run["reason"], str(run["members"]), str(run["gpus"] or ""), took]
-        row += [age(run["createdAt"], now), "removed" if run["removedAt"] else "there"]
-        row += [run[column.title.lower()] for column in columns[len(row) :]]
-        rows.append(row)
+    for recorded in runs:
+        run = recorded["run"]
+        row = [run["name"], words.status_words(run), words.reason_words(run), words.member_words(run)]
+        row += [words.gpu_words(run), words.time_words(run, now), words.age(run["createdAt"], now)]
+        row.append("removed" if recorded["removedAt"] else "there")
+        if namespaces:
+            row.append(run["namespace"])
+        if wide or owners:
+            row.append(run["owner"])
+        if wide:
+            row += [run["uid"], words.restart_words(run), words.peak_words(run), words.node_words(run)]
+            row.append(str(run["spec"].get("image", "")))
+        rows.append([*row, words.program_words(run, cut=not wide)])
     print_table(cli, columns, rows, cut=not wide)

@@ -11,8 +11,6 @@ from kajitori.cli.options import namespace_option, output_option, server_options
 from kajitori.cli.terminal import echo
 
 _FILTERS = ("status", "name", "label", "owner", "sweep")
-_COMMAND_LENGTH = 30
-"""Number of characters of a command that are shown without --no-trunc."""
 _FORMAT_FIELDS = (
     *("ID", "Name", "Names", "Namespace", "Owner", "Image", "Command", "CreatedAt", "RunningFor", "RunTime", "State"),
     *("Status", "Reason", "Message", "ExitCode", "Members", "GPUs", "Nodes", "Restarts", "MemoryPeak", "Ports"),
@@ -107,9 +105,7 @@ def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owner
         if wide:
             row += [words.restart_words(run), words.peak_words(run), words.node_words(run)]
             row.append(str(run["spec"].get("image", "")))
-        program = words.program_words(run)
-        is_long = cut and not wide and len(program) > _COMMAND_LENGTH
-        rows.append([*row, f"{program[: _COMMAND_LENGTH - 1]}…" if is_long else program])
+        rows.append([*row, words.program_words(run, cut=cut and not wide)])
     print_table(cli, columns, rows, cut=cut and not wide)
 
 
