@@ -62,7 +62,16 @@ export function AuditPage() {
       </Box>
       {trail.error && !trail.data && <Problem error={trail.error} retry={() => void trail.refetch()} />}
       {!trail.data && !trail.error && <Skeleton variant="rectangular" height={320} />}
-      {trail.data && <Typography color="textSecondary" sx={{ mb: 3 }}>{scopeInWords(namespaces, filter.team)}</Typography>}
+      {trail.data && (
+        <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
+          <Typography color="textSecondary" sx={{ flex: "1 1 320px" }}>
+            {scopeInWords(namespaces, filter.team)}
+          </Typography>
+          <Box sx={{ flex: "1 1 320px", minWidth: 0 }}>
+            <CopyLine text={auditCommandOf(filter, Date.now())} />
+          </Box>
+        </Box>
+      )}
       {trail.data && !entries.length && (namespaces === null || namespaces.length > 0) && (
         <Typography>No change fits. People and objects are found by their whole name, such as run bert.</Typography>
       )}
@@ -70,7 +79,6 @@ export function AuditPage() {
         <>
           <AuditTable entries={entries} />
           <More hasMore={trail.hasNextPage} isLoading={trail.isFetchingNextPage} load={() => void trail.fetchNextPage()} />
-          <CopyLine text={auditCommandOf(filter, Date.now())} />
         </>
       )}
     </>

@@ -49,7 +49,12 @@ export function HistoryPage() {
         <TeamChooser team={filter.team} choose={(team) => change({ team })} />
         <SpanChooser span={filter.span} choose={(span) => change({ span })} label="Created" withAll />
       </Box>
-      <Phases chosen={filter.phases} choose={(phases) => change({ phases })} />
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
+        <Phases chosen={filter.phases} choose={(phases) => change({ phases })} />
+        <Box sx={{ flex: "1 1 320px", minWidth: 0 }}>
+          <CopyLine text={commandOf(filter, Date.now())} />
+        </Box>
+      </Box>
       {history.error && !history.data && <Problem error={history.error} retry={() => void history.refetch()} />}
       {!history.data && !history.error && <Skeleton variant="rectangular" height={320} />}
       {history.data && !runs.length && <Nothing isFiltered={parameters.size > 0} />}
@@ -61,7 +66,6 @@ export function HistoryPage() {
             isLoading={history.isFetchingNextPage}
             load={() => void history.fetchNextPage()}
           />
-          <CopyLine text={commandOf(filter, Date.now())} />
         </>
       )}
     </>
@@ -75,7 +79,7 @@ function Phases({ chosen, choose }: { chosen: Phase[]; choose: (phases: Phase[])
       value={chosen}
       onChange={(_, phases: Phase[]) => choose(phases)}
       aria-label="States"
-      sx={{ mb: 3, flexWrap: "wrap" }}
+      sx={{ flexWrap: "wrap" }}
     >
       {[...FINAL].map((phase) => (
         <ToggleButton key={phase} value={phase}>

@@ -1,28 +1,25 @@
-import MenuItem from "@mui/material/MenuItem";
-import TextField from "@mui/material/TextField";
+import { useId } from "react";
+import { SettledField } from "../words/SettledField";
 import { useTeams } from "./useTeams";
 
-/** The choice of one team among those whose runs the person may see; empty for all. */
+/** The choice of one team; empty for all. Teams without present runs are not suggested, and can be typed. */
 export function TeamChooser({ team, choose }: { team: string; choose: (team: string) => void }) {
+  const list = useId();
   const known = useTeams();
-  const teams = team && !known.includes(team) ? [...known, team] : known;
-  if (teams.length < 2 && !team) return null;
   return (
-    <TextField
-      select
-      size="small"
-      label="Team"
-      value={team}
-      onChange={(event) => choose(event.target.value)}
-      slotProps={{ inputLabel: { shrink: true }, select: { displayEmpty: true } }}
-      sx={{ minWidth: 120, maxWidth: 240 }}
-    >
-      <MenuItem value="">All</MenuItem>
-      {teams.map((each) => (
-        <MenuItem key={each} value={each}>
-          {each}
-        </MenuItem>
-      ))}
-    </TextField>
+    <>
+      <SettledField
+        label="Team"
+        value={team}
+        settle={choose}
+        slotProps={{ htmlInput: { maxLength: 253, autoComplete: "off", list } }}
+        sx={{ width: 160 }}
+      />
+      <datalist id={list}>
+        {known.map((each) => (
+          <option key={each} value={each} />
+        ))}
+      </datalist>
+    </>
   );
 }

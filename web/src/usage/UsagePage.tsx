@@ -73,7 +73,7 @@ function Answer({ usage, question, change }: AnswerProperties) {
         </Typography>
         <Totals usage={usage} />
         <Bars usage={usage} wanted={question.measure} choose={(measure) => change({ measure })} />
-        <UsageTable usage={usage} />
+        <UsageTable usage={usage} question={question} />
         <Taking usage={usage} question={question} />
       </Box>
       <LostTime question={question} />

@@ -1,11 +1,11 @@
 import { useMemo } from "react";
 import { Link } from "react-router";
 import { VirtualTable, type Column } from "../words/VirtualTable";
-import { addressOf, amountOf, BY, hours, measuresOf, money, nameOf, share, type By, type Usage, type UsageRow } from "./usage";
+import { addressOf, amountOf, BY, hours, measuresOf, money, nameOf, share, type By, type Question, type Usage, type UsageRow } from "./usage";
 
 /** All numbers of the usage, the largest first. */
-export function UsageTable({ usage }: { usage: Usage }) {
-  const columns = useMemo(() => columnsOf(usage), [usage]);
+export function UsageTable({ usage, question }: { usage: Usage; question: Question }) {
+  const columns = useMemo(() => columnsOf(usage, question), [usage, question]);
   return (
     <VirtualTable
       label="Usage"
@@ -13,12 +13,12 @@ export function UsageTable({ usage }: { usage: Usage }) {
       items={usage.items}
       minWidth={560}
       keyOf={(row) => row.key}
-      addressOf={(row) => addressOf(usage.by, row.key)}
+      addressOf={(row) => addressOf(question, row.key)}
     />
   );
 }
 
-function columnsOf(usage: Usage): Column<UsageRow>[] {
+function columnsOf(usage: Usage, question: Question): Column<UsageRow>[] {
   const { by, total, currency } = usage;
   const measures = measuresOf(usage);
   const first = measures[0] ?? "core";
@@ -35,12 +35,11 @@ function columnsOf(usage: Usage): Column<UsageRow>[] {
   );
   const name = { name: BY.get(by as By)?.word ?? by, width: "minmax(160px, 1fr)", phone: "minmax(0, 1fr)" };
   return [
-    { ...name, cell: (row) => <Name by={by} row={row} /> },
+    { ...name, cell: (row) => <Name name={nameOf(by, row.key)} address={by === question.by ? addressOf(question, row.key) : ""} /> },
     ...shown.map((column) => (column.name === title ? { ...column, phone: "88px" } : column)),
   ];
 }
 
-function Name({ by, row }: { by: string; row: UsageRow }) {
-  const [name, address] = [nameOf(by, row.key), addressOf(by, row.key)];
+function Name({ name, address }: { name: string; address: string }) {
   return <span title={name}>{address ? <Link to={address}>{name}</Link> : name}</span>;
 }

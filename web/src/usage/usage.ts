@@ -62,8 +62,11 @@ export function nameOf(by: string, key: string): string {
   return key || (by === "type" ? "without GPUs" : "(none)");
 }
 
-/** The address of what a row is about; empty if it has no page. */
-export function addressOf(by: string, key: string): string {
+/** The address of what a row is about: the page of a run or node, the people of a team, the runs of a person; empty if there is none. */
+export function addressOf(question: Question, key: string): string {
+  const { by } = question;
+  if (by === "team" && key) return `/usage?${parametersOf({ ...question, by: "owner", team: key })}`;
+  if (by === "owner" && key) return `/usage?${parametersOf({ ...question, by: "run", owner: key })}`;
   if (key.startsWith("(")) return ""; // a sum of several, such as "(expired)"
   if (by === "node") return key ? `/cluster/${encodeURIComponent(key)}` : "";
   const [namespace, , uid] = by === "run" ? key.split("/") : [];
