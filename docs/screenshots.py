@@ -42,6 +42,7 @@ PAGES = {
     "cluster": "/cluster",
     "queue": "/queue",
     "board": "/board",
+    "networks": "/networks?part=registry",
     "sweeps": "/sweeps",
     "sweep": "/sweeps/default/search",
     "usage": "/usage?by=run",
@@ -51,6 +52,25 @@ PAGES = {
 }
 """Addresses by the name of their picture."""
 ON_A_PHONE = ("runs", "run-log", "cluster", "board", "sweep", "usage", "mine")
+
+NETWORKS = """
+researchers: ["10.0.0.0/16"]
+natHosts: [{name: nat-a, addresses: ["10.0.1.1"]}]
+clusters:
+  - name: paris
+    nodes: ["10.16.0.0/20"]
+    pods: ["10.32.0.0/14"]
+    services: ["172.20.0.0/16"]
+    publicServices: ["10.112.0.0/16"]
+    natHost: nat-a
+    gateways: ["10.16.0.1"]
+    size: {nodes: 1000, nodePrefix: 24}
+  - name: tokyo
+    nodes: ["10.17.0.0/20"]
+    pods: ["10.40.0.0/14"]
+    services: ["172.21.0.0/16"]
+    gateways: ["10.17.0.1"]
+"""
 
 TRAINING = """
 import json, math, os, random, time
@@ -120,7 +140,9 @@ def main() -> int:
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[None]:
     """Run `kaji up` with 48 simulated nodes."""
+    (folder / "networks.yaml").write_text(NETWORKS)
     words = ("up", "--data", str(folder), "--nodes", "48", "--gpu-type", "h100", "--gpu-type", "a100")
+    words += ("--networks", str(folder / "networks.yaml"))
     with subprocess.Popen([KAJI, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
         try:
             until = time.monotonic() + UP_SECONDS

@@ -237,6 +237,22 @@ def test_a_traceback_is_folded(cluster: KajiUp, page: Page) -> None:
     assert cluster.kaji("rm", "-f", "broken").returncode == 0
 
 
+def test_a_planned_network_is_checked_in_the_servers_words(page: Page) -> None:
+    """Beside the field that they are about. The other parts say what is known of traffic and addresses."""
+    page.get_by_role("link", name="Networks").click()
+    page.get_by_text("No node is counted now").wait_for()
+    page.get_by_role("tab", name="Addresses in use").click()
+    page.get_by_text("The addresses of all 3 nodes suffice").wait_for()
+    page.get_by_role("tab", name="All clusters").click()
+    page.get_by_text("This server has no registry of addresses").wait_for()
+    page.get_by_role("tab", name="Check a plan").click()
+    page.get_by_label("Name of the cluster").fill("lyon")
+    page.get_by_label("Ranges of Pods").fill("10.48.0.1/14")
+    page.get_by_text("10.48.0.1/14 has address bits beyond its prefix; write 10.48.0.0/14").wait_for()
+    page.get_by_label("Ranges of Pods").fill("10.48.0.0/14")
+    page.get_by_role("status").get_by_text("The registry would be accepted").wait_for()
+
+
 def test_a_run_is_started_by_a_form_and_copied(page: Page) -> None:
     """The form shows faults beside their fields, and the command line. A copy has all fields of its run."""
     page.get_by_role("link", name="Start").click()

@@ -28,7 +28,19 @@ BUILT = Path(__file__).parent.parent / "web_page"
 
 NONCE = "KAJITORI_STYLE_NONCE"
 """Placeholder in the document for the nonce of its style elements."""
-PAGES = ("/runs", "/start", "/queue", "/cluster", "/board", "/usage", "/history", "/audit", "/mine", "/sweeps")
+PAGES = (
+    "/runs",
+    "/start",
+    "/queue",
+    "/cluster",
+    "/board",
+    "/usage",
+    "/history",
+    "/audit",
+    "/mine",
+    "/sweeps",
+    "/networks",
+)
 """Beginnings of the page's addresses, beside `/`."""
 DAY_SECONDS = 24 * 3600
 LEAST_COMPRESSED_BYTES = 1024

@@ -14,6 +14,7 @@ const PAGES: { to: string; word: string }[] = [
   { to: "/cluster", word: "Cluster" },
   { to: "/board", word: "Board" },
   { to: "/sweeps", word: "Sweeps" },
+  { to: "/networks", word: "Networks" },
   { to: "/usage", word: "Usage" },
 ];
 

@@ -21,6 +21,7 @@ const router = createBrowserRouter([
       { path: "/history", lazy: async () => ({ Component: (await import("../history/HistoryPage")).HistoryPage }) },
       { path: "/audit", lazy: async () => ({ Component: (await import("../history/AuditPage")).AuditPage }) },
       { path: "/mine", lazy: async () => ({ Component: (await import("../mine/MinePage")).MinePage }) },
+      { path: "/networks", lazy: async () => ({ Component: (await import("../networks/NetworksPage")).NetworksPage }) },
       { path: "/sweeps", lazy: async () => ({ Component: (await import("../sweeps/SweepsPage")).SweepsPage }) },
       { path: "/sweeps/:namespace/:name", lazy: async () => ({ Component: (await import("../sweeps/SweepPage")).SweepPage }) },
       { path: "/runs/:namespace/:name", lazy: async () => ({ Component: (await import("../run/RunPage")).RunPage }) },

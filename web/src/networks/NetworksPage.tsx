@@ -1,0 +1,45 @@
+import Box from "@mui/material/Box";
+import Tab from "@mui/material/Tab";
+import Tabs from "@mui/material/Tabs";
+import Typography from "@mui/material/Typography";
+import { useSearchParams } from "react-router";
+import { AddressUse } from "./AddressUse";
+import { NetworkCheck } from "./NetworkCheck";
+import { RegistryTable } from "./RegistryTable";
+import { TrafficTable } from "./TrafficTable";
+
+const PARTS = { traffic: "Traffic", use: "Addresses in use", registry: "All clusters", check: "Check a plan" } as const;
+type Part = keyof typeof PARTS;
+
+/** Who talks to the internet, which addresses are in use, and which belong to whom. */
+export function NetworksPage() {
+  const [parameters, setParameters] = useSearchParams();
+  const asked = parameters.get("part") ?? "";
+  const part = Object.hasOwn(PARTS, asked) ? (asked as Part) : "traffic";
+  const show = (next: Part) => setParameters(next === "traffic" ? {} : { part: next });
+  const change = (changes: Readonly<Record<string, string>>) =>
+    setParameters((held) => {
+      const next = new URLSearchParams(held);
+      for (const [key, value] of Object.entries(changes)) {
+        if (value) next.set(key, value);
+        else next.delete(key);
+      }
+      return next;
+    }, { replace: true });
+  return (
+    <>
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 6, mb: 3 }}>
+        <Typography variant="h1">Networks</Typography>
+        <Tabs value={part} onChange={(_, next: Part) => show(next)} variant="scrollable" scrollButtons={false} aria-label="Parts of the page">
+          {Object.entries(PARTS).map(([value, word]) => (
+            <Tab key={value} value={value} label={word} />
+          ))}
+        </Tabs>
+      </Box>
+      {part === "traffic" && <TrafficTable parameters={parameters} change={change} />}
+      {part === "use" && <AddressUse text={parameters.get("text") ?? ""} change={change} />}
+      {part === "registry" && <RegistryTable text={parameters.get("text") ?? ""} change={change} />}
+      {part === "check" && <NetworkCheck />}
+    </>
+  );
+}
