@@ -9,10 +9,11 @@ from functools import cache, partial
 from typing import Any
 
 import msgspec
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 from starlette.types import Lifespan
 
 from kajitori import __version__
@@ -190,9 +191,17 @@ def _with_routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    for router in ROUTERS:
-        app.include_router(router, dependencies=[Depends(problems.without_parameters)])
+    app.router.routes.extend(_routes())
     return app
+
+
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """Return the routes, which the applications of a process share: FastAPI takes 20 ms to find out what each needs."""
+    together = APIRouter()
+    for router in ROUTERS:
+        together.include_router(router, dependencies=[Depends(problems.without_parameters)])
+    return tuple(together.routes)
 
 
 _BUILDING = threading.Lock()
