@@ -63,13 +63,15 @@ async def embedded_controllers(client: KubeClient, folder: Path, **settings: Any
 async def simulated_nodes(
     server: KubeServer, client: KubeClient, count: int, *, prefix: str = "gpu-", **settings: Any
 ) -> AsyncIterator[SimulatedNodes]:
-    """Run `count` simulated nodes of eight GPUs each."""
+    """Run `count` simulated nodes of eight GPUs each; yields once all of them are registered. Nodes that a test before
+    left on a real server look ready earlier, and one that is deleted then is registered again."""
     shape: dict[str, Any] = {"gpus": GPUS, "gpu_product": GPU_PRODUCT, "heartbeat_seconds": 5.0}
     shape |= {"remove_not_ready_taint": True, "address": server.node_address} | settings
     nodes = SimulatedNodes(
         client, SimSettings(count=count, prefix=prefix, **shape), serving=server.kubelet_certificate("sim")
     )
-    async with working(nodes):
+    async with working(nodes) as task:
+        await _started(task, nodes.ready, "the simulated nodes did not register")
         yield nodes
 
 
@@ -86,13 +88,18 @@ async def process_kubelet(
     """
     kubelet = Kubelet(client, settings, available_memory=available_memory, adapter=RunPods())
     async with working(kubelet) as task:
-        registered = asyncio.create_task(kubelet.registered.wait())
-        await asyncio.wait({task, registered}, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if not registered.done():
-            registered.cancel()
-            raise AssertionError("the kubelet did not register") from task.exception() if task.done() else None
+        await _started(task, kubelet.registered, "the kubelet did not register")
         try:
             yield kubelet
         finally:
             if not task.done():
                 await kubelet.end_all(1.0)
+
+
+async def _started(task: asyncio.Task[None], event: asyncio.Event, otherwise: str) -> None:
+    """Wait until a part says that it has started. Raises AssertionError if it ends or takes too long."""
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait({task, waiting}, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    if not waiting.done():
+        waiting.cancel()
+        raise AssertionError(otherwise) from task.exception() if task.done() else None
