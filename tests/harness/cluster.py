@@ -74,7 +74,7 @@ async def control_plane(
         yield real
         return
     async with (
-        embedded_server(authentication=authentication) as server,
+        embedded_server(authentication=authentication, encrypted=False) as server,
         server.client() as client,
         embedded_controllers(client, folder / "volumes"),
     ):
