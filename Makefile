@@ -12,11 +12,12 @@ LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url 
 # A test on a cluster waits for half of its time, so six workers keep two cores busy (measured: four leave a third idle).
 WORKERS := 6
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PAGE_INSTALLED := web/node_modules/.package-lock.json
 
 # The tests start hundreds of processes. With this variable set, each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install web emulators demo test unit explore check lint types layers lock reference pictures docs clean
+.PHONY: install web emulators demo test explore check lint types page-tests layers lock reference pictures docs clean
 
 install: $(VENV)/.installed $(VENV)/.web
 
@@ -51,28 +52,28 @@ demo: install
 	$(BIN)/kaji demo
 
 # Tests are collected once before the first time, or each worker would compile all that they import.
-test: lint layers  ## All of `check` and `unit`. Types are checked while the tests run, because these leave a core idle at times.
-	@types=$$(mktemp); echo "make types, meanwhile"; $(MAKE) --silent types >$$types 2>&1 & check=$$!; \
-	trap "kill $$check 2>/dev/null; rm -f $$types" EXIT; \
+test: lint layers  ## All tests, lint and layers. The web page's tests run meanwhile. Types are left to `make types`.
+	@page=$$(mktemp); $(MAKE) --silent page-tests >$$page 2>&1 & check=$$!; \
+	trap "kill $$check 2>/dev/null; rm -f $$page" EXIT; \
 	[ -e $(VENV)/.collected ] || { $(BIN)/pytest --collect-only -qq >/dev/null 2>&1; touch $(VENV)/.collected; }; \
 	$(PYTEST); tests=$$?; \
-	wait $$check || { cat $$types; exit 1; }; exit $$tests
-
-unit: install
-	$(PYTEST)
+	wait $$check; checked=$$?; cat $$page; [ $$checked = 0 ] || exit 1; exit $$tests
 
 explore: install  ## Test properties with new random examples; `make test` tries the same ones each time.
 	$(PYTEST) -m hypothesis --hypothesis-profile=explore tests/unit
 
-check: lint types layers
+check: lint types layers  ## What is checked without running tests.
 
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: install  ## Check the types of Python and of the web page, and run the web page's unit tests.
+types: install  ## Check the types of Python and of the web page.
 	$(BIN)/mypy
-	! [ -e web/node_modules/.package-lock.json ] || { npm run --prefix web --silent check && npm run --prefix web --silent test -- --reporter=dot; }
+	! [ -e $(PAGE_INSTALLED) ] || npm run --prefix web --silent check
+
+page-tests: install  ## Run the web page's own tests, which need no browser.
+	! [ -e $(PAGE_INSTALLED) ] || npm run --prefix web --silent test -- --reporter=dot
 
 layers: install
 	$(BIN)/lint-imports --no-cache
