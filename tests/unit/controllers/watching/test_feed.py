@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -265,6 +266,55 @@ async def test_the_past_of_many_runs_is_read_in_several_rounds(
     assert len(setting.noted.starts) == 1, "the time of a round is over after one run"
     await setting.look_at(0)
     assert setting.noted.starts == {"a": [0], "b": [0]}
+
+
+async def test_much_of_the_past_is_handed_out_in_pieces(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So memory is bounded. One round has the past of several runs if there is time."""
+    monkeypatch.setattr(feeds, "INTERVALS_AT_ONCE", 2)
+    for uid in ("a", "b", "c"):
+        setting.mirror.show(uid)
+        await setting.store(0, 1, uid=uid)
+    handed: list[int] = []
+    watch = Noted.watch
+
+    async def counted(self: Noted, seen: Round) -> None:
+        handed.append(sum(map(len, seen.fresh.values())))
+        await watch(self, seen)
+
+    monkeypatch.setattr(Noted, "watch", counted)
+    await setting.look_at(1)
+    assert [number for number in handed if number] == [2, 2, 2]
+    assert setting.noted.starts == {"a": [0, 1], "b": [0, 1], "c": [0, 1]}
+
+
+async def test_it_looks_when_a_minute_has_settled(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A database that does not answer is tried again, and logged once."""
+    setting.mirror.show("a")
+    await setting.store(0, 1)
+    setting.seconds = NOON + 60 + feeds.SETTLE_SECONDS + 20.0
+    slept: list[float] = []
+    newest = History.newest_minute
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) > 3:
+            raise asyncio.CancelledError
+        setting.seconds += seconds
+
+    async def failing(self: History, until: int) -> int | None:
+        if len(slept) in (1, 2):
+            raise Unavailable("the database does not answer")
+        return await newest(self, until)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(History, "newest_minute", failing)
+    with pytest.raises(asyncio.CancelledError):
+        await setting.feed.follow()
+    assert slept == [41.0, 60.0, 60.0, 60.0]
+    assert setting.noted.starts == {"a": [0, 1]}
+    assert caplog.text.count("the database does not answer") == 1
 
 
 async def test_after_hours_without_bands_the_past_is_read_anew(setting: Setting) -> None:
