@@ -29,6 +29,11 @@ export function Actions({ run }: { run: ShownRun }) {
   return (
     <>
       {action.error && <Problem error={action.error} />}
+      {run.spec.array && (
+        <Button size="small" variant="outlined" component={Link} to={`/sweeps/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`}>
+          Results of the sweep
+        </Button>
+      )}
       <Button
         size="small"
         variant="outlined"

@@ -24,7 +24,7 @@ export function SweepPage() {
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4, mb: 3 }}>
         <Typography variant="h1" sx={{ overflowWrap: "anywhere", minWidth: 0 }}>
-          {view.name}
+          {view.title}
         </Typography>
         <StateMark phase={phaseOf(view)} />
         <Typography color="text.secondary" sx={{ overflowWrap: "anywhere", minWidth: 0 }}>

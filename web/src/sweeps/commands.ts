@@ -1,5 +1,6 @@
 /** The same as the page, for a terminal and for a spreadsheet. */
 import { quote } from "shlex";
+import { cell } from "../words/csv";
 import { sortValue, OWN_COLUMNS } from "./view";
 import type { Order, Trial, ValueColumn } from "./trials";
 
@@ -25,11 +26,4 @@ export function csvOf(trials: readonly Trial[], columns: readonly ValueColumn[])
   const heads = [...OWN_COLUMNS.map((name) => (name === "Time" ? "Seconds" : name === "Peak memory" ? "Peak bytes" : name)), ...columns.map(({ name }) => name)];
   const lines = trials.map((trial) => sources.map((source) => cell(sortValue(trial, source))));
   return [heads.map(cell), ...lines].map((cells) => `${cells.join(",")}\n`).join("");
-}
-
-/** A cell of CSV. A spreadsheet would read a text that begins with =, +, - or @ as a formula. */
-function cell(value: string | number | undefined): string {
-  if (value === undefined) return "";
-  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : `${value}`;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

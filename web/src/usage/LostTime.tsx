@@ -11,7 +11,7 @@ import { Problem } from "../app/Problem";
 import { COLOURS } from "../time/categories";
 import { CopyLine } from "../words/CopyLine";
 import { lineOf } from "../words/commands";
-import { hasGpus, partsOf, ratioInWords, type Report } from "./lost";
+import { daysAsked, hasGpus, partsOf, ratioInWords, type Report } from "./lost";
 import { boundsOf, daysOf, optionsOf } from "./span";
 import { hours, share, type Question } from "./usage";
 
@@ -23,7 +23,7 @@ export function LostTime({ question }: { question: Question }) {
   const report = useQuery({
     queryKey: ["report-of-days", span, team, owner],
     queryFn: async () => {
-      const query = { owner, namespace: team, ...boundsOf(span, Date.now()) };
+      const query = { owner, namespace: team, ...daysAsked(boundsOf(span, Date.now())) };
       return contentOf(await client.GET("/v1/report", { params: { query } }));
     },
     refetchInterval: REFRESH_MS,
@@ -47,7 +47,7 @@ export function LostTime({ question }: { question: Question }) {
       <Typography color="textSecondary" sx={{ my: 3 }}>
         Whole days (UTC): {daysOf(found)}.
       </Typography>
-      <CopyLine text={lineOf("report", { "--owner": owner, "-N": team }, optionsOf(span, Date.now()))} />
+      <CopyLine text={lineOf("report", { "--owner": owner, "-N": team }, optionsOf(span, Date.now(), daysAsked))} />
     </Box>
   );
 }

@@ -1,5 +1,6 @@
 /** Where the time of nodes went, from the server's report about all runs of some days. */
 import type { Schemas } from "../api/client";
+import { iso, type Bounds } from "./span";
 import { share } from "./usage";
 
 export type Report = Schemas["TimeReport"];
@@ -8,6 +9,11 @@ export interface Part {
   category: string;
   meaning: string;
   seconds: number;
+}
+
+/** Return the bounds for a report, which counts whole days: its end is a time on the last of them. */
+export function daysAsked({ since, until }: Bounds): Bounds {
+  return { since, until: until && iso(Date.parse(until) - 1_000) };
 }
 
 /** Whether the report's amounts are GPU time; else they are the time of members, since no run had GPUs. */

@@ -66,9 +66,9 @@ export function boundsOf({ kind, from, to }: Span, now: number): Bounds {
 }
 
 /** Return the options of a `kaji` command for a span: durations stay durations, so that the line is right tomorrow as well. */
-export function optionsOf(span: Span, now: number): string[] {
+export function optionsOf(span: Span, now: number, bounded: (bounds: Bounds) => Bounds = (bounds) => bounds): string[] {
   if (span.kind === "7d" || span.kind === "30d") return ["--since", span.kind];
-  const { since, until } = boundsOf(span, now);
+  const { since, until } = bounded(boundsOf(span, now));
   return [...(since ? ["--since", since] : []), ...(until ? ["--until", until] : [])];
 }
 
@@ -95,6 +95,6 @@ function midnight(date: string, further = 0): number {
   return new Date(year, month - 1, number + further).getTime();
 }
 
-function iso(time: number): string {
+export function iso(time: number): string {
   return new Date(time).toISOString().replace(/\.\d+Z$/, "Z");
 }

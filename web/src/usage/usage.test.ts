@@ -3,7 +3,6 @@ import {
   addressOf,
   commandOf,
   csvOf,
-  field,
   hours,
   largestInWords,
   measuresOf,
@@ -16,7 +15,8 @@ import {
   type Usage,
   type UsageRow,
 } from "./usage";
-import { partsOf, ratioInWords, type Report } from "./lost";
+import { cell } from "../words/csv";
+import { daysAsked, partsOf, ratioInWords, type Report } from "./lost";
 
 const row = (key: string, gpuHours: number, coreHours = 1): UsageRow => ({
   key,
@@ -100,7 +100,13 @@ it("writes hours and shares with the digits that matter", () => {
 it("writes CSV that a spreadsheet reads as text", () => {
   const [, line] = csvOf(usage("owner", row('=a,"b"', 1))).split("\n");
   expect(line).toBe(`"'=a,""b""",3600,3600,0,60,2`);
-  expect([field(-1), field("-1"), field("plain")]).toEqual(["-1", "'-1", "plain"]);
+  expect([cell(-1), cell("-1"), cell("plain"), cell(undefined)]).toEqual(["-1", "'-1", "plain", ""]);
+});
+
+it("asks for the last day of a report, not for the day after it", () => {
+  const bounds = { since: "2026-11-01T00:00:00Z", until: "2026-11-11T00:00:00Z" };
+  expect(daysAsked(bounds)).toEqual({ since: bounds.since, until: "2026-11-10T23:59:59Z" });
+  expect(daysAsked({ since: "", until: "" })).toEqual({ since: "", until: "" });
 });
 
 it("sums lost time by GPUs, or by members without GPUs", () => {

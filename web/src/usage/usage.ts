@@ -1,5 +1,6 @@
 /** Usage as words, numbers and CSV: what a person chose, and what the server answered. */
 import { lineOf } from "../words/commands";
+import { cell } from "../words/csv";
 import type { Schemas } from "../api/client";
 import { optionsOf, spanOf, writeSpan, type Span } from "./span";
 
@@ -127,13 +128,7 @@ export function largestInWords(usage: Usage): string {
 /** Return usage as CSV, with the columns of `kaji usage -o csv`. */
 export function csvOf({ by, items }: Usage): string {
   const lines = items.map((row) =>
-    [row.key, row.gpuSeconds, row.coreSeconds, row.memoryGibSeconds, row.memberSeconds, row.cost].map(field).join(","),
+    [row.key, row.gpuSeconds, row.coreSeconds, row.memoryGibSeconds, row.memberSeconds, row.cost].map(cell).join(","),
   );
   return [`${by},gpuSeconds,coreSeconds,memoryGibSeconds,memberSeconds,cost`, ...lines, ""].join("\n");
-}
-
-/** Return a field of CSV. A text that a spreadsheet would take for a formula begins with an apostrophe. */
-export function field(value: string | number): string {
-  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : `${value}`;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
