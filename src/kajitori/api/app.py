@@ -59,6 +59,7 @@ ROUTERS = tuple(
     module.router
     for module in (
         discovery,  # first: routes are matched in order, and all members of a gang call these at once
+        telemetry_agents,  # two reports a minute of each node
         *(
             lists,
             runs,
@@ -84,7 +85,6 @@ ROUTERS = tuple(
             channels,
             volumes,
             traffic,
-            telemetry_agents,
             telemetry,
             stacks,
             why,
