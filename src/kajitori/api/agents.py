@@ -14,7 +14,7 @@ from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.resources import NODES
 
 
-async def _require(api: Shared, request: Request, node: str) -> None:
+async def require_agent(api: Shared, request: Request, node: str) -> None:
     """Return if the request is from the agent of this node, or from a user who may patch the status of that Node.
 
     Raises Unauthenticated or Forbidden, and InvalidInput if there is no such node.
@@ -42,5 +42,5 @@ async def _authenticate(api: Api, request: Request, node: str) -> None:
         await user.require("patch", "", node, resource=NODES, subresource="status")
 
 
-NodeAgent = Depends(_require)
+NodeAgent = Depends(require_agent)
 """Dependency of routes for agents. As a dependency it comes before the route's own parameters are judged."""

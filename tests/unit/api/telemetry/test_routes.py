@@ -249,6 +249,27 @@ async def answer_one(world: World, answer: Answer, node: str = "g1") -> Question
     return question
 
 
+async def test_agents_requests_are_judged_however_they_are_answered(world: World) -> None:
+    """Usual ones do not go through FastAPI's resolution of dependencies; identity and parameters count all the same."""
+
+    async def asked(path: str, token: str = "kubelet", method: str = "GET") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE}
+        answer = await world.http.request(
+            method, path, headers=headers, content=encode(Report()) if method == "POST" else None
+        )
+        return answer.status_code, answer.json()["faults"][0]["field"] if answer.status_code == 422 else ""
+
+    report_to, wait_at = "/v1/nodes/{}/telemetry", "/v1/nodes/{}/telemetry/questions"
+    assert await asked(wait_at.format("g1") + "?hold=0") == (200, "")
+    assert await asked(wait_at.format("g1")) == (200, ""), "the default"
+    assert await asked(wait_at.format("g1") + "?hold=99") == (422, "hold")
+    assert await asked(wait_at.format("g1") + "?holds=1") == (422, "holds")
+    assert await asked(report_to.format("g1") + "?hold=1", method="POST") == (422, "hold")
+    for path, method in ((wait_at + "?hold=0", "GET"), (report_to, "POST")):
+        assert await asked(path.format("nowhere"), method=method) == (422, "node")
+        assert (await asked(path.format("g1"), token="", method=method))[0] == 401
+
+
 async def test_one_rank_in_full_resolution_comes_from_its_node(world: World) -> None:
     pods = await gang(world, ranks=1)
     times = [NOW.timestamp() - 30, NOW.timestamp() - 15]
