@@ -9,9 +9,10 @@ import { whoAmI } from "../api/signIn";
 import { Problem } from "../app/Problem";
 import { readRun } from "../run/readRun";
 import { addressOf } from "../runs/RunTable";
+import { CodeDrop } from "../code/CodeDrop";
 import { CopyLine } from "../words/CopyLine";
 import { Fields, ON_DEMAND } from "./Fields";
-import { draftOf, EMPTY, fieldOf, requestOf, type FieldName } from "./form";
+import { draftOf, EMPTY, fieldOf, requestOf, withCode, type FieldName } from "./form";
 import { Outlook } from "./Outlook";
 import { Recent } from "./Recent";
 import { Templates } from "./Templates";
@@ -71,7 +72,14 @@ export function StartPage() {
           gridTemplateColumns: { xs: "minmax(0, 1fr)", md: "minmax(0, 3fr) minmax(0, 2fr)" },
         }}
       >
-        <Fields show={show} isOpen={hasMore} teams={teams} />
+        <Box sx={{ display: "grid", gap: 5, alignContent: "start", gridTemplateColumns: "minmax(0, 1fr)" }}>
+          <Fields show={show} isOpen={hasMore} teams={teams} />
+          <CodeDrop
+            digest={draft.base.code?.digest ?? ""}
+            namespace={form.namespace}
+            change={(digest) => setDraft(withCode(draft, digest))}
+          />
+        </Box>
         <Box
           sx={{
             display: "grid",

@@ -64,7 +64,7 @@ export function WhatIfs({ draft, change }: { draft: Draft; change: (part: Partia
               {error ? (error instanceof Refused ? error.message : "no answer") : data ? inWords(data, exact) : "…"}
             </Box>
             {!isForm && !error && (
-              <Button size="small" onClick={() => change(part(type))} aria-label={`Use ${members} × ${type || "any type"}`}>
+              <Button size="small" onClick={() => change(part(type))} aria-label={`Use it: ${members} × ${type || "any type"}`}>
                 Use it
               </Button>
             )}

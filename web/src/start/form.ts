@@ -150,6 +150,12 @@ export function requestOf({ form, base }: Draft): Request {
   return { ...(name && { name }), ...(namespace && { namespace }), spec };
 }
 
+/** Return the draft with uploaded code; without code if the digest is empty. */
+export function withCode({ form, base }: Draft, digest: string): Draft {
+  const { code, ...rest } = base;
+  return { form, base: digest ? { ...rest, code: { ...code, digest } as NonNullable<Spec["code"]> } : rest };
+}
+
 function text(value: unknown, left: string | number | null = null): string {
   return value === null || value === undefined || value === left ? "" : `${value}`;
 }

@@ -1,0 +1,95 @@
+/** The files of a folder that a person dropped or chose, without those that its ignore files exclude. */
+import { MOST_FILES, type Entry } from "./archive";
+import { encoded } from "./bytes";
+import { entered, excludes, GIT_FOLDER, IGNORE_FILES, rulesOf, type Ignoring } from "./ignoring";
+
+/** A file or folder as the browser shows it. */
+export type Found = { name: string; file: () => Promise<Blob> } | { name: string; children: () => Promise<Found[]> };
+
+export interface FoundFile extends Entry {
+  content: Blob | null;
+}
+
+const LONGEST_NAME = 255;
+const DEEPEST = 128;
+
+/** Return the entries of an archive of these files. Throws an Error for a folder that cannot be packed, or if `signal` is aborted. */
+export async function entriesOf(top: readonly Found[], signal: AbortSignal): Promise<FoundFile[]> {
+  const entries: FoundFile[] = [];
+  const walk = async (folder: readonly Found[], path: string, above: Ignoring): Promise<void> => {
+    const rules = rulesOf(await ignoreTexts(folder));
+    const ignoring = entered(above, path, rules);
+    if (!folder.length && path) entries.push({ path: path.slice(0, -1), size: 0, isFolder: true, content: null });
+    for (const item of folder) {
+      signal.throwIfAborted();
+      const isFolder = "children" in item;
+      const below = path + item.name;
+      if (item.name === GIT_FOLDER || excludes(ignoring, isFolder ? `${below}/` : below)) continue;
+      if (encoded(item.name).length > LONGEST_NAME || below.split("/").length > DEEPEST) {
+        throw new Error(`${below} has a name that is too long, or is too deep: add it to .kajiignore`);
+      }
+      if (isFolder) await walk(await item.children(), `${below}/`, ignoring);
+      else {
+        const content = await item.file();
+        entries.push({ path: below, size: content.size, isFolder: false, content });
+      }
+      if (entries.length > MOST_FILES) {
+        throw new Error(`the folder has more than ${MOST_FILES.toLocaleString()} files: name what the program does not need in .kajiignore`);
+      }
+    }
+  };
+  await walk(top, "", []);
+  if (!entries.length) throw new Error("the folder is empty, or everything in it is excluded");
+  return entries;
+}
+
+async function ignoreTexts(folder: readonly Found[]): Promise<string[]> {
+  const texts = IGNORE_FILES.map(async (name) => {
+    const item = folder.find((found) => found.name === name);
+    return item && "file" in item ? await (await item.file()).text() : "";
+  });
+  return Promise.all(texts);
+}
+
+/** Return the name and the content of the folder that was dropped; null if it is no folder. */
+export function droppedFolder(items: DataTransferItemList): { name: string; found: () => Promise<Found[]> } | null {
+  const [entry] = [...items].map((item) => item.webkitGetAsEntry()).filter((each) => each !== null);
+  if (!entry?.isDirectory) return null;
+  return { name: entry.name, found: () => childrenOf(entry as FileSystemDirectoryEntry) };
+}
+
+async function childrenOf(folder: FileSystemDirectoryEntry): Promise<Found[]> {
+  const reader = folder.createReader();
+  const found: FileSystemEntry[] = [];
+  for (;;) {
+    // A reader hands out a hundred at a time.
+    const some = await new Promise<FileSystemEntry[]>((take, fail) => reader.readEntries(take, fail));
+    if (!some.length) break;
+    found.push(...some);
+  }
+  return found.map((entry) =>
+    entry.isDirectory
+      ? { name: entry.name, children: () => childrenOf(entry as FileSystemDirectoryEntry) }
+      : { name: entry.name, file: () => new Promise<Blob>((take, fail) => (entry as FileSystemFileEntry).file(take, fail)) },
+  );
+}
+
+/** Return the name and the content of the folder that was chosen in a dialog; null if none was. The dialog leaves out empty folders. */
+export function chosenFolder(files: readonly File[]): { name: string; found: () => Promise<Found[]> } | null {
+  const [first] = files;
+  if (!first) return null;
+  const named = files.map((file) => [file.webkitRelativePath.split("/").slice(1), file] as const);
+  return { name: first.webkitRelativePath.split("/")[0] ?? "", found: async () => treeOf(named) };
+}
+
+/** Return files with the parts of their paths as a tree. */
+export function treeOf(files: readonly (readonly [readonly string[], Blob])[]): Found[] {
+  const folders = new Map<string, [string[], Blob][]>();
+  const found: Found[] = [];
+  for (const [[name = "", ...rest], file] of files) {
+    if (!rest.length) found.push({ name, file: async () => file });
+    else folders.set(name, [...(folders.get(name) ?? []), [rest, file]]);
+  }
+  for (const [name, below] of folders) found.push({ name, children: async () => treeOf(below) });
+  return found;
+}
