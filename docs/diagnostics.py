@@ -147,7 +147,7 @@ _RESTARTS = dict(_restarts())
 
 _ALERTS = """\
 `kaji install` brings the rules below, and the dashboards *Kajitori*, *control plane* and *traffic*. If the cluster
-has Prometheus Operator, the rules are a PrometheusRule; set
+has Prometheus Operator, the rules are a PrometheusRule, and PodMonitors say what to read; set
 [`monitoring.labels`](../reference/settings.md) to the labels by which your Prometheus selects
 rules. Else they are a file in the ConfigMap `kajitori-alerts`: mount it into Prometheus and name it under
 `rule_files`. Grafana's sidecar finds the dashboards by the label `grafana_dashboard`; without the sidecar, import
@@ -190,21 +190,9 @@ scrape_configs:
   authorization: {credentials_file: /etc/prometheus/kajitori-token}
 ```
 
-The same for Prometheus Operator, in the agents' namespace, where both Secrets are:
-
-```yaml
-apiVersion: monitoring.coreos.com/v1
-kind: PodMonitor
-metadata: {name: kajitori-agents, namespace: kajitori-agents}
-spec:
-  selector: {matchLabels: {app.kubernetes.io/name: kajitori-agent}}
-  podMetricsEndpoints:
-  - port: metrics
-    honorLabels: true
-    scheme: https
-    tlsConfig: {ca: {secret: {name: kajitori-tls, key: ca.crt}}, serverName: agent.kajitori-agents}
-    authorization: {credentials: {name: kajitori-prometheus, key: token}}
-```
+With Prometheus Operator, `kaji install`, the Helm chart and `deploy/alerts/monitors.yaml` bring PodMonitors of Web API,
+controllers and agents, which say all of this; set [`monitoring.labels`](../reference/settings.md) to the labels by
+which your Prometheus selects them, and `monitoring.monitors: false` if you write your own.
 
 A managed control plane has no metrics of etcd, so the alerts about etcd never fire there; `KubeApiSlowWrites` shows
 its problems indirectly. Each alert below has its meaning and the steps to take, the fastest check first.

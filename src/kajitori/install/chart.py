@@ -109,6 +109,7 @@ def chart() -> dict[str, str]:
     files = {f"templates/{name}.yaml": _MADE + _template(documents, conditions) for name, documents in rendered.items()}
     files["templates/gateway.yaml"] = files["templates/gateway.yaml"].replace(_MADE, _MADE + _GATEWAY)
     files["templates/alerts.yaml"] = _MADE + _alerts(settings)
+    files["templates/monitors.yaml"] = _MADE + _monitors(settings)
     files["crds/definition.yaml"] = _MADE + as_yaml([document for document in definition if "spec" in document])
     files["templates/certificates.yaml"] = _MADE + _own_certificates(settings) + _cert_manager()
     files["templates/sign-in.yaml"] = _MADE + _sign_in_key()
@@ -294,6 +295,7 @@ _ENTRIES = {
     "- --gateway-": "gateway.enabled",
     "- --metrics-token=": "agents.metricsSecret",
     "- name: metrics-token": "agents.metricsSecret",
+    "authorization:": "agents.metricsSecret",
 }
 """Beginnings of entries that exist only if a value is set. The mark of that value may be missing in them."""
 
@@ -379,6 +381,17 @@ def _alerts(settings: InstallSettings) -> str:
         objects = watching.alerts(settings.model_copy(update={"monitoring": monitoring}))
         text += f'{{{{- if eq (include "kajitori.alerts" .) "{form}" }}}}\n{_template(objects, {})}{{{{- end }}}}\n'
     return text
+
+
+def _monitors(settings: InstallSettings) -> str:
+    """Return what Prometheus Operator is told to read, if the cluster has it."""
+    monitoring = settings.monitoring.model_copy(update={"alerts": "prometheusRule"})
+    with_operator = settings.model_copy(update={"monitoring": monitoring})
+    objects = watching.monitors(with_operator)
+    without_agents = watching.monitors(with_operator.model_copy(update=_SWITCHES["agents.enabled"]))
+    conditions = {identity(one): "agents.enabled" for one in objects if one not in without_agents}
+    text = f"{{{{- if .Values.monitoring.monitors }}}}\n{_template(objects, conditions)}{{{{- end }}}}\n"
+    return f'{{{{- if eq (include "kajitori.alerts" .) "prometheusRule" }}}}\n{text}{{{{- end }}}}\n'
 
 
 def _own_certificates(settings: InstallSettings) -> str:

@@ -15,7 +15,7 @@ from kajitori.install.settings import (
     SignInSettings,
     TlsSettings,
 )
-from kajitori.install.watching import alerts
+from kajitori.install.watching import alerts, monitors
 from kajitori.monitoring.alerts import GROUPS, model
 from kajitori.monitoring.alerts.model import RULES_FILE
 
@@ -64,6 +64,10 @@ def base() -> dict[str, str]:
     found["alerts/prometheus-rule.yaml"] = _file(
         "The same rules as alerts.yaml, for Prometheus Operator.",
         as_yaml(alerts(settings.model_copy(update={"monitoring": monitoring}))),
+    )
+    found["alerts/monitors.yaml"] = _file(
+        "What Prometheus Operator reads: Web APIs, controllers and agents.",
+        as_yaml(monitors(settings.model_copy(update={"monitoring": monitoring}))),
     )
     found[f"alerts/{RULES_FILE}"] = _MADE + model.as_yaml(model.rules(GROUPS))
     found["alerts/tests.yaml"] = (

@@ -36,6 +36,7 @@ def render(
         "certificates": certificates(settings),
         "policy": [policy_map(settings, policy, networks)],
         "alerts": watching.alerts(settings),
+        "monitors": watching.monitors(settings),
         "dashboards": watching.dashboards(settings),
         "networkpolicies": surroundings.network_policies(settings),
         "controller": workloads.controller(settings),

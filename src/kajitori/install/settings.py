@@ -220,8 +220,12 @@ class MonitoringSettings(Document):
     alerts: Literal["auto", "prometheusRule", "configMap", "none"] = "auto"
     """prometheusRule: an object that Prometheus Operator reads. configMap: a ConfigMap with the same as a rules file.
     auto: the former if the cluster has that kind, else the latter."""
+    monitors: bool = True
+    """Whether PodMonitors tell Prometheus Operator to read the metrics of Web API, controllers and agents. They exist
+    only with alerts: prometheusRule."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    """Further labels of the PrometheusRule, by which your Prometheus selects it, for example release: prometheus."""
+    """Further labels of the PrometheusRule and the PodMonitors, by which your Prometheus selects them, for example
+    release: prometheus."""
     runbook_url: str = "docs/operate/alerts.md"
     """URL of the page about alerts, if you serve this documentation; each alert leads to its section."""
     dashboards: bool = True

@@ -9,8 +9,9 @@ import yaml
 
 from kajitori.entrypoints.installation.planning import with_alerts
 from kajitori.errors import NotFound
+from kajitori.install.render import in_order, render
 from kajitori.install.settings import InstallSettings, MonitoringSettings, parse_settings
-from kajitori.install.watching import alerts, dashboards
+from kajitori.install.watching import alerts, dashboards, monitors
 from kajitori.monitoring.alerts import GROUPS
 
 
@@ -27,6 +28,37 @@ def test_rules_are_an_object_of_prometheus_operator_or_a_file() -> None:
     first = as_object["spec"]["groups"][0]["rules"][0]
     assert first["annotations"]["runbook_url"].startswith("https://d/a#")
     assert [group["name"] for group in as_object["spec"]["groups"]] == [group.name for group in GROUPS]
+
+
+def test_prometheus_operator_is_told_the_names_in_certificates() -> None:
+    """Each monitor is where its authority and its token are, reads a port that the Pods have, and expects a name of the
+    certificate that they serve."""
+    text = "{monitoring: {alerts: prometheusRule, labels: {release: prom}}, agents: {metricsSecret: token}}"
+    settings = parse_settings(text)
+    found = {one["metadata"]["name"]: one for one in monitors(settings)}
+    pods = {one["metadata"]["name"]: one for one in in_order(render(settings)) if "template" in one.get("spec", {})}
+    names = {"kajitori": settings.certificate_names, "kajitori-agents": settings.agents_certificate_names}
+    assert found.keys() == {"kajitori-server", "kajitori-controller", "kajitori-agent"}
+    for name, monitor in found.items():
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        meta, template = pods[name]["metadata"], pods[name]["spec"]["template"]
+        assert monitor["metadata"]["namespace"] == meta["namespace"]
+        assert monitor["metadata"]["labels"]["release"] == "prom"
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        assert endpoint["port"] in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+        assert (endpoint["scheme"], endpoint["tlsConfig"]["serverName"] in names[meta["namespace"]]) == ("https", True)
+        assert ("authorization" in endpoint) == endpoint["honorLabels"] == (name == "kajitori-agent")
+
+
+def test_without_certificates_or_operator_monitors_say_so() -> None:
+    plain = parse_settings(
+        "{monitoring: {alerts: prometheusRule}, tls: {certificates: none}, agents: {enabled: false}}"
+    )
+    assert [one["spec"]["podMetricsEndpoints"] for one in monitors(plain)] == [
+        [{"port": port, "path": "/metrics", "honorLabels": False}] for port in ("web", "metrics")
+    ]
+    for text in ("monitoring: {alerts: configMap}", "monitoring: {alerts: prometheusRule, monitors: false}"):
+        assert monitors(parse_settings(text)) == []
 
 
 def test_dashboards_are_found_by_grafanas_sidecar() -> None:

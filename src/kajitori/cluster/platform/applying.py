@@ -31,6 +31,7 @@ KINDS = {
         resources.NETWORK_POLICIES,
         resources.PRIORITY_CLASSES,
         resources.PRIORITY_LEVELS,
+        resources.POD_MONITORS,
         resources.PROMETHEUS_RULES,
         resources.ROLES,
         resources.ROLE_BINDINGS,

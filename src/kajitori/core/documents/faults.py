@@ -161,7 +161,8 @@ def _unknown(model: type[BaseModel], location: tuple[int | str, ...], where: str
     hint = did_you_mean(name, known)
     if meant is not None and meant[:-1] != location[:-1]:
         place = path_of("", meant[:-1]) or where
-        hint = f"it belongs under {place}" if meant[-1] == name else f"did you mean {path_of('', meant)}?"
+        belongs = f"it belongs under {place}" if place else "it belongs outside, at the top of the file"
+        hint = belongs if meant[-1] == name else f"did you mean {path_of('', meant)}?"
     return f"there is no field {name[:_VALUE_SHOWN]!r}", hint, "UnknownField"
 
 

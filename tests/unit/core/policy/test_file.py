@@ -68,6 +68,9 @@ def test_all_faults_are_reported_with_path_and_line() -> None:
     }
     assert found["defaults.memroy (line 4)"].hint == "did you mean memory?"
     assert found["gpu.typeLabel (line 14)"].hint == "did you mean typeLabels?"
+    with pytest.raises(InvalidInput) as refused:
+        parse_policy("pods: {memoryWithoutLimit: refuse}")
+    assert refused.value.faults[0].hint == "it belongs outside, at the top of the file"
 
 
 @pytest.mark.parametrize(
