@@ -44,7 +44,7 @@ export function AddressUse({ text, change }: { text: string; change: (changes: R
       </Box>
       <Findings title="Clusters whose ranges are nearly full" findings={(registry.data?.findings ?? []).filter(({ code }) => code === NEARLY_FULL)} />
       {shown.length > 0 && <VirtualTable label="Addresses of nodes" columns={COLUMNS} items={shown} minWidth={960} keyOf={({ name }) => name} addressOf={({ name }) => `/cluster/${encodeURIComponent(name)}`} opensOnClick />}
-      {!shown.length && items.length > 0 && <Typography color="text.secondary">No node fits the filter.</Typography>}
+      {!shown.length && items.length > 0 && <Typography color="textSecondary">No node fits the filter.</Typography>}
     </>
   );
 }

@@ -52,7 +52,7 @@ export function NetworkCheck() {
   return (
     <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", md: "minmax(0, 1fr) minmax(0, 1fr)" }, gap: 6, alignItems: "start", maxWidth: 1200 }}>
       <Box component="form" aria-label="Planned cluster" onSubmit={(event) => event.preventDefault()} sx={{ display: "grid", gap: 4 }}>
-        <Typography color="text.secondary">
+        <Typography color="textSecondary">
           {place ? `A new cluster, checked together with the ${place === 1 ? "cluster" : `${place} clusters`} of the registry. Nothing is changed.` : "A first cluster for the registry. Nothing is changed."}
         </Typography>
         {FIELDS.map(([key, label, example]) => (

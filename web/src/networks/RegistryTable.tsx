@@ -30,7 +30,7 @@ export function RegistryTable({ text, change }: { text: string; change: (changes
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
-        <Typography color="text.secondary" sx={{ flex: "1 1 240px", overflowWrap: "anywhere" }}>
+        <Typography color="textSecondary" sx={{ flex: "1 1 240px", overflowWrap: "anywhere" }}>
           {path && `From ${path}, which the server reads again when it changes.`}
         </Typography>
         <Since currentAt={registry.dataUpdatedAt} error={registry.error} />
@@ -52,7 +52,7 @@ export function RegistryTable({ text, change }: { text: string; change: (changes
           <CopyLine text="kaji server --networks networks.yaml" />
         </Box>
       )}
-      {ranges.length > 0 && !shown.length && <Typography color="text.secondary">{isAddress ? "This address belongs to no range of the registry." : "No range fits the filter."}</Typography>}
+      {ranges.length > 0 && !shown.length && <Typography color="textSecondary">{isAddress ? "This address belongs to no range of the registry." : "No range fits the filter."}</Typography>}
       {shown.length > 0 && (
         <Box sx={{ overflowX: "auto" }} tabIndex={0} role="region" aria-label="Ranges of addresses">
           <Table size="small" aria-label="Ranges" sx={{ minWidth: 720 }}>
@@ -78,7 +78,7 @@ export function RegistryTable({ text, change }: { text: string; change: (changes
               ))}
             </TableBody>
           </Table>
-          {shown.length > MOST && <Typography color="text.secondary">{`${shown.length - MOST} more; filter to see them.`}</Typography>}
+          {shown.length > MOST && <Typography color="textSecondary">{`${shown.length - MOST} more; filter to see them.`}</Typography>}
         </Box>
       )}
       {!text && <Findings findings={findings} />}

@@ -60,7 +60,7 @@ export function RunTraffic({ id, close }: { id: string; close: () => void }) {
         </Box>
       ))}
       {metrics.data && !series.length && (
-        <Typography color="text.secondary" sx={{ mt: 3 }}>
+        <Typography color="textSecondary" sx={{ mt: 3 }}>
           Over time nothing was kept yet. Members that share the network of their node have no figures of their own.
         </Typography>
       )}
@@ -72,7 +72,7 @@ export function RunTraffic({ id, close }: { id: string; close: () => void }) {
 }
 
 function Classes({ row }: { row: TrafficRow }) {
-  if (!row.classes.length) return <Typography color="text.secondary">Nothing was counted of this run.</Typography>;
+  if (!row.classes.length) return <Typography color="textSecondary">Nothing was counted of this run.</Typography>;
   return (
     <Table size="small" aria-label="By class of addresses">
       <TableHead>

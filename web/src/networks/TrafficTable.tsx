@@ -74,20 +74,20 @@ export function TrafficTable({ parameters, change }: Properties) {
         <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: selected ? "minmax(0, 1fr) 420px" : "minmax(0, 1fr)" }, gap: 4, alignItems: "start" }}>
           <Box sx={{ minWidth: 0 }}>
             {missingOf(traffic.data, by).map((sentence) => (
-              <Typography key={sentence} color="text.secondary" sx={{ overflowWrap: "anywhere" }}>
+              <Typography key={sentence} color="textSecondary" sx={{ overflowWrap: "anywhere" }}>
                 {sentence}
               </Typography>
             ))}
             {!rows.length && <Typography sx={{ my: 3 }}>{items?.length ? "Nothing fits the filter." : "Nothing was counted."}</Typography>}
             {rows.length > 0 && (
               <>
-                <Typography color="text.secondary" sx={{ mb: 2 }}>
+                <Typography color="textSecondary" sx={{ mb: 2 }}>
                   {`Speeds are averages of the last ${duration(traffic.data.rateSeconds)}; totals are since the counting began.`}
                 </Typography>
                 <VirtualTable label="Traffic" columns={columns} items={rows} minWidth={880} keyOf={keyOf} addressOf={addressOf} opensOnClick onHover={setHovered} />
               </>
             )}
-            {traffic.data.total > (items?.length ?? 0) && <Typography color="text.secondary">{`The ${MOST} that talk most, of ${traffic.data.total}.`}</Typography>}
+            {traffic.data.total > (items?.length ?? 0) && <Typography color="textSecondary">{`The ${MOST} that talk most, of ${traffic.data.total}.`}</Typography>}
             <Box sx={{ mt: 4 }}>
               <CopyLine text={lineOf("traffic", optionsOf(by, orderClass))} />
             </Box>

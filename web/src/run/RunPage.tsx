@@ -4,7 +4,7 @@ import Tab from "@mui/material/Tab";
 import Tabs from "@mui/material/Tabs";
 import Typography from "@mui/material/Typography";
 import { lazy, Suspense } from "react";
-import { useParams, useSearchParams } from "react-router";
+import { Link, useParams, useSearchParams } from "react-router";
 import { Problem } from "../app/Problem";
 import { LogPanel } from "../logs/LogPanel";
 import { StateMark } from "../states/StateMark";
@@ -62,6 +62,7 @@ export function RunPage() {
           {view.title}
         </Typography>
         <StateMark phase={phaseOf(view)} />
+        {view.spec.array && <Link to={`/sweeps/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>Results of the sweep</Link>}
         <Box sx={{ flex: 1 }} />
         <Since currentAt={run.dataUpdatedAt} error={run.error} />
         <Actions run={view} />

@@ -29,7 +29,7 @@ export function Failures({ trials, run }: { trials: readonly Trial[]; run: Run }
           </Box>
         </Box>
       ))}
-      {!groups.length && <Typography color="text.secondary">No failed member fits the filter.</Typography>}
+      {!groups.length && <Typography color="textSecondary">No failed member fits the filter.</Typography>}
     </Box>
   );
 }

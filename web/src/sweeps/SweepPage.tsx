@@ -27,7 +27,7 @@ export function SweepPage() {
           {view.title}
         </Typography>
         <StateMark phase={phaseOf(view)} />
-        <Typography color="text.secondary" sx={{ overflowWrap: "anywhere", minWidth: 0 }}>
+        <Typography color="textSecondary" sx={{ overflowWrap: "anywhere", minWidth: 0 }}>
           {[view.owner && `of ${view.owner}`, `in ${view.namespace}`].filter(Boolean).join(" ")}
         </Typography>
         <Box sx={{ flex: 1 }} />

@@ -52,7 +52,7 @@ export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }
   return (
     <>
       {results.incomplete && (
-        <Typography color="warning.main" role="status">
+        <Typography color="warning" role="status">
           Some details are missing: {results.incomplete}.
         </Typography>
       )}
@@ -86,7 +86,7 @@ export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }
             search={() => search.current?.focus()}
           />
           <Box sx={{ mt: 4, display: "grid", gap: 2 }}>
-            <Typography color="text.secondary">The same in a terminal:</Typography>
+            <Typography color="textSecondary">The same in a terminal:</Typography>
             {by && view.part !== "failed" && <CopyLine text={bestCommand(run, view.most, by, order)} />}
             <CopyLine text={view.part === "failed" ? tableCommand(run, "Failed") : `${tableCommand(run)} -o csv > results.csv`} />
           </Box>

@@ -78,7 +78,7 @@ export function SweepsPage() {
       {live.error && !live.rows && <Problem error={live.error} />}
       {!live.rows && !live.error && <Skeleton variant="rectangular" height={320} />}
       {fresh > 0 && (
-        <Typography role="status" color="text.secondary">
+        <Typography role="status" color="textSecondary">
           {fresh} new {fresh === 1 ? "sweep" : "sweeps"}, shown when the pointer leaves the table.
         </Typography>
       )}
@@ -117,7 +117,7 @@ function addressOf({ namespace, name }: Row): string {
 }
 
 function Nothing({ any }: { any: boolean }) {
-  if (any) return <Typography color="text.secondary">No sweep fits the filter.</Typography>;
+  if (any) return <Typography color="textSecondary">No sweep fits the filter.</Typography>;
   return (
     <Box sx={{ maxWidth: 720 }}>
       <Typography gutterBottom>

@@ -41,7 +41,7 @@ export function TrialPanel({ run, index, trial, place, of, close }: Properties) 
           </Box>
           {whyOf(trial) && <Typography sx={{ overflowWrap: "anywhere", mb: 2 }}>{whyOf(trial)}</Typography>}
           <Pairs pairs={[...trial.values].map(([name, value]) => [name, valueWord(value), `${value}`])} />
-          {!trial.values.size && trial.state === "Succeeded" && <Typography color="text.secondary">It wrote no result.</Typography>}
+          {!trial.values.size && trial.state === "Succeeded" && <Typography color="textSecondary">It wrote no result.</Typography>}
           <Box sx={{ my: 3, borderTop: 1, borderColor: "divider" }} />
           <Pairs
             pairs={[

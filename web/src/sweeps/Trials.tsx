@@ -46,7 +46,7 @@ export function Trials({ run, trials, total, columns, part, by, hasFailures, sor
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 2, mt: 4, mb: 1 }}>
-        <Typography role="status" color="text.secondary" sx={{ flex: "1 1 auto" }}>
+        <Typography role="status" color="textSecondary" sx={{ flex: "1 1 auto" }}>
           {trials.length === total ? `${counted(total)} members` : `${counted(trials.length)} of ${counted(total)} members`}
           {fresh > 0 && `; ${counted(fresh)} more when the pointer leaves the table`}
         </Typography>

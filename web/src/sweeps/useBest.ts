@@ -21,6 +21,8 @@ export function useBest({ namespace, name, uid }: Sweep, succeeded: number, by =
       ),
     enabled: succeeded > 0,
     staleTime: REFRESH_MS,
+    // No result had a number yet, or none whose name tells that it counts.
+    refetchInterval: ({ state }) => (state.data && !state.data.by ? REFRESH_MS : false),
     placeholderData: keepPreviousData,
     retry: false,
   });

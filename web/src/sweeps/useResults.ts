@@ -35,6 +35,7 @@ export function useResults(run: Run) {
     refetchInterval: isOver ? false : REFRESH_MS,
     placeholderData: (previous) => previous,
     gcTime: 0,
+    structuralSharing: false, // pages that did not change are the same objects already
   });
 
   const read = async (next: string): Promise<Page> => {
