@@ -10,6 +10,7 @@ import { OwnerChooser } from "../usage/OwnerChooser";
 import { PastTabs } from "../usage/PastTabs";
 import { SpanChooser } from "../usage/SpanChooser";
 import { TeamChooser } from "../usage/TeamChooser";
+import { useTeams } from "../usage/useTeams";
 import { CopyLine } from "../words/CopyLine";
 import { More } from "../words/More";
 import { SettledField } from "../words/SettledField";
@@ -23,6 +24,7 @@ export function AuditPage() {
   const [parameters, setParameters] = useSearchParams();
   const filter = useMemo(() => auditFilterOf(parameters), [parameters]);
   const trail = useAudit(filter);
+  const hasTeams = useTeams().length > 0;
   const entries = useMemo(() => trail.data?.pages.flatMap(({ items }) => items) ?? [], [trail.data]);
   const namespaces = trail.data?.pages[0]?.namespaces ?? null;
   const change = (part: Partial<AuditFilter>) => setParameters(auditParametersOf({ ...filter, ...part }), { replace: true });
@@ -65,7 +67,7 @@ export function AuditPage() {
       {trail.data && (
         <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
           <Typography color="textSecondary" sx={{ flex: "1 1 320px" }}>
-            {scopeInWords(namespaces, filter.team)}
+            {scopeInWords(namespaces, filter.team, hasTeams)}
           </Typography>
           <Box sx={{ flex: "1 1 320px", minWidth: 0 }}>
             <CopyLine text={auditCommandOf(filter, Date.now())} />

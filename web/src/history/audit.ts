@@ -42,10 +42,11 @@ export function auditCommandOf({ actor, object, outcome, team, span }: AuditFilt
   return lineOf("audit log", options, optionsOf(span, now));
 }
 
-/** Return in a sentence which part of the trail the page shows. `namespaces` are those that the caller may read; null stands for all. */
-export function scopeInWords(namespaces: readonly string[] | null, team: string): string {
+/** Return in a sentence which part of the trail the page shows. `namespaces` are those with runs that the caller may read; null stands for all. */
+export function scopeInWords(namespaces: readonly string[] | null, team: string, hasTeams: boolean): string {
   if (team) return `Changes in ${team}.`;
   if (namespaces === null) return "All changes, those of the cluster included. Entries cannot be edited or deleted.";
+  if (!namespaces.length && hasTeams) return "Nothing was changed in your teams yet: none of them had a run.";
   if (!namespaces.length)
     return "You may not read the audit trail: it is open to those who may list a team's runs. Your operators can give you a role in a team.";
   const teams = namespaces.length > 4 ? `${namespaces.length} teams` : namespaces.join(", ");

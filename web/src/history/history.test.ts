@@ -40,10 +40,13 @@ describe("the audit trail", () => {
   });
 
   it.each([
-    [null, "", /^All changes/],
-    [["vision", "nlp"], "", /^You see changes in: vision, nlp/],
-    [["a", "b", "c", "d", "e"], "", /5 teams/],
-    [[], "", /^You may not read the audit trail/],
-    [null, "vision", /^Changes in vision/],
-  ])("says which part of it one sees: %j %j", (namespaces, team, words) => expect(scopeInWords(namespaces, team)).toMatch(words));
+    [null, "", true, /^All changes/],
+    [["vision", "nlp"], "", true, /^You see changes in: vision, nlp/],
+    [["a", "b", "c", "d", "e"], "", true, /5 teams/],
+    [[], "", true, /^Nothing was changed in your teams yet/],
+    [[], "", false, /^You may not read the audit trail/],
+    [null, "vision", true, /^Changes in vision/],
+  ])("says which part of it one sees: %j %j %j", (namespaces, team, hasTeams, words) =>
+    expect(scopeInWords(namespaces, team, hasTeams)).toMatch(words),
+  );
 });

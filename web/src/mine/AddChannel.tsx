@@ -73,7 +73,7 @@ export function AddChannel({ team, close }: { team: string; close: () => void })
         label="A signed webhook: the URL gets JSON that a key signs"
       />
       <Box component="fieldset" sx={{ border: 0, p: 0, m: 0, minWidth: 0 }}>
-        <legend>Messages about a run, when</legend>
+        <legend style={{ padding: 0 }}>Messages about a run, when</legend>
         <Box sx={{ display: "grid", gridTemplateColumns: "repeat(auto-fill, minmax(min(100%, 260px), 1fr))" }}>
           {[...KINDS].map(([kind, words]) => (
             <FormControlLabel

@@ -1,11 +1,10 @@
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import TextField from "@mui/material/TextField";
-import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-router";
-import { client, ensureDone } from "../api/client";
 import { Problem } from "../app/Problem";
+import { useIdleAnswer } from "../run/useIdleAnswer";
 import { addressOf } from "../runs/RunTable";
 import { Faint } from "../words/Part";
 import { useNow } from "../words/useNow";
@@ -13,21 +12,10 @@ import { chosenTime, costOf, KEEPS, outcomeOf, untilOf, type IdleRun } from "./i
 
 /** The question about one run, with its answers: keep it until a time, or park it. */
 export function IdleQuestion({ run }: { run: IdleRun }) {
-  const queries = useQueryClient();
   const now = useNow(30);
   const [chooses, setChooses] = useState(false);
   const [time, setTime] = useState("");
-  const path = { namespace: run.namespace, name: run.run };
-  const answer = useMutation({
-    mutationFn: async (until: string | null) => {
-      if (until === null) ensureDone(await client.POST("/v1/runs/{namespace}/{name}/park", { params: { path } }));
-      else ensureDone(await client.POST("/v1/runs/{namespace}/{name}/keep", { params: { path }, body: { until } }));
-    },
-    onSuccess: async () => {
-      setChooses(false);
-      await queries.invalidateQueries({ queryKey: ["idle"] });
-    },
-  });
+  const answer = useIdleAnswer({ namespace: run.namespace, name: run.run }, { onDone: () => setChooses(false) });
   return (
     <Box component="li" sx={{ borderLeft: 3, borderColor: "warning.main", pl: 3, my: 3 }}>
       <Link to={addressOf({ namespace: run.namespace, name: run.run })}>

@@ -1,10 +1,11 @@
 import Alert from "@mui/material/Alert";
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { client, contentOf, ensureDone, type Run } from "../api/client";
+import { useQuery } from "@tanstack/react-query";
+import { client, contentOf, type Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { isFinal } from "./status";
+import { useIdleAnswer } from "./useIdleAnswer";
 
 const REFRESH_MS = 30_000;
 const DAY_MS = 24 * 3600 * 1000;
@@ -27,7 +28,6 @@ export function Findings({ run }: { run: Run }) {
 
 /** The question what is to become of idle GPUs, in the server's words, with its two answers. */
 function IdleGpus({ run }: { run: Run }) {
-  const queries = useQueryClient();
   const path = { namespace: run.namespace, name: run.name };
   const idle = useQuery({
     queryKey: ["idle", run.uid],
@@ -35,15 +35,7 @@ function IdleGpus({ run }: { run: Run }) {
       contentOf(await client.GET("/v1/runs/{namespace}/{name}/idle", { params: { path, query: { look: false } } })),
     refetchInterval: REFRESH_MS,
   });
-  const answer = useMutation({
-    mutationFn: async (isNeeded: boolean) => {
-      if (isNeeded) {
-        const until = new Date(Date.now() + DAY_MS).toISOString();
-        ensureDone(await client.POST("/v1/runs/{namespace}/{name}/keep", { params: { path }, body: { until } }));
-      } else ensureDone(await client.POST("/v1/runs/{namespace}/{name}/park", { params: { path } }));
-    },
-    onSuccess: async () => queries.invalidateQueries(),
-  });
+  const answer = useIdleAnswer(path);
   const found = idle.data?.found;
   if (!found) return null;
   return (
@@ -55,7 +47,7 @@ function IdleGpus({ run }: { run: Run }) {
         sx={{ mb: 3 }}
         action={
           <Box sx={{ display: "flex", flexWrap: "wrap", gap: 2 }}>
-            <Button color="inherit" size="small" disabled={answer.isPending} onClick={() => answer.mutate(true)}>
+            <Button color="inherit" size="small" disabled={answer.isPending} onClick={() => answer.mutate(new Date(Date.now() + DAY_MS).toISOString())}>
               Keep for a day
             </Button>
             <Button
@@ -63,7 +55,7 @@ function IdleGpus({ run }: { run: Run }) {
               size="small"
               title="Stop it after a checkpoint; resuming starts it again"
               disabled={answer.isPending}
-              onClick={() => answer.mutate(false)}
+              onClick={() => answer.mutate(null)}
             >
               Park
             </Button>
