@@ -94,7 +94,7 @@ def plugin(resource: str, *devices: str) -> dict[str, Any]:
 
 
 def claim(driver: str, *devices: str, cdi: str = "") -> dict[str, Any]:
-    """Return a container with devices of a claim; with `cdi` alone as kubelets before 1.32 name them."""
+    """Return a container with devices of a claim; with `cdi` alone as older kubelets name them."""
     resources: list[dict[str, Any]] = [
         {
             "driver_name": driver,

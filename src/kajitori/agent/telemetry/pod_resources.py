@@ -117,7 +117,7 @@ def gpu_of_plugin(resource: str, device: str) -> str:
 def gpu_of_claim(driver: str, device: str, cdi_names: list[str]) -> str:
     """Return the identifier of a GPU of dynamic resource allocation; empty if the device is no GPU.
 
-    Kubelets before 1.32 name neither driver nor device, only the device for the container runtime (CDI).
+    Older kubelets name neither driver nor device, only the device for the container runtime (CDI).
     """
     if driver and driver not in _DRIVERS:
         return ""
