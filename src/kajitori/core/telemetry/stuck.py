@@ -79,6 +79,8 @@ class Finding:
     """Whether it used a processor or a GPU meanwhile."""
     since: float = 0.0
     """End of the last complete interval with progress, in seconds since 1970; 0 if it is not quiet."""
+    step: float | None = None
+    """Newest step that any rank wrote to its training figures; None without."""
 
 
 @dataclass(slots=True)
@@ -151,11 +153,12 @@ class Rhythm:
             return Finding(Verdict.UNKNOWN)
         quiet = self.quiet_seconds
         since = self.end - quiet if quiet else 0.0
+        step = self._figures.get(f"{TRAINING_PREFIX}step")
         if self.intervals < RHYTHM_INTERVALS and patience.exact_seconds is None:
-            return Finding(Verdict.UNKNOWN, quiet, works=self.works, since=since)
+            return Finding(Verdict.UNKNOWN, quiet, works=self.works, since=since, step=step)
         after = patience.after(self.longest_seconds, works=self.works)
         verdict = Verdict.SUSPECTED if quiet >= after else Verdict.WELL
-        return Finding(verdict, quiet, after, self.longest_seconds, self.works, since)
+        return Finding(verdict, quiet, after, self.longest_seconds, self.works, since, step)
 
 
 def judge(
@@ -229,5 +232,6 @@ def told(finding: Finding, *, is_still: bool | None) -> str:
         start = "It may be stuck"
     else:
         start = "It may be stuck, but its processes still move"
-    said = f"{start}: no rank has shown progress for {quiet}, {busy}."
+    at = f", since step {finding.step:,.0f}" if finding.step is not None else ""
+    said = f"{start}: no rank has shown progress for {quiet}{at}, {busy}."
     return f"{said} Its longest quiet time before was {longest}." if finding.longest_seconds else said

@@ -10,7 +10,7 @@ import pytest
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stacks import Frame, ProcessStacks, ThreadStack
-from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, judge, stood_still
+from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, judge, stood_still, told
 
 START = 1_200_000
 
@@ -99,6 +99,15 @@ def test_time_after_the_newest_interval_is_not_quiet_time() -> None:
     assert found.since == START + 30 * 60, "the end of the last minute with progress"
     assert judged((30, TRAINS), (10, WAITS), late=110.0).verdict is Verdict.SUSPECTED
     assert judged((30, TRAINS), late=110.0).since == 0.0
+
+
+def test_the_last_step_is_told_if_the_program_counts_its_steps() -> None:
+    found = judged((1284, TRAINS | {"step": 1.0}), (15, STOPPED | {"step": 1284.0}))
+    expected = (
+        "It is stuck: no rank has shown progress for 15m, since step 1,284, and neither processors nor GPUs work."
+    )
+    assert told(found, is_still=True) == expected
+    assert "step" not in told(judged((30, TRAINS), (15, WAITS)), is_still=True)
 
 
 def test_the_time_is_learned_within_floor_and_ceiling() -> None:
