@@ -221,6 +221,16 @@ def test_a_long_log_is_searched_and_scrolled(cluster: KajiUp, page: Page) -> Non
     log.locator(".rank", has_text="[1]").first.wait_for()
     page.get_by_role("button", name="Side by side").click()
     page.get_by_role("log", name="Log of rank 1").get_by_text("tick", exact=True).first.wait_for()
+    page.get_by_role("tab", name="Members").click()
+    page.get_by_role("button", name="Map").click()
+    page.get_by_role("img", name="Map of 2 members").focus()
+    for key in ("ArrowRight", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    member = page.get_by_role("region", name="Chosen member")
+    member.get_by_text(re.compile("^Running; on ")).wait_for()
+    member.get_by_role("button", name="Log").click()
+    page.wait_for_url(re.compile(r"\?rank=1$"))
+    page.goto("about:blank")
     assert cluster.kaji("rm", "-f", "long").returncode == 0
 
 
@@ -235,6 +245,7 @@ def test_a_traceback_is_folded(cluster: KajiUp, page: Page) -> None:
     fold.click()
     log.get_by_text("Traceback (most recent call last)").wait_for()
     assert log.get_by_text("red", exact=True).evaluate("found => found.style.color") != ""
+    page.goto("about:blank")
     assert cluster.kaji("rm", "-f", "broken").returncode == 0
 
 

@@ -154,7 +154,7 @@ export function cellAt({ blocks, cell }: Layout, x: number, y: number): number {
 export type Direction = "ArrowLeft" | "ArrowRight" | "ArrowUp" | "ArrowDown";
 
 /** Return the index of the nearest cell in a direction; the same index if there is none. */
-export function neighbour({ cells }: Layout, from: number, direction: Direction): number {
+export function neighbour({ cells }: { cells: readonly { x: number; y: number }[] }, from: number, direction: Direction): number {
   const here = cells[from];
   if (!here) return cells.length ? 0 : -1;
   let best = from;

@@ -171,7 +171,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
         }}
       >
         {!items.length && !state.error && (
-          <Typography color="text.secondary" sx={{ p: 2 }}>
+          <Typography color="textSecondary" sx={{ p: 2 }}>
             {state.isLoading ? "Reading …" : mayGrow ? "No output yet." : state.missing || "It printed nothing."}
           </Typography>
         )}
@@ -209,7 +209,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
           {unread > 0 ? `${unread.toLocaleString()} new line${unread === 1 ? "" : "s"}` : "To the end"}
         </Button>
       )}
-      <Typography color="text.secondary" sx={{ fontSize: 12.5, minHeight: 24, pt: 0.5 }}>
+      <Typography color="textSecondary" sx={{ fontSize: 12.5, minHeight: 24, pt: 0.5 }}>
         {told(state.rows, state.isAtBeginning)}
       </Typography>
     </Box>

@@ -93,7 +93,7 @@ export function LogPanel({ run, rank }: { run: Run; rank: number }) {
         ))}
       </Box>
       {beside && sources.length > MOST_BESIDE && (
-        <Typography color="text.secondary">The first {MOST_BESIDE} of {sources.length} logs. Merged by time, all are shown.</Typography>
+        <Typography color="textSecondary">The first {MOST_BESIDE} of {sources.length} logs. Merged by time, all are shown.</Typography>
       )}
     </Box>
   );

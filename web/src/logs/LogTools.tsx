@@ -125,7 +125,7 @@ export function LogTools({ run, path, sources, beside, change, options, setOptio
             </IconButton>
           </>
         )}
-        <Typography role="status" color={found.error ? "error" : "text.secondary"} sx={{ fontVariantNumeric: "tabular-nums" }}>
+        <Typography role="status" color={found.error ? "error" : "textSecondary"} sx={{ fontVariantNumeric: "tabular-nums" }}>
           {said(found, hit)}
         </Typography>
       </Box>

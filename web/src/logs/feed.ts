@@ -141,7 +141,7 @@ export class LogFeed {
     } catch (error) {
       if (signal.aborted) return;
       this.show({ isLoading: false, error: error as Error });
-      if (this.mayGrow && !(error instanceof Refused && error.status < 500)) this.again = setTimeout(() => this.toEnd(), AGAIN_MS);
+      if (!(error instanceof Refused && error.status < 500)) this.again = setTimeout(() => void this.replace(read, follows), AGAIN_MS);
     }
   }
 

@@ -7,6 +7,7 @@ import { lazy, Suspense } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 import { Problem } from "../app/Problem";
 import { LogPanel } from "../logs/LogPanel";
+import { MembersPanel } from "../members/MembersPanel";
 import { StateMark } from "../states/StateMark";
 import { Age } from "../words/Age";
 import { Since } from "../words/Since";
@@ -15,7 +16,6 @@ import { CommandLine } from "./CommandLine";
 import { Events } from "./Events";
 import { Facts } from "./Facts";
 import { Findings } from "./Findings";
-import { Members } from "./Members";
 import { PastAttempts } from "./PastAttempts";
 import { phaseOf } from "./status";
 import { useRun } from "./useRun";
@@ -92,7 +92,7 @@ export function RunPage() {
         )}
       </Suspense>
       {tab === "attempts" && <PastAttempts run={view} />}
-      {tab === "members" && <Members run={view} showLog={(chosen) => show("log", chosen)} />}
+      {tab === "members" && <MembersPanel run={view} rank={rank} chooseRank={(chosen) => show("members", chosen)} open={show} />}
       {tab === "events" && <Events run={view} />}
     </>
   );
