@@ -73,11 +73,14 @@ def test_the_gateway_may_impersonate_nobody_but_people_of_named_groups(installed
     assert who["user"] == "system:serviceaccount:kajitori:ada"
 
 
-def test_the_check_finds_secrets_without_the_password_of_history(installed: Installation, tmp_path: Path) -> None:
+def test_secrets_without_the_password_of_history_are_found_and_refused(installed: Installation, tmp_path: Path) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text("history: {url: 'postgresql://kaji@db/kaji', secret: kajitori-tls}")
     done = installed.as_administrator("install", "--check", "--settings", str(settings), check=False)
     assert done.returncode == 2 and "the Secret kajitori/kajitori-tls has no key password" in done.stdout, done
+    refused = installed.as_administrator("install", "--settings", str(settings), "--wait", "0", check=False)
+    assert refused.returncode == 2 and "kajitori-tls has no key password" in refused.stderr, refused
+    assert "changed" not in refused.stderr, "Pods that mount the key could not start, so nothing was applied"
 
 
 def test_the_check_names_the_rights_that_the_user_lacks(installed: Installation) -> None:
