@@ -29,7 +29,7 @@ export function BoardPage() {
       {board.data.types.length ? (
         board.data.types.map((found) => <TypeBar key={found.type} found={found} />)
       ) : (
-        <Typography color="text.secondary">No node of this cluster has GPUs.</Typography>
+        <Typography color="textSecondary">No node of this cluster has GPUs.</Typography>
       )}
       {board.data.holdings.length > 0 && <Holdings board={board.data} />}
     </>

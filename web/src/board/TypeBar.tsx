@@ -17,7 +17,7 @@ export function TypeBar({ found }: { found: GpuType }) {
             {gpus.toLocaleString()} {word}
           </Typography>
         ))}
-        <Typography color="text.secondary" sx={{ fontSize: 18 }}>
+        <Typography color="textSecondary" sx={{ fontSize: 18 }}>
           of {found.total.toLocaleString()}
         </Typography>
       </Box>

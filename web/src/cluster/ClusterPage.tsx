@@ -70,7 +70,7 @@ export function ClusterPage() {
         <>
           <Kinds legend={legend} chosen={view.kinds} choose={(kinds) => change({ kinds })} />
           {view.room && <RoomWords room={view.room} found={explained.data} error={explained.error} nodes={making?.size ?? 0} />}
-          {marked && <Typography role="status" color="text.secondary" sx={{ mb: 2 }}>{`${marked.size} of ${nodes.length} nodes`}</Typography>}
+          {marked && <Typography role="status" color="textSecondary" sx={{ mb: 2 }}>{`${marked.size} of ${nodes.length} nodes`}</Typography>}
           {!nodes.length && <Typography>The cluster has no nodes yet. An operator adds them with <code>kubectl</code> or, on one machine, <code>kaji up --nodes 8</code>.</Typography>}
           <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: selected ? "minmax(0, 1fr) 380px" : "minmax(0, 1fr)" }, gap: 4, alignItems: "start" }}>
             {view.asTable ? (

@@ -59,7 +59,7 @@ export function Figures({ run, rank, chooseRank }: Properties) {
             sx={{ width: 96 }}
           />
         )}
-        <Typography color="text.secondary">
+        <Typography color="textSecondary">
           {rank === null
             ? "Median, and ranges of most and all ranks. Click a rank's extreme for the rank itself; drag to look closer."
             : `The last hour of rank ${rank}, as its node kept it.`}
@@ -90,7 +90,7 @@ function Bands({ run, since, chooseRank }: { run: Run; since: string; chooseRank
   const series = ordered(metrics.data.series);
   if (!series.length) {
     return (
-      <Typography color="text.secondary">
+      <Typography color="textSecondary">
         Nothing was measured in this time. The first figures appear two minutes after the start.
       </Typography>
     );
@@ -128,7 +128,7 @@ function OneRank({ run, rank }: { run: Run; rank: number }) {
   if (metrics.error && !metrics.data) return <Problem error={metrics.error} retry={() => void metrics.refetch()} />;
   if (!metrics.data) return null;
   const groups = [...byName(metrics.data.series)];
-  if (!groups.length) return <Typography color="text.secondary">Nothing was measured of this rank yet.</Typography>;
+  if (!groups.length) return <Typography color="textSecondary">Nothing was measured of this rank yet.</Typography>;
   return (
     <Box sx={PLOTS}>
       {groups.map(([each, series]) => (

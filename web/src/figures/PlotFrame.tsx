@@ -20,7 +20,7 @@ export function PlotFrame({ name, description, words, title, children }: Propert
         <Typography component="h2" sx={{ fontWeight: 600 }} title={description}>
           {name}
         </Typography>
-        <Typography color="text.secondary" title={title}>
+        <Typography color="textSecondary" title={title}>
           {words}
         </Typography>
       </Box>

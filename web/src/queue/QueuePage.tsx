@@ -116,7 +116,7 @@ function Unknown({ runs, addressOf }: { runs: readonly QueueRow[]; addressOf: (k
   return (
     <Box sx={{ mt: 4 }}>
       <Typography variant="h2">Waiting, start not known</Typography>
-      <Typography color="text.secondary">What they wait for has no time limit, or no similar run has ended yet.</Typography>
+      <Typography color="textSecondary">What they wait for has no time limit, or no similar run has ended yet.</Typography>
       <Box component="ol" sx={{ listStyle: "none", p: 0, m: 0 }}>
         {runs.slice(0, 100).map((run) => (
           <Box component="li" key={keyOf(run)} sx={{ py: 1, borderBottom: 1, borderColor: "divider", overflowWrap: "anywhere" }}>
@@ -149,7 +149,7 @@ function Legend() {
 }
 
 function Nothing({ any }: { any: boolean }) {
-  if (any) return <Typography color="text.secondary">No run fits the filter.</Typography>;
+  if (any) return <Typography color="textSecondary">No run fits the filter.</Typography>;
   return (
     <Typography>
       No run waits, and none has nodes. <Link to="/start">Start one</Link>: it starts as soon as it fits.

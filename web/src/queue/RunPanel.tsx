@@ -53,7 +53,7 @@ function Why({ found, id, now }: { found: Explanation; id: string; now: number }
   return (
     <>
       <Typography sx={{ overflowWrap: "anywhere" }}>{found.message}</Typography>
-      {controller && <Typography color="warning.main">No controller is at work: nothing starts now.</Typography>}
+      {controller && <Typography color="warning">No controller is at work: nothing starts now.</Typography>}
       <Part title="What has to happen" empty={toFree ? "Nothing: it starts in the next cycle." : "Nothing that would be enough is known."}>
         {(toFree ?? []).map((step) => (
           <li key={`${step.kind} ${step.name}`}>
@@ -105,7 +105,7 @@ function Why({ found, id, now }: { found: Explanation; id: string; now: number }
         </Part>
       )}
       {place && (
-        <Typography color="text.secondary" sx={{ my: 2 }}>
+        <Typography color="textSecondary" sx={{ my: 2 }}>
           Place {place.position} of {place.of}
           {place.overdue && ", first because it has waited longest"}
         </Typography>

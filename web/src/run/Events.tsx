@@ -13,7 +13,7 @@ export function Events({ run }: { run: Run }) {
   if (events.error && !events.data) return <Problem error={events.error} retry={() => void events.refetch()} />;
   if (!events.data) return null;
   if (!events.data.length)
-    return <Typography color="text.secondary">Nothing in the last hour: the cluster forgets events.</Typography>;
+    return <Typography color="textSecondary">Nothing in the last hour: the cluster forgets events.</Typography>;
   return (
     <Box component="ul" sx={{ listStyle: "none", m: 0, p: 0 }}>
       {events.data.map((event) => (

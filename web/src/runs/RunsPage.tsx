@@ -95,7 +95,7 @@ export function RunsPage() {
       {runs.error && !runs.rows && <Problem error={runs.error} />}
       {!runs.rows && !runs.error && <Skeleton variant="rectangular" height={320} />}
       {fresh > 0 && (
-        <Typography role="status" color="text.secondary">
+        <Typography role="status" color="textSecondary">
           {fresh} new {fresh === 1 ? "run" : "runs"}, shown when the pointer leaves the table.
         </Typography>
       )}
@@ -155,7 +155,7 @@ function Phases({
 }
 
 function Nothing({ any }: { any: boolean }) {
-  if (any) return <Typography color="text.secondary">No run fits the filter.</Typography>;
+  if (any) return <Typography color="textSecondary">No run fits the filter.</Typography>;
   return (
     <Box sx={{ maxWidth: 640 }}>
       <Typography gutterBottom>There are no runs yet. Start one here, or in a terminal:</Typography>

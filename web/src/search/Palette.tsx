@@ -108,7 +108,7 @@ function Search({ pages, choose }: { pages: readonly Page[]; choose: (command: C
           </Box>
         ))}
         {!commands.length && (
-          <Typography role="option" aria-disabled aria-selected={false} color="text.secondary" sx={{ px: 4, py: 2 }}>
+          <Typography role="option" aria-disabled aria-selected={false} color="textSecondary" sx={{ px: 4, py: 2 }}>
             Nothing has this name.
           </Typography>
         )}

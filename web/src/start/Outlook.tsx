@@ -18,14 +18,14 @@ export function Outlook({ found }: { found: WhatIf }) {
           <Typography>{found.start.message}</Typography>
           {found.start.expectedAt && <Typography>Expected to start: {exact(found.start.expectedAt)}.</Typography>}
           {(found.start.sooner ?? []).map((way) => (
-            <Typography key={way} color="text.secondary">
+            <Typography key={way} color="textSecondary">
               Sooner: {way}
             </Typography>
           ))}
         </>
       )}
       {notesOf(found.findings).map((note) => (
-        <Typography key={note} color="text.secondary" sx={{ mt: 1 }}>
+        <Typography key={note} color="textSecondary" sx={{ mt: 1 }}>
           {note}
         </Typography>
       ))}

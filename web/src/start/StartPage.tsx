@@ -94,7 +94,7 @@ export function StartPage() {
           {line ? (
             <CopyLine text={line} wraps />
           ) : (
-            <Typography color="text.secondary">Name an image to begin with.</Typography>
+            <Typography color="textSecondary">Name an image to begin with.</Typography>
           )}
           {refused && <Unplaced refusal={refused} />}
           {start.error && !(start.error instanceof Refused) && <Problem error={start.error} />}

@@ -10,7 +10,7 @@ export function Part({ title, empty = "", children }: { title: string; empty?: s
       <Typography variant="h3" sx={{ fontSize: 14, fontWeight: 600 }}>
         {title}
       </Typography>
-      {isEmpty ? <Typography color="text.secondary">{empty}</Typography> : <PlainList>{children}</PlainList>}
+      {isEmpty ? <Typography color="textSecondary">{empty}</Typography> : <PlainList>{children}</PlainList>}
     </Box>
   );
 }
