@@ -5,6 +5,7 @@ import { useDeferredValue, useMemo, useRef } from "react";
 import { Link, useSearchParams } from "react-router";
 import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
+import { isFinal } from "../run/status";
 import { CopyLine } from "../words/CopyLine";
 import { Since } from "../words/Since";
 import { bestCommand, tableCommand } from "./commands";
@@ -59,7 +60,7 @@ export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }
       <Since currentAt={results.dataUpdatedAt} error={results.error} />
       {best[0] && (
         <Typography sx={{ overflowWrap: "anywhere" }}>
-          Best so far: <strong>{`${by} ${valueWord(best[0].values.get(by))}`}</strong> by <Link to={addressOf(best[0].index)}>{`member ${best[0].index}`}</Link>
+          {isFinal(run) ? "Best" : "Best so far"}: <strong>{`${by} ${valueWord(best[0].values.get(by))}`}</strong> by <Link to={addressOf(best[0].index)}>{`member ${best[0].index}`}</Link>
           <Box component="span" sx={{ color: "text.secondary" }}>{othersOf(best[0], by)}</Box>
         </Typography>
       )}
