@@ -50,13 +50,14 @@ def values(schema: Schema, depth: int) -> st.SearchStrategy[Any]:
         return st.dictionaries(
             st.sampled_from(["a", "cpu", "memory", "nvidia.com/gpu", "A b"]), values(schema.items, 1)
         )
+    return structures(schema, depth)
 
-    @st.composite
-    def made(draw: st.DrawFn) -> dict[str, Any]:
-        names = draw(st.lists(st.sampled_from(sorted(schema.properties)), max_size=5, unique=True))
-        return {name: draw(values(schema.properties[name], depth - 1)) for name in names}
 
-    return made()
+@st.composite  # here and not in `values`: hypothesis parses the source of each function that it decorates
+def structures(draw: st.DrawFn, schema: Schema, depth: int) -> dict[str, Any]:
+    """Generate objects with some of a schema's properties."""
+    names = draw(st.lists(st.sampled_from(sorted(schema.properties)), max_size=5, unique=True))
+    return {name: draw(values(schema.properties[name], depth - 1)) for name in names}
 
 
 @st.composite
