@@ -180,6 +180,8 @@ def _start(folder: Path, processes: list[_Process], extra_flags: Sequence[str]) 
             f"--initial-advertise-peer-urls=http://127.0.0.1:{peer_port}",
             f"--initial-cluster=default=http://127.0.0.1:{peer_port}",
             "--unsafe-no-fsync",
+            "--heartbeat-interval=1000",  # without peers, ten ticks a second only take processor time
+            "--election-timeout=5000",
             "--quota-backend-bytes=4294967296",
         ],
         folder,
