@@ -30,7 +30,10 @@ def find_run(api: Api, text: str, namespace: str | None = None, *, or_removed: b
         return recorded
     if not items:
         inside = f" in namespace {where}" if where else ""
-        raise NotFound(f"there is no run {name!r}{inside}", hint="see them all: kaji ps -a --all-users")
+        raise NotFound(
+            f"there is no run {name!r}{inside}",
+            hint="see them all: kaji ps -a --all-users; removed ones: kaji history --all-users",
+        )
     home = [run for run in items if run["namespace"] == api.target.namespace]
     if len(items) > 1 and len(home) == 1 and all(run["name"] == home[0]["name"] for run in items):
         items = home
