@@ -65,7 +65,9 @@ def test_usage_as_parquet_has_money_as_decimals() -> None:
 
 def test_the_audit_trail_is_exported_too() -> None:
     entry = {"at": "2026-11-20T12:00:00Z", **AUDIT}
-    _, rows = parquet(FakeWebApi(RUNS, {"GET /v1/audit": {"items": [entry]}}), "audit", "log")
+    api = FakeWebApi(RUNS, {"GET /v1/audit": {"items": [entry]}})
+    _, rows = parquet(api, "audit", "log", "--until", "2026-11-21T00:00:00Z")
+    assert api.calls[-1].query["until"] == ["2026-11-21T00:00:00Z"]
     assert rows == [AUDIT | {"at": datetime(2026, 11, 20, 12, tzinfo=UTC)}]
 
 

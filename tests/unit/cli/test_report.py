@@ -77,7 +77,8 @@ def test_teams_are_told_with_their_total() -> None:
         "vision       1           8.00    40.0%         6.00   2.00      0.00",
         "total        3          20.00   100.0%        12.00   4.00      4.00",
     ]
-    csv = invoke(api, "report", "--by", "team", "-o", "csv").stdout.splitlines()
+    csv = invoke(api, "report", "--by", "team", "--owner", "ana", "-o", "csv").stdout.splitlines()
+    assert api.calls[-1].query["owner"] == ["ana"]
     assert csv[:2] == ["team,times,category,gpuSeconds,memberSeconds", "speech,1,productive,0,21600"]
 
 
@@ -87,7 +88,7 @@ def test_nothing_to_report_is_said() -> None:
     assert (result.stdout, result.stderr.startswith("no run had nodes from 2026-10-22")) == ("", True)
 
 
-@pytest.mark.parametrize("option", ["--cluster", "--by=team", "--since=7d", "--output=csv"])
+@pytest.mark.parametrize("option", ["--cluster", "--by=team", "--since=7d", "--owner=ana", "--output=csv"])
 def test_options_for_several_runs_are_refused_with_a_run(option: str) -> None:
     result = invoke(FakeWebApi(RUNS), "report", "gpt", option)
     assert (result.exit_code, "about several runs" in result.stderr) == (2, True)

@@ -50,7 +50,7 @@ export function AuditPage() {
             </ToggleButton>
           ))}
         </ToggleButtonGroup>
-        <OwnerChooser owner={filter.actor} choose={(actor) => change({ actor })} />
+        <OwnerChooser owner={filter.actor} choose={(actor) => change({ actor })} label="Whose changes" />
         <SettledField
           label="Of what"
           placeholder="run bert"

@@ -4,8 +4,15 @@ import { SettledField } from "../words/SettledField";
 
 const ME = "@me";
 
+interface Properties {
+  owner: string;
+  choose: (owner: string) => void;
+  /** What the choice is about. */
+  label?: string;
+}
+
 /** The choice of whose runs: my own, everybody's, or those of one person. */
-export function OwnerChooser({ owner, choose }: { owner: string; choose: (owner: string) => void }) {
+export function OwnerChooser({ owner, choose, label = "Whose runs" }: Properties) {
   return (
     <>
       <ToggleButtonGroup
@@ -13,7 +20,7 @@ export function OwnerChooser({ owner, choose }: { owner: string; choose: (owner:
         exclusive
         value={owner === ME ? ME : owner ? null : ""}
         onChange={(_, chosen: string | null) => chosen !== null && choose(chosen)}
-        aria-label="Whose runs"
+        aria-label={label}
       >
         <ToggleButton value={ME}>Mine</ToggleButton>
         <ToggleButton value="">All</ToggleButton>
