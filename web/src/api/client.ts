@@ -1,5 +1,6 @@
 /** Calls of the Web API, typed by its OpenAPI document. The browser's session authenticates them. */
 import createClient from "openapi-fetch";
+import { noteTime } from "./clock";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -9,6 +10,7 @@ export type Phase = Schemas["Phase"];
 export type Fault = Schemas["Fault"];
 
 export const client = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin" });
+client.use({ onResponse: ({ response }) => noteTime(response.headers.get("date")) });
 
 /** A refusal or failure, in the server's own words. */
 export class Refused extends Error {

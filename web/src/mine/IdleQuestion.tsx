@@ -3,6 +3,7 @@ import Button from "@mui/material/Button";
 import TextField from "@mui/material/TextField";
 import { useState } from "react";
 import { Link } from "react-router";
+import { serverNow } from "../api/clock";
 import { Problem } from "../app/Problem";
 import { useIdleAnswer } from "../run/useIdleAnswer";
 import { addressOf } from "../runs/RunTable";
@@ -28,7 +29,7 @@ export function IdleQuestion({ run }: { run: IdleRun }) {
       {answer.error && <Problem error={answer.error} />}
       <Box sx={{ display: "flex", flexWrap: "wrap", gap: 2, mt: 2 }}>
         {KEEPS.map(({ word, hours }) => (
-          <Button key={hours} size="small" variant="outlined" disabled={answer.isPending} onClick={() => answer.mutate(untilOf(hours, Date.now()))}>
+          <Button key={hours} size="small" variant="outlined" disabled={answer.isPending} onClick={() => answer.mutate(untilOf(hours, serverNow()))}>
             {word}
           </Button>
         ))}

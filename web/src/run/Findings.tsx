@@ -3,6 +3,7 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import { useQuery } from "@tanstack/react-query";
 import { client, contentOf, type Run } from "../api/client";
+import { serverNow } from "../api/clock";
 import { Problem } from "../app/Problem";
 import { isFinal } from "./status";
 import { useIdleAnswer } from "./useIdleAnswer";
@@ -47,7 +48,7 @@ function IdleGpus({ run }: { run: Run }) {
         sx={{ mb: 3 }}
         action={
           <Box sx={{ display: "flex", flexWrap: "wrap", gap: 2 }}>
-            <Button color="inherit" size="small" disabled={answer.isPending} onClick={() => answer.mutate(new Date(Date.now() + DAY_MS).toISOString())}>
+            <Button color="inherit" size="small" disabled={answer.isPending} onClick={() => answer.mutate(new Date(serverNow() + DAY_MS).toISOString())}>
               Keep for a day
             </Button>
             <Button

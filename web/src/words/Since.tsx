@@ -4,7 +4,7 @@ import { useNow } from "./useNow";
 
 /** Since when what a page shows is not current, while there is an error. `currentAt` is in milliseconds. */
 export function Since({ currentAt, error }: { currentAt: number; error: Error | null }) {
-  const now = useNow();
+  const now = useNow(1, Date.now); // `currentAt` is of this clock
   if (!currentAt || !error) return null;
   return (
     <Typography role="status" color="warning">

@@ -1,11 +1,12 @@
 import { useEffect, useState } from "react";
+import { serverNow } from "../api/clock";
 
-/** Return the present time, in milliseconds, again every `everySeconds`: for ages on the page. */
-export function useNow(everySeconds = 1): number {
-  const [now, setNow] = useState(() => Date.now());
+/** Return the present time, in milliseconds, again every `everySeconds`: for ages of what the server told. `clock` is the server's, if it is left out. */
+export function useNow(everySeconds = 1, clock = serverNow): number {
+  const [now, setNow] = useState(clock);
   useEffect(() => {
-    const timer = window.setInterval(() => setNow(Date.now()), everySeconds * 1_000);
+    const timer = window.setInterval(() => setNow(clock()), everySeconds * 1_000);
     return () => window.clearInterval(timer);
-  }, [everySeconds]);
+  }, [everySeconds, clock]);
   return now;
 }
