@@ -6,6 +6,7 @@ import Typography from "@mui/material/Typography";
 import { lazy, Suspense } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 import { Problem } from "../app/Problem";
+import { AttemptsPanel } from "../attempts/AttemptsPanel";
 import { LogPanel } from "../logs/LogPanel";
 import { MembersPanel } from "../members/MembersPanel";
 import { StateMark } from "../states/StateMark";
@@ -16,7 +17,6 @@ import { CommandLine } from "./CommandLine";
 import { Events } from "./Events";
 import { Facts } from "./Facts";
 import { Findings } from "./Findings";
-import { PastAttempts } from "./PastAttempts";
 import { phaseOf } from "./status";
 import { useRun } from "./useRun";
 
@@ -39,7 +39,6 @@ const Figures = lazy(async () => ({ default: (await import("../figures/Figures")
 
 /** What a removed run has no more: its members, their events and shells. */
 const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "terminal"]);
-const OF_REMOVED_RUNS: ReadonlySet<TabName> = new Set(["attempts"]);
 
 /** One run: what it is, how it goes, its log, members and events. */
 export function RunPage() {
@@ -53,7 +52,7 @@ export function RunPage() {
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
   const view = run.data;
-  const tabs = TABS.filter((known) => !(view.isRemoved ? OF_LIVE_RUNS : OF_REMOVED_RUNS).has(known));
+  const tabs = TABS.filter((known) => !(view.isRemoved && OF_LIVE_RUNS.has(known)));
   const tab = tabs.find((known) => known === parameters.get("tab")) ?? "log";
   return (
     <>
@@ -91,7 +90,7 @@ export function RunPage() {
           <TerminalPanel run={view} rank={rank ?? 0} chooseRank={(chosen) => show("terminal", chosen)} />
         )}
       </Suspense>
-      {tab === "attempts" && <PastAttempts run={view} />}
+      {tab === "attempts" && <AttemptsPanel run={view} />}
       {tab === "members" && <MembersPanel run={view} rank={rank} chooseRank={(chosen) => show("members", chosen)} open={show} />}
       {tab === "events" && <Events run={view} />}
     </>
