@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.tags import sys_tags
 
 ROOT = Path(__file__).parents[2]
 BASE = "localhost/python"
@@ -150,8 +151,7 @@ def needed_by(*wanted: str) -> list[str]:
 def _pack(name: str, index: Path) -> str:
     """Write a wheel of an installed package into an index, and return its hash."""
     distribution = metadata.distribution(name)
-    about = distribution.read_text("WHEEL") or ""
-    tag = next(line.removeprefix("Tag: ") for line in about.splitlines() if line.startswith("Tag: "))
+    tag = fitting_tag(distribution.read_text("WHEEL") or "")
     wheel = f"{re.sub(r'[-_.]+', '_', name)}-{distribution.version}-{tag}.whl"
     folder = index / name
     folder.mkdir(parents=True)
@@ -161,3 +161,10 @@ def _pack(name: str, index: Path) -> str:
             if "__pycache__" not in file.parts and ".." not in file.parts:
                 packed.write(str(file.locate()), str(file))
     return hashlib.sha256((folder / wheel).read_bytes()).hexdigest()
+
+
+def fitting_tag(about: str) -> str:
+    """Return the tag for this Python in the metadata of a wheel. Some wheels name Python 2 first."""
+    tags = [line.removeprefix("Tag: ") for line in about.splitlines() if line.startswith("Tag: ")]
+    fitting = set(map(str, sys_tags()))
+    return next(tag for tag in tags if tag in fitting)
