@@ -525,6 +525,8 @@ def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Bro
     page.goto("about:blank")
     page.goto(used)
     page.get_by_role("alert").get_by_text("used before or has expired").wait_for()
+    page.goto(link(cluster, "linked"))  # the same address but for the code
+    page.get_by_role("heading", name="linked").wait_for()
     context.close()
 
 

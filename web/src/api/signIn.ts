@@ -3,9 +3,14 @@ import { client, contentOf, Refused, refusalFrom } from "./client";
 
 const LINK = "#sign-in=";
 
+/** Whether the address contains the code of a link. */
+export function hasLink(): boolean {
+  return window.location.hash.startsWith(LINK);
+}
+
 /** If the address contains the code of a link, begin the session and take the code out of the address. Return a message if the link was refused. */
 export async function useLink(): Promise<string> {
-  if (!window.location.hash.startsWith(LINK)) return "";
+  if (!hasLink()) return "";
   const code = window.location.hash.slice(LINK.length);
   window.history.replaceState(null, "", window.location.pathname + window.location.search);
   const answer = await fetch("/sign-in/link", { method: "POST", headers: { "Kajitori-Link": code } });

@@ -7,7 +7,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode, useMemo } from "react";
 import { createRoot } from "react-dom/client";
 import { Refused } from "../api/client";
-import { useLink } from "../api/signIn";
+import { hasLink, useLink } from "../api/signIn";
 import { Session } from "./Session";
 import { themeOf } from "./theme";
 
@@ -38,6 +38,9 @@ function App({ refusal }: { refusal: string }) {
     </CacheProvider>
   );
 }
+
+// A link that is opened in this tab may differ from its address by the code alone; then the browser loads nothing.
+window.addEventListener("hashchange", () => hasLink() && window.location.reload());
 
 const root = document.getElementById("root");
 if (root) {
