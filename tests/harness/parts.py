@@ -99,7 +99,9 @@ async def process_kubelet(
 async def _started(task: asyncio.Task[None], event: asyncio.Event, otherwise: str) -> None:
     """Wait until a part says that it has started. Raises AssertionError if it ends or takes too long."""
     waiting = asyncio.create_task(event.wait())
-    await asyncio.wait({task, waiting}, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    if not waiting.done():
+    try:
+        await asyncio.wait({task, waiting}, timeout=PATIENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    finally:
         waiting.cancel()
+    if not event.is_set():
         raise AssertionError(otherwise) from task.exception() if task.done() else None
