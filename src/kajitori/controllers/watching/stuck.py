@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 LOOK_AGAIN_SECONDS = 600.0
 """Time after which the processes of a suspected run are looked at again."""
+UNSEEN_AGAIN_SECONDS = 120.0
+"""The same if nothing was seen, because nodes were too busy to answer."""
 SILENT_SECONDS = 600.0
 """Age of the newest minute of an attempt from which on its nodes count as silent."""
 MESSAGE_LIMIT = 800
@@ -205,7 +207,8 @@ class StuckWatcher:
         looked_at = parse_time(before.looked_at) if before is not None else None
         last = max(known.looked_at, looked_at.timestamp() if looked_at is not None else 0.0)
         is_stuck = before is not None and before.verdict == Verdict.STUCK
-        if not is_stuck and now - last >= LOOK_AGAIN_SECONDS:
+        is_unseen = known.looked is not None and known.looked.is_still is None
+        if not is_stuck and now - last >= (UNSEEN_AGAIN_SECONDS if is_unseen else LOOK_AGAIN_SECONDS):
             known.look = asyncio.create_task(self._look(run, known))
 
     async def _look(self, run: RunObject, known: _Watched) -> None:

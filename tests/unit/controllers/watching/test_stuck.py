@@ -14,7 +14,7 @@ import pytest
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
-from kajitori.controllers.watching.stuck import LOOK_AGAIN_SECONDS, Looked, StuckWatcher
+from kajitori.controllers.watching.stuck import LOOK_AGAIN_SECONDS, UNSEEN_AGAIN_SECONDS, Looked, StuckWatcher
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
@@ -177,6 +177,16 @@ async def test_a_suspicion_without_stacks_says_why() -> None:
     await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
     assert setting.stuck.verdict == "suspected" and setting.stuck.looked_at
     assert setting.stuck.message.endswith("Where its processes are is not known: no node answered.")
+
+
+async def test_nodes_that_did_not_answer_are_asked_again_soon() -> None:
+    """They may have been busy. Ten more minutes would be lost with a gang that hangs."""
+    setting = Setting(looks=Looks(Looked(None, ("No agent answered.",))))
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    assert (setting.stuck.verdict, setting.looks.count) == ("suspected", 1)
+    setting.looks.says = Looked(True)
+    await setting.pass_minutes(*int(UNSEEN_AGAIN_SECONDS // 60) * [WAITS])
+    assert (setting.stuck.verdict, setting.looks.count) == ("stuck", 2)
 
 
 async def test_the_next_leader_keeps_a_suspicion_and_repeats_nothing() -> None:
