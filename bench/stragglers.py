@@ -2,31 +2,22 @@
 
     python -m bench.stragglers           10 days of each gang
     python -m bench.stragglers --days 2
-    python -m bench.stragglers --real slower    eight processes, of which one needs twice as long for a step; 25 minutes
-    python -m bench.stragglers --real even      the same, and all need equally long
 
 Each series has fixed seeds: the share of a processor that each rank used in each minute. The gangs of the first table
 have no straggler. In the second table one rank becomes slower after an hour, so that its peers wait for it. The verdict
 is that of `kaji why` and of the controller (`core.telemetry.stragglers`).
-
-With --real `kaji up` runs, and the gang steps together once a second (see bench.stuck). It uses about one core.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import statistics
-import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import stuck
 from bench.common import Limit, print_limits, print_table
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
@@ -40,8 +31,6 @@ ONSET = 60
 """Minute at which a rank becomes slow."""
 PER_NODE = 8
 SIZES = (8, 64, 512)
-REAL_SECONDS, LOOK_SECONDS = 1500.0, 20.0
-REAL_COLUMNS = ("gang", "found after", "kaji why", "load of the machine")
 
 
 def even(random: np.random.Generator, minutes: int, ranks: int) -> Values:
@@ -167,37 +156,11 @@ def slowed(name: str, ranks: int, factor: float, series: int) -> list[Course]:
     return found
 
 
-def real(scenario: str) -> int:
-    """Run a gang of real processes for REAL_SECONDS, and print what `kaji why` says of its ranks."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the run is deleted
-    lacking = stuck.own_network()
-    found_after, words, judged = 0.0, "", 0
-    with stuck.platform_for_members(has_own_network=not lacking) as (platform, folder):
-        platform.submit(scenario, scenario, folder)
-        began, load = time.monotonic(), []
-        while (elapsed := time.monotonic() - began) < REAL_SECONDS:
-            time.sleep(LOOK_SECONDS)
-            load.append(os.getloadavg()[0])
-            said = platform.get(f"/v1/runs/default/{scenario}/why?look=false")["words"]
-            judged += 1
-            if slow := [each for each in said if "slower than its peers" in each]:
-                found_after, words = found_after or elapsed / 60, slow[0]
-    row = [scenario, f"{found_after:.0f} min" if words else "", words, f"{min(load):.1f}–{max(load):.1f}"]
-    print_table(f"8 processes, judged {judged} times in {REAL_SECONDS / 60:.0f} minutes", REAL_COLUMNS, [row])
-    if scenario == "even":
-        return print_limits([Limit("findings in an even gang", float(bool(words)), most=0)])
-    return print_limits([Limit("rank 5 was found", float(words.startswith(f"Rank {stuck.GUILTY} ")), least=1)])
-
-
 def main() -> int:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--days", type=int, default=10)
-    parser.add_argument("--real", choices=("slower", "even"), help="real processes instead of made-up series")
-    options = parser.parse_args()
-    if options.real:
-        return real(options.real)
-    days = options.days
+    days = parser.parse_args().days
     rows, accused_days, all_days = [], 0, 0
     for name in HEALTHY:
         of_size = [healthy(name, ranks, days) for ranks in SIZES]

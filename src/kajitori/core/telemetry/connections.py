@@ -1,7 +1,7 @@
 """TCP connections on which a rank's messages get no answer: the rank, or the other end, has lost its network.
 
-The kernel sends a segment again, after 0.2 s, 0.4 s and so on, until it is acknowledged. A peer that is stopped or busy
-acknowledges all the same. So a segment that was sent again several times was lost with all of its copies.
+The kernel sends a segment again, after 0.2 s, 0.4 s and so on, until it is acknowledged. The kernel of a peer that is
+stopped or busy acknowledges all the same. So a segment that was sent again several times was lost with all its copies.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from kajitori.core.telemetry.stacks import MemberStacks
 
 RESENT_TIMES = 5
 """Number of times from which on a segment counts as lost: six seconds."""
+_COUNTED = {"01": 6, "04": 8}
+"""The column with the number of times, by the timer that runs. 01: a segment was sent again. 04: the peer was asked for
+an answer, because it has no room, or because this machine itself drops what it sends."""
 _OPEN = frozenset({"01", "02"})
 """Established, and waiting for the answer to the first packet."""
-_RESENDS = "01"
-"""The timer after which a segment is sent again runs."""
 
 
 class Connection(NamedTuple):
@@ -40,7 +41,8 @@ def connections(table: str) -> Iterator[Connection]:
         peer = _address(address)
         if peer.is_loopback:
             continue
-        is_unanswered = fields[5].startswith(f"{_RESENDS}:") and int(fields[6], 16) >= RESENT_TIMES
+        counted = _COUNTED.get(fields[5].partition(":")[0])
+        is_unanswered = counted is not None and int(fields[counted], 16 if counted == 6 else 10) >= RESENT_TIMES
         yield Connection(int(fields[9]), peer, int(port, 16), is_unanswered)
 
 

@@ -14,7 +14,9 @@ TABLE = """\
    2: 0300F40A:9C41 0200F40A:7345 01 00000400:00000000 01:00000010 00000001     0        0 503 2 0
    3: 0300F40A:9C42 0200F40A:7346 01 00000000:00000000 00:00000000 00000000     0        0 504 2 0
    4: 0100007F:9C43 0100007F:7346 01 00000400:00000000 01:00000A31 00000009     0        0 505 2 0
-   5: 0300F40A:9C44 0200F40A:7347 06 00000000:00000000 03:00000A31 00000000     0        0 506 2 0
+   5: 0300F40A:9C45 0400F40A:7347 01 00000400:00000000 04:00000260 00000000     0        8 507 2 0
+   6: 0300F40A:9C46 0500F40A:7347 01 00000400:00000000 04:00000260 00000000     0        0 508 2 0
+   7: 0300F40A:9C44 0200F40A:7347 06 00000000:00000000 03:00000A31 00000000     0        0 506 2 0
 """
 TABLE6 = """\
   sl  local_address                         remote_address                        st tx_queue ...
@@ -24,12 +26,15 @@ TABLE6 = """\
 
 
 def test_connections_without_an_answer_are_read_from_the_kernels_table() -> None:
-    """A segment that was sent again once may just be late; one on the loopback interface tells nothing."""
+    """A segment that was sent again once may just be late; one on the loopback interface tells nothing. A peer that has
+    no room answers when it is asked whether it has; one that was asked eight times is gone."""
     found = [(each.inode, str(each.peer), each.port, each.is_unanswered) for each in connections(TABLE)]
     assert found == [
         (502, "10.244.0.2", 0x7344, True),
         (503, "10.244.0.2", 0x7345, False),
         (504, "10.244.0.2", 0x7346, False),
+        (507, "10.244.0.4", 0x7347, True),
+        (508, "10.244.0.5", 0x7347, False),
     ]
     found = [(each.inode, str(each.peer), each.port, each.is_unanswered) for each in connections(TABLE6)]
     assert found == [(601, "10.244.0.2", 80, True), (602, "2001:db8::2", 80, False)]
