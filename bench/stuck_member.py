@@ -1,5 +1,4 @@
-"""One rank of a training for `bench.stuck`: a step each second, and after a while the event of its scenario. For
-`bench.stragglers`, a step with work, of which one rank has more.
+"""One rank of a training for `bench.stuck`: a step each second, and after a while the event of its scenario.
 
 The benchmark copies it to a folder and starts it by `kaji run`. `collectives` is beside it in a folder `site-packages`,
 like a library. Busy parts use a share of a core that is far below that of a real program, so that many ranks fit on one
@@ -26,21 +25,13 @@ STEP_SECONDS = 1.0
 BUSY_CORES, HELPER_CORES = 0.1, 0.005
 """Use by the busiest rank of a busy part, and by the others."""
 BURST_SECONDS = 0.1
-WORK_SECONDS = {"even": 0.13, "slower": 0.13}
-"""Processor time of a step, for gangs that are looked at for stragglers."""
-SLOWER = 2.0
 BATCH_SECONDS = 3.0
 
 
 def train(seconds: float) -> None:
     until, step = time.monotonic() + seconds, 0
-    step_work = WORK_SECONDS.get(SCENARIO, 0.0) * (SLOWER if (SCENARIO, RANK) == ("slower", GUILTY) else 1.0)
-    pause = STEP_SECONDS if not step_work else STEP_SECONDS - WORK_SECONDS[SCENARIO] * SLOWER
     while GANG.all_reduce(time.monotonic() < until):
-        used_before = time.process_time()
-        while time.process_time() - used_before < step_work:
-            pass
-        time.sleep(pause)
+        time.sleep(STEP_SECONDS)
         step += 1
         if RANK == 0 and step % 10 == 0 and SCENARIO != "quiet":
             print("step", step, flush=True)
@@ -161,8 +152,6 @@ EVENTS: dict[str, Callable[[], None]] = {
     "pause": pause,
     "quiet": lambda: evaluate(EVENT_SECONDS),
     "trains": lambda: None,
-    "even": lambda: None,
-    "slower": lambda: None,
 }
 GUILTY_SCENARIOS = ("lock", "socket", "spin", "poll", "stopped", "network")
 
