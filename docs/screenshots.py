@@ -37,6 +37,7 @@ PAGES = {
     "run-log": "/runs/default/llama",
     "run-figures": "/runs/default/llama?tab=figures",
     "run-members": "/runs/default/llama?tab=members",
+    "run-attempts": "/runs/default/llama?tab=attempts",
     "run-time": "/runs/default/llama?tab=time",
     "start": "/start?from=default/llama",
     "cluster": "/cluster",
