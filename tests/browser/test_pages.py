@@ -179,14 +179,14 @@ def test_a_sweep_shows_its_best_members_and_why_others_failed(cluster: KajiUp, p
 
 
 PRINTS = """
-import time
+import sys, time
 for number in range(3000):
     print(f"step {number}", flush=number % 100 == 0)
 try:
     raise ValueError("loss is nan")
 except ValueError:
     import traceback
-    traceback.print_exc()
+    traceback.print_exc(file=sys.stdout)  # lines of two streams may be mixed
 print("\\x1b[31mred\\x1b[0m", flush=True)
 while True:
     print("tick", flush=True)
