@@ -44,17 +44,21 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(UV) --require-hashes -r requirements.lock || $(PIP) --require-hashes -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src
-	@$(BIN)/python -c 'import kajitori.entrypoints.up, kajitori.cli.submit.request, kajitori.cli.connection.execution' # uv compiles nothing, so compile now what every start imports
+	@$(BIN)/python -c 'import kajitori.entrypoints.up, kajitori.client.submit.request, kajitori.cli.connection.execution' # uv compiles nothing, so compile now what every start imports
 	@rm -f $(VENV)/.collected
 	@touch $@
 
 demo: install
 	$(BIN)/kaji demo
 
-# Tests are collected once before the first time, or each worker would compile all that they import.
-test: lint layers page-tests  ## All tests, lint and layers. Types are left to `make types`.
-	@[ -e $(VENV)/.collected ] || { $(BIN)/pytest --collect-only -qq >/dev/null 2>&1; touch $(VENV)/.collected; }
+# What comes before the tests uses one core at a time, so that all of it runs at once.
+test: install  ## All tests, lint and layers. Types are left to `make types`.
+	@$(MAKE) --no-print-directory --jobs=4 lint layers page-tests $(VENV)/.collected
 	@$(PYTEST)
+
+# Collecting the tests once compiles what they import; otherwise each worker would.
+$(VENV)/.collected: | install
+	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1; touch $@
 
 explore: install  ## Test properties with new random examples; `make test` tries the same ones each time.
 	$(PYTEST) -m hypothesis --hypothesis-profile=explore tests/unit

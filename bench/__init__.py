@@ -1,1 +1,1 @@
-"""Benchmarks: one command each, each a ratio against a peer or a limit in the same run."""
+"""Benchmarks: one command each, each a ratio against a peer or a limit in the same run. `parts` is what they share."""

@@ -3,8 +3,8 @@
     python -m bench.burst            7,500 nodes, 6,000 occupied, a gang of 1,000 whole-node members, five rounds
     python -m bench.burst --small    300 nodes, 240 occupied, a gang of 40, two rounds
 
-A real kube-apiserver with etcd and kube-scheduler on this machine (see tests/harness/real_server.py). Nodes are plain
-objects, and each occupied node holds one Pod. Pods are only bound and do not run. kube-scheduler may call the API
+A real kube-apiserver with etcd and kube-scheduler on this machine (see tests/harness/servers/real_server.py). Nodes are
+plain objects, and each occupied node holds one Pod. Pods are only bound and do not run. kube-scheduler may call the API
 server as fast as it can. With its default of 50 requests a second (`--scheduler-qps 50`) it binds 1,000 Pods in 18 s,
 however they name their nodes, and only direct binding is faster. Each round measures, in turns:
 
@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from tests.harness.real_server import running_real_server
+from tests.harness.servers.real_server import running_real_server
 
-from bench.common import CONSOLE, Limit, median_and_range, print_limits, print_table
-from bench.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, lacks, platform, spec_of, wait_until
+from bench.parts.common import CONSOLE, Limit, median_and_range, print_limits, print_table
+from bench.parts.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, lacks, platform, spec_of, wait_until
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
@@ -46,7 +46,7 @@ from kajitori.core.words import names
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.scheduler.binder import Binder
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, Resource
 
 NAMESPACE = "burst"

@@ -21,7 +21,7 @@ from shutil import which
 
 from tests.harness.kaji_up import installed_kaji_up
 
-from bench.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.common import Limit, median_and_range, print_limits, print_table
 
 LIMIT_ABOVE_PYTHON_MS = 80.0
 """Processor time that a verb may take in addition to `python -c pass`, in milliseconds."""

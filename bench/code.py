@@ -35,8 +35,8 @@ import psutil
 import uvloop
 import yaml
 
-from bench.common import Limit, print_limits, print_table
 from bench.discovery import NAMESPACE, RUN, cpu_seconds, make_gang, web_api
+from bench.parts.common import Limit, print_limits, print_table
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.opening import open_blobs
 from kajitori.cluster.platform.install import install
@@ -46,7 +46,7 @@ from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.core.words import first_step
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES
 
 WHOLE_MEMBERS = 4

@@ -3,10 +3,10 @@
     python -m bench.discovery            7,500 members
     python -m bench.discovery --small    300 members
 
-A real kube-apiserver with etcd on this machine (see tests/harness/real_server.py) holds the Pods of a gang as they are
-while members are in their first step; they do not run. `kaji server` in a process of its own follows them, with an
-identity of its own, so that the API server's audit log tells what it asks for. First all members but one have an
-address; all of them ask the Web API, as their first steps do, and wait. Then the last one gets its address. The peer
+A real kube-apiserver with etcd on this machine (see tests/harness/servers/real_server.py) holds the Pods of a gang as
+they are while members are in their first step; they do not run. `kaji server` in a process of its own follows them,
+with an identity of its own, so that the API server's audit log tells what it asks for. First all members but one have
+an address; all of them ask the Web API, as their first steps do, and wait. Then the last one gets its address. The peer
 is the work of the API server if each member listed the Pods of its run there, extrapolated from twenty that do.
 """
 
@@ -31,10 +31,10 @@ from urllib.parse import urlsplit
 import psutil
 import uvloop
 import yaml
-from tests.harness.real_server import RealServer, running_real_server
+from tests.harness.servers.real_server import RealServer, running_real_server
 
-from bench.common import Limit, print_limits, print_table
-from bench.gangs import lacks
+from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.gangs import lacks
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.cluster.run_object import RUNS

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.harness.kaji_up import installed_kaji_up
 from tests.harness.waiting import PATIENCE_SECONDS
 
-from bench.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.common import Limit, median_and_range, print_limits, print_table
 
 LIMIT_SECONDS = 2.0
 OTHER_FILES = 99

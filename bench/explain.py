@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from bench.common import Limit, print_limits, print_table
+from bench.parts.common import Limit, print_limits, print_table
 from bench.planner import GIB, HOUR, NODES, QUEUED, cluster, gangs
 from kajitori.core.placement.planner import GangRequest, MemberRequest, occupy_rows
 from kajitori.core.placement.releases import Ending

@@ -26,10 +26,10 @@ from typing import Any
 import aiohttp
 import msgspec
 import uvloop
-from tests.harness.real_server import RealServer, running_real_server
+from tests.harness.servers.real_server import RealServer, running_real_server
 
-from bench.common import CONSOLE, Limit, print_limits, print_table
-from bench.gangs import (
+from bench.parts.common import CONSOLE, Limit, print_limits, print_table
+from bench.parts.gangs import (
     DIRECTLY,
     POOL_LABEL,
     Platform,
@@ -41,14 +41,14 @@ from bench.gangs import (
     spec_of,
     wait_until,
 )
-from bench.processes import in_words, processor_seconds, since
+from bench.parts.processes import in_words, processor_seconds, since
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.policy.file import parse_policy
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES
 
 NAMESPACE = "footprint"

@@ -18,7 +18,7 @@ from typing import Any
 
 import asyncpg
 
-from bench.common import Limit, print_limits, print_table
+from bench.parts.common import Limit, print_limits, print_table
 from kajitori.core.usage.daily import TimeLevel
 from kajitori.core.usage.records import AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices

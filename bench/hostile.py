@@ -3,10 +3,10 @@
     python -m bench.hostile            5,000 connections
     python -m bench.hostile --small    500
 
-`kaji up` runs in a process of its own, and so do the hostile callers (tests/helpers/hostile.py): a quarter of them says
-nothing, a quarter sends a header that never ends, a quarter a part of a body with a bogus token, and a quarter bogus
-tokens. A quarter comes from the address that `kaji ps` comes from. A connection that was closed is opened again after
-ten seconds. `kaji ps` is run again and again, before and meanwhile.
+`kaji up` runs in a process of its own, and so do the hostile callers (tests/helpers/callers/hostile.py): a quarter of
+them says nothing, a quarter sends a header that never ends, a quarter a part of a body with a bogus token, and a
+quarter bogus tokens. A quarter comes from the address that `kaji ps` comes from. A connection that was closed is opened
+again after ten seconds. `kaji ps` is run again and again, before and meanwhile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from urllib.request import urlopen
 import psutil
 from tests.harness.kaji_up import installed_kaji_up
 
-from bench.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.common import Limit, median_and_range, print_limits, print_table
 
 CALLS = 15
 SETTLE_SECONDS = 15.0
@@ -49,7 +49,7 @@ def main() -> int:
         command = [
             sys.executable,
             "-m",
-            "tests.helpers.hostile",
+            "tests.helpers.callers.hostile",
             str(where.hostname),
             str(where.port),
             str(connections),

@@ -37,11 +37,11 @@ import msgspec
 import uvloop
 import yaml
 from tests.harness.binaries import find_binary
-from tests.harness.real_server import RealServer, running_real_server
+from tests.harness.servers.real_server import RealServer, running_real_server
 
-from bench.common import CONSOLE, Limit, print_limits, print_table
-from bench.gangs import lacks, simulated_nodes
-from bench.processes import helper, in_words, processor_seconds, say, since
+from bench.parts.common import CONSOLE, Limit, print_limits, print_table
+from bench.parts.gangs import lacks, simulated_nodes
+from bench.parts.processes import helper, in_words, processor_seconds, say, since
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.install import install
@@ -54,7 +54,7 @@ from kajitori.core.words import names
 from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.entrypoints.process import reduce_garbage_collection
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, Resource
 from kajitori.kube.watch import Added, Modified
 

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from bench.common import Limit, print_limits, print_table
+from bench.parts.common import Limit, print_limits, print_table
 from kajitori.api.logs import windows
 from kajitori.api.logs.lines import Position
 from kajitori.api.logs.ranges import StoredLog

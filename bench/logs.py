@@ -29,7 +29,7 @@ from shutil import which
 
 from tests.harness.kaji_up import installed_kaji_up
 
-from bench.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.common import Limit, median_and_range, print_limits, print_table
 
 LEAST_READ_BACK = 100.0
 """MB/s."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.swf import DAY_SECONDS, Job
+from bench.parts.swf import DAY_SECONDS, Job
 
 LIMITS = (900, 1800, 3600, 7200, 14400, 21600, 43200, 64800, 86400, 172800)
 USERS, TEAMS = 60, 15

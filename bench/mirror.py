@@ -15,12 +15,12 @@ import sys
 import time
 from typing import Any
 
-from bench.common import Limit, print_limits, print_table
-from bench.processes import answer, helper, memory_mib, say
+from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.processes import answer, helper, memory_mib, say
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NODES, PODS, Resource
 
 PAIRS = 3
@@ -48,7 +48,7 @@ def main() -> int:
 
 def measure(nodes: int, pods: int, events: int) -> int:
     """Start the server, then each measured process alone, one after the other."""
-    server = helper("bench.synthetic", str(nodes), str(pods), str(events))
+    server = helper("bench.parts.synthetic", str(nodes), str(pods), str(events))
     try:
         served = answer(server)
         whole = _role("mirror", served["url"], events)

@@ -24,9 +24,9 @@ import httpx2
 import psutil
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node, pod, run
 
-from bench.common import Limit, median_and_range, print_limits, print_table
 from bench.pages import Reader
-from bench.processes import answer, helper
+from bench.parts.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.processes import answer, helper
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 import httpx2
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes
 
-from bench.common import Limit, print_limits, print_table
 from bench.page_map import FRAMES, LOADS
 from bench.pages import CHANGES_PER_SECOND, change, put_runs
-from bench.processes import answer, helper
+from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.processes import answer, helper
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession, Page

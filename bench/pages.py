@@ -23,8 +23,8 @@ import httpx2
 import psutil
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, run
 
-from bench.common import Limit, print_limits, print_table
-from bench.processes import answer, helper, say
+from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.processes import answer, helper, say
 
 USERS = 100
 CHANGES_PER_SECOND = 50
@@ -39,7 +39,7 @@ async def serve(url: str) -> None:
     from kajitori.configuration.policy_file import PolicyFile
     from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
     from kajitori.kube.client import KubeClient
-    from kajitori.kube.config import Credentials, KubeConfig
+    from kajitori.kube.connection.config import Credentials, KubeConfig
 
     config = KubeConfig(server=url, credentials=Credentials(token="server"), namespace="team")
     async with KubeClient(config) as client, Mirror(client) as mirror:

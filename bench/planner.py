@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.common import Limit, print_limits, print_table
-from bench.svg import Axis, lines
+from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.svg import Axis, lines
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
@@ -26,7 +26,7 @@ from kajitori.core.queue.backfill import Schedule, schedule
 from kajitori.core.queue.ordering import Ledger, rank
 from kajitori.core.queue.victims import RunningGang, choose_victims
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words.taints import Taint, Toleration
+from kajitori.core.words.nodes.taints import Taint, Toleration
 
 NODES, QUEUED = 7_500, 10_000
 GANGS, VICTIM_OF = 2_000, 1_000

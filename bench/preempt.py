@@ -3,8 +3,8 @@
     python -m bench.preempt            a gang of 1,000 whole-node members on as many simulated nodes, five rounds
     python -m bench.preempt --small    40 members on 40 nodes, two rounds
 
-A real kube-apiserver with etcd on this machine (see tests/harness/real_server.py); `kaji sim` in a process of its own
-plays the kubelets: Pods go Running and, told to end, end at once. Each round measures, in turns:
+A real kube-apiserver with etcd on this machine (see tests/harness/servers/real_server.py); `kaji sim` in a process of
+its own plays the kubelets: Pods go Running and, told to end, end at once. Each round measures, in turns:
 
     ours      a gang of low priority holds every node: from `POST /v1/runs` of one of high priority until all its Pods
               are bound. It is admitted and finds no room; the gang to preempt is chosen and stored; its members end;
@@ -19,11 +19,11 @@ import asyncio
 import sys
 import time
 
-from bench import replacing
 from bench.burst import Bound
-from bench.common import Limit
-from bench.gangs import DIRECTLY, PATIENCE_SECONDS, POOL_LABEL, Platform, spec_of, wait_until
-from bench.replacing import NAMESPACE, Contest, Size, Templates
+from bench.parts import replacing
+from bench.parts.common import Limit
+from bench.parts.gangs import DIRECTLY, PATIENCE_SECONDS, POOL_LABEL, Platform, spec_of, wait_until
+from bench.parts.replacing import NAMESPACE, Contest, Size, Templates
 from kajitori.cluster.run_object import RUNS
 
 FULL = Size(nodes=1000, members=1000, rounds=5)

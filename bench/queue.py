@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
-from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
+from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago, in_queue
 
-from bench.common import Limit, print_limits, print_table
+from bench.parts.common import Limit, print_limits, print_table
 from bench.planner import NODES, QUEUED, cluster, gangs
 from kajitori.cli import ALLOCATIONS_BETWEEN_COLLECTIONS
 from kajitori.cluster.objects import Node
@@ -25,7 +25,7 @@ from kajitori.controllers.queue.queue import Cycle, Queue
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.words import names
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.nodes.node_lists import compress
 
 FINISHED, USERS, PROGRAMS = 10_000, 99, 8
 

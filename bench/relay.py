@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import psutil
-from tests.harness.real_server import RealServer, running_real_server
+from tests.harness.servers.real_server import RealServer, running_real_server
 
-from bench.common import CONSOLE, Limit, print_limits, print_table
-from bench.processes import answer, helper, say
+from bench.parts.common import CONSOLE, Limit, print_limits, print_table
+from bench.parts.processes import answer, helper, say
 from kajitori.cluster.nodes.client_evidence import open_watches_in
 from kajitori.cluster.platform.install import install
 from kajitori.core.traffic.node_feed import PATH, decode_line

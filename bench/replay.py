@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.common import Limit, print_limits, print_table
-from bench.replaying import DEFAULT, EASY, POLICIES, SHARE, Figures, Replay, figures
-from bench.svg import Axis, bars, lines
-from bench.swf import DAY_SECONDS, Changes, Job, read_log
+from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.replaying import DEFAULT, EASY, POLICIES, SHARE, Figures, Replay, figures
+from bench.parts.svg import Axis, bars, lines
+from bench.parts.swf import DAY_SECONDS, Changes, Job, read_log
 
 YEAR_DAYS = 365.0
 SHORT = {

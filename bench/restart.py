@@ -3,8 +3,8 @@
     python -m bench.restart            a gang of 1,000 whole-node members on 1,100 simulated nodes, five rounds
     python -m bench.restart --small    40 members on 50 nodes, two rounds
 
-A real kube-apiserver with etcd on this machine (see tests/harness/real_server.py); `kaji sim` in a process of its own
-plays the kubelets: Pods go Running and, told to end, end at once. Each round measures, in turns:
+A real kube-apiserver with etcd on this machine (see tests/harness/servers/real_server.py); `kaji sim` in a process of
+its own plays the kubelets: Pods go Running and, told to end, end at once. Each round measures, in turns:
 
     ours      one member of a running gang fails: from the moment our mirror shows it until all Pods of the next attempt
               are bound. The failure is judged, the old members are ended and waited for, placement and template are
@@ -19,10 +19,10 @@ import asyncio
 import sys
 import time
 
-from bench import replacing
-from bench.common import Limit
-from bench.gangs import DIRECTLY, PATIENCE_SECONDS, POOL_LABEL, Platform, fail, spec_of, wait_until
-from bench.replacing import NAMESPACE, Contest, Size, Templates
+from bench.parts import replacing
+from bench.parts.common import Limit
+from bench.parts.gangs import DIRECTLY, PATIENCE_SECONDS, POOL_LABEL, Platform, fail, spec_of, wait_until
+from bench.parts.replacing import NAMESPACE, Contest, Size, Templates
 from kajitori.cluster.run_object import RUNS
 from kajitori.kube.resources import PODS, Resource
 

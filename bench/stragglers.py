@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.common import Limit, print_limits, print_table
+from bench.parts.common import Limit, print_limits, print_table
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stragglers import Peers, Spot

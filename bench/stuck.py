@@ -3,11 +3,13 @@
     python -m bench.stuck                    each scenario three times, 35 minutes
     python -m bench.stuck --each 1           once
     python -m bench.stuck --scenario lock    only this one; again for several
+    python -m bench.stuck --record FILE      keep the telemetry for bench.recorded_gangs
 
 `kaji up` runs in a process of its own, with a policy of 2 and 4 minutes instead of 10 and 60. Each run has 8 processes
 that take a step together every second, for 200 seconds. Then rank 5 of a guilty run waits for a lock, for a socket or
-for a file, spins, is stopped by a signal, or loses its network; innocent runs evaluate, write a checkpoint, compile,
-load data, or pause below the limit. A run counts as suspected or stuck once its status says so, without being asked.
+for a file, waits in the kernel where no signal reaches it (state D), spins, is stopped by a signal, or loses its
+network; innocent runs evaluate, write a checkpoint, compile, load data, or pause below the limit. A run counts as
+suspected or stuck once its status says so, without being asked.
 
 As root, each member has a network of its own, in a network namespace that the benchmark makes for itself. Otherwise all
 share that of the machine, and no rank loses its network. With `nice -n -10` all of it keeps its pace on a busy machine.
@@ -35,10 +37,11 @@ from typing import Any
 
 from tests.harness.kaji_up import installed_kaji_up
 from tests.harness.waiting import wait_until
-from tests.helpers.netns import LIBC, check
-from tests.helpers.networks import ip, leave_for_a_network_of_ones_own
+from tests.helpers.network.netns import LIBC, check
+from tests.helpers.network.networks import ip, leave_for_a_network_of_ones_own
 
-from bench.common import CONSOLE, Limit, print_limits, print_table
+from bench.parts.common import CONSOLE, Limit, print_limits, print_table
+from bench.recorded_gangs import record
 
 RANKS, GUILTY = 8, 5
 TRAIN_SECONDS, EVENT_SECONDS, LONG_SECONDS, PAUSE_SECONDS = 200.0, 180.0, 420.0, 90.0
@@ -64,10 +67,12 @@ SCENARIOS = {
     "socket": "waits for a socket",
     "poll": "polls for a file",
     "spin": "spins",
+    "spin-lines": "spins over several lines",
+    "kernel": "waits in the kernel, as for a file server that is gone",
     "stopped": "is stopped by a signal",
     "network": "loses its network",
 }
-"""What rank 5 of a guilty run does."""
+"""Faults of rank 5, by the name of the scenario. A run with a fault is called guilty."""
 INNOCENT = {
     "evaluation": "evaluates below the limit",
     "checkpoint": "rank 0 writes a checkpoint",
@@ -79,11 +84,10 @@ INNOCENT = {
     "silent": "prints and does nothing",
     "trains": "trains",
     "evaluation-long": "evaluates beyond the limit",
+    "compilation-long": "one rank compiles beyond the limit",
 }
-MOVES = ("spin",)
-"""Guilty runs whose processes move from line to line, so that stacks do not prove that they are stuck."""
-EXPECTED_SUSPECTED = ("evaluation-long",)
-"""Innocent runs of which nothing but the stacks tells that they are well."""
+EXPECTED_SUSPECTED = ("evaluation-long", "compilation-long")
+"""Healthy scenarios that look stuck until their stacks are compared."""
 _WORSE = ("", "suspected", "stuck")
 
 
@@ -114,8 +118,7 @@ class Outcome:
 
     @property
     def is_found(self) -> bool:
-        """Whether as much was said of a guilty run as can be known of it."""
-        return self.verdict == "stuck" or (self.scenario in MOVES and self.verdict == "suspected")
+        return self.verdict == "stuck"
 
     @property
     def watched_seconds(self) -> float:
@@ -129,6 +132,7 @@ class Platform:
 
     def __init__(self, home: Path, environment: Mapping[str, str], *, has_own_node: bool) -> None:
         self._environment = environment
+        self._database = home / "data/history.db"
         self._options = ["--node-selector", f"kubernetes.io/hostname={NODE}"] if has_own_node else []
         told = json.loads((home / "data/kaji.json").read_text())
         self.url, self.token = told["url"], told["token"]
@@ -145,6 +149,10 @@ class Platform:
         """Delete a run. Its members may end later."""
         self._ask("DELETE", f"/v1/runs/default/{run}")
 
+    def record(self, run: str, scenario: str, file: Path) -> None:
+        """Append the telemetry of a run to a file."""
+        record(self._database, self.get(f"/v1/runs/default/{run}")["uid"], scenario, file)
+
     def runs(self) -> list[str]:
         """Return the names of the runs that are there."""
         return [run["name"] for run in self.get("/v1/runs")["items"]]
@@ -156,7 +164,7 @@ class Platform:
             return json.loads(answer.read() or b"null")
 
     def submit(self, name: str, scenario: str, folder: Path) -> None:
-        """Start a gang whose members do what the scenario says, in a folder of its own."""
+        """Start a gang that plays a scenario. It has a folder of its own."""
         place = folder / name
         place.mkdir()
         times = map(str, (TRAIN_SECONDS, EVENT_SECONDS, LONG_SECONDS, PAUSE_SECONDS))
@@ -185,8 +193,15 @@ def own_network() -> str:
 
 
 @contextlib.contextmanager
-def running_platform(home: Path, policy: Path, *, has_own_network: bool) -> Iterator[Platform]:
-    """Run `kaji up`, and for members with networks of their own `kaji node` in another process."""
+def running_platform(
+    home: Path,
+    policy: Path,
+    *,
+    has_own_network: bool,
+    node_program: Sequence[str] = (sys.executable, "-m", "kajitori.cli"),
+    node_options: Sequence[str] = (),
+) -> Iterator[Platform]:
+    """Run `kaji up`, and for members with networks of their own `kaji node` in another process, by this program."""
     options = ["--policy", str(policy)]
     if has_own_network:
         options += ["--no-kubelet", "--nodes", "1", "--host", WEB_API, "--insecure-http", "--node-cidr-mask-size", "22"]
@@ -200,7 +215,7 @@ def running_platform(home: Path, policy: Path, *, has_own_network: bool) -> Iter
             words += ["--kubeconfig", str(home / "data/kubeconfig"), "--address", WEB_API, "--port", "0"]
             words += ["--pod-network", "namespace", "--max-pods", "900", "--log-level", "warning"]
             words += ["--report", there.url, "--report-token", str(token), "--insecure-http"]
-            node = [sys.executable, "-m", "kajitori.cli", *words]
+            node = [*node_program, *words, *node_options]
             stack.enter_context(_process(node, environment, home / "node.log"))
 
         def is_ready() -> bool:
@@ -239,8 +254,9 @@ def cut_off(network: int) -> None:
     subprocess.run(command, input=rules.encode(), check=True, timeout=60)
 
 
-def look(platform: Platform, outcome: Outcome) -> None:
-    """Note what the status of a run says now. Delete the run once nothing more is to be learned of it."""
+def look(platform: Platform, outcome: Outcome, recording: Path | None = None) -> None:
+    """Note what the status of a run says now. Delete the run once nothing more is to be learned of it, and keep its
+    telemetry in a file."""
     status, now = platform.get(f"/v1/runs/default/{outcome.run}")["status"], time.time()
     found = status.get("stuck") or {}
     verdict = found.get("verdict", "suspected") if found else ""
@@ -259,11 +275,15 @@ def look(platform: Platform, outcome: Outcome) -> None:
     if outcome.unexpected or is_found or not is_watched:
         if not is_watched and not (outcome.folder / "event").exists() and outcome.scenario != "silent":
             outcome.unexpected = "the event of its scenario did not happen"
+        if recording is not None:
+            platform.record(outcome.run, outcome.scenario, recording)
         platform.delete(outcome.run)
         outcome.is_over = True
 
 
-def watch(platform: Platform, scenarios: Sequence[str], each_times: int, folder: Path) -> list[Outcome]:
+def watch(
+    platform: Platform, scenarios: Sequence[str], each_times: int, folder: Path, recording: Path | None
+) -> list[Outcome]:
     """Run each scenario `each_times` times, and return the outcome of each run."""
     outcomes: list[Outcome] = []
     waiting = [(scenario, number) for number in range(each_times) for scenario in scenarios]
@@ -275,7 +295,7 @@ def watch(platform: Platform, scenarios: Sequence[str], each_times: int, folder:
         for each in outcomes:
             if not each.is_over:
                 try:
-                    look(platform, each)
+                    look(platform, each, recording)
                 except OSError as error:  # the machine is busy: it is looked at again
                     CONSOLE.print(f"{each.run}: {error}")
         time.sleep(LOOK_SECONDS)
@@ -294,7 +314,7 @@ def platform_for_members(*, has_own_network: bool) -> Iterator[tuple[Platform, P
     with tempfile.TemporaryDirectory(prefix="stuck") as text, tempfile.TemporaryDirectory(prefix="stuckhome") as home:
         folder = Path(text)
         (folder / "site-packages").mkdir()
-        here = Path(__file__).parent
+        here = Path(__file__).parent / "parts"
         shutil.copy(here / "stuck_collectives.py", folder / "site-packages/collectives.py")
         shutil.copy(here / "stuck_member.py", folder)
         (folder / "policy.yaml").write_text(json.dumps(POLICY))
@@ -324,7 +344,7 @@ def print_matrix(outcomes: Sequence[Outcome], scenarios: Sequence[str], load: Se
     for each in outcomes:
         if each.words and each.scenario not in told:
             told.add(each.scenario)
-            CONSOLE.print(f"{each.run}: {each.verdict}; {' '.join(each.words)}")
+            CONSOLE.print(f"{each.run}: {each.verdict}; {' '.join(each.words)}", markup=False)
     for each in outcomes:
         if each.unexpected:
             CONSOLE.print(f"{each.run} is left out: {each.unexpected}")
@@ -335,6 +355,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--each", type=int, default=3, help="how often each scenario runs")
     parser.add_argument("--scenario", action="append", choices=[*SCENARIOS, *INNOCENT], help="only this one")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="append the telemetry of each run to this file")
     parser.add_argument("--one-network", action="store_true", help="all members share a network; they start faster")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all runs are deleted
@@ -345,7 +366,7 @@ def main() -> int:
         CONSOLE.print(f"The rank that loses its network is left out: {lacking}.")
     load = [os.getloadavg()[0]]
     with platform_for_members(has_own_network=not lacking) as (platform, folder):
-        outcomes = watch(platform, scenarios, options.each, folder)
+        outcomes = watch(platform, scenarios, options.each, folder, options.record)
     load.append(os.getloadavg()[0])
     print_matrix(outcomes, scenarios, load)
     valid = [each for each in outcomes if not each.unexpected]

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import math
 import os
@@ -31,9 +32,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,13 @@ import msgspec
 import psutil
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node, pod, run
 
-from bench.common import Limit, print_limits, print_table
-from bench.processes import say
-from bench.telemetry_agents import COMING_SECONDS, GPUS, Agent, LoopLag, Told, token_of
+from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.processes import say
+from bench.parts.telemetry_agents import COMING_SECONDS, GPUS, Agent, LoopLag, Told, token_of
 from kajitori.cluster.platform import agents as agent_tokens
-from kajitori.core.telemetry.report import encode
 from kajitori.core.words.names import AGENT_ACCOUNT
 
+LONG_COLLECTION_SECONDS = 0.1
 PARTS = 3
 """Processes that play agents."""
 ALONE = 0.2
@@ -68,7 +68,7 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
     from kajitori.entrypoints.process import reduce_garbage_collection
     from kajitori.history.store import History
     from kajitori.kube.client import KubeClient
-    from kajitori.kube.config import Credentials, KubeConfig
+    from kajitori.kube.connection.config import Credentials, KubeConfig
 
     config = KubeConfig(server=url, credentials=Credentials(token="server"), namespace="team")
     history = History(f"sqlite://{folder}/history.db")
@@ -93,16 +93,24 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
             reduce_garbage_collection()
             print(server.url, flush=True)
             loop, lag, profile = asyncio.get_running_loop(), LoopLag(), None
+            collections = note_collections()
             measuring = asyncio.create_task(lag.run())
             await loop.run_in_executor(None, sys.stdin.readline)  # the agents have connected
             lag.take()
+            collections.clear()
             if profiled:
                 import cProfile
 
                 profile = cProfile.Profile()
                 profile.enable()
             await loop.run_in_executor(None, sys.stdin.readline)
-            say(lag.take())
+            say(
+                (
+                    *lag.take(),
+                    sum(each >= LONG_COLLECTION_SECONDS for each in collections),
+                    max(collections, default=0.0),
+                )
+            )
             measuring.cancel()
             await loop.run_in_executor(None, sys.stdin.read)
             if profile is not None:
@@ -111,6 +119,22 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
                 profile.disable()
                 pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(35)
     await history.close()
+
+
+def note_collections() -> list[float]:
+    """Return a list of the seconds that each garbage collection takes from now on. Nothing else runs meanwhile,
+    whichever thread collects."""
+    taken, began = [], time.perf_counter()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        nonlocal began
+        if phase == "start":
+            began = time.perf_counter()
+        else:
+            taken.append(time.perf_counter() - began)
+
+    gc.callbacks.append(note)
+    return taken
 
 
 def know_tokens(agents: agent_tokens.AgentTokens, nodes: Iterable[str]) -> None:
@@ -191,7 +215,7 @@ async def measure_server(nodes: int, seconds: float, parts: int, profiled: bool)
             before = process.memory_info().rss
             players = [
                 await stack.enter_async_context(
-                    helper("bench.telemetry_agents", url, str(file), str(number), str(parts))
+                    helper("bench.parts.telemetry_agents", url, str(file), str(number), str(parts))
                 )
                 for number in range(parts)
             ]
@@ -212,7 +236,7 @@ async def measure_server(nodes: int, seconds: float, parts: int, profiled: bool)
                 (after - earlier) / lasted for after, earlier in zip(_cores_seconds(process, players), cpu, strict=True)
             ]
             told = [msgspec.json.decode(line, type=Told) for line in await asyncio.gather(*map(asked_of, players))]
-            server_lag = tuple(msgspec.json.decode(await asked_of(server)))
+            *server_lag, long_collections, collection = tuple(msgspec.json.decode(await asked_of(server)))
             own_lag = lag.take()
             measuring.cancel()
             bands = await newest_bands(url)
@@ -228,6 +252,7 @@ async def measure_server(nodes: int, seconds: float, parts: int, profiled: bool)
             ("median and slowest answer, s", f"{statistics.median(took):.2f}, {took[-1]:.2f}"),
             *slowest_ways(questions, told, agents),
             ("lag of the server's loop: 99 %, most, s", _lag_words(server_lag)),
+            ("garbage collections of 0.1 s or more; the longest, s", f"{long_collections:.0f}; {collection:.3f}"),
             *[(f"lag of the agents' loop {number}", _lag_words(each.lags)) for number, each in enumerate(told)],
             ("lag of the asking loop", _lag_words(own_lag)),
             ("cores used by the server; by the agents", f"{used[0]:.2f}; {sum(used[1:]):.2f}"),
@@ -293,57 +318,8 @@ async def _get(url: str, path: str) -> Any:
 # ---------------------------------------------------------------------------------------------- one agent
 
 
-def one_agent() -> None:
-    """Sample and report 8 members, and print what it cost; in a process of its own."""
-    from tests.helpers.recorded_nvml import UUID, Recorded
-
-    from kajitori.agent.telemetry.members import LocalMember
-    from kajitori.agent.telemetry.nvml import Nvml
-    from kajitori.agent.telemetry.reporting import TelemetryReporting
-    from kajitori.agent.telemetry.watch import Watch
-    from kajitori.entrypoints import agent as _entrypoint  # everything that a real agent has loaded
-
-    programs = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(GPUS)]
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            found = []
-            for number, program in enumerate(programs):
-                log = Path(folder) / f"{number}.log"
-                log.write_text("2026-11-23T10:00:00Z stdout F hello\n")
-                pids: Callable[[], list[int]] = partial(list, (program.pid,))
-                found.append(LocalMember("team", f"bert-1-{number}", f"u{number}", pids, (), log, (UUID,)))
-
-            class Source:
-                def members(self) -> list[LocalMember]:
-                    return found
-
-            library = Recorded()
-            now = [1_200_000.0]
-            watch = Watch(Source(), Nvml(library), lambda: now[0])
-            samples = 240
-            for _ in range(samples // 4):  # warm up
-                now[0] += 15
-                watch.sample()
-            library.calls.clear()
-            began = time.process_time()
-            for number in range(samples):
-                now[0] += 15
-                watch.sample()
-                if number % 4 == 3:
-                    encode(watch.report((int(now[0] // 60) - 2, int(now[0] // 60) - 1)))
-            share = (time.process_time() - began) / (samples * 15)
-            memory = psutil.Process().memory_info().rss
-            calls = len(library.calls) / samples
-            print(msgspec.json.encode([share, memory, calls]).decode())
-            assert {TelemetryReporting.__module__, _entrypoint.__name__} <= sys.modules.keys()
-    finally:
-        for program in programs:
-            program.kill()
-            program.wait()
-
-
 def measure_agent() -> list[Limit]:
-    command = [sys.executable, "-m", "bench.telemetry", "--agent"]
+    command = [sys.executable, "-m", "bench.parts.telemetry_one_agent"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     share, memory, calls = msgspec.json.decode(done.stdout)
     print_table(
@@ -369,15 +345,11 @@ def main() -> int:
     parser.add_argument("--parts", type=int, default=PARTS, help="processes with agents")
     parser.add_argument("--serve", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         import uvloop
 
         uvloop.run(serve(options.serve, options.folder, options.profile))
-        return 0
-    if options.agent:
-        one_agent()
         return 0
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -35,9 +35,9 @@ from typing import NamedTuple
 
 import msgspec
 import psutil
-from tests.helpers.networks import Node, ip, leave_for_a_network_of_ones_own, nft, socket_in
+from tests.helpers.network.networks import Node, ip, leave_for_a_network_of_ones_own, nft, socket_in
 
-from bench.common import Limit, print_limits, print_table
+from bench.parts.common import Limit, print_limits, print_table
 from kajitori.agent.engines.interface import InterfaceEngine
 from kajitori.agent.engines.nft import change
 from kajitori.agent.engines.sets import SetsEngine

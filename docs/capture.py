@@ -135,6 +135,7 @@ class Terminal:
         kept = {name: value for name, value in os.environ.items() if name in ("LANG", "PATH", "TMPDIR")}
         programs = str(Path(sys.executable).parent)
         self.environment = kept | {
+            "KAJI_ENGINE": "process",
             "HOME": str(self.home),
             "PATH": ":".join((*([str(typed)] if typed else ()), programs, kept.get("PATH", "/usr/bin:/bin"))),
             "COLUMNS": "110",
@@ -287,7 +288,7 @@ def foreign_cluster() -> Iterator[Path | None]:
     """Yield the kubeconfig of a real API server with a scheduler, or None if the binaries are not installed."""
     sys.path.insert(0, str(ROOT))
     from tests.harness.binaries import find_binary
-    from tests.harness.real_server import running_real_server
+    from tests.harness.servers.real_server import running_real_server
 
     names = ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
     if any(find_binary(name) is None for name in names):

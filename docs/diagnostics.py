@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from kajitori import errors
-from kajitori.cli.exitcodes import EXIT_CODE_BY_REASON
+from kajitori.client.exitcodes import EXIT_CODE_BY_REASON
 from kajitori.cluster.runs.members import FIRST_STEP_REASONS
 from kajitori.core.spec.reasons import COUNTS_AS_RESTART, NEVER_COUNTED, NEVER_RESTARTED, START_FAILURES, Reason
 from kajitori.monitoring import controller, metrics

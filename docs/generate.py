@@ -24,7 +24,7 @@ import yaml
 from kajitori import __version__
 from kajitori.cli.app import SECTIONS, kaji
 from kajitori.cli.other_words import WORDS
-from kajitori.cli.submit.borrowed_options import DOCKER, SLURM
+from kajitori.client.submit.borrowed_options import DOCKER, SLURM
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.documents.reference import reference_page
@@ -48,12 +48,13 @@ from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.install import chart, kustomize
 from kajitori.install.settings import InstallSettings
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # tests load this file by its path
 
 import dashboards
 import diagnostics
+import outputs
 from markdown_pages import DOCS, page, table
 
 REFERENCE = DOCS / "reference"
@@ -96,6 +97,8 @@ def pages() -> dict[str, str]:
         "settings.md": page(reference_page("Settings of an installation", InstallSettings)),
         "networks.md": page(reference_page("The networks file", Networks)),
         "api.md": api_page(openapi()),
+        "output.md": outputs.output_page(),
+        "output.schema.json": outputs.output_schemas(openapi()),
         "exit-codes.md": diagnostics.exit_codes_page(),
         "metrics.md": diagnostics.metrics_page(),
         "../troubleshooting/reasons.md": diagnostics.reasons_page(),

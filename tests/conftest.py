@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Generator
 
 import hypothesis
@@ -21,8 +23,9 @@ from tests.harness.fixtures import (
     with_controller_manager,
     with_scheduler,
 )
-from tests.harness.identity_provider import identity_provider
-from tests.harness.shared_servers import SHARED_SERVERS, spread
+from tests.harness.memory_folder import make_memory_folder
+from tests.harness.servers.identity_provider import identity_provider
+from tests.harness.servers.shared_servers import SHARED_SERVERS, spread
 from tests.helpers.files import changes_count_at_once
 
 __all__ = [
@@ -85,6 +88,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of single tests."""
     what = "make this many new random calls of each operation of the Web API, also with the real API server"
     parser.addoption("--generated-calls", type=int, default=0, metavar="NUMBER", help=what)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the workers make temporary files in memory. Tests without workers leave theirs on the disk, to look at."""
+    if not config.getoption("numprocesses", None) or "TMPDIR" in os.environ:
+        return
+    folder = make_memory_folder()
+    if folder is not None:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.hookimpl(wrapper=True)

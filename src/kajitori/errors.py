@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,11 @@ class KajitoriError(Exception):
         if code is not None:
             self.code = code
 
+    def document(self) -> dict[str, Any]:
+        """Return the error as JSON for programs: `{"error": {...}}`."""
+        told = {"code": self.code, "message": self.message, "hint": self.hint, "exitCode": self.exit_code}
+        return {"error": told | {"faults": []}}
+
 
 class InvalidInput(KajitoriError):
     """The input has one or more faults. `faults` lists all of them."""
@@ -82,6 +88,13 @@ class InvalidInput(KajitoriError):
             raise ValueError("InvalidInput needs at least one fault")
         self.faults = tuple(faults)
         super().__init__(message or "; ".join(str(fault) for fault in self.faults), hint=hint)
+
+    def document(self) -> dict[str, Any]:
+        faults = [
+            {"field": fault.field, "message": fault.message, "value": fault.value, "hint": fault.hint}
+            for fault in self.faults
+        ]
+        return {"error": super().document()["error"] | {"faults": faults}}
 
     @classmethod
     def one(cls, field: str, message: str, *, value: str = "", hint: str = "", code: str = "Invalid") -> InvalidInput:

@@ -13,6 +13,9 @@ _AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 _CHECK = """
 async ([part, only]) => {
+  // A button that was enabled just now has a colour in between, with too little contrast.
+  const transitions = document.getAnimations().filter(animation => animation instanceof CSSTransition);
+  await Promise.allSettled(transitions.map(({ finished }) => finished));
   const found = await axe.run(part, { runOnly: only, resultTypes: ["violations"] });
   return found.violations.flatMap(({ id, nodes }) =>
     nodes.map(({ html, failureSummary }) => ({ id, html, failureSummary })),

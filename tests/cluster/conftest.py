@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.harness.kubelet_node import kubelet_server, node
+from tests.harness.kubelet_node import kubelet_server, node, node_engine
 
-__all__ = ["kubelet_server", "node"]
+__all__ = ["kubelet_server", "node", "node_engine"]

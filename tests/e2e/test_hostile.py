@@ -25,7 +25,7 @@ def test_users_are_served_beside_thousands_of_hostile_connections() -> None:
             server = psutil.Process(said["pid"])
             before = memory_mib(server)
             address, port = said["url"].removeprefix("http://").split(":")
-            command = [sys.executable, "-m", "tests.helpers.hostile", address, port, str(CONNECTIONS)]
+            command = [sys.executable, "-m", "tests.helpers.callers.hostile", address, port, str(CONNECTIONS)]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as hostile:
                 try:
                     assert hostile.stdout is not None

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import jsonschema
+import mcp
 import psutil
 import pytest
+from click.testing import CliRunner
+from mcp import StdioServerParameters
+from mcp.client.stdio import stdio_client
 from tests.harness.commands import kaji, start_kaji
 from tests.harness.kaji_up import KajiUp
 from tests.harness.waiting import wait_until
 from tests.helpers.brought_code import assert_all_get_the_same
+from tests.helpers.output_schemas import check_output
+
+from kajitori.cli.app import kaji as kaji_group
+from kajitori.cli.context import Cli
+from kajitori.cli.contract import CONTRACTS
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +75,66 @@ json.dump({"square": index * index}, open(os.environ["KAJI_RESULT"], "w"))
     ]
     assert up.kaji("logs", "grid", "--index", "5").stdout == "this is 5 alone in 1\n"
     assert up.kaji("run", "--array", "5-1", "python:3", "true").returncode == 2
+
+
+def test_the_page_about_python_does_what_it_says(up: KajiUp) -> None:
+    """All blocks of the page, as one program: runs, errors, asyncio, functions, maps, pools, and a call found again."""
+    page = (Path(__file__).parents[2] / "docs/howto/from-python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?<!-->\n)^```python\n(.*?)^```", page, re.S | re.M)
+    assert len(blocks) >= 7
+    (up.home / "page.py").write_text("\n".join(blocks), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "page.py"], env=up.environment, cwd=up.home, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "answer: Succeeded"
+
+
+async def test_an_assistant_reads_a_run_through_kaji_mcp(up: KajiUp) -> None:
+    """`kaji mcp` as a child of the SDK's own client, which speaks over stdin and stdout, and checks the answers."""
+    assert up.kaji("run", "-q", "--name", "told", "python:3.12", "python3", "-c", "print(6 * 7)").returncode == 0
+    child = StdioServerParameters(
+        command=str(Path(sys.executable).parent / "kaji"), args=["mcp"], env=up.environment, cwd=up.home
+    )
+    async with mcp.Client(stdio_client(child)) as client:
+        assert "list_runs" in (client.instructions or "")
+        read = await client.call_tool("read_logs", {"run": "told"})
+        assert read.structured_content is not None and not read.is_error
+        assert [line["line"] for line in read.structured_content["lines"]] == ["42"]
+        done = await client.call_tool("get_run", {"run": "told"})
+        assert done.structured_content is not None
+        assert done.structured_content["run"]["phase"] == "Succeeded"
+        assert (await client.call_tool("get_run", {"run": "nobody"})).is_error
+
+
+OUTPUTS = (
+    "ps -a", "describe shown", "explain shown", "what-if --cpus 1 x true", "why shown", "idle", "events shown", "stats",
+    "metrics shown", "report", "report shown", "inspect shown", "history --all-users", "files shown", "secret ls",
+    "volumes", "gpus", "queue", "nodes", "team ls", "policy show", "policy audit", "traffic", "network ls",
+    "network forecast", "plan network --nodes 10", "usage", "audit log", "whoami", "token ls", "notify ls",
+    "context ls", "version", "stop shown", "wait shown", "run --dry-run x", "resume shown", "rm -f shown",
+)  # fmt: skip
+
+
+def test_outputs_of_verbs_fit_their_schemas(up: KajiUp) -> None:
+    """What a real server makes each verb print with -o json is what the reference promises."""
+    server = json.loads((up.data / "kaji.json").read_text())
+    environment = up.environment | {"KAJI_SERVER": server["url"], "KAJI_TOKEN": server["token"]}
+    assert up.kaji("run", "-d", "--name", "shown", "--checkpoint", "/ckpt", "python:3", "true").returncode == 0
+    wait_until(lambda: up.status("shown").get("phase") == "Succeeded")
+    wrong = {}
+    for line in OUTPUTS:
+        verb, *rest = line.split()
+        if f"{verb} {rest[0] if rest else ''}" in CONTRACTS:
+            verb, rest = f"{verb} {rest[0]}", rest[1:]
+        words = [*verb.split(), "-o", "json", *rest]
+        done = CliRunner().invoke(kaji_group, words, obj=Cli(environment=environment))
+        try:
+            assert done.exit_code in (0, 1), done.stderr
+            check_output(json.loads(done.stdout), f"verbs/{verb}")
+        except (AssertionError, ValueError, jsonschema.ValidationError) as error:
+            wrong[line] = str(error)[:900]
+    assert not wrong, json.dumps(wrong, indent=1)
 
 
 def test_kaji_run_prints_the_programs_output(up: KajiUp) -> None:

@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 
 import yaml
 from tests.harness.commands import Completed, kubectl
-from tests.harness.embedded_server import embedded_server
-from tests.harness.kube_server import KubeServer
-from tests.harness.parts import HERE, embedded_controllers, process_kubelet, simulated_nodes
+from tests.harness.platform.parts import HERE, embedded_controllers, process_kubelet, simulated_nodes
+from tests.harness.servers.embedded_server import embedded_server
+from tests.harness.servers.kube_server import KubeServer
 from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.blobs.logs import KeptLogs
@@ -41,7 +41,7 @@ from kajitori.core.policy.file import own_machine_policy, parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
-from kajitori.core.words.node_lists import expand
+from kajitori.core.words.nodes.node_lists import expand
 from kajitori.embedded.kubelet.eviction import available_memory_bytes
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings

@@ -35,10 +35,10 @@ Completed = subprocess.CompletedProcess[str]
 _PRELOADED = (
     *(
         "kajitori.cli.app",
-        "kajitori.cli.connection.http",
-        "kajitori.cli.output",
-        "kajitori.cli.connection.target",
-        "kajitori.cli.submit.request",
+        "kajitori.client.web_api",
+        "kajitori.cli.printing.output",
+        "kajitori.client.target",
+        "kajitori.client.submit.request",
     ),
     *(f"kajitori.cli.verbs.runs.{verb}" for verb in ("run", "rm", "stop", "wait")),
     *(f"kajitori.cli.verbs.inspection.{verb}" for verb in ("ps", "logs", "describe", "explain")),
@@ -57,9 +57,12 @@ SHORT_ABSENT_SECONDS = 7.0
 
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a user of this machine whose home is `home` and who configured nothing for `kaji`."""
+    """Return the environment of a user of this machine whose home is `home` and who configured nothing for `kaji`.
+
+    No container engine of this machine is used.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAJI_", "XDG_", "KUBE"))}
-    return {**kept, "HOME": str(home), **more}
+    return {**kept, "KAJI_ENGINE": "process", "HOME": str(home), **more}
 
 
 def kubectl(

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from tests.harness.binaries import require_binaries
 from tests.harness.cluster import Cluster, control_plane
-from tests.harness.deployed import grant_controller
-from tests.harness.embedded_server import embedded_server
-from tests.harness.identity_provider import sign_in_flags
-from tests.harness.kube_server import CONTROLLER, USERS, KubeServer
 from tests.harness.local_cluster import LocalCluster, running_local_cluster
-from tests.harness.real_server import RealServer, running_real_server
-from tests.harness.shared_servers import SHARED_SERVERS
+from tests.harness.platform.deployed import grant_controller
+from tests.harness.servers.embedded_server import embedded_server
+from tests.harness.servers.identity_provider import sign_in_flags
+from tests.harness.servers.kube_server import CONTROLLER, USERS, KubeServer
+from tests.harness.servers.real_server import RealServer, running_real_server
+from tests.harness.servers.shared_servers import SHARED_SERVERS
 
 from kajitori.kube.resources import NAMESPACES, PODS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 import yaml
 from tests.harness.binaries import kubectl_binary, require_binaries
 from tests.harness.commands import kubectl, output_of
-from tests.harness.embedded_server import embedded_server
+from tests.harness.engines import IMAGE, TestEngine, podman_engine
 from tests.harness.fixtures import REAL
-from tests.harness.kube_server import KubeServer
-from tests.harness.parts import process_kubelet
-from tests.harness.real_server import running_real_server
+from tests.harness.platform.parts import process_kubelet
+from tests.harness.servers.embedded_server import embedded_server
+from tests.harness.servers.kube_server import KubeServer
+from tests.harness.servers.real_server import running_real_server
 from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.embedded.kubelet.kubelet import Kubelet
@@ -25,6 +27,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES
 
 NODE = "node"
+PROGRAMS = tuple(dict.fromkeys(("/dev/shm", "/lib", "/lib64", "/tmp", "/usr", sys.base_prefix, sys.prefix)))
+"""Folders of this machine that containers of an engine see, for tests whose programs are in Python."""
 
 
 @pytest.fixture(
@@ -49,10 +53,13 @@ def kubelet_server(request: pytest.FixtureRequest) -> Iterator[KubeServer | None
 class Node:
     """The node, and kubectl for its server."""
 
-    def __init__(self, server: KubeServer, client: KubeClient, kubelet: Kubelet) -> None:
+    def __init__(
+        self, server: KubeServer, client: KubeClient, kubelet: Kubelet, engine: TestEngine | None = None
+    ) -> None:
         self.server = server
         self.client = client
         self.kubelet = kubelet
+        self.engine = engine
 
     def command(self, *args: str) -> list[str]:
         """Return the command line of a kubectl."""
@@ -75,7 +82,14 @@ class Node:
         return output_of(await asyncio.to_thread(kubectl, self.server.kubeconfig, *args, stdin=stdin, env=env), code)
 
     async def run(self, name: str, *command: str, **spec: Any) -> None:
-        """Create a Pod whose container runs `command`."""
+        """Create a Pod whose container runs `command`. A container of an engine sees this machine's programs, too."""
+        more: dict[str, Any] = {}
+        if self.engine is not None:
+            mounts = [{"name": f"v{number}", "mountPath": path} for number, path in enumerate(PROGRAMS)]
+            spec = {"image": IMAGE, "volumeMounts": mounts} | spec
+            more["volumes"] = [
+                {"name": f"v{number}", "hostPath": {"path": path}} for number, path in enumerate(PROGRAMS)
+            ]
         manifest = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -85,6 +99,7 @@ class Node:
                 "restartPolicy": "Never",
                 "terminationGracePeriodSeconds": 1,
                 "containers": [{"name": "main", "image": "any", "command": list(command)} | spec],
+                **more,
             },
         }
         await self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest).encode())
@@ -100,24 +115,40 @@ ANY_SERVER = pytest.mark.parametrize(
 """For tests that do not depend on the protocol of streams."""
 
 
+@pytest.fixture(scope="session")
+def node_engine() -> Iterator[TestEngine | None]:
+    """The engine that runs the node's Pods: a Podman if $KAJITORI_TESTS_ENGINE is set, else none."""
+    if not os.environ.get("KAJITORI_TESTS_ENGINE"):
+        yield None
+        return
+    with podman_engine() as engine:
+        yield engine
+
+
 @pytest.fixture
-async def node(kubelet_server: KubeServer | None, tmp_path: Path) -> AsyncIterator[Node]:
+async def node(
+    kubelet_server: KubeServer | None, tmp_path: Path, node_engine: TestEngine | None
+) -> AsyncIterator[Node]:
     """A node whose Pods are deleted at the end."""
     kubectl_binary()  # skips the test if it is missing
     if kubelet_server is not None:
-        async for node in _node(kubelet_server, kubelet_server.kubelet_api(NODE), tmp_path):
+        async for node in _node(kubelet_server, kubelet_server.kubelet_api(NODE), tmp_path, node_engine):
             yield node
         return
     async with embedded_server() as server:
         # Like a kubelet that joined by hand: it makes its own certificate, and finds out which clients to accept.
-        async for node in _node(server, ServerSettings(), tmp_path):
+        async for node in _node(server, ServerSettings(), tmp_path, node_engine):
             yield node
 
 
-async def _node(server: KubeServer, api: ServerSettings, folder: Path) -> AsyncIterator[Node]:
+async def _node(
+    server: KubeServer, api: ServerSettings, folder: Path, test_engine: TestEngine | None
+) -> AsyncIterator[Node]:
+    settings = KubeletSettings(NODE, folder / "kubelet", server=api)
+    engine = await test_engine.found() if test_engine is not None else None
     async with server.client() as client:
-        async with process_kubelet(client, KubeletSettings(NODE, folder / "kubelet", server=api)) as kubelet:
-            node = Node(server, client, kubelet)
+        async with process_kubelet(client, settings, engine=engine) as kubelet:
+            node = Node(server, client, kubelet, test_engine)
             yield node
             await node.kubectl("delete", "pods", "--all", "--wait=true", "--grace-period=1")
         await client.delete(NODES, NODE)

@@ -17,10 +17,10 @@ from pathlib import Path
 from tests.harness.binaries import require_binaries
 from tests.harness.cluster import Cluster, control_plane, this_machine
 from tests.harness.commands import kubectl, output_of
-from tests.harness.deployed import grant_controller
-from tests.harness.kube_server import CONTROLLER, KubeServer
-from tests.harness.parts import HERE
-from tests.harness.real_server import running_real_server
+from tests.harness.platform.deployed import grant_controller
+from tests.harness.platform.parts import HERE
+from tests.harness.servers.kube_server import CONTROLLER, KubeServer
+from tests.harness.servers.real_server import running_real_server
 from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.blobs.logs import KeptLogs

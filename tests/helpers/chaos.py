@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 from tests.harness.cluster import THIS_MACHINE, Cluster
-from tests.harness.part_processes import PartProcesses
-from tests.harness.parts import GPUS
+from tests.harness.platform.part_processes import PartProcesses
+from tests.harness.platform.parts import GPUS
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RUNS, RunObject

@@ -38,7 +38,19 @@ def pages() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["cli.md", "words.md", "run.md", "policy.md", "networks.md", "api.md", "exit-codes.md", "metrics.md"]
+    "name",
+    [
+        "cli.md",
+        "words.md",
+        "run.md",
+        "policy.md",
+        "networks.md",
+        "api.md",
+        "exit-codes.md",
+        "metrics.md",
+        "output.md",
+        "output.schema.json",
+    ],
 )
 def test_the_reference_is_up_to_date(pages: dict[str, str], name: str) -> None:
     """A change of the code has to come with the pages that are generated from it."""

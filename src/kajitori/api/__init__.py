@@ -3,8 +3,9 @@
 app         the application: routes and the OpenAPI document
 context     state and collaborators that all routes share
 auth        authentication and authorisation of callers
-problems    errors as problem+json
-serving     uvicorn inside a running event loop, middleware, limits for connections and bodies
+requests    what all requests pass: middleware, limits of callers, bodies
+answers     what all answers share: pages, compression, errors as problem+json
+serving     uvicorn inside a running event loop, and its limits for connections
 runs        submit, list, watch, stop, resume, delete; members and results
 queue       the queue, explanations, and what-if questions
 logs        logs of members, from Pods and from the store

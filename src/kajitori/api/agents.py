@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from kajitori.api.auth import address_of, authenticated
 from kajitori.api.context import Api, Shared
-from kajitori.api.middleware import note_caller
+from kajitori.api.requests.middleware import note_caller
 from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.resources import NODES
 

@@ -17,7 +17,8 @@ from starlette.routing import BaseRoute
 from starlette.types import Lifespan
 
 from kajitori import __version__
-from kajitori.api import channels, code, health, problems, secrets, volumes, web_page
+from kajitori.api import channels, code, health, secrets, volumes, web_page
+from kajitori.api.answers import problems
 from kajitori.api.context import Api
 from kajitori.api.history import lost_time
 from kajitori.api.history import routes as history
@@ -25,16 +26,31 @@ from kajitori.api.identity import browser_routes, robots
 from kajitori.api.identity import routes as identity
 from kajitori.api.logs import range_routes as log_ranges
 from kajitori.api.logs import routes as logs
-from kajitori.api.middleware import Guard
 from kajitori.api.nodes import board
 from kajitori.api.nodes import health as node_health
 from kajitori.api.nodes import lists as node_lists
 from kajitori.api.nodes import routes as nodes
 from kajitori.api.policy import routes as policy
+from kajitori.api.proxy import notebooks
+from kajitori.api.proxy.gate import Programs
 from kajitori.api.queue import lists as queue_lists
 from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting
-from kajitori.api.runs import changes, command_line, events, exec, lists, members, results, submission, what_if
+from kajitori.api.requests.middleware import Guard
+from kajitori.api.runs import (
+    calls,
+    changes,
+    command_line,
+    events,
+    exec,
+    files,
+    lists,
+    members,
+    port_forward,
+    results,
+    submission,
+    what_if,
+)
 from kajitori.api.runs import routes as runs
 from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
@@ -42,7 +58,7 @@ from kajitori.api.streams import host_lists
 from kajitori.api.telemetry import agents as telemetry_agents
 from kajitori.api.telemetry import idle, stacks, why
 from kajitori.api.telemetry import routes as telemetry
-from kajitori.api.traffic import networks
+from kajitori.api.traffic import networks, past, recorder
 from kajitori.api.traffic import routes as traffic
 from kajitori.api.views import base, configuration, people, server, storage
 from kajitori.api.views import history as history_views
@@ -65,6 +81,7 @@ ROUTERS = tuple(
             runs,
             members,
             results,
+            calls,
             submission,
             command_line,
             changes,
@@ -72,6 +89,9 @@ ROUTERS = tuple(
             log_ranges,
             events,
             exec,
+            port_forward,
+            notebooks,
+            files,
             waiting,
             what_if,
             queue_lists,
@@ -85,6 +105,7 @@ ROUTERS = tuple(
             channels,
             volumes,
             traffic,
+            past,
             telemetry,
             stacks,
             why,
@@ -117,8 +138,10 @@ _ANSWERS: tuple[type, ...] = (
     host_lists.HostList,
     host_lists.HostsMissing,
     ssh_keys.AttemptKeys,
+    discovery.NotebookToken,
+    notebooks.NotebookAddress,
     *(code.CodeView, code.CodePart, code.CodeParts),
-    *(traffic.TrafficList, traffic.RunTrafficView),
+    *(traffic.TrafficList, traffic.RunTrafficView, past.TrafficHistory, past.AddressForecasts),
     *_VIEWS,
 )
 _REQUESTS: tuple[type[BaseModel], ...] = (
@@ -132,6 +155,8 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     node_health.TestRequest,
     nodes.DrainRequest,
     code.CompleteRequest,
+    calls.CallsRequest,
+    calls.WorkRequest,
 )
 _OPEN_TO_ALL = ("/healthz", "/readyz", "/v1/sign-in")
 
@@ -160,10 +185,12 @@ def create_app(api: Api) -> FastAPI:
         bodies=api.callers.bodies,
         body_seconds=api.callers.limits.body_seconds,
         unbounded=code.bounds_its_own_body,
+        larger=calls.body_limit,
         note=api.audit.note_request,
         notice=lambda: api.leader.state().says if api.leader.state().is_absent else "",
         own_notice=api.runs.idle.words,
     )
+    app.add_middleware(Programs)  # the last one added is asked first: the Guard's limits are not for programs
     return app
 
 
@@ -171,6 +198,7 @@ def _background(api: Api) -> tuple[Work, ...]:
     """Return the work that goes on beside requests until it is cancelled."""
     return (
         api.traffic.keeper.run,
+        partial(recorder.follow, api),
         api.telemetry.run,
         partial(telemetry_agents.follow_places, api),
         api.leader.follow,

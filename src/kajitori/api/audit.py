@@ -47,8 +47,8 @@ CHANGES = {
     ("DELETE", "/v1/tokens/{name}"): "delete token",
     ("POST", "/v1/code/{digest}/complete"): "upload code",
 }
-"""Names of the changing requests. The route for exec records its sessions itself, because they are not HTTP
-requests."""
+"""Names of the changing requests. Routes that are WebSockets, such as exec, record their sessions themselves, because
+these are not HTTP requests."""
 
 _KINDS = {"declare node healthy": "node", "test nodes": "node"}
 """The kind of a request's object, if it is not the last word of the action."""
@@ -63,10 +63,13 @@ NO_CHANGES = {
     ("POST", "/v1/nodes/{node}/traffic"),
     ("POST", "/v1/nodes/{node}/telemetry"),
     ("POST", "/v1/nodes/{node}/telemetry/answers/{question}"),
+    ("POST", "/v1/runs/{namespace}/{name}/calls"),
+    ("POST", "/v1/members/calls/{namespace}/{name}"),
     ("PUT", "/v1/code/{digest}/parts/{number}"),
     ("HEAD", "/v1/code/{digest}"),
 }
-"""Requests with a body that only ask, that agents repeat every few seconds, or that another one completes."""
+"""Requests with a body that only ask, that agents and workers repeat every few seconds, or that another one completes.
+For calls of functions, the submission of their run is noted."""
 
 
 class AuditTrail:

@@ -14,7 +14,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -22,8 +22,8 @@ from typing import Annotated, Any
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from kajitori.api.limits import Questions
-from kajitori.api.middleware import note_caller
+from kajitori.api.requests.limits import Questions
+from kajitori.api.requests.middleware import note_caller
 from kajitori.cluster.platform.gateway import Admission
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.web_limits import WebLimits
@@ -390,8 +390,15 @@ def address_of(connection: HTTPConnection) -> str:
 
 async def authenticated(connection: HTTPConnection) -> AsyncIterator[User]:
     """Dependency of routes: yield the caller until the answer is written."""
+    async with entered(connection, await _authorization(connection)) as user:
+        yield user
+
+
+@asynccontextmanager
+async def entered(connection: HTTPConnection, authorization: str | None) -> AsyncIterator[User]:
+    """Yield the caller with this Authorization header until the answer is written."""
     sessions: Sessions = connection.app.state.kajitori.callers.sessions
-    session = await sessions.enter(await _authorization(connection), address_of(connection))
+    session = await sessions.enter(authorization, address_of(connection))
     try:
         user = session.user()
         note_caller(connection, user.name)

@@ -18,11 +18,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, field_validator
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.audit import note_subject
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.paging import Parameters
+from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.views.people import ChannelList, ChannelTest, ChannelView, MadeChannel
 from kajitori.cluster.platform.message_secrets import channel_secret, channels_in, encoded, outbox_in, tests_in
 from kajitori.core.documents.faults import Document, read, show

@@ -16,16 +16,16 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Scope
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.paging import Parameters
+from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.views.base import View
 from kajitori.blobs.code import Code, CodeStore, no_such_code
 from kajitori.blobs.code_room import NamespaceFull
 from kajitori.cluster.runs.stored_runs import code_digests
 from kajitori.codepack.layout import check_digest
-from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, MEDIA_TYPE, PART_BYTES
+from kajitori.codepack.parts import GZIP, MAX_COMPRESSED_BYTES, MEDIA_TYPE, PART_BYTES, from_gzip
 from kajitori.core.documents.faults import Document, read
 from kajitori.errors import InvalidInput, TooLarge, Unavailable, Unsupported
 
@@ -124,7 +124,7 @@ async def get_parts(api: Shared, user: Caller, digest: Digest, query: CodeQuery)
 @router.put(
     "/v1/code/{digest}/parts/{number}",
     responses=describes(CodePart),
-    openapi_extra={"requestBody": {"required": True, "content": _BINARY}},
+    openapi_extra={"requestBody": {"required": True, "content": _BINARY | {GZIP: _BINARY[MEDIA_TYPE]}}},
     summary="Upload a part of code",
 )
 async def put_part(
@@ -135,14 +135,17 @@ async def put_part(
     number: Annotated[int, Path(description="Counted from 0.")],
     query: Annotated[PartParameters, Query()],
 ) -> Response:
-    """The body is one Zstandard frame whose header has the content's size. All parts but the last hold `partBytes`
-    bytes."""
+    """The body is gzip data, or one Zstandard frame with the content's size in its header. Each part except the last
+    has `partBytes` bytes."""
     store, namespace = await _allowed(api, user, query)
     check_digest(digest)
     store.check_part(number, query.sha256)
     async with api.callers.uploads.turn(user.name):
         try:
-            await store.put_part(namespace, digest, number, query.sha256, await _body(request))
+            frame = await _body(request)
+            if request.headers.get("content-type", "").partition(";")[0].strip() == GZIP:
+                frame = await asyncio.to_thread(from_gzip, frame)
+            await store.put_part(namespace, digest, number, query.sha256, frame)
         except NamespaceFull as full:
             raise full.with_runs(_runs_by_code(api, namespace)) from None
     return answer(CodePart(number=number, sha256=[query.sha256]))

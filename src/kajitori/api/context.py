@@ -15,12 +15,13 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from kajitori.api.answers.problems import MEDIA_TYPE
 from kajitori.api.audit import AuditTrail
 from kajitori.api.auth import Sessions
 from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.history_lag import HistoryLag
-from kajitori.api.limits import Budget, Questions, Slots, Turns
-from kajitori.api.problems import MEDIA_TYPE
+from kajitori.api.programs.parts import ProgramParts
+from kajitori.api.requests.limits import Budget, Questions, Slots, Turns
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
@@ -62,6 +63,9 @@ BOARD_SHARE = 0.05
 
 BOARD_SECONDS = 1.0
 """Largest age of such an answer."""
+
+MAX_FILES = 32
+"""Number of files and folders that are read at the same time. Each is a process in a Pod with little memory."""
 
 _MAX_EXPECTED = 1024
 
@@ -168,6 +172,8 @@ class RunParts:
     renderer: RunRenderer
     log_indexes: RecentIndexes = field(default_factory=RecentIndexes)
     """Lines of logs that kubelets hold."""
+    files: Slots = field(default_factory=lambda: Slots(MAX_FILES, "files"))
+    """Files of checkpoints that are read at the same time."""
     rows: RunRows
     hub: RunHub
     events: EventFeeds
@@ -264,6 +270,7 @@ class Api:
     start: StartParts
     traffic: TrafficParts
     telemetry: TelemetryKeeper
+    programs: ProgramParts
     process: ProcessParts
 
     async def close(self) -> None:
@@ -276,6 +283,7 @@ class Api:
         self.tables.queue.close()
         self.runs.idle.close()
         await self.runs.events.close()
+        await self.programs.connections.close()
         await self.callers.sessions.close()
 
     def break_off(self) -> None:

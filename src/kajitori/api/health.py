@@ -16,12 +16,12 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from kajitori import __version__
+from kajitori.api.answers.problems import own_failure
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import require_definition
 from kajitori.api.nodes.board import board
 from kajitori.api.nodes.health import running_tests, test_of
-from kajitori.api.problems import own_failure
 from kajitori.api.views.nodes import GuaranteeView
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.server import ControllerView, Health, HistoryView, Version, controller_view

@@ -9,10 +9,10 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import active_runs
-from kajitori.api.paging import Parameters
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.storage import VolumeKind, VolumeList, VolumeView

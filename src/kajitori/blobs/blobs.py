@@ -7,10 +7,11 @@ those of the URL's options nor those that a cloud's answer repeats.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,8 @@ from kajitori.errors import NotFound, StorageFull, TooLarge
 
 CHUNK_BYTES = 1 << 20
 """Size of the pieces in which blobs are read."""
+CONCURRENT_READS = 32
+"""Blobs that `read_many` reads at once."""
 
 
 _PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}(/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199})*", re.ASCII)
@@ -93,6 +96,19 @@ class Blobs(ABC):
                     raise TooLarge(f"blob {key} has more than {limit_bytes} bytes")
                 pieces.append(piece)
         return b"".join(pieces)
+
+    async def read_many(self, keys: Sequence[str], *, limit_bytes: int) -> dict[str, bytes]:
+        """Return small blobs by their keys, without those that are missing or over the limit."""
+        slots = asyncio.Semaphore(CONCURRENT_READS)
+
+        async def one(key: str) -> tuple[str, bytes] | None:
+            async with slots:
+                try:
+                    return key, await self.read(key, limit_bytes=limit_bytes)
+                except (NotFound, TooLarge):
+                    return None
+
+        return dict(filter(None, await asyncio.gather(*map(one, keys))))
 
     async def usage(self, prefix: str = "") -> Usage:
         """Return how many blobs are under a prefix, and their total size."""

@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,8 @@ TEMPORARY = ".tmp"
 """Name of the folder of temporary files; keys never begin with a dot."""
 
 _LISTED_AT_ONCE = 1000
+_READ_AT_ONCE = 250
+"""Small blobs that one thread reads: a thread of its own for each takes longer than the reading."""
 _TRIES = 100
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -121,6 +123,17 @@ class FolderBlobs(Blobs):
                     return
                 left = None if left is None else left - len(piece)
                 yield piece
+
+    async def read_many(self, keys: Sequence[str], *, limit_bytes: int) -> dict[str, bytes]:
+        paths = [(key, self._path(key)) for key in keys]
+        found: dict[str, bytes] = {}
+        for start in range(0, len(paths), _READ_AT_ONCE):
+            part = paths[start : start + _READ_AT_ONCE]
+            try:
+                found |= await asyncio.to_thread(_read_small, part, limit_bytes)
+            except OSError as error:
+                raise self._error(error) from error
+        return found
 
     async def head(self, key: str) -> Blob:
         path = self._path(key)
@@ -280,6 +293,21 @@ def _open(path: Path, start: int) -> BinaryIO:
     file = path.open("rb")
     file.seek(start)
     return file
+
+
+def _read_small(paths: Sequence[tuple[str, Path]], limit_bytes: int) -> dict[str, bytes]:
+    found = {}
+    for key, path in paths:
+        try:
+            with open(path, "rb", buffering=0) as file:
+                content = file.read(limit_bytes + 1)
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+            continue
+        if len(content) <= limit_bytes:
+            found[key] = content
+    return found
 
 
 def _blob(key: str, path: Path) -> Blob | None:

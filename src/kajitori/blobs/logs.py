@@ -13,6 +13,7 @@ from datetime import timedelta
 from kajitori.blobs.blobs import Blob, Blobs
 from kajitori.blobs.log_indexes import LogIndexes
 from kajitori.blobs.results import KeptResults
+from kajitori.blobs.run_blobs import forget_run, run_uid_of
 from kajitori.blobs.stacks import KeptStacks
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,31 @@ class KeptLog:
     size_bytes: int
 
 
+Times = dict[int, tuple[int, bytes] | None]
+"""For places in a log: place and time of the first line with a time after it, None if there is none near it."""
+
+
+class RecentTimes:
+    """Times at places in kept logs, in memory: those of the logs used last."""
+
+    MOST_LOGS = 256
+    MOST_PLACES = 4096
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, str], Times] = {}
+
+    def of(self, log: Blob) -> Times:
+        """Return what is known of a log as it is now, to be added to."""
+        key = log.key, log.size_bytes, log.modified_at.isoformat()
+        known = self._known.pop(key, None)
+        if known is None or len(known) > self.MOST_PLACES:
+            known = {}
+        self._known[key] = known
+        while len(self._known) > self.MOST_LOGS:
+            del self._known[next(iter(self._known))]
+        return known
+
+
 class KeptLogs:
     """Logs in a store of blobs. Lines begin with the time and a blank, as a kubelet writes them with timestamps."""
 
@@ -58,6 +84,7 @@ class KeptLogs:
         """Stacks of ranks, in the same store; they go with the logs."""
         self.indexes = LogIndexes(blobs)
         """Indexes of the logs, in the same store; they go with the logs."""
+        self.times = RecentTimes()
 
     async def keep(self, name: MemberLogName, content: bytes) -> None:
         """Store the end of a member's log in place of what was kept of it before."""
@@ -86,13 +113,7 @@ class KeptLogs:
 
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
         """Remove the logs and stacks of a run, or only of its oldest attempts."""
-        keys = [
-            MemberLogName(namespace, run_uid, kept.attempt, kept.rank).key
-            for kept in await self.of_run(namespace, run_uid)
-            if up_to_attempt is None or kept.attempt <= up_to_attempt
-        ]
-        if keys:
-            await self._blobs.delete(*keys)
+        await forget_run(self._blobs, PREFIX, namespace, run_uid, up_to_attempt=up_to_attempt)
         await self.indexes.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
         await self.stacks.forget(namespace, run_uid, up_to_attempt=up_to_attempt)
 
@@ -112,7 +133,7 @@ class KeptLogs:
         async with aclosing(self._blobs.under(PREFIX)) as blobs:
             async for blob in blobs:
                 age = now - blob.modified_at
-                if age > keep_for or (age > least_age and _run_uid(blob) not in runs):
+                if age > keep_for or (age > least_age and run_uid_of(blob) not in runs):
                     left.append(blob.key)
                 elif namespace_bytes is not None:
                     held[blob.key.split("/")[1]].append(blob)

@@ -35,6 +35,8 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     since: float = 0.0
     fresh: bool = False
     stacks: bool = False
+    detail: str = ""
+    """As in a Question."""
 
 
 class Questions:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing, suppress
 from datetime import timedelta
 
+from kajitori.blobs import calls
 from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.calls import CallLogs
+from kajitori.blobs.run_blobs import collect_runs, forget_run
 from kajitori.core.gang.results import MemberResult, decode, encode
-from kajitori.errors import NotFound
 
 PREFIX = "results"
 NEW_RUN = timedelta(hours=1)
-CONCURRENT_READS = 32
 MAX_RECORD_BYTES = 64 * 1024
 """Larger records can't be valid: a result has at most 4096 bytes, a message fewer."""
 MAX_REMEMBERED_BYTES = 32 << 20
@@ -29,6 +29,8 @@ class KeptResults:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
+        self.calls = CallLogs(blobs)
+        """The calls of functions and their outcomes, in the same store; they go with the results."""
         self._remembered: OrderedDict[tuple[str, int], dict[int, bytes]] = OrderedDict()
         """Settled records by their index, by the run's UID and number of resumes; those asked for last come last."""
         self._remembered_bytes = 0
@@ -44,7 +46,7 @@ class KeptResults:
     async def read_settled(
         self, namespace: str, run_uid: str, resumes: int, indices: Collection[int]
     ) -> dict[int, MemberResult]:
-        """Return what is known of these members, whose records do not change until the run is resumed again.
+        """Return the records of these members, which do not change until the run is resumed.
 
         Each record is read from the store once, as long as there is memory for it.
         """
@@ -61,16 +63,9 @@ class KeptResults:
         return _decoded(found)
 
     async def _records(self, namespace: str, run_uid: str, indices: Iterable[int]) -> dict[int, bytes]:
-        slots = asyncio.Semaphore(CONCURRENT_READS)
-
-        async def one(index: int) -> tuple[int, bytes] | None:
-            async with slots:
-                try:
-                    return index, await self._blobs.read(_key(namespace, run_uid, index), limit_bytes=MAX_RECORD_BYTES)
-                except (NotFound, ValueError):
-                    return None
-
-        return dict(filter(None, await asyncio.gather(*(one(index) for index in indices))))
+        keys = {_key(namespace, run_uid, index): index for index in indices}
+        found = await self._blobs.read_many(list(keys), limit_bytes=MAX_RECORD_BYTES)
+        return {keys[key]: record for key, record in found.items()}
 
     async def succeeded(self, namespace: str, run_uid: str) -> set[int]:
         """Return the members of a run that are known to have succeeded."""
@@ -81,21 +76,14 @@ class KeptResults:
 
     async def forget(self, namespace: str, run_uid: str) -> None:
         """Remove what was kept of a run."""
-        async with aclosing(self._blobs.under(f"{PREFIX}/{namespace}/{run_uid}")) as blobs:
-            keys = [blob.key async for blob in blobs]
-        if keys:
-            await self._blobs.delete(*keys)
+        await forget_run(self._blobs, PREFIX, namespace, run_uid)
+        await forget_run(self._blobs, calls.PREFIX, namespace, run_uid)
 
     async def collect(self, runs: Collection[str], *, least_age: timedelta = NEW_RUN) -> int:
         """Remove records of no run in `runs` (UIDs); return how many. Younger records are kept, since their run may be
         new."""
-        now = await self._blobs.now()
-        async with aclosing(self._blobs.under(PREFIX)) as blobs:
-            old = [blob.key async for blob in blobs if now - blob.modified_at > least_age]
-        left = [key for key in old if key.split("/")[2] not in runs]
-        if left:
-            await self._blobs.delete(*left)
-        return len(left)
+        removed = await collect_runs(self._blobs, PREFIX, runs, least_age=least_age)
+        return removed + await collect_runs(self._blobs, calls.PREFIX, runs, least_age=least_age)
 
 
 def _key(namespace: str, run_uid: str, index: int) -> str:

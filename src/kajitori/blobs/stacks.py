@@ -12,6 +12,7 @@ import msgspec
 import zstandard
 
 from kajitori.blobs.blobs import Blobs
+from kajitori.blobs.run_blobs import collect_runs, forget_run
 from kajitori.core.telemetry.evidence import Evidence, Occasion
 from kajitori.errors import NotFound
 
@@ -50,29 +51,11 @@ class KeptStacks:
 
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
         """Remove what was kept of a run, or only of its oldest attempts."""
-        async with aclosing(self._blobs.under(f"{PREFIX}/{namespace}/{run_uid}")) as blobs:
-            keys = [
-                blob.key
-                async for blob in blobs
-                if up_to_attempt is None or int(blob.key.split("/")[3]) <= up_to_attempt
-            ]
-        if keys:
-            await self._blobs.delete(*keys)
+        await forget_run(self._blobs, PREFIX, namespace, run_uid, up_to_attempt=up_to_attempt)
 
     async def collect(self, runs: Collection[str], keep_for: timedelta, *, least_age: timedelta) -> int:
-        """Remove what is older than `keep_for`, and what belongs to no run in `runs` (UIDs) and is at least `least_age`
-        old. Return how many were removed."""
-        now = await self._blobs.now()
-        async with aclosing(self._blobs.under(PREFIX)) as blobs:
-            left = [
-                blob.key
-                async for blob in blobs
-                if now - blob.modified_at > keep_for
-                or (now - blob.modified_at > least_age and blob.key.split("/")[2] not in runs)
-            ]
-        if left:
-            await self._blobs.delete(*left)
-        return len(left)
+        """Remove what is too old or belongs to no run in `runs`, as collect_runs; return how many were removed."""
+        return await collect_runs(self._blobs, PREFIX, runs, keep_for, least_age=least_age)
 
 
 def _packed(evidence: Evidence) -> bytes:

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -16,7 +17,7 @@ from kajitori.cli.context import COMPLETING, Cli
 from kajitori.cli.options import server_options
 from kajitori.cli.other_words import answer
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
-from kajitori.cli.terminal import echo, say
+from kajitori.cli.terminal import echo
 from kajitori.core.words.suggestions import nearest
 from kajitori.errors import KajitoriError, Unsupported
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SECTIONS: dict[str, dict[str, str]] = {
     "Runs": {
         "run": "Run a program on the cluster, in Docker's words.",
+        "notebook": "Open your notebook, and start it if it does not run.",
         "wait": "Wait until runs have ended; print their exit codes.",
         "stop": "Stop runs; their checkpoints are kept.",
         "park": "Stop runs to free their GPUs; `kaji resume` starts them again.",
@@ -45,24 +47,31 @@ SECTIONS: dict[str, dict[str, str]] = {
         "explain": "Tell why a run waits, and what would start it.",
         "what-if": "Tell whether a run would start now, and what it would wait for.",
         "why": "Tell whether a running run is stuck, and which rank slows it.",
-        "idle": "List runs that hold GPUs and do not use them.",
         "events": "Show what happened to a run, or to all runs.",
-        "stats": "Show what the members of a run use now: a live table.",
-        "metrics": "Plot what a run used, and its training figures.",
-        "report": "Tell where the time of a run went, or that of all runs.",
-        "results": "Show the results of a sweep's members.",
         "history": "List runs of all times, also removed ones.",
         "inspect": "Show everything about runs as JSON.",
-        "open": "Open the web page in your browser.",
+        "open": "Open the web page in your browser, or what a run serves.",
+    },
+    "What runs do and use": {
+        "stats": "Show what the members of a run use now: a live table.",
+        "metrics": "Plot what a run used, and its training figures.",
+        "tensorboard": "Show a running run in TensorBoard, until Ctrl-C.",
+        "results": "Show the results of a sweep's members.",
+        "report": "Tell where the time of a run went, or that of all runs.",
+        "idle": "List runs that hold GPUs and do not use them.",
     },
     "Inside a run": {
         "exec": "Run a command inside a member of a run.",
+        "ssh": "Open a shell in a member with OpenSSH's client.",
+        "ssh-config": "Let ssh, scp, rsync and editors reach members as hosts.",
         "cp": "Copy files into a member of a run, or out of it.",
+        "files": "List the files of a run's checkpoint, also of an ended run.",
         "top": "Show the processes of a member.",
         "stacks": "Show where the processes of a run are in their code.",
         "port": "Show where members of a run listen.",
+        "port-forward": "Make ports of a member reachable on this machine.",
     },
-    "What runs use": {
+    "What runs need": {
         "secret": "Make, list and delete secrets for runs.",
         "volumes": "Show what runs can mount, and their checkpoints.",
     },
@@ -105,6 +114,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Else": {
         "context": "Choose the cluster that commands use.",
+        "docker": "Let Docker's own client work on the cluster.",
+        "mcp": "Give assistants tools for your runs (MCP).",
         "version": "Print the versions of client and server.",
         "completion": "Print a script that completes words in your shell.",
     },
@@ -119,8 +130,9 @@ VERBS = {verb: text for section in SECTIONS.values() for verb, text in section.i
 _FOLDERS = {
     "Runs": "runs",
     "Looking at runs": "inspection",
+    "What runs do and use": "watching",
     "Inside a run": "members",
-    "What runs use": "storage",
+    "What runs need": "storage",
     "The cluster": "cluster",
     "Running a cluster": "platform",
     "You": "people",
@@ -189,13 +201,18 @@ class Kaji(click.Group):
         if extra.get("obj") is None:
             extra["obj"] = Cli()
         cli: Cli = extra["obj"]
+        words = sys.argv[1:] if args is None else list(args)
         extra["color"] = cli.colour
         if shell := os.environ.get(COMPLETING):
             from kajitori.cli.completing import answer_shell
 
-            words = sys.argv[1:] if args is None else list(args)
-            sys.exit(_run(cli, lambda: answer_shell(self, cli, shell, words)))
-        sys.exit(_run(cli, lambda: super(Kaji, self).main(args, prog_name, standalone_mode=False, **extra)))
+            sys.exit(_run(cli, lambda: answer_shell(self, cli, shell, words), words))
+        if "--help" in words and asks_for_json(words):
+            from kajitori.cli.describing import asks_for_description
+
+            if (path := asks_for_description(self, words)) is not None:
+                sys.exit(_run(cli, lambda: _describe(self, path), words))
+        sys.exit(_run(cli, lambda: super(Kaji, self).main(args, prog_name, standalone_mode=False, **extra), words))
 
 
 def _library_missing(verb: str, error: ModuleNotFoundError) -> Exception:
@@ -203,14 +220,30 @@ def _library_missing(verb: str, error: ModuleNotFoundError) -> Exception:
     library = (error.name or "").partition(".")[0]
     if library in ("", "kajitori"):
         return error
-    extra = "up" if verb in ("up", "demo") else "server"
+    extra = {"up": "up", "demo": "up", "mcp": "mcp", "ssh": "ssh", "ssh-config": "ssh"}.get(verb, "server")
     return Unsupported(
         f"`kaji {verb}` needs the library {library}, which the command line alone does not have",
         hint=f"pip install 'kajitori[{extra}]'",
     )
 
 
-def _run(cli: Cli, command: Any) -> int:
+def _describe(root: Kaji, path: Sequence[str]) -> None:
+    from kajitori.cli.describing import description
+    from kajitori.cli.printing.output import print_document
+
+    print_document(description(root, path, SECTIONS), "json")
+
+
+def asks_for_json(words: Sequence[str]) -> bool:
+    """Whether words of a command line that could not be read contain `-o json`."""
+    own = list(words[: words.index("--")]) if "--" in words else list(words)
+    pairs = pairwise(own)
+    return any(word in ("-ojson", "--output=json") for word in own) or any(
+        option in ("-o", "--output") and value == "json" for option, value in pairs
+    )
+
+
+def _run(cli: Cli, command: Any, words: Sequence[str]) -> int:
     try:
         result = command()
         sys.stdout.flush()
@@ -219,10 +252,10 @@ def _run(cli: Cli, command: Any) -> int:
     except click.exceptions.Exit as stopped:
         return stopped.exit_code
     except click.ClickException as error:
-        print_usage_error(error)
+        print_usage_error(error, as_json=cli.output == "json" or asks_for_json(words))
         return error.exit_code
     except KajitoriError as error:
-        print_error(error)
+        print_error(error, as_json=cli.output == "json")
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return 130
@@ -231,7 +264,9 @@ def _run(cli: Cli, command: Any) -> int:
         return _PIPE_EXIT_CODE
     except Exception as error:
         where = write_bug_report(error, cli)
-        say(f"kaji: this is a bug in kaji ({type(error).__name__}); {where}")
+        print_error(
+            KajitoriError(f"this is a bug in kaji ({type(error).__name__}); {where}"), as_json=cli.output == "json"
+        )
         return 125
 
 
@@ -249,7 +284,8 @@ def _leave_the_pipe() -> None:
     help="Kajitori runs trainings on a Kubernetes cluster for people who know Docker.\n\n"
     "Begin with `kaji up` on your own machine, or sign in at your group's server: `kaji login URL`.\n\n"
     "\b\nExample:\n  kaji run --gpus 8 -n 4 -v imagenet:/data registry/bert:3 python train.py",
-    epilog="A run is named by its name or any unique prefix of it. `kaji VERB --help` tells more.",
+    epilog="A run is named by its name or any unique prefix of it. `kaji VERB --help` tells more; "
+    "with `-o json` it is for programs.",
     subcommand_metavar="VERB [ARGS]...",
     invoke_without_command=True,
     no_args_is_help=False,

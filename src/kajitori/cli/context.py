@@ -14,10 +14,10 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kajitori.cli.connection.http import Api
-    from kajitori.cli.connection.target import Target
     from kajitori.cli.notices import Notices
     from kajitori.client.connection import Transport
+    from kajitori.client.target import Target
+    from kajitori.client.web_api import Api
 
 STOP_MARGIN_SECONDS = 30.0
 """Time beyond its grace that a run is given to stop: a new controller may have to take over, nodes have to report, and
@@ -41,7 +41,9 @@ def _is_for_people() -> bool:
     context = click.get_current_context(silent=True)
     if context is None or context.info_name in WITHOUT_QUESTION:
         return False
-    is_data = context.params.get("output") not in (None, "wide") or context.params.get("template")
+    cli = context.find_object(Cli)
+    output = context.params.get("output") or (cli.output if cli is not None else None)
+    is_data = output not in (None, "wide") or context.params.get("template")
     return not (is_data or context.params.get("quiet"))
 
 
@@ -71,13 +73,15 @@ class Cli:
     """Width of the page in columns; None means that of the terminal."""
     debug: bool = False
     cluster: Path | None = None
+    output: str | None = None
+    """Value of -o, once it is read."""
     insecure_http: bool = False
     """Whether the token may be sent to another machine over plain HTTP."""
 
     def find_target(self) -> Target:
         """Return the server to talk to. Raises Unavailable, InvalidInput or Unauthenticated, each with the way out."""
         if self.target is None:
-            from kajitori.cli.connection.target import find_target
+            from kajitori.client.target import find_target
 
             given = {"KAJI_INSECURE_HTTP": "1"} if self.insecure_http else {}
             self.target = find_target({**self.environment, **given}, self.cluster, self.runtime_dir)
@@ -85,13 +89,14 @@ class Cli:
 
     def api(self) -> Api:
         """Return a client of the server, which is a context manager."""
-        from kajitori.cli.connection.http import Api
+        from kajitori.cli.terminal import say
+        from kajitori.client.web_api import Api
 
         self.notices.tells_own = _is_for_people()
         return Api(
             self.find_target(),
             transport=self.transport,
-            debug=self.debug,
+            debug=say if self.debug else None,
             sleep=self.sleep,
             now=self.now,
             notices=self.notices,

@@ -1,20 +1,49 @@
-"""Actions on several runs."""
+"""Actions on several objects, and what is printed about them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from kajitori.cli.connection.http import Api, Params, run_path
+import click
+
 from kajitori.cli.follow.ending import KILL_SECONDS, NotCarriedOut, deadline, wait_until_gone
-from kajitori.cli.lookup import find_runs
-from kajitori.cli.problems import print_error
+from kajitori.cli.problems import is_json_wanted, print_error
 from kajitori.cli.terminal import echo, say
-from kajitori.cli.words.runs import is_final, phase_of
+from kajitori.client.lookup import find_runs
+from kajitori.client.views import is_final, phase_of
+from kajitori.client.web_api import Api, Params, run_path
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unauthenticated, Unavailable, WrongState
 
 View = dict[str, Any]
+
+_FIELDS = ("namespace", "name", "uid")
+
+
+class Done:
+    """The objects for which the present verb did what it was asked to.
+
+    Prints each name on a line at once, or one JSON document at the end.
+    """
+
+    def __init__(self) -> None:
+        self._items: list[dict[str, Any]] = []
+        self._is_json = is_json_wanted()
+
+    def add(self, item: Mapping[str, Any], **more: Any) -> None:
+        """Tell one object. `more` are fields for programs alone."""
+        self._items.append({field: item[field] for field in _FIELDS if item.get(field)} | more)
+        if not self._is_json:
+            echo(item["name"])
+
+    def finish(self) -> None:
+        """Print the document with -o json: `done` is the verb, such as `stop`."""
+        if self._is_json:
+            from kajitori.cli.printing.output import print_document
+
+            verb = click.get_current_context().command_path.partition(" ")[2]
+            print_document({"done": verb, "items": self._items}, "json")
 
 
 def for_each(
@@ -43,9 +72,13 @@ def for_each(
         errors = [error for error in errors if not isinstance(error, NotFound)]
     for error in errors:
         print_error(error)
-    done = _tried(runs, action, errors, tell=finish is None)
-    if finish is not None:
-        _tried(done, finish, errors, tell=True)
+    told = Done()
+    try:
+        done = _tried(runs, action, errors, told if finish is None else None)
+        if finish is not None:
+            _tried(done, finish, errors, told)
+    finally:
+        told.finish()
     return errors[0].exit_code if errors else 0
 
 
@@ -63,7 +96,7 @@ def _named(api: Api, texts: Iterable[str], namespace: str | None) -> tuple[list[
 
 
 def _tried(
-    runs: Iterable[View], action: Callable[[View], object], errors: list[KajitoriError], *, tell: bool
+    runs: Iterable[View], action: Callable[[View], object], errors: list[KajitoriError], told: Done | None
 ) -> list[View]:
     """Apply an action to each run and return those that succeeded; print and collect the errors of the others."""
     done = []
@@ -77,8 +110,8 @@ def _tried(
             errors.append(error)
         else:
             done.append(run)
-            if tell:
-                echo(run["name"])
+            if told is not None:
+                told.add(run)
     return done
 
 
@@ -123,6 +156,7 @@ def delete_each(
 def delete_named(api: Api, path: str, names: Iterable[str], params: Params) -> int:
     """Delete objects other than runs and print each name; return the exit code of the first failure."""
     errors: list[KajitoriError] = []
+    told = Done()
     for name in dict.fromkeys(names):
         try:
             api.delete(f"{path}/{quote(name, safe='')}", params)
@@ -132,5 +166,6 @@ def delete_named(api: Api, path: str, names: Iterable[str], params: Params) -> i
             print_error(error)
             errors.append(error)
         else:
-            echo(name)
+            told.add({"name": name})
+    told.finish()
     return errors[0].exit_code if errors else 0

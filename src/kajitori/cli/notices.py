@@ -8,12 +8,6 @@ from collections.abc import Callable
 
 from kajitori.cli.terminal import say
 
-NOTICE = "Kajitori-Notice"
-"""The header of answers that carries the notice."""
-
-OWN_NOTICE = "Kajitori-Own-Notice"
-"""The header of answers to a user with an open question, such as what is to become of idle GPUs."""
-
 REPEAT_SECONDS = 60.0
 """Shortest time between two reports of a notice that was withdrawn and came back."""
 

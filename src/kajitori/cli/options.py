@@ -77,8 +77,36 @@ def namespace_option(text: str = "Look in this namespace only.") -> Callable[[F]
 def output_option(*formats: str) -> Callable[[F], F]:
     """Return a decorator that adds `-o/--output` with these formats."""
     return click.option(
-        "-o", "--output", type=click.Choice(formats), metavar="|".join(formats), help="Another form of output."
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        metavar="|".join(formats),
+        is_eager=True,
+        callback=remember_output,
+        help="Another form of output.",
     )
+
+
+def remember_output(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """Keep the value of -o for errors, which are JSON too then."""
+    if value is not None:
+        ctx.ensure_object(Cli).output = value
+    return value
+
+
+def done_option(function: F) -> F:
+    """Add `-o json` to a verb that changes something and prints what was done through `cli.done`."""
+    option = click.option(
+        "-o",
+        "--output",
+        type=click.Choice(("json",)),
+        metavar="json",
+        is_eager=True,
+        expose_value=False,
+        callback=remember_output,
+        help="Print what was done as JSON.",
+    )
+    return option(function)
 
 
 def line_count(text: str) -> int | None:
@@ -243,7 +271,7 @@ def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) ->
     """Complete the name of a context."""
     cli = ctx.find_object(Cli) or Cli()
     try:
-        from kajitori.cli.connection.target import contexts
+        from kajitori.client.target import contexts
 
         return [
             context.name
@@ -252,6 +280,25 @@ def complete_context(ctx: click.Context, _: click.Parameter, incomplete: str) ->
         ]
     except Exception:
         return []
+
+
+def env_option(function: F) -> F:
+    """Add the option for environment variables, as `env`."""
+    option = click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment variable.")
+    return option(function)
+
+
+def volume_option(function: F) -> F:
+    """Add the option for volumes and folders, as `volume`."""
+    option = click.option(
+        "-v",
+        "--volume",
+        multiple=True,
+        metavar="SOURCE:PATH[:ro]",
+        shell_complete=complete_volume,
+        help="Volume by name, or a folder.",
+    )
+    return option(function)
 
 
 def run_argument(function: F) -> F:

@@ -105,12 +105,9 @@ WORDS: dict[str, Word] = {
     "rollout": Word(KUBECTL, "kaji restart RUN"),
     "cordon": Word(KUBECTL, "kaji drain NODE"),
     "taint": Word(KUBECTL, "kaji drain NODE, kaji preflight NODE (tests it)"),
-    "port-forward": Word(
-        KUBECTL, "kubectl port-forward POD PORT (works here, too); kaji port RUN (where members listen)"
-    ),
     "debug": Word(KUBECTL, "kaji exec -it RUN bash"),
     # others
-    "ls": Word(OTHERS, "kaji ps"),
+    "ls": Word(OTHERS, "kaji ps; kaji files RUN (files of its checkpoint)"),
     "list": Word(OTHERS, "kaji ps"),
     "status": Word(OTHERS, "kaji ps, kaji describe RUN"),
     "show": Word(OTHERS, "kaji describe RUN"),
@@ -118,7 +115,6 @@ WORDS: dict[str, Word] = {
     "cancel": Word(OTHERS, "kaji stop RUN"),
     "remove": Word(OTHERS, "kaji rm RUN"),
     "shell": Word(OTHERS, "kaji exec -it RUN bash"),
-    "ssh": Word(OTHERS, "kaji exec -it RUN bash"),
     "bash": Word(OTHERS, "kaji exec -it RUN bash"),
     "tail": Word(OTHERS, "kaji logs -f RUN"),
     "qsub": Word(OTHERS, "kaji run -d IMAGE COMMAND"),

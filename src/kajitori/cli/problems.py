@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kajitori.cli.terminal import say
+from kajitori.cli.terminal import json_text, say
 from kajitori.errors import Fault, InvalidInput, KajitoriError, Refused
 
 if TYPE_CHECKING:
     from kajitori.cli.context import Cli
 
 
-def print_error(error: KajitoriError) -> None:
-    """Print `kaji: message` and the hint; for invalid input every fault with its hint."""
+def print_error(error: KajitoriError, *, as_json: bool = False) -> None:
+    """Print `kaji: message` and the hint; for invalid input every fault with its hint. With `-o json` or `as_json` all
+    of it is one line of JSON."""
+    if as_json or is_json_wanted():
+        say(json_text(error.document()))
+        return
     if isinstance(error, InvalidInput):
         _print_faults(error)
         return
@@ -46,13 +50,37 @@ def _said(fault: Fault) -> str:
     return f"{fault.field}: {fault.message}" if fault.field else fault.message
 
 
-def print_usage_error(error: click.ClickException) -> None:
+def is_json_wanted() -> bool:
+    """Whether the present command was given -o json."""
+    from kajitori.cli.context import Cli
+
+    context = click.get_current_context(silent=True)
+    cli = context.find_object(Cli) if context is not None else None
+    return cli is not None and cli.output == "json"
+
+
+def print_usage_error(error: click.ClickException, *, as_json: bool = False) -> None:
     """Print wrong usage in one line, and the command that shows the help."""
     message = error.format_message().rstrip()
+    if as_json:
+        say(json_text(_usage_fault(error, message).document()))
+        return
     say(f"kaji: {message[:1].lower()}{message[1:]}")
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is not None:
         say(f"      see {ctx.command_path} --help")
+
+
+def _usage_fault(error: click.ClickException, message: str) -> InvalidInput:
+    """Return wrong usage as an error with a field, a value and a way out."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    field = ""
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        field = (error.param.opts or [""])[-1] if isinstance(error.param, click.Option) else error.param.name or ""
+    elif isinstance(error, click.NoSuchOption):
+        field = error.option_name
+    hint = f"see {ctx.command_path} --help" if ctx is not None else "see kaji --help"
+    return InvalidInput([Fault(field, message, "", hint)], message=message, hint=hint)
 
 
 def write_bug_report(error: Exception, cli: Cli) -> str:

@@ -46,6 +46,18 @@ def log_options(default: str) -> Callable[[F], F]:
     return lambda function: log_level_option(default)(form(function))
 
 
+def engine_option(function: F) -> F:
+    """`--engine`."""
+    return click.option(
+        "--engine",
+        envvar="KAJI_ENGINE",
+        default="auto",
+        show_default=True,
+        metavar="auto|podman|docker|process",
+        help="Container engine for images; process: run programs of this machine instead. Default: $KAJI_ENGINE.",
+    )(function)
+
+
 def policy_option(function: F) -> F:
     """`--policy`."""
     return click.option("--policy", type=FILE, metavar="FILE", help="Policy file; read again when it changes.")(
@@ -109,7 +121,12 @@ def sign_in_options(function: F) -> F:
     secret = click.option("--sign-in-secret", type=FILE, metavar="FILE", help="The client's secret, if it has one.")
     url = click.option("--sign-in-url", metavar="URL", help="This server for browsers; else the address they asked.")
     key = click.option("--sign-in-key", type=FILE, metavar="FILE", help="Secret for browsers' cookies; else a new one.")
-    return issuer(client(scopes(authority(secret(url(key(function)))))))
+    programs = click.option(
+        "--programs-url",
+        metavar="URL",
+        help="Where browsers find programs of runs, such as https://*.runs.example.org; not this server's own page.",
+    )
+    return issuer(client(scopes(authority(secret(url(key(programs(function))))))))
 
 
 def members_start_options(function: F) -> F:

@@ -11,7 +11,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Node
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
-from kajitori.core.nodes.evidence import failures_of, proven_at, unstarted_on, without_outages
+from kajitori.core.nodes.evidence import failures_of, proven_at, slow_on, unstarted_on, without_outages
 from kajitori.core.nodes.health import BUSY_RECHECK, BadCondition, Failure, Signs, Trial, TrialState, Verdict, examine
 from kajitori.core.nodes.trail import Entry, read_trail
 from kajitori.core.policy.file import Policy
@@ -123,7 +123,11 @@ class HealthView:
         health = self._cluster.policy.node_health
         for (namespace, name), run in self._mirror.runs.items():
             status = run.status
-            if status is None or not status.avoid_nodes or self._cluster.tested_node(run):
+            if status is None or not (status.avoid_nodes or status.slow) or self._cluster.tested_node(run):
+                continue
+            for node, failure in slow_on(f"{namespace}/{name}", run.owner, status):
+                found[node].append(failure)
+            if not status.avoid_nodes:
                 continue
             for node, failure in failures_of(f"{namespace}/{name}", run.owner, status, health, now):
                 found[node].append(failure)

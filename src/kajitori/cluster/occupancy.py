@@ -25,7 +25,7 @@ from kajitori.core.placement.planner import MemberRequest
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS, NodeFacts, NodeTable, Snapshot
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import node_lists
+from kajitori.core.words.nodes import node_lists
 from kajitori.core.words.times import parse_time
 from kajitori.kube.resources import PODS as POD_KIND
 from kajitori.kube.resources import Resource

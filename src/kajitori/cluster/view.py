@@ -14,6 +14,7 @@ from kajitori.cluster.nodes.node_facts import node_facts
 from kajitori.cluster.nodes.pools import Barred, PoolView
 from kajitori.cluster.occupancy import Occupancy
 from kajitori.cluster.run_object import RunObject
+from kajitori.cluster.runs.dependencies import Dependencies
 from kajitori.cluster.runs.run_history import RunHistory
 from kajitori.cluster.runs.stored_runs import StoredSpecs, check_stays_gang_or_sweep, is_parked, was_admitted
 from kajitori.configuration.policy_file import PolicyFile
@@ -54,6 +55,7 @@ class ClusterView:
         """Policy's decisions about Runs that differ in their names alone, as of version `_decisions_of`."""
         self._decisions_of = 0
         self.specs = StoredSpecs(mirror)
+        self.dependencies = Dependencies(mirror, self.specs)
         self.occupancy = Occupancy(mirror, self.specs, self.table, self.devices, lambda: self.policy.gpu.resource)
         self._history: RunHistory | None = None
         self._pools = PoolView(mirror, self.occupancy, self._is_test)
@@ -61,6 +63,7 @@ class ClusterView:
     def close(self) -> None:
         """Stop following the mirror. A view that lives as long as its process need not be closed."""
         self.specs.close()
+        self.dependencies.close()
         self.occupancy.close()
         self.devices.close()
         if self._history is not None:

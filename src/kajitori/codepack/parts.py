@@ -6,6 +6,7 @@ as it is read; gzip is several times slower for the same size.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, cast
 
@@ -18,6 +19,8 @@ MAX_COMPRESSED_BYTES = PART_BYTES + (PART_BYTES >> 8) + 1024
 """Largest frame of a part: incompressible content grows only a little."""
 
 MEDIA_TYPE = "application/zstd"
+GZIP = "application/gzip"
+"""Media type of a part from a browser, which cannot compress to Zstandard."""
 ARCHIVE_BYTES = "X-Archive-Bytes"
 """HTTP header of a stream of parts: the size of the archive before compression."""
 
@@ -45,6 +48,23 @@ def decompress(frame: bytes, *, limit_bytes: int = PART_BYTES) -> bytes:
         return decompressor.decompress(frame, max_output_size=limit_bytes, allow_extra_data=False)
     except zstandard.ZstdError:
         raise _not_a_part("not a complete Zstandard frame") from None
+
+
+def from_gzip(zipped: bytes) -> bytes:
+    """Return the frame of a part that a browser compressed by gzip. Raises InvalidInput unless it is one gzip member of
+    at most `PART_BYTES`."""
+    unzip = zlib.decompressobj(wbits=31)
+    try:
+        part = unzip.decompress(zipped, PART_BYTES + 1)
+    except zlib.error:
+        raise _not_a_part("not gzip data") from None
+    if len(part) > PART_BYTES:
+        raise _not_a_part(f"more than {PART_BYTES} bytes")
+    if not unzip.eof or unzip.unused_data:
+        raise _not_a_part("not one complete gzip member")
+    if not part:
+        raise _not_a_part("empty")
+    return compress(part)
 
 
 def decompressed(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -15,6 +15,8 @@ MAX_SIMULATED_NODES = 65_000
 HISTORY_PASSWORD = "KAJI_HISTORY_PASSWORD"
 """Environment variable with the password of history's database."""
 
+ENGINES = ("auto", "podman", "docker", "process")
+"""What may run containers on this machine."""
 CLUSTER_CIDR = "10.244.0.0/16"
 LONGEST_NODE_PREFIX, LONGEST_CUT = 29, 16
 """Longest prefix of a node's range of Pod addresses, which leaves five addresses, and the most bits by which it may be
@@ -110,6 +112,12 @@ def namespace_faults(namespace: str) -> list[Fault]:
         return []
     hint = "use at most 63 lower-case letters, digits and dashes"
     return [Fault("--namespace", f"{namespace!r:.80} is not a valid name for a namespace", namespace, hint)]
+
+
+def engine_faults(engine: str) -> list[Fault]:
+    if engine in ENGINES:
+        return []
+    return [Fault("--engine", f"there is no engine {engine!r:.80}", engine, f"use one of {', '.join(ENGINES)}")]
 
 
 def simulation_faults(nodes: int, gpus: int, *, least_nodes: int) -> list[Fault]:

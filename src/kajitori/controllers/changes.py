@@ -100,7 +100,7 @@ class Changes:
         self._work.nudge()
 
     def _note_run(self, namespace: str, name: str) -> None:
-        self._work.add((namespace, name))
+        self._work.add((namespace, name), *self._cluster.dependencies.take_affected((namespace, name)))
         run = self._mirror.runs.get((namespace, name))
         if run is not None and self._cluster.occupancy.may_free(run):
             self._trigger.note_change()

@@ -21,9 +21,9 @@ from kajitori.core.leadership import LEASE_NAME, Election, Terms
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
+from kajitori.kube.connection.retry import RetryPolicy
 from kajitori.kube.resources import LEASES
-from kajitori.kube.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 

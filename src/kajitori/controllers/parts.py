@@ -24,10 +24,12 @@ from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.controllers.runs.memory_kills import Spared
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
+from kajitori.controllers.runs.readers import FolderReaders
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.feed import Feed
 from kajitori.controllers.watching.idle import IdleWatcher
+from kajitori.controllers.watching.stragglers import StragglerWatcher
 from kajitori.controllers.watching.stuck import StuckWatcher
 from kajitori.kube.client import KubeClient
 from kajitori.kube.events import EventRecorder
@@ -58,6 +60,7 @@ class RunParts:
     budgets: BudgetKeeper
     spared: Spared
     orphans: Orphans
+    readers: FolderReaders
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +100,8 @@ class RecordParts:
     """What the feed says about idle GPUs; None without it."""
     stuck: StuckWatcher | None = None
     """Runs that make no progress; None without history."""
+    stragglers: StragglerWatcher | None = None
+    """Ranks that are slower than their peers; None without history."""
     evidence: StackTaker | None = None
     """Takes stacks of failed gangs before their survivors are ended; None without history or a store."""
 

@@ -51,6 +51,10 @@ EXPIRY_WAITS = timedelta(minutes=1)
 NOTICES_OF_DELETED = timedelta(minutes=1)
 """Longest time for which the object of a deleted run stays because no outbox can be written."""
 
+END_UNSEEN = timedelta(minutes=1)
+"""Longest time for which the object of a deleted run stays because runs that wait for it have not noted how it
+ended."""
+
 REMOVAL_REFUSED = timedelta(minutes=10)
 """Time until a removal that the API server refused is tried again. An older role may lack the permission."""
 
@@ -139,6 +143,8 @@ class Reconciler:
         status = self._records.peaks.noted(run, admitted.life.status, counted)
         if self._records.stuck is not None:
             status = self._records.stuck.noted(run, status)
+        if self._records.stragglers is not None:
+            status = self._records.stragglers.noted(run, status)
         life = replace(
             admitted.life,
             status=status,
@@ -205,7 +211,7 @@ class Reconciler:
             return Admitted(*self._cluster.outline(run, status))
         spec, decision = known[1]
         status = msgspec.structs.replace(status, findings=list(decision.findings))
-        life = life_of(run, spec, decision, status)
+        life = life_of(run, spec, decision, status, self._cluster.dependencies.awaited(run))
         return Admitted(life, spec, decision, policy_version, version[-1])
 
     async def _perform(
@@ -336,6 +342,10 @@ class Reconciler:
         notices."""
         meta, history = run.metadata, self._records.history
         office, deleted_at = self._records.messages, parse_time(meta.deletion_timestamp or "")
+        is_recent = deleted_at is not None and self._now() - deleted_at < END_UNSEEN
+        if is_recent and self._cluster.dependencies.has_unseen_end(run, self._now()):
+            self._work.wake(key, STATUS_INTERVAL)
+            return
         if office is not None and not office.has_all(run, status) and deleted_at is not None:
             if self._now() - deleted_at < NOTICES_OF_DELETED:
                 self._work.wake(key, STATUS_INTERVAL)

@@ -85,6 +85,7 @@ class RunController:
         return (
             self._cluster.events.run,
             self._runs.networks.follow,
+            self._runs.readers.follow,
             self._queue.provisioning.follow,
             self._queue.planning.grow_forever,
             self._nodes.health.keep_forever,

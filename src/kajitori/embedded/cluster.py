@@ -25,7 +25,7 @@ from kajitori.embedded.controllers.disruption import Workload
 from kajitori.embedded.store import Store
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.openid.authentication_config import AuthenticationConfiguration
 
 PORTS_FILE = "ports.json"

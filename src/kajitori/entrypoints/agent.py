@@ -25,7 +25,7 @@ from kajitori.agent.relay import RelayPods
 from kajitori.agent.reporting import Reporting
 from kajitori.agent.servers import Servers
 from kajitori.agent.state import LedgerFile, discard, exclusive_folder, exclusive_network
-from kajitori.agent.telemetry.choice import choose_gpus
+from kajitori.agent.telemetry.gpus.choice import choose_gpus
 from kajitori.agent.telemetry.pods import PodMembers
 from kajitori.agent.telemetry.reporting import TelemetryReporting
 from kajitori.agent.telemetry.watch import Sampling, Watch

@@ -20,7 +20,7 @@ from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.entrypoints.parts.stores import blobs_of, history_of
 from kajitori.entrypoints.process import run_until_told, stop_signal
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.monitoring.controller import LEADING, REQUESTS_AT_A_TIME, ControllerMetrics
 from kajitori.monitoring.metrics import POLICY_FAULTS, new_registry
 from kajitori.monitoring.probes import ProbeServer

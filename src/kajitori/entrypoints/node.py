@@ -10,6 +10,7 @@ from kajitori.agent.servers import Servers
 from kajitori.configuration.options.nodes import NodeOptions
 from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.core.words.quantities import parse_cpu_millis, parse_spec_memory_bytes
+from kajitori.embedded.kubelet.engine import detection as engines
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.embedded.kubelet.uninstall import uninstall
@@ -26,8 +27,9 @@ def node(options: NodeOptions) -> int:
         stop = stop_signal()
         async with existing(options.kubeconfig, options.context) as client:
             settings = _kubelet_settings(options)
-            kubelet = Kubelet(client, settings, adapter=RunPods())
-            say(f"This machine is node {settings.node_name}.")
+            engine = await engines.find(options.engine)
+            kubelet = Kubelet(client, settings, adapter=RunPods(), engine=engine)
+            say(f"This machine is node {settings.node_name}. {engines.described(options.engine, engine)}".rstrip())
             async with telemetry(kubelet.running_containers, _servers(options), settings.node_name):
                 await kubelet.run(stop)
 

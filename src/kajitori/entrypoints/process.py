@@ -18,7 +18,7 @@ import uvloop
 from kajitori.entrypoints.logs import LogOptions, begin_logging, is_json, log_end
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES
 
 log = logging.getLogger("kajitori")

@@ -38,9 +38,12 @@ from kajitori.configuration.tls_files import TrustedAuthorities
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.controllers.run_controller import RunController
 from kajitori.core.policy.file import Policy, on_own_cluster, own_machine_policy
+from kajitori.core.proxy.addresses import parse_origins
 from kajitori.core.words import names
+from kajitori.core.words.texts import is_loopback
 from kajitori.embedded.apiserver.certificates import ensure_token, issue_serving
 from kajitori.embedded.cluster import OBJECTS, EmbeddedCluster, EmbeddedSettings, last_port, remember_port
+from kajitori.embedded.kubelet.engine import detection as engines
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.machine.detection import try_mounts
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
@@ -60,10 +63,10 @@ from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_
 from kajitori.entrypoints.sim import pools_of
 from kajitori.errors import Unavailable
 from kajitori.history.store import History
-from kajitori.install.roles import people, teams
-from kajitori.install.teams import team_objects
+from kajitori.install.parts.roles import people, teams
+from kajitori.install.parts.teams import team_objects
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.monitoring.controller import LEADING, ControllerMetrics
 from kajitori.openid.authentication_config import (
     AuthenticationConfiguration,
@@ -101,8 +104,9 @@ async def _up_embedded(options: UpOptions) -> None:
         closing.enter_context(cluster_file.claimed(options.data))
         if options.repair:
             say(words_of(await asyncio.to_thread(repair, options.data / OBJECTS)))
-        mounts = options.kubelet and try_mounts(options.data / "probe").possible
-        policy = _policy_of(options, _own_machine(options.data, mounts))
+        engine = await engines.find(options.engine) if options.kubelet else None
+        mounts = options.kubelet and (engine is not None or try_mounts(options.data / "probe").possible)
+        policy = _policy_of(options, _own_machine(options.data, mounts, engine is not None))
         cluster = await closing.enter_async_context(EmbeddedCluster(settings))
         metrics = ControllerMetrics.unread()
         config = cluster.client_config()
@@ -121,7 +125,7 @@ async def _up_embedded(options: UpOptions) -> None:
         serving = issue_serving(cluster.certificates, options.data / "sim", "sim", (options.host,))
         pools = (SimulatedNodes(client, pool, serving=serving) for pool in pools_of(options))
         parts += [("simulated nodes", pool.run) for pool in pools]
-        kubelet = _own_kubelet(options, cluster, client) if options.kubelet else None
+        kubelet = _own_kubelet(options, cluster, client, engine) if options.kubelet else None
         if kubelet is not None:
             parts.append(("kubelet", kubelet.run))
         await _serve(
@@ -256,7 +260,7 @@ async def _serve(
             ca=serving.ca,
         )
         with cluster_file.announced(options.data, described):
-            _say_how_to_use(options, serving, web.port, kubeconfig, policy.current().path)
+            _say_how_to_use(options, serving, web.port, kubeconfig, policy.current().path, kubelet)
             await working
 
 
@@ -342,7 +346,12 @@ async def _web_api(
 
 
 def _say_how_to_use(
-    options: UpOptions, serving: Serving, port: int, kubeconfig: Path | None, policy: Path | None
+    options: UpOptions,
+    serving: Serving,
+    port: int,
+    kubeconfig: Path | None,
+    policy: Path | None,
+    kubelet: Kubelet | None,
 ) -> None:
     own_machine = options.kubeconfig is None
     lines = [
@@ -366,7 +375,8 @@ def _say_how_to_use(
         lines.append(f"The policy is the default for one machine; to replace it, write {_own_policy_file(options)}.")
     else:
         lines.append(f"The policy is the strict default; to replace it, write {_own_policy_file(options)}.")
-    if options.kubelet and own_machine:
+    if kubelet is not None:
+        lines += filter(None, [engines.described(options.engine, kubelet.engine)])
         lines.append(
             "Ctrl-C stops the servers. Members that run on this machine go on; the next `kaji up` takes them over."
         )
@@ -412,9 +422,18 @@ def _sign_in(options: UpOptions, accepted: AuthenticationConfiguration | None) -
     return found
 
 
+LOCAL_PROGRAMS = "http://*.localhost"
+"""Origins of programs for browsers on this machine, at the port of the Web API."""
+
+
 def _browser_access(options: UpOptions) -> BrowserAccess:
-    """Return what sessions of browsers need. The key lies in the data folder, so that sessions survive a restart."""
+    """Return what sessions of browsers need. The key lies in the data folder, so that sessions survive a restart.
+
+    Browsers resolve names below localhost to this machine, so each program gets an origin there by default.
+    """
     found = options.browser_access()
+    if found.programs is None and is_loopback(options.host):
+        found = replace(found, programs=parse_origins(LOCAL_PROGRAMS))
     if found.cookie_secret:
         return found
     return replace(found, cookie_secret=ensure_token(options.data / "sign-in.key").encode())
@@ -424,17 +443,19 @@ def _own_policy_file(options: UpOptions) -> Path:
     return options.data / "policy.yaml"
 
 
-def _own_machine(data: Path, mounts: bool) -> Policy:
+def _own_machine(data: Path, mounts: bool, images: bool) -> Policy:
     folders = (str(Path.cwd()), tempfile.gettempdir(), str(data))
     return own_machine_policy(
-        str(Path.home()), mounts=mounts, checkpoint_root=str(data / "checkpoints"), folders=folders
+        str(Path.home()), mounts=mounts, images=images, checkpoint_root=str(data / "checkpoints"), folders=folders
     )
 
 
-def _own_kubelet(options: UpOptions, cluster: EmbeddedCluster, client: KubeClient) -> Kubelet:
+def _own_kubelet(
+    options: UpOptions, cluster: EmbeddedCluster, client: KubeClient, engine: engines.Engine | None
+) -> Kubelet:
     name = node_name(socket.gethostname())
     root = options.data / "node"
     certificate, key = issue_serving(cluster.certificates, root / "pki", name, (options.host,))
     server = ServerSettings(address=options.host, certificate=certificate, key=key, client_ca=cluster.certificates.ca)
     settings = KubeletSettings(node_name=name, root_dir=root, address=options.host, server=server)
-    return Kubelet(client, settings, adapter=RunPods())
+    return Kubelet(client, settings, adapter=RunPods(), engine=engine)

@@ -106,6 +106,13 @@ TABLES = (
         binary="document",
     ),
     Table(
+        "traffic",
+        ("subject", "key", "at"),
+        ("subject", "key", "at", "bytes", "document"),
+        binary="document",
+    ),
+    Table("address_use", ("pool", "day"), ("pool", "day", "used", "capacity")),
+    Table(
         "audit",
         ("id",),
         ("key", "at", "actor", "source", "action", "namespace", "object", "outcome", "rule", "message"),
@@ -227,6 +234,9 @@ async def rename(database: Database, uids: Mapping[str, str]) -> None:
         "UPDATE usage SET run_uid = $2 WHERE run_uid = $1",
         "UPDATE telemetry SET run_uid = $2 WHERE run_uid = $1",
         "UPDATE marks SET run_uid = $2 WHERE run_uid = $1",
+        "DELETE FROM traffic WHERE subject = 'run' AND key = $1 AND at IN (SELECT made.at FROM traffic AS made "
+        "WHERE made.subject = 'run' AND made.key = $2)",
+        "UPDATE traffic SET key = $2 WHERE subject = 'run' AND key = $1",
     )
     statements = [Statement(sql, pairs) for sql in moved]
     await database.write([*statements, _new_fact([(f"run:{old}", new) for old, new in pairs])])

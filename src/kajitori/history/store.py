@@ -7,13 +7,16 @@ from collections.abc import AsyncIterator, Collection, Container, Iterable, Sequ
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from kajitori.core.network.exhaustion import DayUse
+from kajitori.core.network.pools import AddressPool
 from kajitori.core.telemetry.levels import Interval
+from kajitori.core.traffic.history import HistoryGroup, HourRecord, Key, TrafficRecord
 from kajitori.core.usage.daily import TimeAmount, TimeKey, TimeLevel
 from kajitori.core.usage.lost_time import Held, Mark
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState
 from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import KajitoriError
-from kajitori.history import lost_time, runs, sums, telemetry, usage
+from kajitori.history import lost_time, network, runs, sums, telemetry, usage
 from kajitori.history.audit import AuditFilter, list_audit, statement_of
 from kajitori.history.database import Database, Statement, without_details
 from kajitori.history.runs import RunFilter
@@ -170,6 +173,43 @@ class History:
     async def downsample_telemetry(self, now: int) -> bool:
         """Merge some bands that are too old for their resolution; return whether there are more."""
         return await telemetry.downsample(await self.open(), now)
+
+    async def record_traffic(self, records: Iterable[HourRecord]) -> None:
+        """Store records of traffic in one transaction. Storing them again changes nothing."""
+        await self._write([network.statement_of(records)])
+
+    async def latest_traffic(self, before: int) -> dict[Key, HourRecord]:
+        """Return the last record of each subject before this hour; of runs, only those of the last month."""
+        return await network.latest(await self.open(), before)
+
+    async def traffic(
+        self, group: HistoryGroup, since: int, until: int
+    ) -> list[tuple[HourRecord, TrafficRecord | None]]:
+        """Return, for each subject with traffic in a span, its last record in it and its last record before."""
+        return await network.within(await self.open(), group, since, until)
+
+    async def traffic_of(
+        self, group: HistoryGroup, key: str, since: int, until: int
+    ) -> tuple[list[HourRecord], TrafficRecord | None]:
+        """Return the records of a subject in a span by time, and its last record before."""
+        return await network.of_subject(await self.open(), group, key, since, until)
+
+    async def traffic_recorded_at(self, since: int, until: int) -> list[int]:
+        """Return the hours of a span in which any traffic was recorded."""
+        return await network.recorded_at(await self.open(), since, until)
+
+    async def thin_traffic(self, now: int, since: int) -> int:
+        """Keep only the last records of the oldest day since a time that still has records of hours, and remove what is
+        too old. Return the end of that day; `since` if there is none."""
+        return await network.thin(await self.open(), now, since)
+
+    async def record_address_use(self, pools: Sequence[AddressPool], day: int) -> None:
+        """Note the use of pools on a day (days since 1970); the most of a day is kept."""
+        await self._write(network.use_statements(pools, day))
+
+    async def address_use(self, since_day: int) -> dict[str, list[DayUse]]:
+        """Return the use of each pool on each day after this one, by the pool's name."""
+        return await network.use_since(await self.open(), since_day)
 
     async def _write(self, statements: list[Statement]) -> None:
         try:

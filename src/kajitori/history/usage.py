@@ -9,7 +9,7 @@ from typing import Any
 
 from kajitori.core.usage.daily import DAY, MIB_SHIFT, Level, parts_of
 from kajitori.core.usage.sums import By, Prices, UsageSum, add_up, add_whole
-from kajitori.core.words.node_lists import expand
+from kajitori.core.words.nodes.node_lists import expand
 from kajitori.history.database import Database, Row
 from kajitori.history.sums import fact
 

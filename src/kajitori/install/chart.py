@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kajitori import __version__
-from kajitori.install import watching
-from kajitori.install.objects import Identity, Object, as_yaml, identity, made
+from kajitori.install.parts import watching
+from kajitori.install.parts.objects import Identity, Object, as_yaml, identity, made
+from kajitori.install.parts.roles import roles
+from kajitori.install.parts.workloads import (
+    GATEWAY_AUTHENTICATION,
+    HISTORY_FOLDER,
+    SIGN_IN_AUTHORITY,
+)
 from kajitori.install.render import certificates, in_order, render
-from kajitori.install.roles import roles
 from kajitori.install.settings import (
     CA_SECRET,
     HISTORY_PASSWORD_KEY,
@@ -32,11 +37,6 @@ from kajitori.install.settings import (
     SignInSettings,
     StoreSettings,
     TlsSettings,
-)
-from kajitori.install.workloads import (
-    GATEWAY_AUTHENTICATION,
-    HISTORY_FOLDER,
-    SIGN_IN_AUTHORITY,
 )
 
 _MADE = "# Made by docs/generate.py (make reference) from src/kajitori/install; edits here are lost.\n"
@@ -185,6 +185,7 @@ def _marked(tls: TlsSettings) -> InstallSettings:
                 "client_id": _text("signIn.clientId"),
                 "scopes": _text("signIn.scopes"),
                 "url": _text("signIn.url"),
+                "programs_url": _text("signIn.programsUrl"),
                 "ca": _BLOCK.format("signIn.ca"),
                 "client_secret": _text("signIn.clientSecret"),
             }
@@ -351,7 +352,7 @@ def _line(line: str) -> Iterable[str]:
 
 _USERS = re.compile(r"( *)resourceNames:\n *{{- range .Values.gateway.users }}\n.*\n *{{- end }}\n")
 """The only users that the gateway may impersonate. Without any, the rule must not have the field."""
-_OPTIONAL = ("images.pullPolicy", "store.url", "history.url", "signIn.issuer", "signIn.url")
+_OPTIONAL = ("images.pullPolicy", "store.url", "history.url", "signIn.issuer", "signIn.url", "signIn.programsUrl")
 
 
 def _expression(match: re.Match[str]) -> str:

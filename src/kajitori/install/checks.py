@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from kajitori.errors import Fault
 from kajitori.install.settings import (
@@ -87,6 +88,7 @@ def findings(survey: Survey, settings: InstallSettings, version: str) -> list[Fi
         *_gpus(survey),
         *_images(settings),
         *_sign_in(survey, settings),
+        *_programs(settings),
         *_history(settings),
         *_secrets(survey, settings),
         *_changes(survey, version),
@@ -251,6 +253,20 @@ def _sign_in(survey: Survey, settings: InstallSettings) -> Iterator[Finding]:
     else:
         text = f"{issuer} has keys; kube-apiserver must accept its tokens for {settings.sign_in.client_id}"
         yield Finding("sign-in", State.OK, text)
+
+
+def _programs(settings: InstallSettings) -> Iterator[Finding]:
+    """Yield whether browsers can open programs of runs, as far as the settings show it."""
+    address = settings.sign_in.programs_url
+    if address is None:
+        return
+    host = urlsplit(address).hostname or ""
+    if settings.tls.certificates in ("own", "certManager") and host not in settings.tls.names:
+        text = f"the certificate of the Web API is not valid for {host}"
+        way_out = "add the name to tls.names, unless a proxy in front of the Web API has a certificate for it"
+        yield Finding("programs", State.WARN, text, way_out)
+    else:
+        yield Finding("programs", State.OK, f"{address}; DNS must lead the name to the Web API")
 
 
 def _history(settings: InstallSettings) -> Iterator[Finding]:

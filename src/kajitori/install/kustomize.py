@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kajitori.install.objects import Object, as_yaml
+from kajitori.install.parts.objects import Object, as_yaml
+from kajitori.install.parts.watching import alerts, monitors
 from kajitori.install.render import certificates, render
 from kajitori.install.settings import (
     HistorySettings,
@@ -15,7 +16,6 @@ from kajitori.install.settings import (
     SignInSettings,
     TlsSettings,
 )
-from kajitori.install.watching import alerts, monitors
 from kajitori.monitoring.alerts import GROUPS, model
 from kajitori.monitoring.alerts.model import RULES_FILE
 
@@ -30,7 +30,7 @@ _ABOUT = {
     "member-policy": "Only an account that may update the status of runs can create a Pod with the label\n"
     "kajitori.dev/run-uid or change Kajitori's labels on it, because Services, NetworkPolicies and budgets select\n"
     "Pods by them. The API server consults it for Pods with that label only. Needs Kubernetes 1.30.",
-    "rbac": "Roles of people and parts; src/kajitori/install/roles.py says what each rule is for. Bind\n"
+    "rbac": "Roles of people and parts; src/kajitori/install/parts/roles.py says what each rule is for. Bind\n"
     "kajitori-team-viewer, -user and -lead to groups in their namespaces: `kaji team render` writes the bindings.",
     "flowcontrol": "How the API server shares its capacity between Kajitori and all other clients.",
     "policy": "Policy and address registry of Web API and controller (docs/reference/policy.md and networks.md).\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from kajitori import __version__
 from kajitori.errors import InvalidInput
-from kajitori.install.objects import Identity, Object, as_yaml, made
+from kajitori.install.parts.objects import Identity, Object, as_yaml, made
 from kajitori.install.settings import RECORD, InstallSettings, parse_settings
 
 

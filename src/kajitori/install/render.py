@@ -8,10 +8,10 @@ from kajitori.core.admission.member_policy import member_policy, member_policy_b
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.pods.manifests import priority_class
 from kajitori.core.spec.definition import custom_resource_definition
-from kajitori.install import surroundings, watching, workloads
-from kajitori.install.gateway import authentication, gateway
-from kajitori.install.objects import Object, as_yaml, made
-from kajitori.install.roles import roles
+from kajitori.install.parts import surroundings, watching, workloads
+from kajitori.install.parts.gateway import authentication, gateway
+from kajitori.install.parts.objects import Object, as_yaml, made
+from kajitori.install.parts.roles import roles
 from kajitori.install.settings import TLS_SECRET, InstallSettings
 
 EMPTY_POLICY = "{}\n"

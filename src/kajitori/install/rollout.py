@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.install.objects import Object
+from kajitori.install.parts.objects import Object
 
 WORKLOADS = ("Deployment", "DaemonSet")
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from kajitori import __version__
 from kajitori.configuration.option_faults import history_faults
-from kajitori.configuration.sign_in import SCOPES
+from kajitori.configuration.sign_in import SCOPES, program_faults
 from kajitori.core.documents.faults import Document
 from kajitori.core.documents.fields import Digest, DnsLabel, LabelKey, LabelValue, ObjectName, ServerUrl
 from kajitori.core.documents.files import parse_document
@@ -206,6 +206,10 @@ class SignInSettings(Document):
     url: ServerUrl | None = None
     """URL of the Web API for browsers. Left out: the address that a browser asked for. The redirect URI at the provider
     is this URL with /sign-in/callback behind it."""
+    programs_url: str | None = None
+    """Where browsers find the web pages of runs' programs, such as notebooks: https://*.runs.example.org gives each an
+    origin of its own. DNS, certificate and proxy must lead this name to the Web API as well. Left out: browsers are
+    shown no programs."""
     ca: str = ""
     """Authorities (PEM) that signed the provider's certificate; empty: those of the image. Web API reads it when it
     starts."""
@@ -361,7 +365,13 @@ def faults_of(settings: InstallSettings) -> Iterator[Fault]:
     if history.secret is not None and not history.url:
         yield Fault("history.secret", "a password without a database", history.secret, "set history.url, too")
     if not sign_in.issuer:
-        for name, value in (("url", sign_in.url), ("ca", sign_in.ca), ("clientSecret", sign_in.client_secret)):
+        programs = ("programsUrl", sign_in.programs_url)
+        for name, value in (
+            ("url", sign_in.url),
+            programs,
+            ("ca", sign_in.ca),
+            ("clientSecret", sign_in.client_secret),
+        ):
             if value:
                 yield Fault(f"signIn.{name}", "there is no provider", hint="set signIn.issuer, too")
         return
@@ -371,6 +381,7 @@ def faults_of(settings: InstallSettings) -> Iterator[Fault]:
     if sign_in.url is not None and urlsplit(sign_in.url).scheme != "https":
         hint = "write https://…: browsers keep the cookie of a session over TLS only"
         yield Fault("signIn.url", f"{sign_in.url!r:.80} is not an https URL", sign_in.url, hint)
+    yield from program_faults("signIn.programsUrl", sign_in.programs_url, "signIn.url", sign_in.url)
     if "openid" not in sign_in.scopes.split():
         yield Fault("signIn.scopes", "without openid there is no ID token", sign_in.scopes, f"for example '{SCOPES}'")
     if sign_in.ca and not texts.are_certificates(sign_in.ca):

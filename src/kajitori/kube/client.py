@@ -11,15 +11,17 @@ from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
-from kajitori.kube.concurrency import ConcurrencyLimiter
-from kajitori.kube.config import Credentials, Headers, KubeConfig
+from kajitori.kube.connection.concurrency import ConcurrencyLimiter
+from kajitori.kube.connection.config import Credentials, Headers, KubeConfig
+from kajitori.kube.connection.joined import JoinedEnd
+from kajitori.kube.connection.retry import RetryPolicy
+from kajitori.kube.connection.transport import Environment, OnWriteError, Params, Transport, Upgraded
 from kajitori.kube.decoding import Page, decode, decode_page
 from kajitori.kube.errors import GoneError
 from kajitori.kube.requests import PatchKind, delete_options, encode, segment, selectors
 from kajitori.kube.resources import PODS, Resource
-from kajitori.kube.retry import RetryPolicy
-from kajitori.kube.streams import EXEC_PROTOCOL, ByteStream, ExecStream
-from kajitori.kube.transport import Environment, OnWriteError, Params, Transport
+from kajitori.kube.spdy.ports import PORT_PROTOCOL
+from kajitori.kube.streams import EXEC_PROTOCOL, ByteStream, ExecStream, PortStream
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -384,16 +386,19 @@ class KubeClient:
         since_time: str = "",
         timestamps: bool = False,
         limit_bytes: int | None = None,
+        stream: str = "",
     ) -> ByteStream:
         """Open a container's log; with `follow` until it ends. Raises at once what the server refuses.
 
         `container` may be empty if the Pod has only one. `since_time` is an RFC 3339 time by the node's clock, of which
-        an API server uses whole seconds.
+        an API server uses whole seconds. `stream` is Stdout or Stderr for the lines of one output stream, which an API
+        server without the feature PodLogsQuerySplitStreams refuses, and which excludes `tail_lines`.
         """
         params: dict[str, str] = {"container": container} if container else {}
         numbers = {"tailLines": tail_lines, "limitBytes": limit_bytes}
         params |= {name: str(value) for name, value in numbers.items() if value is not None}
         params |= {"sinceTime": since_time} if since_time else {}
+        params |= {"stream": stream} if stream else {}
         switches = {"follow": follow, "timestamps": timestamps}
         params |= {name: "true" for name, on in switches.items() if on}
         response = await self._transport.stream(
@@ -416,13 +421,48 @@ class KubeClient:
     ) -> ExecStream:
         """Start a program in a container, which may be empty if the Pod has only one. With a terminal, the program's
         errors come on standard output, as on any terminal."""
+        return await self._open_remote("exec", namespace, pod, command, container=container, stdin=stdin, tty=tty)
+
+    async def open_attach(
+        self, namespace: str, pod: str, *, container: str, stdin: bool = False, tty: bool = False
+    ) -> ExecStream:
+        """Attach to the program of a container. `stdin` needs a container with `stdin`; `tty` must be the container's.
+
+        The stream says when the program has ended, but not with which exit code, which is in the Pod's status.
+        """
+        return await self._open_remote("attach", namespace, pod, [], container=container, stdin=stdin, tty=tty)
+
+    async def _open_remote(
+        self,
+        subresource: str,
+        namespace: str,
+        pod: str,
+        command: Sequence[str],
+        *,
+        container: str,
+        stdin: bool,
+        tty: bool,
+    ) -> ExecStream:
         params = [("command", part) for part in command]
         if container:
             params.append(("container", container))
         params += [("stdin", str(stdin).lower()), ("stdout", "true"), ("stderr", str(not tty).lower())]
         params.append(("tty", str(tty).lower()))
-        path = self._object_path(PODS, pod, namespace, "exec")
+        path = self._object_path(PODS, pod, namespace, subresource)
         return ExecStream(self.config, await self._transport.websocket(path, params=params, protocol=EXEC_PROTOCOL))
+
+    async def open_port(self, namespace: str, pod: str, port: int) -> PortStream:
+        """Open a connection to a port of a Pod, at `localhost` in its network. Raises at once what the server refuses;
+        reading tells if nothing listens there."""
+        path = self._object_path(PODS, pod, namespace, "portforward")
+        socket = await self._transport.websocket(path, params=(), protocol=PORT_PROTOCOL)
+        return await PortStream.over(self.config, socket, pod, port)
+
+    async def open_port_tunnel(self, namespace: str, pod: str, headers: Mapping[str, str], end: JoinedEnd) -> Upgraded:
+        """Ask with these headers for a WebSocket to a Pod's ports, and give the upgraded connection to `end`."""
+        return await self._transport.upgrade(
+            self._object_path(PODS, pod, namespace, "portforward"), headers=headers, end=end
+        )
 
     async def request(
         self,

@@ -15,7 +15,8 @@ KajitoriError
     └── ServerError                  also Unavailable: 5xx
         └── StorageFullError         also StorageFull: 507, nothing was changed
 Unavailable
-└── ConnectionFailed                 no answer at all
+├── ConnectionFailed                 no answer at all
+└── PortUnreachable                  no program accepts connections at the port of a Pod
 """
 
 from __future__ import annotations
@@ -124,6 +125,17 @@ class ConnectionFailed(errors.Unavailable):
     def __init__(self, message: str, *, hint: str = "", maybe_applied: bool = True) -> None:
         super().__init__(message, hint=hint)
         self.maybe_applied = maybe_applied
+
+
+class PortUnreachable(errors.Unavailable):
+    """The kubelet could not connect to the port of a Pod; most often because nothing listens there."""
+
+    code = "PortUnreachable"
+
+    def __init__(self, message: str, *, hint: str = "", is_refusal: bool = False) -> None:
+        """`is_refusal`: the Pod answered that nothing listens on the port."""
+        super().__init__(message, hint=hint)
+        self.is_refusal = is_refusal
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {

@@ -1,7 +1,8 @@
-"""Answers that last long: logs, watches, and the WebSocket of exec."""
+"""Answers that last long: logs, watches, and the WebSockets of exec and port-forward."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from enum import IntEnum
 from types import TracebackType
@@ -10,9 +11,11 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
+from kajitori.kube.connection.transport import connection_failed
 from kajitori.kube.errors import ConnectionFailed
-from kajitori.kube.transport import connection_failed
+from kajitori.kube.spdy.ports import PortChannel
+from kajitori.kube.spdy.session import Session, WebSocketWire
 
 EXEC_PROTOCOL = "v5.channel.k8s.io"
 
@@ -121,6 +124,59 @@ class ExecStream:
             await self._socket.send_bytes(bytes([channel]) + payload)
         except (aiohttp.ClientError, OSError) as error:
             raise connection_failed(self._config, error) from error
+
+
+class PortStream:
+    """A connection to a port of a Pod over a WebSocket of its own.
+
+    Close it, or use it as an async context manager; it discards what was not read.
+    """
+
+    def __init__(self, session: Session, channel: PortChannel, target: str) -> None:
+        """Use `PortStream.over`."""
+        self._session = session
+        self._channel = channel
+        self._serving = asyncio.create_task(session.run(), name=f"stream to {target}")
+
+    @classmethod
+    async def over(cls, config: KubeConfig, socket: aiohttp.ClientWebSocketResponse, pod: str, port: int) -> PortStream:
+        """Connect to the port over an open WebSocket, which belongs to the stream from then on."""
+        session = Session(WebSocketWire(socket), is_client=True)
+        target = f"port {port} of Pod {pod}"
+        try:
+            channel = await PortChannel.open(session, port, 0, target)
+        except BaseException as error:
+            await socket.close()
+            if isinstance(error, aiohttp.ClientError | OSError):
+                raise connection_failed(config, error) from error
+            raise
+        return cls(session, channel, target)
+
+    async def read(self) -> bytes:
+        """As `PortChannel.read`."""
+        return await self._channel.read()
+
+    async def write(self, data: bytes) -> None:
+        """As `PortChannel.write`."""
+        await self._channel.write(data)
+
+    async def end_writing(self) -> None:
+        """As `PortChannel.end_writing`."""
+        await self._channel.end_writing()
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        self._serving.cancel()
+        await asyncio.gather(self._serving, return_exceptions=True)
+        await self._session.close()
+
+    async def __aenter__(self) -> PortStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 def exit_of(payload: bytes) -> tuple[int | None, str]:

@@ -20,11 +20,11 @@ import msgspec
 
 from kajitori.errors import Conflict, Forbidden, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
+from kajitori.kube.connection.retry import jittered
 from kajitori.kube.decoding import EventKind, WatchEvent, decode_events
 from kajitori.kube.errors import ApiError, ConnectionFailed, GoneError
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import Resource
-from kajitori.kube.retry import jittered
 from kajitori.kube.streams import ByteStream
 
 log = logging.getLogger(__name__)

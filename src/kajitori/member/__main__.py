@@ -28,9 +28,11 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
             from kajitori.member import code  # expensive to import
 
             target = f"{folder}/{first_step.CODE_FOLDER}"
-            owner = code.parse_owner(environment.get(first_step.OWNER_ENV, ""))
+            owner = hosts.parse_owner(environment.get(first_step.OWNER_ENV, ""))
             files = code.fetch(server, int(environment["KAJI_RANK"]), digest, target, _seconds(environment), owner)
             sys.stdout.write(f"{files} files of code were unpacked after {time.monotonic() - began:.2f} s\n")
+        if first_step.NOTEBOOK_ENV in environment:
+            _write_notebook_token(environment, server, folder)
         if first_step.ALONE_ENV in environment:
             return 0
         members, rank = int(environment["KAJI_WORLD_SIZE"]), int(environment["KAJI_RANK"])
@@ -58,6 +60,16 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
         return 1
     sys.stdout.write(f"{members} members are known after {time.monotonic() - began:.2f} s\n")
     return 0
+
+
+def _write_notebook_token(environment: Mapping[str, str], server: Server, folder: str) -> None:
+    """Fetch the notebook's token into a file. On a cluster only the Pod's containers can reach the folder, and the
+    program may run as the image's own user."""
+    asked = f"/v1/members/notebook?rank={environment['KAJI_RANK']}"
+    token = server.document(asked, ("token",), _seconds(environment))["token"]
+    owner = hosts.parse_owner(environment.get(first_step.OWNER_ENV, ""))
+    mode = 0o600 if first_step.PRIVATE_ENV in environment else 0o644
+    hosts.write(f"{folder}/{first_step.NOTEBOOK_TOKEN_FILE}", token, mode, owner)
 
 
 def _seconds(environment: Mapping[str, str]) -> float:

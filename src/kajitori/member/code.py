@@ -15,12 +15,6 @@ from kajitori.member.server import ANSWER_SECONDS, Failure, Server, problem_text
 _PIECE_BYTES = 1 << 18
 
 
-def parse_owner(text: str) -> tuple[int, int] | None:
-    """Return user and group of `uid:gid`; None for an empty text."""
-    uid, _, gid = text.partition(":")
-    return (int(uid), int(gid)) if text else None
-
-
 def fetch(
     server: Server, rank: int, digest: str, target: str, seconds: float, owner: tuple[int, int] | None = None
 ) -> int:

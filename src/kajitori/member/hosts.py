@@ -32,14 +32,22 @@ def etc_hosts(known: str, run: str, attempt: int, addresses: Sequence[str], rank
     return "\n".join(lines) + "\n"
 
 
-def write(path: str, text: str) -> None:
-    """Write a file atomically, readable by everyone: the user's program may run as any user."""
+def write(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
+    """Write a file atomically, by default readable by everyone: the user's program may run as any user."""
     fresh = f"{path}.new"
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with open(fd, "w", encoding="utf-8") as file:
-        os.fchmod(fd, 0o644)
+        os.fchmod(fd, mode)
+        if owner is not None:
+            os.fchown(fd, *owner)
         file.write(text)
     os.rename(fresh, path)  # noqa: PTH104 - importing pathlib takes longer than all of this
+
+
+def parse_owner(text: str) -> tuple[int, int] | None:
+    """Return user and group of `uid:gid`; None for an empty text."""
+    uid, _, gid = text.partition(":")
+    return (int(uid), int(gid)) if text else None
 
 
 def read_known(path: str) -> str:

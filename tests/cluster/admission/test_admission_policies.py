@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.harness.embedded_server import embedded_server
-from tests.harness.kube_server import USERS, KubeServer
+from tests.harness.servers.embedded_server import embedded_server
+from tests.harness.servers.kube_server import USERS, KubeServer
 
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from tests.harness.commands import kubectl
 from tests.harness.fixtures import REAL
-from tests.harness.kube_server import KubeServer
+from tests.harness.servers.kube_server import KubeServer
 
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper
+from kajitori.core.admission.member_policy import IS_CONTROLLER
 from kajitori.core.admission.plain_pods.policies import CRON_JOBS, DEFAULTS, TEMPLATES
 from kajitori.core.admission.plain_pods.policies import PODS as PODS_POLICY
 from kajitori.core.policy.file import parse_policy
+from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import (
@@ -117,6 +119,17 @@ async def test_a_pod_that_breaks_rules_is_refused_with_all_faults(enforced: Enfo
         "a Pod may not mount the folder /etc of its node (allowed: none) [hostFolders]",
         "a Pod may not tolerate all taints [tolerations]",
     ]
+
+
+async def test_a_controllers_reader_of_a_checkpoint_is_exempt(enforced: Enforced) -> None:
+    """The folder may be on a node with GPUs. Users without a controller's rights gain nothing by the label."""
+    reader = pod("bert-files", tolerations=[{"operator": "Exists"}])
+    reader["metadata"]["labels"] = {names.LABEL_READER: "bert"}
+    made = await enforced.create(reader)
+    assert "affinity" not in made["spec"]
+    stored = await enforced.admin.get(VALIDATING_POLICIES, PODS_POLICY)
+    conditions = {one["name"]: one["expression"] for one in stored["spec"]["matchConditions"]}
+    assert IS_CONTROLLER in conditions["no-reader"]
 
 
 async def test_defaults_are_filled_in(enforced: Enforced) -> None:

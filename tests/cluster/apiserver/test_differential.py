@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.harness.binaries import require_binaries
-from tests.harness.real_server import RealServer
+from tests.harness.servers.real_server import RealServer
 from tests.helpers.differential.explore import LENGTH
 from tests.helpers.differential.generate import fences, sequence
 from tests.helpers.differential.lockstep import smallest

@@ -8,7 +8,7 @@ import ssl
 from urllib.parse import urlsplit
 
 import pytest
-from tests.harness.embedded_server import TOKEN, EmbeddedServer, embedded_server
+from tests.harness.servers.embedded_server import TOKEN, EmbeddedServer, embedded_server
 
 WATCH = f"GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from tests.harness.binaries import require_binaries
-from tests.harness.embedded_server import embedded_server
-from tests.harness.real_server import RealServer, running_real_server
+from tests.harness.servers.embedded_server import embedded_server
+from tests.harness.servers.real_server import RealServer, running_real_server
 from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori import errors
@@ -24,7 +24,7 @@ from kajitori.embedded.controllers.endpoints import ENDPOINT_SLICES
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.entrypoints.parts.run_adapter import RUN_WORKLOAD
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import BUDGETS, CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
 
 NS = "default"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import aiohttp
-from tests.harness.embedded_server import MERGE, TOKEN, embedded_server
+from tests.harness.servers.embedded_server import MERGE, TOKEN, embedded_server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 ROOT = Path(__file__).resolve().parents[3]
@@ -15,7 +15,7 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tests.harness.embedded_server import embedded_server
+from tests.harness.servers.embedded_server import embedded_server
 
 async def main():
     async with embedded_server(Path(sys.argv[1])) as api:

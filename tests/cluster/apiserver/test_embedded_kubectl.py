@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.harness.binaries import find_binary
 from tests.harness.commands import output_of
-from tests.harness.embedded_server import EmbeddedServer, embedded_server
+from tests.harness.servers.embedded_server import EmbeddedServer, embedded_server
 
 pytestmark = pytest.mark.skipif(
     find_binary("kubectl") is None, reason="kubectl is not installed: run setup-envtest use, or install it on $PATH"

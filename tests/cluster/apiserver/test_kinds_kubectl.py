@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.harness.binaries import kubectl_binary
-from tests.helpers.custom_resource import boat, definition
+from tests.helpers.objects.custom_resource import boat, definition
 
 from kajitori.embedded.apiserver import certificates
 from kajitori.embedded.apiserver.auth import ADMINISTRATOR, Authenticator

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from tests.harness.real_server import RealServer
-from tests.helpers import kinds_cases
-from tests.helpers.kinds_cases import Case
+from tests.harness.servers.real_server import RealServer
+from tests.helpers.objects import kinds_cases
+from tests.helpers.objects.kinds_cases import Case
 
 from kajitori.embedded.apiserver.discovery.openapi import OpenApi
 from kajitori.embedded.apiserver.reads import tables

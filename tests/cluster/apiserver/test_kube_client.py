@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.kube_server import USERS, KubeServer
-from tests.harness.real_server import RealServer
+from tests.harness.servers.kube_server import USERS, KubeServer
+from tests.harness.servers.real_server import RealServer
 from tests.harness.waiting import until
 
 from kajitori.cluster.mirror.mirror import Mirror

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.harness.binaries import require_binaries
-from tests.harness.real_server import RealServer
+from tests.harness.servers.real_server import RealServer
 
 from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.kube.client import KubeClient

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
-from tests.harness.kube_server import KubeServer
+from tests.harness.servers.kube_server import KubeServer
 from tests.unit.kube.test_audit_log import EVENT
 
 from kajitori.cli.app import kaji

@@ -18,7 +18,7 @@ import yaml
 from tests.harness.cluster import POLICY, Cluster, control_plane
 from tests.harness.fixtures import real_server_of
 from tests.harness.web_api import WebApi, web_api
-from tests.helpers.faulty_proxy import FaultyProxy
+from tests.helpers.network.faulty_proxy import FaultyProxy
 
 from kajitori.api import health
 from kajitori.cluster.mirror.mirror import Mirror

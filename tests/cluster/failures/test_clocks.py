@@ -15,8 +15,8 @@ from kajitori.controllers.nodes.silence import NODE_PATIENCE
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words.times import parse_time
 from kajitori.kube.client import KubeClient
+from kajitori.kube.connection.transport import Environment
 from kajitori.kube.resources import RESOURCE_QUOTAS
-from kajitori.kube.transport import Environment
 
 SLOW_START = {"annotations": {"sim.kajitori.dev/start-delay": "1h"}}
 SOON = timedelta(minutes=2)

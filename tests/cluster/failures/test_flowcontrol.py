@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
-from tests.harness.real_server import RealServer
+from tests.harness.servers.real_server import RealServer
 
 from kajitori.errors import AlreadyExists
 from kajitori.kube.client import KubeClient

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.harness.embedded_server import MERGE, embedded_server
+from tests.harness.servers.embedded_server import MERGE, embedded_server
 
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.code import CodeStore

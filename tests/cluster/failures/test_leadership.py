@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.harness.kube_server import KubeServer
+from tests.harness.servers.kube_server import KubeServer
 
 from kajitori.controllers.leadership import Leadership, NotLeading
 from kajitori.core.leadership import LEASE_NAME, Terms

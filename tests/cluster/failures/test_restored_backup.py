@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.harness.real_server import free_port
+from tests.harness.servers.real_server import free_port
 from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import yaml
 from tests.harness.cluster import POLICY, Cluster
-from tests.harness.part_processes import ControllerPart, PartProcesses
+from tests.harness.platform.part_processes import ControllerPart, PartProcesses
 from tests.helpers.chaos import Chaos, InvariantChecker
 
 from kajitori.cluster.run_object import RUNS

@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.harness.deployed import DEPLOY, manifest
-from tests.harness.real_server import RealServer
+from tests.harness.platform.deployed import DEPLOY, manifest
+from tests.harness.servers.real_server import RealServer
 
 from kajitori.core.words import names
 from kajitori.errors import AlreadyExists, Forbidden

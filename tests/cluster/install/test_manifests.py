@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.real_server import RealServer
+from tests.harness.servers.real_server import RealServer
 
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS

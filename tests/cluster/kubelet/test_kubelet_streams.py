@@ -16,8 +16,11 @@ from pathlib import Path
 
 import pytest
 from tests.harness.fixtures import REAL
-from tests.harness.kubelet_node import Node
+from tests.harness.kubelet_node import ANY_SERVER, Node
 from tests.harness.waiting import PATIENCE_SECONDS, until
+
+from kajitori.kube.errors import ConnectionFailed, NotFoundError, PortUnreachable
+from kajitori.kube.streams import PortStream
 
 WEBSOCKET = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "true", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "true"}
 SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
@@ -253,6 +256,40 @@ def open_resources() -> tuple[int, int]:
     """Return the number of tasks and of open files of this process, which runs the kubelet and the embedded API
     server."""
     return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
+
+
+@ANY_SERVER
+async def test_the_client_opens_streams_to_ports(node: Node, tmp_path: Path) -> None:
+    """A stream carries megabytes while the other direction is open or ended, and says that nothing listens."""
+    there = tmp_path / "port"
+    await node.run("p", sys.executable, "-c", ECHO % str(there))
+    await node.wait("p", "condition=Ready")
+    await until(lambda: there.exists() and there.read_text())
+    large = os.urandom(3 << 20)
+    before = open_resources()
+    async with await node.client.open_port("default", "p", int(there.read_text())) as stream:
+        for start in range(0, len(large), 256 << 10):
+            await stream.write(large[start : start + (256 << 10)])
+        await stream.end_writing()
+        assert await whole(stream) == large[::-1]
+        assert await stream.read() == b""
+    async with await node.client.open_port("default", "p", 1) as stream:
+        with pytest.raises(PortUnreachable, match="nothing listens on port 1 of Pod p"):
+            await stream.read()
+        with pytest.raises((PortUnreachable, ConnectionFailed)):
+            await stream.write(b"hello")
+    await until(lambda: all(now <= then for now, then in zip(open_resources(), before, strict=True)))
+    with pytest.raises(NotFoundError):
+        await node.client.open_port("default", "other", 1)
+
+
+async def whole(stream: PortStream) -> bytes:
+    """Read a stream to its end."""
+    pieces = []
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while piece := await stream.read():
+            pieces.append(piece)
+    return b"".join(pieces)
 
 
 @EMBEDDED

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.web_api import web_api
-from tests.helpers.enforced import HOSTS, NODE, PROGRAM, WEB_API, EnforcedNode, Place, enforced_node, forward
+from tests.helpers.network.enforced import HOSTS, NODE, PROGRAM, WEB_API, EnforcedNode, Place, enforced_node, forward
 
 from kajitori.core.policy.file import with_first_step
 from kajitori.core.spec.reasons import Phase

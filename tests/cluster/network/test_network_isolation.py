@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.helpers.netns import Namespace, Server, answered, call, connect, knock, namespaces
+from tests.helpers.network.netns import Namespace, Server, answered, call, connect, knock, namespaces
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 
 from kajitori.core.network.registry import Networks, parse_networks

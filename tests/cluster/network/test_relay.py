@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness.kube_server import KubeServer
+from tests.harness.servers.kube_server import KubeServer
 from tests.harness.waiting import until
 
 from kajitori.agent.relay import RelayPods

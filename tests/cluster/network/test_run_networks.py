@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.harness.cluster import Cluster
-from tests.harness.kube_server import KubeServer
+from tests.harness.servers.kube_server import KubeServer
 
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.networks import NetworkKeeper

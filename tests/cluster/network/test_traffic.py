@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.harness.kube_server import KubeServer
+from tests.harness.servers.kube_server import KubeServer
 from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.agent.test_telling import counting
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from tests.harness.cluster import Cluster
-from tests.harness.parts import GPUS
+from tests.harness.platform.parts import GPUS
 from tests.harness.waiting import until
 
 from kajitori.api.views.runs import nodes_of
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
-from kajitori.core.words.node_lists import expand
+from kajitori.core.words.nodes.node_lists import expand
 from kajitori.errors import NotFound
 from kajitori.kube.errors import TooManyRequestsError
 from kajitori.kube.resources import BUDGETS, NODES, PODS

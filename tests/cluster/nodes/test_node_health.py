@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
+import pytest
 from tests.harness.cluster import Cluster
-from tests.harness.deployed import grant_tests
-from tests.harness.kube_server import CONTROLLER
-from tests.harness.parts import GPUS
+from tests.harness.platform.deployed import grant_tests
+from tests.harness.platform.parts import GPUS
+from tests.harness.servers.kube_server import CONTROLLER
 from tests.harness.web_api import web_api
 
 from kajitori.cluster.objects import Node, Pod
-from kajitori.core.nodes.health import BY_HAND, CONDITION_GONE, MEMBERS_FAIL, PREFLIGHT_FAILED
+from kajitori.cluster.run_object import RUNS
+from kajitori.controllers.watching import feed
+from kajitori.core.nodes import health
+from kajitori.core.nodes.health import (
+    BY_HAND,
+    CONDITION_GONE,
+    MEMBERS_FAIL,
+    MEMBERS_SLOW,
+    PREFLIGHT_FAILED,
+    PREFLIGHT_PASSED,
+)
 from kajitori.core.nodes.trail import Entry, TrailEvent, read_trail
 from kajitori.core.spec.reasons import Phase
+from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.levels import Interval
 from kajitori.core.words import names
+from kajitori.history.store import History
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import EVENTS, NODES
 
@@ -218,3 +233,41 @@ async def test_a_node_that_fails_its_test_stays_out_until_it_passes(cluster: Clu
         assert (back.what, back.by) == (TrailEvent.BACK, "ada")
         assert names.ANNOTATION_TEST_WANTED not in node(cluster, name).metadata.annotations
         await cluster.until(lambda: not cluster.mirror.runs, "no run of a test is left")
+
+
+def slow_minutes(run_uid: str, rank: int, now: float) -> list[Interval]:
+    """Return a quarter of an hour in which a rank works while three wait."""
+    used = Band(4, 0.49, 0.49, 0.5, 0.64, 0.95, Place((rank + 1) % 4), Place(rank))
+    return [Interval(run_uid, 1, 60, int(now) // 60 * 60 - 60 * ago, 4, {"cpu.used": used}) for ago in range(1, 16)]
+
+
+async def test_a_node_that_slows_two_runs_leaves_for_a_test(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another rank is slow in each run. The test begins when the runs have ended, and the node comes back."""
+    monkeypatch.setattr(feed, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(health, "BUSY_RECHECK", timedelta(seconds=0.2))  # the end of the last member wakes nobody
+    cluster.history = history = History(f"sqlite://{cluster.folder}/history.db")
+    await use_tests(cluster)
+    first = cluster.start_controller()
+    sick = "gpu-00002"
+    async with restored(cluster, sick):
+        for name, owner, rank in (("bert", "ada", 0), ("gpt", "ben", 3)):
+            await cluster.submit(name, replicas=4, nodeSelector={"kubernetes.io/hostname": sick})
+            await cluster.reaches(name, Phase.RUNNING)
+            await cluster.give(name, owner)
+            uid, now = cluster.mirror.runs[cluster.namespace, name].metadata.uid, cluster.mirror.now().timestamp()
+            await history.record_telemetry(slow_minutes(uid, rank, now))
+        assert names.TAINT_UNHEALTHY not in taints(cluster, sick)
+        await cluster.kill_controller(first)
+        cluster.start_controller()  # it finds these minutes in history
+        await cluster.until(lambda: names.TAINT_UNHEALTHY in taints(cluster, sick), f"{sick} is out")
+        (out,) = trail(cluster, sick)
+        assert (out.reason, len(out.evidence)) == (MEMBERS_SLOW, 2)
+        assert f"bert (ada): Rank 0 on {sick} has been slower than its peers" in out.evidence[0], out.evidence
+        assert not members_testing(cluster, sick), "runs are left there"
+        for name in ("bert", "gpt"):
+            await cluster.client.delete(RUNS, name, cluster.namespace)
+        (pod,) = await cluster.until(lambda: members_testing(cluster, sick), "its test")
+        await cluster.behave(pod.metadata.name, exit_code="0")
+        await cluster.until(lambda: not taints(cluster, sick), f"{sick} is back")
+        assert trail(cluster, sick)[-1].reason == PREFLIGHT_PASSED
+    await history.close()

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 from tests.harness.binaries import require_binaries
-from tests.harness.embedded_server import embedded_server
-from tests.harness.real_server import RealServer
+from tests.harness.servers.embedded_server import embedded_server
+from tests.harness.servers.real_server import RealServer
 from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.embedded.controller_manager import ControllerManager
@@ -27,7 +27,7 @@ from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.errors import InvalidInput, NotFound
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NODES, PODS
 
 pytestmark = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.harness.binaries import require_binaries
-from tests.harness.installation import Installation, running_installation
+from tests.harness.platform.installation import Installation, running_installation
 
 
 @pytest.fixture(scope="package")

@@ -19,10 +19,10 @@ import pytest
 import yaml
 from tests.harness.cluster import Cluster
 from tests.harness.fixtures import REAL
-from tests.harness.real_server import RealServer, free_port
+from tests.harness.servers.real_server import RealServer, free_port
 from tests.harness.waiting import until
 from tests.harness.web_api import web_api
-from tests.helpers.webhook import asked_for_pods
+from tests.helpers.objects.webhook import asked_for_pods
 from tests.unit.deploy.test_dashboards import dashboard
 
 from kajitori.cluster.view import ClusterView

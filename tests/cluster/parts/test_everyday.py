@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import socket
+import sys
+from subprocess import PIPE, Popen
 from typing import Any
 
-from tests.harness.installation import POLICY, SERVER, TOGETHER, Installation
+from tests.harness.platform.installation import POLICY, SERVER, TOGETHER, Installation
+from tests.harness.waiting import PATIENCE_SECONDS
 from tests.helpers.brought_code import assert_all_get_the_same
 
 pytestmark = TOGETHER
@@ -22,12 +27,18 @@ def test_an_ordinary_user_runs_a_gang_from_start_to_end(installed: Installation)
     assert "system:serviceaccount:kajitori:ada" in owner
     assert installed.kaji("logs", "pair", user="grace").returncode == 2
     script = "while true; do sleep 0.2; done"
-    assert installed.kaji("run", "-d", "--name", "long", *here, "busybox", "sh", "-c", script).returncode == 0
+    long = ("run", "-d", "--name", "long", *here, "busybox", sys.executable, "-c", REVERSE)
+    assert installed.kaji(*long).returncode == 0
     installed.until(lambda: installed.phase("long") == "Running", "long runs")
     said = installed.kaji("exec", "long", "sh", "-c", "echo $KAJI_RUN; exit 7")
     assert (said.returncode, said.stdout) == (7, "long\n"), said
     refused = installed.kaji("exec", "long", "true", user="grace")
     assert refused.returncode not in (0, 7) and "pods/exec" in refused.stderr, refused
+    installed.until(lambda: bool(installed.kaji("logs", "long").stdout), "it listens")
+    assert_port_is_forwarded(installed, int(installed.kaji("logs", "long").stdout))
+    asked = ("run", "-q", "-i", "--rm", *here, "busybox", "sh", "-c", "echo early; tr a-z A-Z; exit 3")
+    filtered = installed.kaji(*asked, stdin="typed")
+    assert (filtered.returncode, filtered.stdout) == (3, "early\nTYPED"), filtered
     budgets = ("get", "pdb", "-n", "vision", "-l", "app.kubernetes.io/managed-by=kajitori", "-o", "name")
     installed.until(
         lambda: installed.kubectl(*budgets).stdout.split() == ["poddisruptionbudget.policy/long"], "its budget alone"
@@ -39,6 +50,36 @@ def test_an_ordinary_user_runs_a_gang_from_start_to_end(installed: Installation)
     assert installed.kubectl(*restricted).stdout == '["Ingress","Egress"]'
     assert installed.kaji("rm", "-f", "long", "pair", "cut-off").returncode == 0
     installed.until(lambda: not installed.kubectl(*budgets).stdout, "no budget left")
+
+
+REVERSE = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    with server.accept()[0] as connection:
+        connection.sendall(connection.makefile("rb").read()[::-1])
+"""
+"""A server that answers in reverse what it has read when the client ends its direction."""
+
+
+def assert_port_is_forwarded(installed: Installation, port: int) -> None:
+    """Check that a user with the right to it reaches a port of `long`, and another one does not."""
+    for user, expected in (("ada", b"cba"), ("grace", b"")):
+        command = [sys.executable, "-m", "kajitori.cli", "port-forward", "long", f":{port}"]
+        environment = installed.kaji_environment(user)
+        with Popen(command, env=environment, stdout=PIPE, stderr=PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None and process.stderr is not None
+                local = re.search(r":(\d+) -> ", process.stdout.readline())
+                assert local is not None, process.stderr.read()
+                with socket.create_connection(("127.0.0.1", int(local[1])), PATIENCE_SECONDS) as connection:
+                    connection.sendall(b"abc")
+                    connection.shutdown(socket.SHUT_WR)
+                    assert connection.makefile("rb").read() == expected
+                assert expected or "pods/portforward" in process.stderr.readline()
+            finally:
+                process.kill()
 
 
 def test_members_of_a_gang_get_the_list_of_their_hosts(installed: Installation) -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness.installation import NO_PROVIDER, RENEWAL, TOGETHER, Installation
+from tests.harness.platform.installation import NO_PROVIDER, RENEWAL, TOGETHER, Installation
 
 from kajitori.agent.metrics_server import serve_metrics
 from kajitori.agent.servers import Servers
 from kajitori.configuration import x509
 from kajitori.configuration.tls_files import ServingCertificate, TrustedAuthorities
-from kajitori.install.certificates import ends
+from kajitori.install.parts.certificates import ends
 from kajitori.install.settings import CA_SECRET, SIGN_IN_SECRET, TLS_SECRET
 
 FIRST_RUN_SECONDS = 60.0

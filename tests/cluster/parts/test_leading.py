@@ -6,7 +6,7 @@ import signal
 import time
 
 from tests.harness.commands import SHORT_ABSENT_SECONDS, SHORT_TERMS
-from tests.harness.installation import TOGETHER, Installation
+from tests.harness.platform.installation import TOGETHER, Installation
 
 from kajitori.monitoring.controller import LEADING
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.harness.installation import CONTROLLERS, RELAY, RUNS, SERVER, TOGETHER, Installation
+from tests.harness.platform.installation import CONTROLLERS, RELAY, RUNS, SERVER, TOGETHER, Installation
 
 from kajitori.entrypoints.installation.planning import DEFINITION
 

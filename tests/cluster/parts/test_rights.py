@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness.deployed import Right, rights
-from tests.harness.installation import CONTROLLERS, POLICY, RELAY, RUNS, SERVER, SMALL, TOGETHER, Installation
-from tests.helpers import nvidia_slices as nvidia
-from tests.helpers.autoscaler import POOL, definition
+from tests.harness.platform.deployed import Right, rights
+from tests.harness.platform.installation import CONTROLLERS, POLICY, RELAY, RUNS, SERVER, SMALL, TOGETHER, Installation
+from tests.helpers.gpus import nvidia_slices as nvidia
+from tests.helpers.objects.autoscaler import POOL, definition
 
 from kajitori.core.pods.tickets import Ticket, sign
 from kajitori.core.words import names

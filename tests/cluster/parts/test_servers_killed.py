@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.harness.installation import TOGETHER, Installation
+from tests.harness.platform.installation import TOGETHER, Installation
 from tests.helpers.counted import assert_followers_lose_nothing
 
 pytestmark = TOGETHER

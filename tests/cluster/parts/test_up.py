@@ -6,7 +6,7 @@ import json
 
 import yaml
 from tests.harness.commands import kaji, start_kaji
-from tests.harness.installation import CONTROLLERS, TOGETHER, Installation
+from tests.harness.platform.installation import CONTROLLERS, TOGETHER, Installation
 from tests.harness.waiting import PATIENCE_SECONDS
 
 pytestmark = TOGETHER

@@ -5,7 +5,7 @@ The parts are gone after these tests, so no other module may come after this one
 
 from __future__ import annotations
 
-from tests.harness.installation import RUNS, TOGETHER, Installation
+from tests.harness.platform.installation import RUNS, TOGETHER, Installation
 
 from kajitori.entrypoints.installation.planning import DEFINITION
 

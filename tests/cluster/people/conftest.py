@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.harness.cluster import Cluster, control_plane
 from tests.harness.fixtures import real_server_of
-from tests.harness.identity_provider import SCOPES, IdentityProvider
-from tests.helpers.every_call import EveryCall, serving_a_run
-from tests.helpers.two_teams import bind, may_submit, speech_of
+from tests.harness.servers.identity_provider import SCOPES, IdentityProvider
+from tests.helpers.callers.every_call import EveryCall, serving_a_run
+from tests.helpers.callers.two_teams import bind, may_submit, speech_of
 
 from kajitori.api.streams import node_lines
 from kajitori.api.telemetry import live

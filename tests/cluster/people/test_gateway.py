@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from tests.harness.cluster import Cluster, control_plane
 from tests.harness.fixtures import real_server_of
-from tests.harness.identity_provider import IdentityProvider
-from tests.helpers.every_call import LEADS_ONLY, LISTS, RUN, TO_ANYBODY, WITH_TICKETS, EveryCall, serving_a_run
-from tests.helpers.two_teams import bind, speech_of
+from tests.harness.servers.identity_provider import IdentityProvider
+from tests.helpers.callers.every_call import LEADS_ONLY, LISTS, RUN, TO_ANYBODY, WITH_TICKETS, EveryCall, serving_a_run
+from tests.helpers.callers.two_teams import bind, speech_of
 
 from kajitori.api.app import openapi_document, operations
 from kajitori.cluster.platform.applying import apply, remove
@@ -24,8 +24,8 @@ from kajitori.cluster.platform.gateway import Gateway
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.words import names
 from kajitori.errors import Forbidden
-from kajitori.install.gateway import ACCOUNT, authentication, gateway
-from kajitori.install.objects import identity
+from kajitori.install.parts.gateway import ACCOUNT, authentication, gateway
+from kajitori.install.parts.objects import identity
 from kajitori.install.settings import GatewaySettings, InstallSettings, SignInSettings
 from kajitori.kube.resources import NAMESPACES, NODES
 from kajitori.openid.authentication_config import parse_authentication

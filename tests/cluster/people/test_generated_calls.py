@@ -7,14 +7,14 @@ import logging
 import time
 
 import pytest
-from tests.harness.identity_provider import PREFIX, IdentityProvider
-from tests.helpers.every_call import DIGEST, RUN, EveryCall
-from tests.helpers.generated_calls import GeneratedCalls
-from tests.helpers.two_teams import speech_of
+from tests.harness.servers.identity_provider import PREFIX, IdentityProvider
+from tests.helpers.callers.every_call import DIGEST, RUN, EveryCall
+from tests.helpers.callers.generated_calls import GeneratedCalls
+from tests.helpers.callers.two_teams import speech_of
 
 from kajitori.cluster.platform.applying import apply, remove
-from kajitori.install.objects import RBAC, identity, made
-from kajitori.install.roles import OPERATORS, TEAM_VIEWER
+from kajitori.install.parts.objects import RBAC, identity, made
+from kajitori.install.parts.roles import OPERATORS, TEAM_VIEWER
 
 EXAMPLES = 2
 """Generated arguments of each operation in the ordinary suite."""

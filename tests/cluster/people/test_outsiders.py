@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.harness.cluster import Cluster
-from tests.harness.real_server import RealServer
-from tests.helpers.every_call import RUN, TO_ANYBODY, EveryCall, serving_a_run
+from tests.harness.servers.real_server import RealServer
+from tests.helpers.callers.every_call import RUN, TO_ANYBODY, EveryCall, serving_a_run
 
 from kajitori.api.app import openapi_document, operations
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
-from tests.harness import deployed
 from tests.harness.cluster import Cluster, run_manifest
 from tests.harness.commands import Completed
-from tests.harness.real_server import RealServer
+from tests.harness.platform import deployed
+from tests.harness.servers.real_server import RealServer
 from tests.harness.web_api import WebApi, web_api
 
 from kajitori.cluster.platform.install import install

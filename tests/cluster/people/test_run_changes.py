@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.harness.embedded_server import embedded_server
 from tests.harness.fixtures import REAL
-from tests.harness.kube_server import USERS, KubeServer
+from tests.harness.servers.embedded_server import embedded_server
+from tests.harness.servers.kube_server import USERS, KubeServer
 
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.platform.policy_keeper import PolicyKeeper

@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.harness.embedded_server import embedded_server
-from tests.harness.identity_provider import CLIENT, SCOPES, IdentityProvider
-from tests.harness.real_server import RealServer
+from tests.harness.servers.embedded_server import embedded_server
+from tests.harness.servers.identity_provider import CLIENT, SCOPES, IdentityProvider
+from tests.harness.servers.real_server import RealServer
 
 from kajitori.client.sign_in.asking import Asker
 from kajitori.errors import Forbidden, Unauthenticated
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, SELF_REVIEWS, Resource
 from kajitori.openid.authentication_config import parse_authentication
 from kajitori.openid.flows import Client

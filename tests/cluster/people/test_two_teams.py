@@ -17,11 +17,11 @@ import httpx2
 import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.commands import clean_environment, kaji
-from tests.harness.identity_provider import SCOPES, IdentityProvider
+from tests.harness.servers.identity_provider import SCOPES, IdentityProvider
 from tests.harness.web_api import web_api
-from tests.helpers.every_call import LEADS_ONLY, LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall
+from tests.helpers.callers.every_call import LEADS_ONLY, LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall
+from tests.helpers.callers.two_teams import PATIENCE_SECONDS, may_submit, speech_of
 from tests.helpers.memory_blobs import MemoryBlobs
-from tests.helpers.two_teams import PATIENCE_SECONDS, may_submit, speech_of
 
 from kajitori.api.app import openapi_document, operations
 from kajitori.api.browsers import sessions
@@ -29,8 +29,8 @@ from kajitori.cluster.platform.applying import apply, remove
 from kajitori.cluster.platform.team_keeper import TeamKeeper
 from kajitori.configuration.sign_in import BrowserAccess, SignIn
 from kajitori.errors import Forbidden, Unauthenticated
-from kajitori.install.objects import account, bound, identity
-from kajitori.install.roles import team_keeper
+from kajitori.install.parts.objects import account, bound, identity
+from kajitori.install.parts.roles import team_keeper
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.harness.cluster import Cluster
-from tests.helpers.autoscaler import LABEL, NAME, POOL, REQUESTS, Autoscaler, definition, fail, ignore, provide
+from tests.helpers.objects.autoscaler import LABEL, NAME, POOL, REQUESTS, Autoscaler, definition, fail, ignore, provide
 
 from kajitori.cluster.nodes import node_requests
 from kajitori.cluster.run_object import RUNS
@@ -20,7 +20,7 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import CUSTOM_RESOURCES, EVENTS, NODES, POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
 
 RBAC = Path(__file__).parents[3] / "deploy" / "rbac.yaml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.harness.kube_server import KubeServer
+from tests.harness.servers.kube_server import KubeServer
 
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.budgets import BudgetKeeper

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.harness.cluster import SIM, Cluster, this_machine
-from tests.harness.parts import GPUS
+from tests.harness.platform.parts import GPUS
 
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.policy_file import PolicyFile
@@ -20,7 +20,7 @@ from kajitori.core.policy.queue.preemption import Preemption
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Preempted, RunStatus
 from kajitori.core.words import names
-from kajitori.core.words.node_lists import expand_ranks
+from kajitori.core.words.nodes.node_lists import expand_ranks
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import NotFound
 from kajitori.kube.resources import EVENTS, NAMESPACES

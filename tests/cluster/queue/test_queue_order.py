@@ -10,7 +10,7 @@ from tests.harness.cluster import NODES_COUNT, Cluster
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.kube.client import KubeClient, Object
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import Resource
 
 WHOLE: dict[str, Any] = {"resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}

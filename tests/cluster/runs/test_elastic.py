@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from tests.harness.cluster import SIM, Cluster
-from tests.harness.parts import GPUS
+from tests.harness.platform.parts import GPUS
 
 from kajitori.controllers.runs.statuses import write_status
 from kajitori.core import gang

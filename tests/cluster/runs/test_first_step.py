@@ -9,7 +9,7 @@ import sys
 import pytest
 from aiohttp import web
 from tests.harness.cluster import Cluster, this_machine
-from tests.harness.parts import GPUS
+from tests.harness.platform.parts import GPUS
 from tests.harness.web_api import web_api
 from tests.unit.kube.fake_api import serving
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import msgspec
 from tests.harness.cluster import NODES_COUNT, Cluster, this_machine
-from tests.harness.parts import GPUS
+from tests.harness.platform.parts import GPUS
 
 from kajitori.cluster.run_object import RUNS
 from kajitori.core.spec.reasons import Phase, Reason

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 from tests.harness.cluster import Cluster
-from tests.harness.real_server import RealServer
+from tests.harness.servers.real_server import RealServer
 from tests.harness.web_api import web_api
 
 from kajitori.cluster.platform.install import install

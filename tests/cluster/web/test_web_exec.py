@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import pytest_asyncio
 from tests.harness.commands import clean_environment
 from tests.harness.local_cluster import NODE, LocalCluster
+from tests.harness.servers.real_server import free_port
 from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.api.serving.server import ApiServer
@@ -24,7 +26,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,6 +41,36 @@ SPEC: dict[str, Any] = {
     "restarts": 3,
     **({"user": "65534"} if AS_ROOT else {}),
 }
+
+PROGRAM = """
+import base64, hashlib, http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        if self.headers.get("Upgrade") == "websocket":
+            key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+            self.send_response(101)
+            self.send_header("Connection", "Upgrade")
+            self.send_header("Upgrade", "websocket")
+            accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+            self.send_header("Sec-WebSocket-Accept", accept)
+            self.end_headers()
+            length = self.rfile.read(2)[1] & 127
+            mask, text = self.rfile.read(4), self.rfile.read(length)
+            self.wfile.write(bytes([129, length]) + bytes(b ^ mask[i % 4] for i, b in enumerate(text)))
+            self.close_connection = True
+        else:
+            self.answer(f"{self.path} {self.headers.get('Authorization')}")
+    def do_POST(self):
+        self.answer(str(len(self.rfile.read(int(self.headers["Content-Length"])))))
+    def answer(self, text):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+"""A program with pages and a WebSocket that echoes one short message."""
 
 
 class Web:
@@ -79,14 +111,16 @@ class Web:
         ):
             yield Program(socket)
 
-    async def kaji(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    async def kaji(self, *arguments: str, stdin: bytes = b"", home: Path | None = None) -> tuple[int, str, str]:
         """Run `kaji` as a process and return its exit code and both outputs."""
+        return await self.program(sys.executable, "-m", "kajitori.cli", *arguments, stdin=stdin, home=home)
+
+    async def program(self, *command: str, stdin: bytes = b"", home: Path | None = None) -> tuple[int, str, str]:
+        """Run a program that uses the server and return its exit code and both outputs."""
         target = {"KAJI_SERVER": self.url, "KAJI_TOKEN": self.token, "KAJI_NAMESPACE": "default"}
-        env = clean_environment(Path.home(), **target)
+        env = clean_environment(home or Path.home(), **target)
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "kajitori.cli", *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=env
-        )
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, env=env)
         try:
             out, err = await asyncio.wait_for(process.communicate(stdin), PATIENCE_SECONDS)
         except BaseException:
@@ -177,6 +211,21 @@ async def test_kaji_exec_passes_input_output_and_exit_code(web: Web) -> None:
     assert (await web.kaji("exec", "sleeper", "sh", "-c", "exit 9"))[0] == 9
 
 
+@pytest.mark.skipif(not shutil.which("sftp"), reason="no OpenSSH client: apt-get install openssh-client")
+async def test_openssh_reaches_a_member_without_sshd(web: Web, tmp_path: Path) -> None:
+    """A command, its streams and its exit code by ssh, and files by sftp."""
+    code, out, err = await web.kaji("ssh", "sleeper", "cat; id -u >&2; exit 3", stdin=b"through", home=tmp_path)
+    assert (code, out, err.split()[-1]) == (3, "through", SPEC.get("user", str(os.geteuid())))
+    assert (await web.kaji("ssh-config", home=tmp_path))[0] == 0
+    (tmp_path / "here").write_text("content")
+    there = f"/tmp/kajitori-{tmp_path.name}-{os.getpid()}-{web.url.rpartition(':')[2]}"
+    commands = f"put {tmp_path}/here {there}\nget {there} {tmp_path}/back\nrm {there}\n"
+    configuration = tmp_path / ".ssh" / "kajitori" / "config"
+    sftp = ("sftp", "-q", "-F", str(configuration), "-b", "-", "sleeper.kaji")
+    assert (await web.program(*sftp, stdin=commands.encode(), home=tmp_path))[0] == 0
+    assert (tmp_path / "back").read_text() == "content"
+
+
 async def test_an_impossible_exec_is_refused_before_the_handshake(web: Web) -> None:
     """An unknown run, rank or user, or no command: an HTTP error each, not a broken connection."""
     cases = {
@@ -193,6 +242,32 @@ async def test_an_impossible_exec_is_refused_before_the_handshake(web: Web) -> N
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await session.ws_connect(f"{web.url}/v1/runs/default/sleeper/exec?command=true", protocols=(EXEC_PROTOCOL,))
         assert refused.value.status == 401
+
+
+async def test_a_programs_pages_and_websockets_are_reached_through_the_proxy(web: Web) -> None:
+    """At its path, by a caller with a token; a port at which nothing listens is a 502 that says so."""
+    port = free_port()
+    spec = SPEC | {"command": ["/usr/bin/env", "python3", "-c", PROGRAM, str(port)], "ports": [port]}
+    made = await web.call("POST", "/v1/runs", json={"name": "served", "spec": spec})
+    assert made.status_code == 201, made.text
+    view = await web.reaches("served", "Running")
+    path = f"/proxy/default/served/{port}/"
+    assert view["programs"] == [path]
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (answer := await web.call("GET", f"{path}a?b=c")).status_code == 502:
+            assert "nothing listens" in answer.text
+            await asyncio.sleep(0.1)  # the program starts
+    assert (answer.status_code, answer.text) == (200, "/a?b=c None")
+    sent = await web.call("POST", path, content=b"x" * (2 << 20))
+    assert sent.text == str(2 << 20)
+    async with (
+        aiohttp.ClientSession(headers=web.headers) as session,
+        session.ws_connect(f"{web.url}{path}socket") as socket,
+    ):
+        await socket.send_str("through and through")
+        assert await socket.receive_str() == "through and through"
+    assert (await web.call("GET", "/proxy/default/served/1/")).status_code == 502
+    assert (await web.call("GET", "/proxy/default/nobody/80/")).status_code == 404
 
 
 @pytest.mark.root

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.harness.embedded_server import embedded_server
-from tests.harness.real_server import RealServer, running_real_server
-from tests.helpers.custom_resource import definition
+from tests.harness.servers.embedded_server import embedded_server
+from tests.harness.servers.real_server import RealServer, running_real_server
 from tests.helpers.differential.lockstep import Pair, connection
 from tests.helpers.differential.operations import Operation
+from tests.helpers.objects.custom_resource import definition
 
 from kajitori.core.spec.definition import custom_resource_definition
 

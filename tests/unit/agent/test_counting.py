@@ -11,7 +11,7 @@ from typing import cast
 
 import msgspec
 import pytest
-from tests.helpers.networks import (
+from tests.helpers.network.networks import (
     Node,
     counted_by_interface,
     in_a_network_of_its_own,

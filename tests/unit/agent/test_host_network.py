@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.helpers.networks import in_a_network_of_its_own, needs_networks, socket_in
+from tests.helpers.network.networks import in_a_network_of_its_own, needs_networks, socket_in
 from tests.unit.agent.test_counting import CLASSES, HEADERS, INTERNAL, WORLD, WORLD6, Agent, quiet
 from tests.unit.agent.test_telling import pod
 

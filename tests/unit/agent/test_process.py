@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.helpers.networks import Node, in_a_network_of_its_own, need_egress_hooks, needs_networks, nft
+from tests.helpers.network.networks import Node, in_a_network_of_its_own, need_egress_hooks, needs_networks, nft
 from tests.unit.agent.test_counting import WORLD, Sink, send
 from tests.unit.agent.test_telling import pod, series
 

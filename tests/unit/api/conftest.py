@@ -24,8 +24,8 @@ from kajitori.configuration.web_limits import WebLimits
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
 from kajitori.history.store import History
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import Credentials, KubeConfig
-from kajitori.kube.retry import NO_RETRY
+from kajitori.kube.connection.config import Credentials, KubeConfig
+from kajitori.kube.connection.retry import NO_RETRY
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""A small API server on loopback: objects in memory, watches, access reviews, logs and exec."""
+"""A small API server on loopback: objects in memory, watches, access reviews, logs, exec and port-forward."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import WSMsgType, web
+
+from kajitori.kube.spdy.ports import PORT_PROTOCOL
+from kajitori.kube.spdy.session import Session, Stream, WebSocketWire
 
 Object = dict[str, Any]
 Key = tuple[str, str, str]
@@ -37,6 +40,8 @@ class FakeLog:
         """Number of bytes that were written to the connection."""
         self.breaks = False
         """Whether the connection is aborted once everything was sent."""
+        self.is_merged = False
+        """Whether the server cannot tell the container's output streams apart, and refuses to read one alone."""
         self.changed = asyncio.Event()
         self.left = asyncio.Event()
         """Set when a reader has disconnected."""
@@ -69,6 +74,8 @@ class FakeKubernetes:
         self.missing_namespaces: set[str] = set()
         self.failing = False
         self.disk_is_full = False
+        self.ports_left = asyncio.Event()
+        """Set when a connection to a port has ended."""
         self.hold_watches = False
         """Whether events are withheld from watchers."""
         self._version = itertools.count(1000)
@@ -125,6 +132,8 @@ class FakeKubernetes:
         for base in ("/api/v1", *(f"/apis/{group}" for group in groups)):
             app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/log", self._log)
             app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/exec", self._exec)
+            app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/attach", self._exec)
+            app.router.add_get(base + "/namespaces/{namespace}/pods/{name}/portforward", self._port_forward)
             for collection in (base + "/namespaces/{namespace}/{plural}", base + "/{plural}"):
                 app.router.add_get(collection, self._list)
                 app.router.add_post(collection, self._create)
@@ -290,6 +299,8 @@ class FakeKubernetes:
             return _status(404, "NotFound", "pod not found")
         if log.status != 200:
             return _status(log.status, "BadRequest" if log.status == 400 else "InternalError", "container is waiting")
+        if "stream" in request.query and log.is_merged:
+            return _status(422, "Invalid", "stream: Forbidden: may not be specified")
         if "limitBytes" in request.query:
             return web.Response(body="".join(log.lines)[: int(request.query["limitBytes"])].encode())
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
@@ -316,12 +327,15 @@ class FakeKubernetes:
             log.left.set()
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
-        """Stand for a program that prints its command, then echoes standard input until that ends, and exits with 3."""
-        if not self._may(request, "create", "pods/exec", request.match_info["namespace"]):
-            return _status(403, "Forbidden", "may not create pods/exec")
+        """Stand for a program that prints its command, or how a client attached to it, then echoes standard input until
+        that ends, and exits with 3."""
+        subresource = f"pods/{request.path.rpartition('/')[2]}"
+        if not self._may(request, "create", subresource, request.match_info["namespace"]):
+            return _status(403, "Forbidden", f"may not create {subresource}")
         socket = web.WebSocketResponse(protocols=(EXEC_PROTOCOL,))
         await socket.prepare(request)
-        await socket.send_bytes(b"\x01" + " ".join(request.query.getall("command")).encode())
+        attached = [f"{name}={request.query[name]}" for name in ("stdin", "tty")]
+        await socket.send_bytes(b"\x01" + " ".join(request.query.getall("command", attached)).encode())
         async for message in socket:
             if message.type is not WSMsgType.BINARY:
                 continue
@@ -335,6 +349,42 @@ class FakeKubernetes:
         end = {"status": "Failure", "reason": "NonZeroExitCode", "message": "exit 3", "details": {"causes": causes}}
         await socket.send_bytes(b"\x03" + json.dumps(end).encode())
         await socket.close()
+        return socket
+
+    async def _port_forward(self, request: web.Request) -> web.StreamResponse:
+        """Stand for a program that echoes in upper case on port 7. Nothing listens on other ports."""
+        if not self._may(request, "create", "pods/portforward", request.match_info["namespace"]):
+            return _status(403, "Forbidden", "may not create pods/portforward")
+        socket = web.WebSocketResponse(protocols=(PORT_PROTOCOL,))
+        await socket.prepare(request)
+        streams: dict[str, Stream] = {}
+        complete = asyncio.Event()
+
+        def opened(stream: Stream) -> bool:
+            streams[stream.headers["streamtype"]] = stream
+            if len(streams) == 2:
+                complete.set()
+            return True
+
+        async def echo() -> None:
+            await complete.wait()
+            if streams["data"].headers["port"] != "7":
+                await streams["error"].write(b"dial tcp4 127.0.0.1: connect: connection refused")
+                await streams["error"].close()
+            else:
+                with suppress(ConnectionError):
+                    while piece := await streams["data"].read():
+                        await streams["data"].write(piece.upper())
+            await streams["data"].close()
+
+        session = Session(WebSocketWire(socket), opened)
+        echoing = asyncio.create_task(echo())
+        try:
+            await session.run()
+        finally:
+            self.ports_left.set()
+            echoing.cancel()
+            await asyncio.gather(echoing, return_exceptions=True)
         return socket
 
 

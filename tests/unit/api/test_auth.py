@@ -14,15 +14,15 @@ from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, attempts, pod, run
 
 from kajitori.api import auth
-from kajitori.api import limits as turns
 from kajitori.api.auth import Sessions
+from kajitori.api.requests import limits as turns
 from kajitori.api.runs import events
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.platform.gateway import Admission
 from kajitori.configuration.web_limits import WebLimits
 from kajitori.errors import Busy, Unauthenticated
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 
 
 async def put_member(world: World) -> None:

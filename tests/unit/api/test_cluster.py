@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers import nvidia_slices as nvidia
+from tests.helpers.gpus import nvidia_slices as nvidia
 from tests.unit.api.conftest import Clock, World
 from tests.unit.api.fake_kubernetes import attempts, node, pod, run
 

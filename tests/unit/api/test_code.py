@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import os
 from collections.abc import AsyncIterator, Generator
@@ -18,7 +19,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.test_openapi import assert_fits
 
-from kajitori.api.limits import Turns
+from kajitori.api.requests.limits import Turns
 from kajitori.blobs.code import CodeLimits, CodeStore
 from kajitori.codepack.packing import Pack, pack
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, compress, decompressed
@@ -46,11 +47,15 @@ def _sum(part: bytes) -> str:
     return hashlib.sha256(part).hexdigest()
 
 
-async def _put(http: httpx2.AsyncClient, packed: Pack, number: int, **options: Any) -> httpx2.Response:
+async def _put(
+    http: httpx2.AsyncClient, packed: Pack, number: int, *, zipped: bool = False, **options: Any
+) -> httpx2.Response:
     part = packed.part(number)
+    if zipped:  # as a browser does
+        options |= {"headers": {"content-type": "application/gzip"}}
     params = {"sha256": _sum(part), **options.pop("params", {})}
     path = f"/v1/code/{packed.digest}/parts/{number}"
-    return await http.put(path, params=params, content=compress(part), **options)
+    return await http.put(path, params=params, content=gzip.compress(part) if zipped else compress(part), **options)
 
 
 def _all(packed: Pack) -> dict[str, Any]:
@@ -81,7 +86,7 @@ async def test_an_upload_can_be_done_step_by_step(served: httpx2.AsyncClient, pa
     limits = {"partBytes": PART_BYTES, "maxBytes": 64 << 20}
     assert (await served.get(f"{place}/parts")).json() == {"items": [], **limits}
 
-    stored_part = described("/v1/code/{digest}/parts/{number}", await _put(served, packed, 1), "put")
+    stored_part = described("/v1/code/{digest}/parts/{number}", await _put(served, packed, 1, zipped=True), "put")
     assert stored_part == {"number": 1, "sha256": [_sum(packed.part(1))]}
     refused = await served.post(f"{place}/complete", json=_all(packed))
     assert (refused.status_code, refused.json()["code"]) == (409, "PartsMissing")

@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import Phase as Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue
+from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago, in_queue
 
 from kajitori.api.queue.waiting import explanation_of
 from kajitori.api.views.queue import ExplanationView, StepView
@@ -31,10 +31,10 @@ from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, SweepState, template_text
 from kajitori.core.words import names
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.nodes.node_lists import compress
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_api
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import PODS
 from kajitori.kube.watch import Added, Deleted
 

@@ -16,8 +16,9 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
 from kajitori.api import app, web_page
+from kajitori.api.answers.paging import decode_token, encode_token
 from kajitori.api.app import openapi_document, operations
-from kajitori.api.paging import decode_token, encode_token
+from kajitori.blobs.logs import KeptLogs
 from kajitori.cluster.runs.recording import state_of
 from kajitori.errors import InvalidInput
 
@@ -82,6 +83,7 @@ async def furnish(world: World) -> None:
     about = {"kind": "Run", "name": "bert"}
     meta = {"name": "e", "namespace": "team"}
     world.kubernetes.put("events", {"metadata": meta, "involvedObject": about, "lastTimestamp": "2026-11-21T10:00:00Z"})
+    world.change("stores", logs=KeptLogs(world.blobs))
     await world.caught_up()
 
 
@@ -108,7 +110,7 @@ def test_every_route_is_described() -> None:
     routes: list[Any] = [route for router in app.ROUTERS for route in router.routes]
     sockets = {route.path for route in routes if isinstance(route, WebSocketRoute)}
     calls = {(route.path, method) for route in routes for method in getattr(route, "methods", ())}
-    assert sockets == {"/v1/runs/{namespace}/{name}/exec"}
+    assert sockets == {f"/v1/runs/{{namespace}}/{{name}}/{stream}" for stream in ("attach", "exec", "port-forward")}
     browsers = {("/sign-in/start", "GET"), ("/sign-in/callback", "GET"), ("/sign-out", "POST")}  # test_two_teams.py
     browsers.add(("/sign-in/link", "POST"))  # identity/test_routes.py
     pages: list[Any] = list(web_page.router.routes)  # test_web_page.py
@@ -123,8 +125,8 @@ ENDLESS = ("/watch", "/changes", "/stacks", "/why")
 
 async def test_answers_to_reads_match_the_document(world: World) -> None:
     """Routes of members need a ticket (start/test_routes.py), those of code an upload (test_code.py), those of one
-    channel a channel (test_channels.py), some of telemetry an agent
-    (telemetry/)."""
+    channel a channel (test_channels.py), some of telemetry an agent (telemetry/), those of files a Pod
+    (tests/cluster/web/test_web_files.py), that of a notebook a notebook (proxy/test_gate.py)."""
     await furnish(world)
     api = world.app.state.kajitori
     run = api.mirror.runs["team", "bert"]
@@ -136,7 +138,7 @@ async def test_answers_to_reads_match_the_document(world: World) -> None:
     extra["/v1/runs/{namespace}/{name}/stats"] = {"live": "false"}
     for path, method, operation in operations(document):
         elsewhere = path.startswith(ELSEWHERE) or "{node}" in path or "{rank}" in path
-        elsewhere = elsewhere or path == "/v1/stats/prometheus"
+        elsewhere = elsewhere or path == "/v1/stats/prometheus" or "/files" in path or path.endswith("/notebook")
         if method != "get" or path.endswith(ENDLESS) or elsewhere:
             continue
         others = {"explain": ("bert", "queued"), "results": ("grid",)}

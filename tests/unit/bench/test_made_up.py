@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from bench.made_up import main
-from bench.swf import DAY_SECONDS, read_log
+from bench.parts.swf import DAY_SECONDS, read_log
 
 
 def test_a_generated_log_is_readable_and_has_the_requested_load(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from bench.processes import in_words, processor_seconds, since
+from bench.parts.processes import in_words, processor_seconds, since
 
 
 def test_processes_are_listed_by_time_and_idle_ones_are_left_out() -> None:

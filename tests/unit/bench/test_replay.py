@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import replay
-from bench.replaying import DEFAULT, EASY, STRICT, WITHOUT_RESERVATION, Policy, Replay, figures
-from bench.swf import Changes, Job, read_log
+from bench.parts.replaying import DEFAULT, EASY, STRICT, WITHOUT_RESERVATION, Policy, Replay, figures
+from bench.parts.swf import Changes, Job, read_log
 
 HOUR = 3600.0
 

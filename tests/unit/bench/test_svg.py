@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bench.svg import Axis, bars, lines
+from bench.parts.svg import Axis, bars, lines
 
 
 def texts(svg: str) -> list[str]:

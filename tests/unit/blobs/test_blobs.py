@@ -42,6 +42,14 @@ async def test_a_stored_blob_is_read_back(blobs: Blobs) -> None:
     assert abs((found.modified_at - await blobs.now()).total_seconds()) < 60
 
 
+async def test_many_small_blobs_are_read_at_once(blobs: Blobs) -> None:
+    for name in ("one", "two", "large"):
+        await blobs.put(f"results/team/{name}", name.encode())
+    keys = [f"results/team/{name}" for name in ("one", "two", "large", "missing", "one/deeper")]
+    assert await blobs.read_many(keys, limit_bytes=4) == {"results/team/one": b"one", "results/team/two": b"two"}
+    assert await blobs.read_many([], limit_bytes=4) == {}
+
+
 async def test_of_several_that_create_a_blob_one_succeeds(blobs: Blobs) -> None:
     made = await asyncio.gather(*(blobs.create("sessions/one/claim-0", f"{number}".encode()) for number in range(8)))
     assert sorted(made) == [False] * 7 + [True]

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 from click.testing import CliRunner, Result
 
 from kajitori.cli.app import kaji
-from kajitori.cli.connection.target import Target
 from kajitori.cli.context import Cli
 from kajitori.client.connection import Lost, Request, Response
+from kajitori.client.target import Target
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 URL = "http://kaji.test"

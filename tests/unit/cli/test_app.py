@@ -50,13 +50,13 @@ def test_help_loads_nothing_heavy() -> None:
 def test_everyday_verbs_do_not_import_pydantic() -> None:
     """`kaji ps`, `logs`, `wait` and similar verbs would take a third longer to start."""
     needed = (
-        *("exitcodes", "lookup", "output", "words.runs"),
-        *("connection.http", "connection.streams", "connection.target"),
-        *("follow.follow", "follow.log_printing", "follow.progress"),
+        *("client.exitcodes", "cli.printing.output", "cli.words.runs"),
+        *("client.lookup", "client.web_api", "client.streams", "client.target"),
+        *("cli.follow.follow", "cli.follow.log_printing", "cli.follow.progress"),
     )
     program = (
         f"import sys\nfrom importlib import import_module\nfor name in {needed!r}:\n"
-        "    import_module(f'kajitori.cli.{name}')\n"
+        "    import_module(f'kajitori.{name}')\n"
         "found = [name for name in ('pydantic', 'numpy', 'msgspec', 'fastapi') if name in sys.modules]\n"
         "assert not found, found"
     )
@@ -104,7 +104,7 @@ def test_every_verb_has_a_short_help_and_an_example() -> None:
         assert command.epilog, name
         assert f"kaji {name.split()[0]}" in command.epilog, name
         page = CliRunner().invoke(kaji, [*name.split(), "--help"]).stdout
-        assert len(page.splitlines()) < 80, name
+        assert len(page.splitlines()) < 90, name
 
 
 def test_every_option_has_a_help_text_or_shows_its_default() -> None:

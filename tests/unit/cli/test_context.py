@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
-from tests.unit.cli.connection.test_target import cluster
+from tests.unit.client.test_target import cluster
 
 from kajitori.cli.app import kaji
 from kajitori.cli.context import Cli

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, ndjson, view
 
-from kajitori.cli.connection import streams
 from kajitori.cli.context import COMPLETING
 from kajitori.cli.notices import Notices
+from kajitori.client import streams
 
 WORDS = "no controller has renewed its lease for 43 s; runs do not start or stop until one is back"
 

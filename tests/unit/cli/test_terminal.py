@@ -28,16 +28,19 @@ MAY_PRINT = {
         "json.dumps",
         "sys.stdout.buffer",
     },
+    "attached.py": {"write_as_is", "sys.stderr.buffer"},
+    "copying.py": {"write_as_is"},
     "execution.py": {"sys.stdout.buffer", "sys.stderr.buffer", "os.write"},
     "log_printing.py": {"write_as_is", "click.style"},
     "output.py": {"echo_as_is", "console.print"},
+    "serving.py": {"os.write"},
     "completion.py": {"echo_as_is"},
     "metrics.py": {"echo_as_is"},
     "completing.py": {"echo_as_is"},
     "export.py": {"write_as_is"},
 }
-"""Modules that may print text unchanged: a program's own output, tables with plain cells, plots, words for a shell,
-Parquet for files."""
+"""Modules that may print text unchanged: a program's own output, bytes of SSH, tables with plain cells, plots, words
+for a shell, archives and Parquet for files."""
 
 
 PRINTERS = {"print", "echo_as_is", "write_as_is"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from tests.helpers import nvidia_slices as nvidia
+from tests.helpers.gpus import nvidia_slices as nvidia
 
 from kajitori.cluster.devices import Devices
 from kajitori.cluster.mirror.mirror import Mirror
@@ -17,7 +17,7 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.placement.snapshot import GPU
 from kajitori.core.policy.file import default_policy, parse_policy
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.device_objects import DeviceClaim, PublishedClass, ResourceSlice
 from kajitori.kube.resources import DEVICE_CLAIMS, DEVICE_CLASSES, PODS, RESOURCE_SLICES, Resource
 from kajitori.kube.watch import Added

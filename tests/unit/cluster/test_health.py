@@ -27,15 +27,15 @@ from kajitori.cluster.objects import (
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.core.nodes.health import MEMBERS_FAIL, TrialState
+from kajitori.core.nodes.health import MEMBERS_FAIL, MEMBERS_SLOW, TrialState
 from kajitori.core.nodes.trail import TrailEvent, new_entry, write_trail
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.spec.status import Attempt, Notable, RunStatus
+from kajitori.core.spec.status import Attempt, Notable, RunStatus, SlowPlace
 from kajitori.core.words import names
 from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta, OwnerReference
 from kajitori.kube.watch import Added
 
@@ -342,3 +342,41 @@ def test_the_trail_is_read_from_the_node() -> None:
     cluster.node("n1", annotations={names.ANNOTATION_HEALTH: write_trail([entry])})
     assert cluster.signs("n1").trail == cluster.view.trail("n1") == (entry,)
     assert cluster.view.trail("n2") == ()
+
+
+@pytest.mark.parametrize(
+    ("sign", "second", "leaves"),
+    [
+        ("gpu.sm.active", ("n1", "0"), False),
+        ("gpu.sm.active", ("n1", "3"), True),
+        ("gpu.clock.sm", ("n1", "0"), True),
+        ("link.rate", ("n1", "0"), True),
+        ("gpu.sm.active", ("n2", "3"), False),
+    ],
+)
+def test_runs_that_were_slow_on_one_node_take_it_out(sign: str, second: tuple[str, str], leaves: bool) -> None:
+    cluster = Cluster()
+    for name in ("n1", "n2", "n3"):
+        cluster.node(name)
+    for run, owner, (node, ranks) in (("bert", "ada", ("n1", "0")), ("gpt", "ben", second)):
+        slow = SlowPlace(attempt=1, node=node, ranks=ranks, at=AN_HOUR_AGO, sign=sign, message="Rank 0 is slow.")
+        cluster.run(run, RunStatus(phase=Phase.RUNNING, slow=[slow]), owner=owner)
+    changes = cluster.view.verdict(NOW).changes
+    assert [(change.node, change.entry.reason) for change in changes] == [("n1", MEMBERS_SLOW)] * leaves
+    assert [change.entry.evidence for change in changes] == [
+        ("run team/bert (ada): Rank 0 is slow.", "run team/gpt (ben): Rank 0 is slow.")
+    ] * leaves
+
+
+def test_a_rank_that_is_slow_on_every_node_blames_none() -> None:
+    cluster = Cluster()
+    for name in ("n1", "n2", "n3"):
+        cluster.node(name)
+    places = [
+        SlowPlace(attempt=number, node=node, ranks="2", at=AN_HOUR_AGO, sign="cpu.used", message="Rank 2 is slow.")
+        for number, node in ((1, "n1"), (2, "n2"))
+    ]
+    cluster.run("bert", RunStatus(phase=Phase.RUNNING, slow=places), owner="ada")
+    other = msgspec.structs.replace(places[0], ranks="5")
+    cluster.run("gpt", RunStatus(phase=Phase.RUNNING, slow=[other]), owner="ben")
+    assert cluster.view.verdict(NOW).changes == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers.queue_scene import NOW, QueueScene, ago
+from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.queue.outlook import Outlook
 from kajitori.cluster.queue.simulation import this_moment

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.queue_scene import QueueScene, ago
+from tests.helpers.scenes.queue_scene import QueueScene, ago
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.node_facts import node_facts
@@ -21,7 +21,7 @@ from kajitori.core.spec.status import Attempt, Finding, RunStatus
 from kajitori.core.words import names
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
 
 STATUS = RunStatus(phase=Phase.RUNNING, attempts=1, attempt=Attempt(number=1, nodes="n[0-1]", created=True))

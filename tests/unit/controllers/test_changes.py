@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import cast
 
 import msgspec
-from tests.helpers.queue_scene import NOW, QueueScene, ago
+from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.mirror.mirror import CATCH_UP_SECONDS
+from kajitori.cluster.run_object import RUNS
 from kajitori.controllers.changes import Changes
 from kajitori.controllers.nodes.silence import Silence
 from kajitori.controllers.queue.trigger import CycleTrigger
@@ -111,3 +112,16 @@ async def test_nothing_is_queued_once_following_has_ended() -> None:
     scene.end()
     scene.lose_pod("bert-1-0")
     assert scene.taken() == (set(), False)
+
+
+async def test_a_changed_run_wakes_the_runs_that_wait_for_it() -> None:
+    """A chain of 10,000 runs is not reconciled because one of them changed."""
+    scene = Scene()
+    scene.show("eval", RunStatus(phase=Phase.QUEUED), after=[{"run": "bert"}])
+    scene.show("far", RunStatus(phase=Phase.QUEUED), after=[{"run": "eval"}])
+    for name in ("eval", "far", "bert"):
+        scene.mirror._tell(RUNS, "team", name)
+    scene.taken()
+    scene.show("bert", RunStatus(phase=Phase.SUCCEEDED, attempts=1))
+    scene.mirror._tell(RUNS, "team", "bert")
+    assert scene.taken()[0] == {BERT, ("team", "eval")}

@@ -8,7 +8,7 @@ import pytest
 
 from kajitori.controllers.leadership import Leadership
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 
 
 class BrokenLeadership(Leadership):

@@ -12,7 +12,7 @@ from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import default_policy
 from kajitori.core.queue.explain import explain
 from kajitori.core.words.names import TAINT_PREFLIGHT, TAINT_UNHEALTHY
-from kajitori.core.words.taints import Taint, Toleration
+from kajitori.core.words.nodes.taints import Taint, Toleration
 from kajitori.kube.metadata import ObjectMeta
 
 SICK = Taint(TAINT_UNHEALTHY, "KernelDeadlock")

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import zstandard
 from aiohttp import web
-from tests.harness.images import ImageBuilder, image_builder
+from tests.harness.platform.images import ImageBuilder, image_builder
 from tests.unit.kube.fake_api import serving
 
 from kajitori.codepack.packing import Pack, pack

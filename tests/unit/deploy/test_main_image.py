@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.harness.images import ImageBuilder, image_builder, needed_by
+from tests.harness.platform.images import ImageBuilder, image_builder, needed_by
 
 from kajitori import __version__
 

@@ -20,7 +20,7 @@ from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.core.network.registry import parse_networks
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.words.names import AGENT_ACCOUNT
-from kajitori.install.workloads import TLS_FOLDER
+from kajitori.install.parts.workloads import TLS_FOLDER
 from kajitori.monitoring.probes import ProbeServer
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.harness.images import fitting_tag
+from tests.harness.platform.images import fitting_tag
 
 
 def test_a_wheel_for_several_pythons_is_named_after_this_one() -> None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.harness.shared_servers import SharedServers, spread
+from tests.harness.servers.shared_servers import SharedServers, spread
 
 
 def server(name: str, running: list[str]) -> Callable[[], contextlib.AbstractContextManager[str]]:

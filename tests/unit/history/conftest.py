@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.harness.postgres import running_postgres
+from tests.harness.servers.postgres import running_postgres
 
 
 @pytest.fixture(scope="package")

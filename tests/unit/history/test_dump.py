@@ -10,6 +10,8 @@ import asyncpg
 import msgspec
 import pytest
 
+from kajitori.core.network.pools import AddressPool
+from kajitori.core.traffic.history import HourRecord, TrafficRecord
 from kajitori.core.usage.daily import TimeLevel
 from kajitori.core.usage.lost_time import Mark
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
@@ -78,6 +80,9 @@ async def filled(history: History) -> None:
     await (await history.open()).write([Statement(telemetry, bands)])
     marks = [(f"u{number}", Mark(1, "saved", number * DAY + 10, number * DAY + 20)) for number in (3, 9)]
     await history.record_marks(marks)
+    moved = TrafficRecord({"internet.out": 9}, {"internet.out": 7}, "x", "vision", "ana")
+    await history.record_traffic([HourRecord("run", f"u{number}", number * DAY, moved) for number in (3, 9)])
+    await history.record_address_use([AddressPool("nodes", "10.0.0.0/24", "lyon", 7, 256)], 5)
     await history.sum_up()
     await history.divide(6 * DAY)
     assert await history.expire(4 * DAY) == 4
@@ -117,7 +122,8 @@ async def seen(history: History) -> Any:
     telemetry = await (await history.open()).fetch("SELECT * FROM telemetry ORDER BY run_uid")
     times = [await history.times(level, 0, 50 * DAY, None) for level in TimeLevel]
     marks = [await history.time_of_run(run.uid) for run in runs]
-    return usage, runs, whole, attempts, audit, times, marks, telemetry
+    moved = await history.traffic("run", 0, 50 * DAY)
+    return usage, runs, whole, attempts, audit, times, marks, moved, await history.address_use(0), telemetry
 
 
 async def test_a_history_is_copied_exactly_and_a_second_time_changes_nothing(lite: History, other: History) -> None:

@@ -17,7 +17,7 @@ import yaml
 from tests.unit.install.chart_reader import rendered_by_reader
 
 from kajitori.configuration import x509
-from kajitori.install.objects import Identity, Object, identity
+from kajitori.install.parts.objects import Identity, Object, identity
 from kajitori.install.render import in_order, render
 from kajitori.install.settings import InstallSettings, parse_settings
 
@@ -49,6 +49,7 @@ signIn:
   issuer: https://login.example.org
   clientId: kajitori
   url: https://kaji.example.org
+  programsUrl: https://*.runs.example.org
   clientSecret: ours
   ca: {json.dumps(AUTHORITY)}
 gateway: {{enabled: true, groups: ['oidc:a', 'oidc:b'], users: ['oidc:ada']}}

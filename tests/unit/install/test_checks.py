@@ -52,6 +52,22 @@ def test_a_complete_cluster_has_no_findings() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tls", "wanted"),
+    [
+        ("{}", {"programs": State.WARN}),
+        ("{names: ['*.runs.example.org']}", {}),
+        ("{certificates: given}", {}),
+    ],
+)
+def test_the_certificate_must_have_the_name_of_programs(tls: str, wanted: dict[str, State]) -> None:
+    url = "https://*.runs.example.org"
+    people = f"{{issuer: 'https://login.example.org', url: 'https://kaji.example.org', programsUrl: '{url}'}}"
+    settings = parse_settings(f"{{signIn: {people}, tls: {tls}}}")
+    found = states(GOOD, settings)
+    assert {name: state for name, state in found.items() if name == "programs"} == wanted
+
+
+@pytest.mark.parametrize(
     ("change", "wanted"),
     [
         ({"refused": {"ClusterRole kajitori-user": "forbidden"}}, {"rights": State.FAIL}),

@@ -12,8 +12,8 @@ import pytest
 
 from kajitori.configuration import x509
 from kajitori.errors import InvalidInput
-from kajitori.install.gateway import gateway
-from kajitori.install.objects import Object, identity
+from kajitori.install.parts.gateway import gateway
+from kajitori.install.parts.objects import Object, identity
 from kajitori.install.record import record_map, record_of
 from kajitori.install.render import in_order, render
 from kajitori.install.settings import InstallSettings, parse_settings
@@ -29,6 +29,7 @@ tls: {{certificates: certManager, issuer: {{name: corp}}, names: [kaji.example.o
 server: {{replicas: 3, cpu: 2, service: LoadBalancer, arguments: [--limit=recheck=9], nodeSelector: {{pool: infra}}}}
 store: {{url: 's3://bucket', secret: s3}}
 """
+PEOPLE = "issuer: 'https://login.example.org', url: 'https://kaji.example.org'"
 CASES = {
     "default": "",
     "everything": WHOLE,
@@ -37,6 +38,7 @@ CASES = {
 signIn:
   issuer: https://login.example.org
   url: https://kaji.example.org
+  programsUrl: https://*.runs.example.org
   clientSecret: ours
   ca: {json.dumps(AUTHORITY)}
 history: {{url: 'postgresql://kaji@db/kaji', secret: database}}
@@ -171,6 +173,7 @@ def test_sign_in_and_history_read_secrets_from_files() -> None:
     assert secrets["controller"] == history
     sign_in = {"/etc/kajitori-sign-in": "kajitori-sign-in", "/etc/kajitori-sign-in-client": "ours"}
     assert secrets["server"] == history | sign_in
+    assert "--programs-url=https://*.runs.example.org" in arguments["server"] - arguments["controller"]
     password = "--history-password-file=/etc/kajitori-history/password"
     assert password in arguments["controller"] & arguments["server"]
     assert arguments["server"] >= {
@@ -231,6 +234,10 @@ def test_a_password_in_the_url_of_history_is_refused_unsaid() -> None:
         ("signIn: {issuer: 'https://login.example.org', url: 'http://kaji.example.org'}", "signIn.url"),
         ("signIn: {issuer: 'https://login.example.org', scopes: profile}", "signIn.scopes"),
         ("signIn: {issuer: 'https://login.example.org', ca: nonsense}", "signIn.ca"),
+        ("signIn: {programsUrl: 'https://*.runs.example.org'}", "signIn.programsUrl"),
+        (f"signIn: {{{PEOPLE}, programsUrl: 'https://*.example.org'}}", "signIn.programsUrl"),
+        (f"signIn: {{{PEOPLE}, programsUrl: 'http://*.runs.example.org'}}", "signIn.programsUrl"),
+        ("signIn: {issuer: 'https://l.example.org', programsUrl: 'https://*.r.example.org'}", "signIn.programsUrl"),
         ("gateway: {enabled: true}", "gateway.enabled"),
         ("gateway: {prefix: ''}", "gateway.prefix"),
         ("gateway: {prefix: 'system:'}", "gateway.prefix"),

@@ -15,9 +15,9 @@ from typing import Any
 from aiohttp import web
 
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
-from kajitori.kube.retry import NO_RETRY, RetryPolicy
-from kajitori.kube.transport import Environment
+from kajitori.kube.connection.config import KubeConfig
+from kajitori.kube.connection.retry import NO_RETRY, RetryPolicy
+from kajitori.kube.connection.transport import Environment
 
 
 class WatchFault(Enum):

@@ -19,7 +19,8 @@ from kajitori.cluster.run_object import RUNS
 from kajitori.controllers.leadership import NotLeading
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import METADATA_ONLY, KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
+from kajitori.kube.connection.retry import NO_RETRY, RetryPolicy
 from kajitori.kube.errors import (
     AlreadyExistsError,
     ConnectionFailed,
@@ -30,7 +31,6 @@ from kajitori.kube.errors import (
 )
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NODES, PODS, SELF_REVIEWS
-from kajitori.kube.retry import NO_RETRY, RetryPolicy
 
 # ---------------------------------------------------------------------------------------------- requests
 

@@ -16,10 +16,10 @@ from tests.unit.kube.scripted import no, ok, scripted
 
 from kajitori.errors import Unauthenticated
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import Credentials, ExecPlugin, KubeConfig
+from kajitori.kube.connection.config import Credentials, ExecPlugin, KubeConfig
+from kajitori.kube.connection.retry import NO_RETRY
 from kajitori.kube.errors import UnauthorizedError
 from kajitori.kube.resources import PODS
-from kajitori.kube.retry import NO_RETRY
 
 
 def bearer(valid: str) -> Callable[[web.Request], Any]:

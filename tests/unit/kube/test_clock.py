@@ -12,9 +12,9 @@ from tests.unit.kube.fake_api import fake_api
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import UPDATE_SECONDS, ServerClock, steady_seconds
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
+from kajitori.kube.connection.transport import Environment
 from kajitori.kube.resources import PODS
-from kajitori.kube.transport import Environment
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 ROUGH = timedelta(seconds=1)

@@ -186,6 +186,19 @@ async def test_members_of_an_mpi_run_get_keys_and_scripts(tmp_path: Path) -> Non
     assert {"launch", "session", "ssh", "check"} <= modes(mpi).keys()
 
 
+async def test_a_notebook_gets_its_token_in_a_file(tmp_path: Path) -> None:
+    """On a node that other people use as well, only the program's user may read the file."""
+    answer = lambda: web.json_response({"token": "secret"})  # noqa: E731
+    alone = {first_step.NOTEBOOK_ENV: "1", first_step.ALONE_ENV: "1"}
+    owner = {first_step.PRIVATE_ENV: "1", first_step.OWNER_ENV: f"{os.getuid()}:{os.getgid()}"}
+    for more, mode in (({}, 0o644), (owner, 0o600)):
+        async with serving(answer) as fake:
+            assert (await step(tmp_path, fake, **alone, **more))[0] == 0
+        assert fake.asked == [("/v1/members/notebook", f"Bearer {TICKET}")]
+        assert modes(tmp_path) == {"notebook-token": mode}
+        assert (tmp_path / "notebook-token").read_text() == "secret", "JupyterLab takes the file as it is"
+
+
 async def test_requests_are_retried_until_all_members_are_known(tmp_path: Path) -> None:
     """A server that is away, busy or broken only costs time; pauses grow up to a limit."""
     nonsense = lambda: web.Response(text="<html>")  # noqa: E731

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.helpers.netns import Namespace, connect, namespaces
+from tests.helpers.network.netns import Namespace, connect, namespaces
 
 from kajitori.member import netbench
 

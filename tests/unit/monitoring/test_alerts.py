@@ -34,11 +34,11 @@ def test_promtool_accepts_the_rules_and_their_tests_pass(tmp_path: Path) -> None
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
     )
     assert (checked.returncode, f"{len(ALERTS)} rules found" in checked.stdout) == (0, True), checked.stderr
     done = subprocess.run(
-        ["promtool", "test", "rules", "tests.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        ["promtool", "test", "rules", "tests.yaml"], cwd=tmp_path, capture_output=True, text=True, timeout=110
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -56,7 +56,7 @@ def test_promtool_accepts_the_scrape_configuration_of_agents(tmp_path: Path) -> 
     assert here != text
     (tmp_path / "prometheus.yml").write_text(here.replace("/etc/prometheus", str(tmp_path)))
     command = ["promtool", "check", "config", "--lint-fatal", "prometheus.yml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     (name_of_agents,) = InstallSettings().agents_certificate_names
     assert f"server_name: {name_of_agents}" in text

@@ -2,6 +2,7 @@
 import createClient from "openapi-fetch";
 import { noteTime } from "./clock";
 import type { components, paths } from "./schema";
+import { steadyFetch } from "./steady";
 
 export type Schemas = components["schemas"];
 export type Run = Schemas["RunView"];
@@ -9,8 +10,17 @@ export type Member = Schemas["MemberView"];
 export type Phase = Schemas["Phase"];
 export type Fault = Schemas["Fault"];
 
-export const client = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin" });
+export const client = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin", fetch: steadyFetch });
 client.use({ onResponse: ({ response }) => noteTime(response.headers.get("date")) });
+
+/** Call `listener` when an answer says that nobody is signed in any more. */
+export function onLostSession(listener: () => void): void {
+  client.use({
+    onResponse: ({ response, schemaPath }) => {
+      if (response.status === 401 && schemaPath !== "/v1/whoami") listener();
+    },
+  });
+}
 
 /** A refusal or failure, in the server's own words. */
 export class Refused extends Error {

@@ -47,7 +47,18 @@ export function Frame() {
         <Box
           component="nav"
           aria-label="Pages"
-          sx={{ display: "flex", gap: 4, flex: { xs: "1 0 100%", sm: 1 }, order: { xs: 1, sm: 0 }, py: { xs: 1, sm: 0 }, minWidth: 0, overflowX: "auto" }}
+          sx={{
+            display: "flex",
+            // On a phone all pages are in sight, in two lines. Their links are large enough for a thumb.
+            flexWrap: { xs: "wrap", sm: "nowrap" },
+            columnGap: 4,
+            flex: { xs: "1 0 100%", sm: 1 },
+            order: { xs: 1, sm: 0 },
+            pb: { xs: 1, sm: 0 },
+            minWidth: 0,
+            overflowX: "auto",
+            "& a": { py: { xs: 1.5, sm: 0 } },
+          }}
         >
           {PAGES.map(({ to, word }) => (
             <NavLink key={to} to={to} style={({ isActive }) => ({ color: "inherit", fontWeight: isActive || WITHIN[pathname] === to ? 600 : 400 })}>

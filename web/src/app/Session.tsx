@@ -1,43 +1,62 @@
 import { useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useState } from "react";
+import { useEffect, useState } from "react";
 import { createBrowserRouter, Navigate, RouterProvider } from "react-router";
-import { whoAmI } from "../api/signIn";
+import { PROGRAMS, whoAmI } from "../api/signIn";
 import { RunsPage } from "../runs/RunsPage";
+import { BrokenPage, PartBoundary } from "./Broken";
 import { Frame } from "./Frame";
+import { fetched, later } from "./parts";
 import { Problem } from "./Problem";
 import { SignInPage } from "./SignInPage";
+
+const pages = [
+  { path: "/", element: <Navigate to="/runs" replace /> },
+  { path: "/runs", element: <RunsPage /> },
+  { path: "/start", lazy: () => fetched(async () => ({ Component: (await import("../start/StartPage")).StartPage })) },
+  { path: "/queue/:namespace?/:name?", lazy: () => fetched(async () => ({ Component: (await import("../queue/QueuePage")).QueuePage })) },
+  { path: "/cluster/:node?", lazy: () => fetched(async () => ({ Component: (await import("../cluster/ClusterPage")).ClusterPage })) },
+  { path: "/board", lazy: () => fetched(async () => ({ Component: (await import("../board/BoardPage")).BoardPage })) },
+  { path: "/usage", lazy: () => fetched(async () => ({ Component: (await import("../usage/UsagePage")).UsagePage })) },
+  { path: "/history", lazy: () => fetched(async () => ({ Component: (await import("../history/HistoryPage")).HistoryPage })) },
+  { path: "/audit", lazy: () => fetched(async () => ({ Component: (await import("../history/AuditPage")).AuditPage })) },
+  { path: "/mine", lazy: () => fetched(async () => ({ Component: (await import("../mine/MinePage")).MinePage })) },
+  { path: "/networks", lazy: () => fetched(async () => ({ Component: (await import("../networks/NetworksPage")).NetworksPage })) },
+  { path: "/sweeps", lazy: () => fetched(async () => ({ Component: (await import("../sweeps/SweepsPage")).SweepsPage })) },
+  { path: "/sweeps/:namespace/:name", lazy: () => fetched(async () => ({ Component: (await import("../sweeps/SweepPage")).SweepPage })) },
+  { path: "/runs/:namespace/:name", lazy: () => fetched(async () => ({ Component: (await import("../run/RunPage")).RunPage })) },
+];
 
 const router = createBrowserRouter([
   {
     element: <Frame />,
-    children: [
-      { path: "/", element: <Navigate to="/runs" replace /> },
-      { path: "/runs", element: <RunsPage /> },
-      { path: "/start", lazy: async () => ({ Component: (await import("../start/StartPage")).StartPage }) },
-      { path: "/queue/:namespace?/:name?", lazy: async () => ({ Component: (await import("../queue/QueuePage")).QueuePage }) },
-      { path: "/cluster/:node?", lazy: async () => ({ Component: (await import("../cluster/ClusterPage")).ClusterPage }) },
-      { path: "/board", lazy: async () => ({ Component: (await import("../board/BoardPage")).BoardPage }) },
-      { path: "/usage", lazy: async () => ({ Component: (await import("../usage/UsagePage")).UsagePage }) },
-      { path: "/history", lazy: async () => ({ Component: (await import("../history/HistoryPage")).HistoryPage }) },
-      { path: "/audit", lazy: async () => ({ Component: (await import("../history/AuditPage")).AuditPage }) },
-      { path: "/mine", lazy: async () => ({ Component: (await import("../mine/MinePage")).MinePage }) },
-      { path: "/networks", lazy: async () => ({ Component: (await import("../networks/NetworksPage")).NetworksPage }) },
-      { path: "/sweeps", lazy: async () => ({ Component: (await import("../sweeps/SweepsPage")).SweepsPage }) },
-      { path: "/sweeps/:namespace/:name", lazy: async () => ({ Component: (await import("../sweeps/SweepPage")).SweepPage }) },
-      { path: "/runs/:namespace/:name", lazy: async () => ({ Component: (await import("../run/RunPage")).RunPage }) },
-    ],
+    // While the code of the first page is fetched. Without it React Router warns.
+    HydrateFallback: () => null,
+    errorElement: <BrokenPage />,
+    children: [{ errorElement: <BrokenPage />, children: pages }], // the rail stays beside a broken page
   },
 ]);
 
 /** The pages for somebody who is signed in, else the ways to sign in. */
 export function Session({ refusal }: { refusal: string }) {
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI, refetchInterval: 60_000 });
+  if (who.data && isBeforeProgram()) return <Reload />;
   if (who.data) return <RouterProvider router={router} />;
   if (who.data === null) return <SignedOut refusal={refusal} />;
   return who.error ? <Problem error={who.error} retry={() => void who.refetch()} /> : null;
 }
 
-const OpenBoard = lazy(async () => ({ default: (await import("../board/OpenBoard")).OpenBoard }));
+/** Whether the server sent this page in place of a program, because the browser was not signed in. */
+function isBeforeProgram(): boolean {
+  return [PROGRAMS, "/sign-in/program"].some((beginning) => window.location.pathname.startsWith(beginning));
+}
+
+/** Load the address again: now that the browser is signed in, the server leads to the program. */
+function Reload() {
+  useEffect(() => window.location.reload(), []);
+  return null;
+}
+
+const OpenBoard = later(async () => (await import("../board/OpenBoard")).OpenBoard);
 
 /** The board, if its address is open and policy shows it to everybody; else the ways to sign in. */
 function SignedOut({ refusal }: { refusal: string }) {
@@ -45,8 +64,8 @@ function SignedOut({ refusal }: { refusal: string }) {
   const page = <SignInPage refusal={refusal} />;
   if (signsIn) return page;
   return (
-    <Suspense fallback={null}>
+    <PartBoundary fallback={null}>
       <OpenBoard signIn={() => setSignsIn(true)} otherwise={page} />
-    </Suspense>
+    </PartBoundary>
   );
 }

@@ -6,8 +6,9 @@ import useMediaQuery from "@mui/material/useMediaQuery";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode, useMemo } from "react";
 import { createRoot } from "react-dom/client";
-import { Refused } from "../api/client";
+import { onLostSession, Refused } from "../api/client";
 import { hasLink, useLink } from "../api/signIn";
+import { NotLoaded } from "./parts";
 import { Session } from "./Session";
 import { themeOf } from "./theme";
 
@@ -23,6 +24,8 @@ const queries = new QueryClient({
     },
   },
 });
+
+onLostSession(() => void queries.invalidateQueries({ queryKey: ["whoami"] }));
 
 function App({ refusal }: { refusal: string }) {
   const dark = useMediaQuery("(prefers-color-scheme: dark)");
@@ -42,10 +45,15 @@ function App({ refusal }: { refusal: string }) {
 // A link that is opened in this tab may differ from its address by the code alone; then the browser loads nothing.
 window.addEventListener("hashchange", () => hasLink() && window.location.reload());
 
+/** Log an error of the page, but not code that did not arrive: the page says so, and loads itself again. */
+function onCaughtError(error: unknown) {
+  if (!(error instanceof NotLoaded)) console.error(error);
+}
+
 const root = document.getElementById("root");
 if (root) {
   const refusal = await useLink();
-  createRoot(root).render(
+  createRoot(root, { onCaughtError }).render(
     <StrictMode>
       <App refusal={refusal} />
     </StrictMode>,

@@ -7,7 +7,6 @@ import { PastAttempts } from "../run/PastAttempts";
 import { isFinal } from "../run/status";
 import { useNow } from "../words/useNow";
 import { AttemptTimeline } from "./AttemptTimeline";
-import { CheckpointFolder } from "./CheckpointFolder";
 import { attemptsOf, segmentsOf } from "./segments";
 
 const REFRESH_MS = 10_000;
@@ -39,7 +38,6 @@ export function AttemptsPanel({ run }: { run: ShownRun }) {
           {missing === 1 ? "One earlier attempt is" : `${missing} earlier attempts are`} not in history{history.error ? `: ${history.error.message}` : ""}.
         </Typography>
       )}
-      <CheckpointFolder run={run} />
     </>
   );
 }

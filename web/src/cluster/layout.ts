@@ -1,4 +1,5 @@
 /** Where the cells of the map lie: one cell a node, in blocks by the narrowest place (a rack), in sections by pool and wider places. */
+import type { Arrow } from "../canvas/canvas";
 import { compareNames } from "./names";
 import type { NodeRow } from "./useNodes";
 
@@ -151,10 +152,8 @@ export function cellAt({ blocks, cell }: Layout, x: number, y: number): number {
   return -1;
 }
 
-export type Direction = "ArrowLeft" | "ArrowRight" | "ArrowUp" | "ArrowDown";
-
 /** Return the index of the nearest cell in a direction; the same index if there is none. */
-export function neighbour({ cells }: { cells: readonly { x: number; y: number }[] }, from: number, direction: Direction): number {
+export function neighbour({ cells }: { cells: readonly { x: number; y: number }[] }, from: number, direction: Arrow): number {
   const here = cells[from];
   if (!here) return cells.length ? 0 : -1;
   let best = from;

@@ -83,7 +83,7 @@ export function joined(parts: readonly Uint8Array[]): Uint8Array {
 
 const RAW_BLOCK = 1 << 17;
 
-/** Return bytes as a Zstandard frame that stores them as they are: browsers cannot compress to this format. */
+/** Return bytes as a Zstandard frame that stores them as they are, for browsers that cannot compress. */
 export function frameOf(part: Uint8Array): Uint8Array {
   const head = new Uint8Array(9);
   const view = new DataView(head.buffer);

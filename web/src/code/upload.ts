@@ -1,5 +1,6 @@
 /** The upload of an archive: the same requests as those of `kaji run --code`. */
 import { client, contentOf, refusalFrom, Refused, type Schemas } from "../api/client";
+import { repeated } from "../api/steady";
 import { frameOf } from "./archive";
 import { digestOf, type Pack } from "./pack";
 
@@ -44,13 +45,18 @@ async function sendParts(
 
 async function put(digest: string, number: number, sha256: string, namespace: string, part: Uint8Array, signal: AbortSignal) {
   const query = new URLSearchParams({ sha256, ...(namespace && { namespace }) });
-  const answer = await fetch(`/v1/code/${digest}/parts/${number}?${query}`, {
-    method: "PUT",
-    headers: { "content-type": "application/zstd" },
-    body: frameOf(part) as Uint8Array<ArrayBuffer>,
-    signal,
-  });
+  const { type, body } = await compressed(part);
+  const address = `/v1/code/${digest}/parts/${number}?${query}`;
+  const answer = await repeated(() => fetch(address, { method: "PUT", headers: { "content-type": type }, body, signal }), signal);
   if (!answer.ok) throw await refusalFrom(answer);
+}
+
+/** Return a part for the wire: by gzip, which is what browsers can compress to; older ones send it as it is. */
+export async function compressed(part: Uint8Array): Promise<{ type: string; body: Blob }> {
+  const bytes = part as Uint8Array<ArrayBuffer>;
+  if (typeof CompressionStream === "undefined") return { type: "application/zstd", body: new Blob([frameOf(bytes) as Uint8Array<ArrayBuffer>]) };
+  const zipped = new Blob([bytes]).stream().pipeThrough(new CompressionStream("gzip"));
+  return { type: "application/gzip", body: await new Response(zipped).blob() };
 }
 
 function tooLarge({ size, files }: Pack, most: number): string {

@@ -8,6 +8,11 @@ const HEIGHT_PX = 140;
 const LINES = ["#0b6e69", "#8a5200", "#1a5fb4", "#b3261e"];
 const LINES_DARK = ["#5cc9c1", "#f0b45c", "#84b6f4", "#ff8a80"];
 
+/** Return the colours of lines, in their order. */
+export function lineColours(dark: boolean): readonly string[] {
+  return dark ? LINES_DARK : LINES;
+}
+
 interface Properties {
   columns: Columns;
   /** Whether the columns are minimum, 10th, 50th, 90th percentile and maximum; else each is a line. */
@@ -36,7 +41,7 @@ export function Plot({ columns, isBand, marks, label, format, onPoint, onClick }
     const target = element.current;
     if (!target) return;
     const dark = theme.palette.mode === "dark";
-    const colours = dark ? LINES_DARK : LINES;
+    const colours = lineColours(dark);
     const ink = theme.palette.text.secondary;
     const line = (index: number): uPlot.Series => ({
       stroke: colours[index % colours.length] ?? ink,

@@ -18,6 +18,9 @@ const READ_AHEAD_PX = 900;
 const TIMES = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hour12: false });
 const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
+/** What stays in its place while lines come and go: a line at a distance from the upper edge, or in the middle. */
+type Anchor = { key: number; delta: number | "centre" };
+
 export type Place = { since: string } | { line: string } | { hit: Hit };
 
 interface Properties {
@@ -41,7 +44,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
   const feed = useMemo(() => new LogFeed(path, sources, mayGrow), [path, key]);
   const state = useSyncExternalStore(feed.subscribe, feed.snapshot);
   const scroller = useRef<HTMLDivElement>(null);
-  const anchor = useRef<{ key: number; delta: number } | null>(null);
+  const anchor = useRef<Anchor | null>(null);
   const pending = useRef<Hit | "first" | null>(null);
   const [follows, setFollows] = useState(true);
   const [seen, setSeen] = useState(0);
@@ -80,11 +83,11 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
     const hit = pending.current;
     const first = items[0];
     if (hit === "first") {
-      if (state.isLoading || !first || !scroller.current) return;
+      if (state.isLoading || !first) return;
       pending.current = null;
       anchor.current = { key: first.row.key, delta: 0 };
       setMarked(first.row.key);
-      scroller.current.scrollTop = 0;
+      lines.scrollToOffset(0);
     } else if (hit) {
       const row = state.rows.find((each) => isOf(each, hit));
       if (!row) return;
@@ -93,14 +96,19 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
       if (fold) return setOpen((held) => new Set(held).add(fold.key));
       pending.current = null;
       setMarked(row.key);
+      // The browser tells of this scroll later; new lines that come before that must not lead back to the old place.
+      anchor.current = { key: row.key, delta: "centre" };
       lines.scrollToIndex(index, { align: "center" });
     } else if (follows) {
       if (items.length) lines.scrollToIndex(items.length - 1, { align: "end" });
-    } else if (anchor.current && scroller.current) {
+    } else if (anchor.current) {
       const { key, delta } = anchor.current;
       const index = items.findIndex((item) => item.row.key === key);
       const start = index < 0 ? undefined : lines.getOffsetForIndex(index, "start")?.[0];
-      if (start !== undefined) scroller.current.scrollTop = start + delta;
+      if (start === undefined) return;
+      // By the virtualizer alone: it would take a scroll of its own that is still under way to its end.
+      if (delta === "centre") lines.scrollToIndex(index, { align: "center" });
+      else lines.scrollToOffset(start + delta);
     }
   }, [items]);
 

@@ -1,5 +1,6 @@
 /** Reads the logs that a page shows: their ends, what is before and after, what surrounds a place, and what comes new. */
 import { refusalFrom, Refused } from "../api/client";
+import { steadyFetch } from "../api/steady";
 import { FrameReader, type Batch } from "./frames";
 import { chunkOf, latestToBegin, merged, newKey, NOTHING, only, withEarlier, withLater, withLongerLine, withNew, type Held, type LogWindow, type Row } from "./rows";
 import type { Source } from "./sources";
@@ -42,14 +43,15 @@ export class LogFeed {
   private reading = new AbortController();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private again: ReturnType<typeof setTimeout> | undefined;
-  private isBusy = false;
+  /** The reading in which earlier or later lines are being fetched; null if none are. */
+  private extending: AbortSignal | null = null;
 
   /** `path` is the address of the logs; `mayGrow` is false for a run that has ended. */
   constructor(
     private readonly path: string,
     readonly sources: readonly Source[],
     private readonly mayGrow: boolean,
-    private readonly get: typeof fetch = (...args) => fetch(...args),
+    private readonly get: typeof fetch = steadyFetch,
   ) {
     this.logs = sources.map(() => NOTHING);
   }
@@ -91,6 +93,7 @@ export class LogFeed {
         const earlier = held?.chunks[0]?.earlier;
         if (!held || !source || !earlier) continue;
         const found = await this.window({ ...source, attempt: null }, earlier, signal);
+        signal.throwIfAborted();
         this.logs[place] = withEarlier(this.logs[place] ?? held, chunkOf(found));
       }
     });
@@ -99,37 +102,40 @@ export class LogFeed {
   /** Read the lines behind those that are held, if they are not the last ones. */
   async newer(): Promise<void> {
     if (this.logs.every(({ isAtEnd }) => isAtEnd)) return;
-    await this.extend(async (signal) => {
+    const isDone = await this.extend(async (signal) => {
       for (const [place, held] of this.logs.entries()) {
         const source = this.sources[place];
         const after = held.chunks.at(-1)?.after;
         if (held.isAtEnd || !source || !after) continue;
         const found = await this.window({ ...source, attempt: null }, { after }, signal);
+        signal.throwIfAborted();
         this.logs[place] = withLater(held, chunkOf(found), found.atEnd ?? false);
       }
     });
-    if (this.logs.every(({ isAtEnd }) => isAtEnd)) this.follow();
+    if (isDone && this.logs.every(({ isAtEnd }) => isAtEnd)) this.follow();
   }
 
-  private async extend(read: (signal: AbortSignal) => Promise<void>): Promise<void> {
-    if (this.isBusy) return;
-    this.isBusy = true;
+  /** Return whether what is held now was extended by this call. */
+  private async extend(read: (signal: AbortSignal) => Promise<void>): Promise<boolean> {
     const { signal } = this.reading;
+    // While another place is read, what is held is about to be replaced, and its neighbours with it.
+    if (this.extending === signal || this.state.isLoading) return false;
+    this.extending = signal;
     try {
       await read(signal);
       if (!signal.aborted) this.show({ error: null });
     } catch (error) {
       if (!signal.aborted) this.show({ error: error as Error });
     } finally {
-      this.isBusy = false;
+      if (this.extending === signal) this.extending = null;
     }
+    return !signal.aborted;
   }
 
   private async replace(read: (source: Source) => Promise<LogWindow | null>, follows: boolean): Promise<void> {
     this.reading.abort();
     this.reading = new AbortController();
     clearTimeout(this.again);
-    this.isBusy = false;
     const { signal } = this.reading;
     this.show({ isLoading: true });
     try {

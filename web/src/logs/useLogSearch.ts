@@ -1,5 +1,6 @@
 import { useCallback, useEffect, useRef, useState } from "react";
 import { linesOf, refusalFrom, type Schemas } from "../api/client";
+import { steadyFetch } from "../api/steady";
 import type { Hit } from "./feed";
 import type { Source } from "./sources";
 
@@ -54,7 +55,7 @@ async function run(path: string, sources: readonly Source[], text: string, signa
   for (let request = left.shift(); request; request = left.shift()) {
     const limit = Math.max(0, MOST_HITS - hits.length);
     const query = new URLSearchParams([...request, ["text", text], ["ignoreCase", "true"], ["brief", "true"], ["limit", `${limit}`]]);
-    const answer = await fetch(`${path}/search?${query}`, { signal });
+    const answer = await steadyFetch(`${path}/search?${query}`, { signal });
     if (answer.status === 404) continue;
     if (!answer.ok) throw await refusalFrom(answer);
     if (!answer.body) continue;

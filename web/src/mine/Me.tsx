@@ -8,7 +8,7 @@ import { whoAmI } from "../api/signIn";
 import { Problem } from "../app/Problem";
 import { CopyLine } from "../words/CopyLine";
 import { Faint, PlainList } from "../words/Part";
-import { MEANINGS, myTeamsIn } from "./roles";
+import { MEANINGS, myTeamsIn } from "./tokens/roles";
 import { Section } from "./Section";
 
 /** Who I am for the cluster's API server, where I may do what, and my teams in the policy. */

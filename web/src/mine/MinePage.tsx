@@ -1,9 +1,9 @@
 import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
-import { Channels } from "./Channels";
-import { IdleQuestions } from "./IdleQuestions";
+import { Channels } from "./channels/Channels";
+import { IdleQuestions } from "./idle/IdleQuestions";
 import { Me } from "./Me";
-import { Tokens } from "./Tokens";
+import { Tokens } from "./tokens/Tokens";
 
 /** What is mine: who I am, questions to me, where messages reach me, and tokens that act for my teams. */
 export function MinePage() {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Fault } from "../api/client";
 import { faultIn, standBeside } from "./faults";
-import { chosenTime, costOf, outcomeOf, untilOf, type IdleRun } from "./idle";
-import { KINDS, kindsInWords } from "./kinds";
+import { chosenTime, costOf, outcomeOf, untilOf, type IdleRun } from "./idle/idle";
+import { KINDS, kindsInWords } from "./channels/kinds";
 
 const NOW = Date.parse("2026-11-23T10:00:00Z");
 const run = { answer: "asked", keptUntil: "", parkAt: "", gpuHours: 36, cost: 72, currency: "EUR" } as IdleRun;

@@ -3,15 +3,16 @@ import Tab from "@mui/material/Tab";
 import Tabs from "@mui/material/Tabs";
 import Typography from "@mui/material/Typography";
 import { useSearchParams } from "react-router";
-import { AddressUse } from "./AddressUse";
+import { AddressUse } from "./addresses/AddressUse";
 import { NetworkCheck } from "./NetworkCheck";
-import { RegistryTable } from "./RegistryTable";
-import { TrafficTable } from "./TrafficTable";
+import { PastTraffic } from "./traffic/PastTraffic";
+import { RegistryTable } from "./addresses/RegistryTable";
+import { TrafficTable } from "./traffic/TrafficTable";
 
-const PARTS = { traffic: "Traffic", use: "Addresses in use", registry: "All clusters", check: "Check a plan" } as const;
+const PARTS = { traffic: "Traffic", past: "Traffic over time", use: "Addresses in use", registry: "All clusters", check: "Check a plan" } as const;
 type Part = keyof typeof PARTS;
 
-/** Who talks to the internet, which addresses are in use, and which belong to whom. */
+/** Who talks to the internet, now and in the past, which addresses are in use, and which belong to whom. */
 export function NetworksPage() {
   const [parameters, setParameters] = useSearchParams();
   const asked = parameters.get("part") ?? "";
@@ -37,6 +38,7 @@ export function NetworksPage() {
         </Tabs>
       </Box>
       {part === "traffic" && <TrafficTable parameters={parameters} change={change} />}
+      {part === "past" && <PastTraffic parameters={parameters} change={change} />}
       {part === "use" && <AddressUse text={parameters.get("text") ?? ""} change={change} />}
       {part === "registry" && <RegistryTable text={parameters.get("text") ?? ""} change={change} />}
       {part === "check" && <NetworkCheck />}

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { addressOf, contains, found, outsideOf, scarcestFirst, shareOf, sizeOf, throughOf, wordsOfUse } from "./addresses";
+import { addressOf, contains, found, outsideOf, scarcestFirst, shareOf, sizeOf, throughOf, wordsOfUse } from "./addresses/addresses";
 import { fileWith, NOTHING_PLANNED, saidOf, yamlOf } from "./planned";
-import { classesOf, flowOf, missingOf, optionsOf } from "./traffic";
+import { classesOf, flowOf, missingOf, optionsOf } from "./traffic/traffic";
 
 describe("an address", () => {
   it.each([

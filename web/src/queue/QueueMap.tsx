@@ -1,12 +1,12 @@
-import Box from "@mui/material/Box";
 import { useTheme } from "@mui/material/styles";
-import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
+import { useCallback, useMemo, useRef } from "react";
 import { STATES } from "../states/states";
-import { HIDDEN, prepared } from "../words/canvas";
+import { CanvasMap } from "../canvas/CanvasMap";
 import { HOUR_AND_MINUTE, MONTH_AND_DAY } from "../words/times";
-import { useWidth } from "../words/useWidth";
-import { AXIS_PX, barAt, barBeside, gutterOf, LANE_PX, placed, TITLE_PX, xOf, type Placed } from "./placing";
+import { useWidth } from "../canvas/useWidth";
+import { AXIS_PX, barAt, barBeside, firstAt, gutterOf, LANE_PX, placed, TITLE_PX, xOf, type Placed, type PlacedBar } from "./placing";
 import { ticks, timelineOf, type Rowed, type Tick } from "./timeline";
+import { isTrial } from "./trials";
 import type { QueueRow } from "./useQueue";
 import { keyOf, told } from "./words";
 
@@ -21,105 +21,53 @@ interface Props {
   select: (key: string) => void;
 }
 
-const ARROWS: readonly string[] = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
+/** Height of the page around the timeline: a timeline of thousands of nodes scrolls in the rest. */
+const AROUND_PX = 240;
+const LEAST_VIEW_PX = 360;
 
 /** The queue into the future, on one canvas. Arrow keys move from run to run, Enter opens one. */
 export function QueueMap({ runs, rowed, from, until, now, selected, select }: Props) {
   const box = useRef<HTMLDivElement>(null);
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const overlay = useRef<HTMLCanvasElement>(null);
-  const theme = useTheme();
+  const { palette } = useTheme();
   const width = useWidth(box);
-  const [marked, setMarked] = useState<{ index: number; key: string; byKeyboard: boolean }>(NOTHING);
   const timeline = useMemo(() => timelineOf(runs, rowed, from, until), [runs, rowed, from, until]);
   const layout = useMemo(() => placed(timeline, from, until, Math.max(1, width)), [timeline, from, until, width]);
-  const at = placeOf(layout, marked);
-  const bar = layout.bars[at];
-  const mark = (index: number, byKeyboard: boolean) => {
-    const found = layout.bars[index];
-    setMarked(found ? { index, key: keyOf(found.run), byKeyboard } : NOTHING);
-  };
-
-  useEffect(() => {
-    const paint = canvas.current && width ? prepared(canvas.current, width, layout.height) : null;
-    if (!paint) return;
-    const { mode, text, divider, background } = theme.palette;
-    const colours = { dark: mode === "dark", words: text.secondary, line: divider, ground: background.default };
-    draw(paint, layout, ticks(from, until, width - gutterOf(width), HOUR_AND_MINUTE, MONTH_AND_DAY), { from, until, now, width }, colours);
-  }, [layout, width, from, until, now, theme]);
-
-  useEffect(() => {
-    const paint = overlay.current && width ? prepared(overlay.current, width, layout.height) : null;
-    if (!paint) return;
-    paint.strokeStyle = theme.palette.text.primary;
-    layout.bars.forEach((each, index) => {
-      const isSelected = keyOf(each.run) === selected;
-      if (!isSelected && index !== at) return;
-      paint.lineWidth = isSelected ? 2.5 : 1.5;
-      paint.strokeRect(each.x + 0.5, each.y + 1.5, each.width - 1, LANE_PX - 4);
-    });
-  }, [layout, width, at, selected, theme]);
-
-  const pointed = (event: MouseEvent) => {
-    const { left, top } = event.currentTarget.getBoundingClientRect();
-    return barAt(layout, event.clientX - left, event.clientY - top);
-  };
-  const press = (event: KeyboardEvent) => {
-    if (event.key === "Enter" && bar) return select(keyOf(bar.run));
-    if (!ARROWS.includes(event.key)) return;
-    event.preventDefault();
-    const start = at >= 0 ? at : layout.bars.findIndex(({ run }) => keyOf(run) === selected);
-    mark(barBeside(layout, start, event.key as "ArrowUp"), true);
-  };
+  const count = useMemo(() => new Set(layout.bars.map(keyOfBar)).size, [layout]);
+  const draw = useCallback(
+    (paint: CanvasRenderingContext2D, top: number, height: number) => {
+      const colours = { dark: palette.mode === "dark", words: palette.text.secondary, line: palette.divider, ground: palette.background.default };
+      const marks = ticks(from, until, width - gutterOf(width), HOUR_AND_MINUTE, MONTH_AND_DAY);
+      drawTimeline(paint, layout, marks, { from, until, now, width, top, height }, colours);
+    },
+    [layout, width, from, until, now, palette],
+  );
   return (
-    <Box ref={box} sx={{ position: "relative", minWidth: 0 }}>
-      <canvas ref={canvas} aria-hidden="true" style={{ display: "block" }} />
-      <Box
-        component="canvas"
-        ref={overlay}
-        tabIndex={0}
-        role="img"
-        aria-label={`Timeline of ${layout.bars.length} runs. Arrow keys move, Enter opens a run. The table holds the same.`}
-        onMouseMove={(event) => {
-          const index = pointed(event);
-          if (index !== at) mark(index, false);
-        }}
-        onMouseLeave={() => setMarked(NOTHING)}
-        onBlur={() => setMarked(NOTHING)}
-        onClick={(event) => {
-          const found = layout.bars[pointed(event)];
-          if (found) select(keyOf(found.run));
-        }}
-        onKeyDown={press}
-        sx={{
-          position: "absolute",
-          inset: 0,
-          cursor: bar ? "pointer" : "default",
-          "&:focus-visible": { outline: "2px solid", outlineColor: "primary.main", outlineOffset: 2 },
-        }}
-      />
-      {bar && (
-        <Box
-          sx={{ position: "absolute", zIndex: 2, pointerEvents: "none", maxWidth: 320, p: 2, border: 1, borderColor: "divider", borderRadius: 1, bgcolor: "background.paper", boxShadow: 3, overflowWrap: "anywhere" }}
-          style={{ top: bar.y + LANE_PX + 4, ...(bar.x > width / 2 ? { right: Math.max(0, width - bar.x - bar.width) } : { left: bar.x }) }}
-        >
-          <strong>{keyOf(bar.run)}</strong>
-          <div>{told(bar.run, now)}</div>
-        </Box>
-      )}
-      <Box aria-live="polite" sx={HIDDEN}>
-        {marked.byKeyboard && bar ? `${keyOf(bar.run)}: ${told(bar.run, now)}` : ""}
-      </Box>
-    </Box>
+    <CanvasMap
+      box={box}
+      label={`Timeline of ${count} ${count === 1 ? "run" : "runs"}. Arrow keys move, Enter opens a run. The table holds the same.`}
+      items={layout.bars}
+      keyOf={keyOfBar}
+      boxOf={outlineOf}
+      width={width}
+      height={layout.height}
+      viewHeight={Math.max(LEAST_VIEW_PX, window.innerHeight - AROUND_PX)}
+      headHeight={AXIS_PX}
+      draw={draw}
+      itemAt={(x, y) => barAt(layout, x, y)}
+      beside={(at, key) => barBeside(layout, at, key)}
+      selected={selected}
+      select={select}
+      told={({ run }) => ({ title: isTrial(run) ? run.name : keyOf(run), words: told(run, now) })}
+    />
   );
 }
 
-const NOTHING = { index: -1, key: "", byKeyboard: false };
+function keyOfBar({ run }: PlacedBar): string {
+  return keyOf(run);
+}
 
-/** Return the index of a marked bar, also after other bars have come or gone. */
-function placeOf({ bars }: Placed, { index, key }: { index: number; key: string }): number {
-  const there = bars[index];
-  return there && keyOf(there.run) === key ? index : bars.findIndex(({ run }) => keyOf(run) === key);
+function outlineOf({ x, y, width }: PlacedBar) {
+  return { x: x + 0.5, y: y + 1.5, width: width - 1, height: LANE_PX - 4 };
 }
 
 interface View {
@@ -127,6 +75,9 @@ interface View {
   until: number;
   now: number;
   width: number;
+  /** Pixels of the map above the view. */
+  top: number;
+  height: number;
 }
 
 interface Colours {
@@ -136,28 +87,36 @@ interface Colours {
   ground: string;
 }
 
-function draw(paint: CanvasRenderingContext2D, layout: Placed, marks: Tick[], view: View, colours: Colours) {
-  const toX = (time: number) => xOf(time, view.from, view.until, view.width);
-  const gutter = gutterOf(view.width);
+/** Draw the rows that are seen, below an axis that stays. */
+function drawTimeline(paint: CanvasRenderingContext2D, layout: Placed, marks: Tick[], view: View, colours: Colours) {
+  const { top, height, width } = view;
+  const toX = (time: number) => Math.round(xOf(time, view.from, view.until, width)) + 0.5;
+  const gutter = gutterOf(width);
   paint.font = "12px system-ui, sans-serif";
   paint.textBaseline = "middle";
   paint.lineWidth = 1;
-  for (const { at, word } of marks) {
-    const x = Math.round(toX(at)) + 0.5;
-    paint.fillStyle = colours.words;
-    if (x + 60 < view.width) paint.fillText(word, x + 4, AXIS_PX / 2);
-    line(paint, x, layout.height, colours.line);
-  }
-  for (const { text, y } of layout.titles) {
+  for (const { at } of marks) line(paint, toX(at), height, colours.line);
+  for (let index = firstAt(layout.titles, top - TITLE_PX); index < layout.titles.length; index++) {
+    const { text, y } = layout.titles[index]!;
+    if (y > top + height) break;
     const words = gutter ? shortened(paint, text, gutter - 12) : text;
     paint.fillStyle = colours.ground;
-    if (!gutter) paint.fillRect(0, y + 2, paint.measureText(words).width + 8, TITLE_PX - 4);
+    if (!gutter) paint.fillRect(0, y - top + 2, paint.measureText(words).width + 8, TITLE_PX - 4);
     paint.fillStyle = colours.words;
-    paint.fillText(words, 0, y + TITLE_PX / 2);
+    paint.fillText(words, 0, y - top + TITLE_PX / 2);
   }
-  for (const bar of layout.bars) drawBar(paint, bar, colours);
-  const x = Math.round(toX(view.now)) + 0.5;
-  line(paint, x, layout.height, colours.dark ? "#ff8a80" : "#b3261e");
+  for (let index = firstAt(layout.bars, top - LANE_PX); index < layout.bars.length; index++) {
+    const bar = layout.bars[index]!;
+    if (bar.y > top + height) break;
+    drawBar(paint, { ...bar, y: bar.y - top }, colours);
+  }
+  paint.fillStyle = colours.ground;
+  if (top) paint.fillRect(0, 0, width, AXIS_PX);
+  for (const { at, word } of marks) {
+    paint.fillStyle = colours.words;
+    if (toX(at) + 60 < width) paint.fillText(word, toX(at) + 4, AXIS_PX / 2);
+  }
+  line(paint, toX(view.now), height, colours.dark ? "#ff8a80" : "#b3261e");
 }
 
 /** Return the end of a text that is too wide: names of nodes differ there. */
@@ -175,10 +134,11 @@ function line(paint: CanvasRenderingContext2D, x: number, height: number, colour
   paint.stroke();
 }
 
-/** A running run is full, a waiting one hollow, with a thick edge if nodes are reserved for it. Where the end is uncertain, it is striped. */
+/** A running run is full, a waiting one hollow, a what-if dashed, with a thick edge if nodes are reserved for it. Where the end is uncertain, it is striped. */
 function drawBar(paint: CanvasRenderingContext2D, bar: Placed["bars"][number], { dark }: Colours) {
   const state = STATES[bar.run.state === "running" ? "Running" : "Queued"];
-  const colour = dark ? state.dark : state.light;
+  const trial = dark ? "#f0b45c" : "#8a5200";
+  const colour = isTrial(bar.run) ? trial : dark ? state.dark : state.light;
   const [top, high] = [bar.y + 2, LANE_PX - 5];
   const isRunning = bar.run.state === "running";
   const endless = !Number.isFinite(bar.until);
@@ -203,6 +163,7 @@ function drawBar(paint: CanvasRenderingContext2D, bar: Placed["bars"][number], {
   }
   paint.globalAlpha = 1;
   paint.lineWidth = bar.run.nodes && !isRunning ? 4 : 2;
+  if (isTrial(bar.run)) paint.setLineDash([6, 4]);
   if (!isRunning) paint.strokeRect(bar.x, top, bar.width, high);
   const text = `${bar.run.name}${bar.run.gpus ? `  ${bar.run.gpus} GPUs` : ""}`;
   if (bar.width > 48) {

@@ -1,20 +1,24 @@
 import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
 import MenuItem from "@mui/material/MenuItem";
 import Skeleton from "@mui/material/Skeleton";
 import TextField from "@mui/material/TextField";
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { Link, useNavigate, useParams, useSearchParams } from "react-router";
 import { Problem } from "../app/Problem";
 import { duration } from "../words/times";
+import { AfterRuns, pageOf } from "../run/AfterRuns";
 import { Since } from "../words/Since";
 import { useNow } from "../words/useNow";
 import { QueueMap } from "./QueueMap";
+import { NewWhatIf } from "./QueueWhatIf";
 import { QueueTable } from "./QueueTable";
 import { RunPanel } from "./RunPanel";
 import { spanned, SPANS, suitableSpan, type Rowed } from "./timeline";
+import { isTrial } from "./trials";
 import { useQueue, type QueueRow } from "./useQueue";
 import { keyOf } from "./words";
 
@@ -28,8 +32,13 @@ export function QueuePage() {
   const now = useNow(30);
   const text = parameters.get("text") ?? "";
   const rowed: Rowed = parameters.get("rows") === "node" ? "node" : "type";
+  const [trials, setTrials] = useState<readonly QueueRow[]>([]);
+  const isTrying = parameters.get("try") === "new" && !selected;
+  const hasPanel = selected !== "" || isTrying;
   const asTable = parameters.get("as") === "table";
   const runs = useMemo(() => (live.runs ?? []).filter((run) => fits(run, text)), [live.runs, text]);
+  const drawn = useMemo(() => (trials.length ? [...runs, ...trials] : runs), [runs, trials]);
+  const dependents = useMemo(() => live.dependents.filter((run) => fits(run, text)), [live.dependents, text]);
   const isThere = live.runs !== null;
   // Once chosen it stays, so that the timeline does not jump while one looks at it.
   const suited = useMemo(() => suitableSpan(live.runs ?? [], now), [isThere]);
@@ -42,6 +51,9 @@ export function QueuePage() {
       else next.delete(key);
       return next;
     }, { replace: true });
+  const open = (key: string) => {
+    if (!isTrial({ namespace: key.split("/")[0] ?? "" })) void navigate(addressOf(key));
+  };
   const suffix = parameters.size ? `?${parameters}` : "";
   const addressOf = (key: string) => `/queue${key ? `/${key.split("/").map(encodeURIComponent).join("/")}` : ""}${suffix}`;
   const waiting = runs.filter(({ state }) => state === "waiting");
@@ -77,36 +89,65 @@ export function QueuePage() {
           slotProps={{ htmlInput: { "aria-label": "Filter" } }}
           sx={{ width: 230 }}
         />
+        {!hasPanel && (
+          <Button variant="outlined" onClick={() => change("try", "new")}>
+            What if …
+          </Button>
+        )}
       </Box>
       {live.error && !live.runs && <Problem error={live.error} />}
       {!live.runs && !live.error && <Skeleton variant="rectangular" height={320} />}
       {live.runs && (
         <>
-          {live.runs.length > 0 && <Typography sx={{ mb: 3 }}>{`${counted(waiting.length, "run waits", "runs wait")}, ${counted(runs.length - waiting.length, "run has", "runs have")} nodes.`}</Typography>}
-          {!runs.length && <Nothing any={live.runs.length > 0} />}
-          {(runs.length > 0 || selected) && (
-            <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: selected ? "minmax(0, 1fr) 380px" : "minmax(0, 1fr)" }, gap: 4, alignItems: "start" }}>
+          {live.runs.length + live.dependents.length > 0 && <Typography sx={{ mb: 3 }}>{`${counted(waiting.length, "run waits", "runs wait")}, ${counted(runs.length - waiting.length, "run has", "runs have")} nodes${dependents.length ? `, ${counted(dependents.length, "run waits", "runs wait")} for others` : ""}.`}</Typography>}
+          {!runs.length && !dependents.length && <Nothing any={live.runs.length + live.dependents.length > 0} />}
+          {(runs.length > 0 || hasPanel) && (
+            <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: hasPanel ? "minmax(0, 1fr) 380px" : "minmax(0, 1fr)" }, gap: 4, alignItems: "start" }}>
               <Box sx={{ minWidth: 0 }}>
                 {asTable ? (
                   <QueueTable runs={runs} now={now} addressOf={addressOf} />
                 ) : (
                   <>
-                    <Legend />
-                    <QueueMap runs={runs} rowed={rowed} from={from} until={until} now={now} selected={selected} select={(key) => void navigate(addressOf(key))} />
+                    <Legend withTrials={trials.length > 0} />
+                    <QueueMap runs={drawn} rowed={rowed} from={from} until={until} now={now} selected={selected} select={open} />
                     <Unknown runs={unknown} addressOf={addressOf} />
                   </>
                 )}
               </Box>
-              {selected && (
+              {hasPanel && (
                 <Box sx={{ order: { xs: -1, lg: 0 }, minWidth: 0 }}>
-                  <RunPanel key={selected} id={selected} run={live.runs.find((run) => keyOf(run) === selected)} now={now} close={() => void navigate(addressOf(""))} />
+                  {selected ? (
+                    <RunPanel key={selected} id={selected} run={live.runs.find((run) => keyOf(run) === selected)} now={now} draw={setTrials} close={() => void navigate(addressOf(""))} />
+                  ) : (
+                    <NewWhatIf now={now} draw={setTrials} close={() => change("try", "")} />
+                  )}
                 </Box>
               )}
             </Box>
           )}
+          <Dependents runs={dependents} />
         </>
       )}
     </>
+  );
+}
+
+/** Runs that wait for other runs to end. They join the queue after that. */
+function Dependents({ runs }: { runs: readonly QueueRow[] }) {
+  if (!runs.length) return null;
+  return (
+    <Box sx={{ mt: 4 }}>
+      <Typography variant="h2">Wait for other runs</Typography>
+      <Typography color="textSecondary">They have no place in the queue until the other runs have ended.</Typography>
+      <Box component="ul" aria-label="Runs that wait for other runs" sx={{ listStyle: "none", p: 0, m: 0 }}>
+        {runs.slice(0, 100).map((run) => (
+          <Box component="li" key={keyOf(run)} sx={{ py: 1, borderBottom: 1, borderColor: "divider", overflowWrap: "anywhere" }}>
+            <Link to={pageOf(run)}>{keyOf(run)}</Link> {run.owner && `of ${run.owner}`} <AfterRuns namespace={run.namespace} after={run.after ?? []} />
+          </Box>
+        ))}
+      </Box>
+      {runs.length > 100 && <Typography>{`${runs.length - 100} more; filter to see them.`}</Typography>}
+    </Box>
   );
 }
 
@@ -129,12 +170,13 @@ function Unknown({ runs, addressOf }: { runs: readonly QueueRow[]; addressOf: (k
   );
 }
 
-function Legend() {
+function Legend({ withTrials }: { withTrials: boolean }) {
   const marks: [string, object][] = [
     ["runs", { bgcolor: "primary.main" }],
     ["end uncertain", { background: (theme: { palette: { primary: { main: string } } }) => `repeating-linear-gradient(135deg, ${theme.palette.primary.main} 0 1px, transparent 1px 5px)` }],
     ["waits, drawn from its expected start", { border: "1px solid", borderColor: "text.secondary" }],
     ["nodes reserved", { border: "3px solid", borderColor: "text.secondary" }],
+    ...(withTrials ? [["what if", { border: "2px dashed", borderColor: "warning.main" }] as [string, object]] : []),
   ];
   return (
     <Box sx={{ display: "flex", flexWrap: "wrap", gap: 4, mb: 2, color: "text.secondary" }}>
@@ -158,7 +200,7 @@ function Nothing({ any }: { any: boolean }) {
 }
 
 function fits(run: QueueRow, text: string): boolean {
-  const shown = [run.name, run.namespace, run.owner, run.gpuType, run.reason, run.nodes, run.state].join(" ").toLowerCase();
+  const shown = [run.name, run.namespace, run.owner, run.gpuType, run.reason, run.nodes, run.state, ...(run.after ?? []).map((other) => other.run)].join(" ").toLowerCase();
   return text.toLowerCase().split(/\s+/).every((word) => shown.includes(word));
 }
 

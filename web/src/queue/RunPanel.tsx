@@ -10,13 +10,23 @@ import { Age } from "../words/Age";
 import { bytes, cpus } from "../words/amounts";
 import { CopyLine } from "../words/CopyLine";
 import { Faint, Part } from "../words/Part";
+import { WaitingWhatIf } from "./QueueWhatIf";
 import type { QueueRow } from "./useQueue";
 import { ahead, endWords, startWords } from "./words";
 
 type Explanation = Schemas["ExplanationView"];
 
+interface Properties {
+  id: string;
+  run: QueueRow | undefined;
+  now: number;
+  /** Called with the bars of alternatives to the run. */
+  draw: (rows: readonly QueueRow[]) => void;
+  close: () => void;
+}
+
 /** One run of the timeline: when it is expected to start or end, what exactly has to happen before, and who holds that. */
-export function RunPanel({ id, run, now, close }: { id: string; run: QueueRow | undefined; now: number; close: () => void }) {
+export function RunPanel({ id, run, now, draw, close }: Properties) {
   const isWaiting = run?.state === "waiting";
   const found = useExplanation(isWaiting ? id : "");
   const [namespace = "", name = ""] = id.split("/");
@@ -41,6 +51,7 @@ export function RunPanel({ id, run, now, close }: { id: string; run: QueueRow | 
       {isWaiting && found.error && <Problem error={found.error} retry={() => void found.refetch()} />}
       {isWaiting && !found.data && !found.error && <Skeleton variant="rectangular" height={160} />}
       {isWaiting && found.data && <Why found={found.data} id={id} now={now} />}
+      {isWaiting && <WaitingWhatIf id={id} now={now} draw={draw} />}
       <Box sx={{ mt: 3 }}>
         <CopyLine text={isWaiting ? `kaji explain -N ${namespace} ${name}` : `kaji describe -N ${namespace} ${name}`} />
       </Box>

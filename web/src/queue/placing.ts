@@ -1,4 +1,5 @@
 /** The timeline in pixels. */
+import type { Arrow } from "../canvas/canvas";
 import type { Bar, Timeline } from "./timeline";
 
 export const AXIS_PX = 24;
@@ -61,7 +62,7 @@ export function barAt({ bars }: Placed, x: number, y: number): number {
 }
 
 /** Return the index of the bar that a key leads to: the next or previous one by time, or the nearest of another lane. */
-export function barBeside({ bars }: Placed, from: number, key: "ArrowLeft" | "ArrowRight" | "ArrowUp" | "ArrowDown"): number {
+export function barBeside({ bars }: Placed, from: number, key: Arrow): number {
   const here = bars[from];
   if (!here) return bars.length ? 0 : -1;
   const sign = key === "ArrowLeft" || key === "ArrowUp" ? -1 : 1;
@@ -76,4 +77,15 @@ export function barBeside({ bars }: Placed, from: number, key: "ArrowLeft" | "Ar
     if (distance < least) [best, least] = [index, distance];
   });
   return best;
+}
+
+/** Return the index of the first of some things, in the order of their height, that begins at or below `y`. */
+export function firstAt(things: readonly { y: number }[], y: number): number {
+  let [low, high] = [0, things.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (things[middle]!.y < y) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

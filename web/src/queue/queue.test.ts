@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { barAt, barBeside, LANE_PX, placed } from "./placing";
-import { spanned, suitableSpan, ticks, timelineOf } from "./timeline";
+import type { Outcome } from "../start/outlook/WhatIfs";
+import { barAt, barBeside, firstAt, LANE_PX, placed } from "./placing";
+import { barOf, spanned, suitableSpan, ticks, timelineOf } from "./timeline";
+import { isTrial, trialRow } from "./trials";
 import type { QueueRow } from "./useQueue";
 import { ahead, endWords, inTwoUnits, startWords } from "./words";
 
@@ -80,4 +82,33 @@ it("says expected times in words", () => {
   expect(endWords(RUNS[1]!, NOW)).toMatch(/^expected to end between in 2 h .* and in 3 h/);
   expect(endWords(RUNS[2]!, NOW)).toBe("its end is not known");
   expect(endWords(run("service", { endsAt: "", expectedSeconds: 0 }), NOW)).toBe("it has no end");
+});
+
+describe("a what-if", () => {
+  const start = { phase: "Queued", reason: "", message: "", expectedAt: "2026-11-21T12:00:00Z", place: { expectedSeconds: 3_600, position: 3 } };
+  const found = { namespace: "vision", starts: false, nodes: "", domains: {}, findings: [], start } as unknown as Outcome["found"];
+  const now = Date.parse("2026-11-21T10:00:00Z");
+
+  it("is a bar from its expected start, for as long as it is expected to take", () => {
+    const row = trialRow({ members: 4, gpuType: "h100", found }, 8, now);
+    expect([row.startsAt, row.endsAt, row.gpus, row.position]).toEqual(["2026-11-21T12:00:00Z", "2026-11-21T13:00:00.000Z", 32, 3]);
+    expect(isTrial(row)).toBe(true);
+    expect(barOf(row)?.until).toBe(Date.parse("2026-11-21T13:00:00Z"));
+  });
+
+  it("begins now on its nodes if it would start now, and has no bar if its start is not known", () => {
+    const starts = trialRow({ members: 1, gpuType: "", found: { ...found, starts: true, nodes: "gpu-[1-2]" } }, 1, now);
+    expect([starts.startsAt, starts.nodes]).toEqual(["2026-11-21T10:00:00.000Z", "gpu-[1-2]"]);
+    const { expectedAt, ...unknown } = start;
+    expect(barOf(trialRow({ members: 1, gpuType: "", found: { ...found, start: unknown } as Outcome["found"] }, 1, now))).toBeNull();
+  });
+});
+
+it("finds the first row of a view among thousands", () => {
+  const rows = Array.from({ length: 7_500 }, (_, index) => ({ y: 24 + index * 22 }));
+  expect([firstAt(rows, 0), firstAt(rows, 25), firstAt(rows, 24 + 22 * 7_499), firstAt(rows, 1e9)]).toEqual([0, 1, 7_499, 7_500]);
+});
+
+it("gives every node a row, however many there are", () => {
+  expect(timelineOf([run("wide", { nodes: "gpu-[00001-07500]" })], "node", FROM, UNTIL).groups).toHaveLength(7_500);
 });

@@ -36,8 +36,6 @@ export const SPANS = [1, 6, 24, 72, 168] as const;
 const HOUR_MS = 3_600_000;
 /** The part of the timeline that lies in the past. */
 export const PAST_SHARE = 0.12;
-/** Most nodes that get rows of their own. */
-export const MOST_NODES = 500;
 
 /** Return the bars of the runs between two times, packed so that none covers another. */
 export function timelineOf(runs: readonly QueueRow[], rowed: Rowed, from: number, until: number): Timeline {
@@ -49,7 +47,7 @@ export function timelineOf(runs: readonly QueueRow[], rowed: Rowed, from: number
     for (const title of rowed === "type" ? [bar.run.gpuType] : nodesOf(bar.run)) {
       const group = groups.get(title);
       if (group) group.push(bar);
-      else if (rowed === "type" || groups.size < MOST_NODES) groups.set(title, [bar]);
+      else groups.set(title, [bar]);
     }
   const titles = [...groups].sort(([a], [b]) => Number(!a) - Number(!b) || compareNames(a, b));
   return { groups: titles.map(([title, bars]) => ({ title: title || "Any type or none", lanes: packed(bars) })), unknown };

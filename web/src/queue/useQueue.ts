@@ -7,8 +7,10 @@ import { keyOf } from "./words";
 export type QueueRow = Schemas["QueueTableRow"];
 
 export interface LiveQueue extends Link {
-  /** All runs that wait or run; null until the server has sent them. */
+  /** All runs that wait for nodes or run; null until the server has sent them. */
   runs: QueueRow[] | null;
+  /** Runs that wait for other runs to end, by name. They have no place in the queue. */
+  dependents: QueueRow[];
 }
 
 /** Follow the waiting and running runs with their expected times. */
@@ -17,7 +19,7 @@ export function useQueue(): LiveQueue {
   const [link, setLink] = useState<Link>(NO_LINK);
   useEffect(
     () =>
-      followChanges("/v1/queue/changes?state=waiting&state=running", {
+      followChanges("/v1/queue/changes?state=waiting&state=running&state=dependent", {
         snapshot: (data) => setRows(keyed((JSON.parse(data) as Schemas["QueueSnapshot"]).items, keyOf)),
         changes: (data) => setRows((held) => changed(held ?? new Map(), JSON.parse(data) as Schemas["QueueChanges"], keyOf)),
         heard: () => setLink(heardAt(Date.now())),
@@ -25,6 +27,10 @@ export function useQueue(): LiveQueue {
       }),
     [],
   );
-  const runs = useMemo(() => rows && [...rows.values()], [rows]);
-  return { runs, ...link };
+  const runs = useMemo(() => rows && [...rows.values()].filter(({ state }) => state !== "dependent"), [rows]);
+  const dependents = useMemo(
+    () => [...(rows?.values() ?? [])].filter(({ state }) => state === "dependent").sort((a, b) => keyOf(a).localeCompare(keyOf(b))),
+    [rows],
+  );
+  return { runs, dependents, ...link };
 }

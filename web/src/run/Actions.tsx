@@ -12,6 +12,11 @@ import { VERB_WORDS, type Verb } from "../runs/verbs";
 import type { ShownRun } from "./findRun";
 import { isFinal } from "./status";
 
+/** The words of the button that opens a program: its port only if the run has several. */
+function programWords(path: string, all: readonly string[]): string {
+  return all.length === 1 ? "Open" : `Open ${path.split("/").at(-2) ?? ""}`;
+}
+
 /** What a person can do with a run. Deleting is asked back, since the run's log goes with it. */
 export function Actions({ run }: { run: ShownRun }) {
   const queries = useQueryClient();
@@ -29,6 +34,12 @@ export function Actions({ run }: { run: ShownRun }) {
   return (
     <>
       {action.error && <Problem error={action.error} />}
+      {!run.isRemoved &&
+        run.programs?.map((path) => (
+          <Button key={path} size="small" variant="contained" href={path} target="_blank" rel="noopener" disabled={run.deleting}>
+            {programWords(path, run.programs ?? [])}
+          </Button>
+        ))}
       {run.spec.array && (
         <Button size="small" variant="outlined" component={Link} to={`/sweeps/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`}>
           Results of the sweep

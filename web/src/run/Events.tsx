@@ -2,6 +2,7 @@ import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { refusalFrom, type Run, type Schemas } from "../api/client";
+import { steadyFetch } from "../api/steady";
 import { Problem } from "../app/Problem";
 import { Age } from "../words/Age";
 
@@ -38,7 +39,7 @@ export function Events({ run }: { run: Run }) {
 
 async function read(run: Run): Promise<Event[]> {
   const address = `/v1/runs/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}/events`;
-  const answer = await fetch(address);
+  const answer = await steadyFetch(address);
   if (!answer.ok) throw await refusalFrom(answer);
   const lines = (await answer.text()).split("\n").filter((line) => line.trim());
   return lines.map((line) => JSON.parse(line) as Event).reverse();

@@ -2,6 +2,7 @@ import Box from "@mui/material/Box";
 import type { ReactNode } from "react";
 import type { Run } from "../api/client";
 import { Age } from "../words/Age";
+import { AfterRuns } from "./AfterRuns";
 import { isFinal, membersOf } from "./status";
 
 /** What a run is and where it runs, as pairs of name and value. */
@@ -11,6 +12,7 @@ export function Facts({ run }: { run: Run }) {
   const facts: [string, ReactNode][] = [
     ["Owner", run.owner],
     ["Team", run.namespace],
+    ["Starts", spec.after?.length ? <AfterRuns key="after" namespace={run.namespace} after={spec.after} /> : ""],
     ["Image", spec.image],
     ["Members", members.total ? (isFinal(run) ? members.total : `${members.running} of ${members.total} run`) : ""],
     ["Nodes", run.nodes],

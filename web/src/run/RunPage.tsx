@@ -3,8 +3,9 @@ import Skeleton from "@mui/material/Skeleton";
 import Tab from "@mui/material/Tab";
 import Tabs from "@mui/material/Tabs";
 import Typography from "@mui/material/Typography";
-import { lazy, Suspense } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
+import { PartBoundary } from "../app/Broken";
+import { later } from "../app/parts";
 import { Problem } from "../app/Problem";
 import { AttemptsPanel } from "../attempts/AttemptsPanel";
 import { LogPanel } from "../logs/LogPanel";
@@ -20,7 +21,7 @@ import { Findings } from "./Findings";
 import { phaseOf } from "./status";
 import { useRun } from "./useRun";
 
-const TABS = ["log", "figures", "members", "attempts", "events", "time", "terminal"] as const;
+const TABS = ["log", "figures", "members", "attempts", "files", "events", "time", "terminal"] as const;
 type TabName = (typeof TABS)[number];
 
 const TITLES: Record<TabName, string> = {
@@ -28,14 +29,16 @@ const TITLES: Record<TabName, string> = {
   figures: "Figures",
   members: "Members",
   attempts: "Attempts",
+  files: "Files",
   events: "Events",
   time: "Time",
   terminal: "Terminal",
 };
 
-const TerminalPanel = lazy(async () => ({ default: (await import("../terminal/TerminalPanel")).TerminalPanel }));
-const Time = lazy(async () => ({ default: (await import("../time/Time")).Time }));
-const Figures = lazy(async () => ({ default: (await import("../figures/Figures")).Figures }));
+const TerminalPanel = later(async () => (await import("../terminal/TerminalPanel")).TerminalPanel);
+const Time = later(async () => (await import("../time/Time")).Time);
+const FilesPanel = later(async () => (await import("../files/FilesPanel")).FilesPanel);
+const Figures = later(async () => (await import("../figures/Figures")).Figures);
 
 /** What a removed run has no more: its members, their events and shells. */
 const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "terminal"]);
@@ -52,7 +55,7 @@ export function RunPage() {
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
   const view = run.data;
-  const tabs = TABS.filter((known) => !(view.isRemoved && OF_LIVE_RUNS.has(known)));
+  const tabs = TABS.filter((known) => !(view.isRemoved && OF_LIVE_RUNS.has(known)) && (known !== "files" || view.spec.checkpoint?.path));
   const tab = tabs.find((known) => known === parameters.get("tab")) ?? "log";
   return (
     <>
@@ -83,13 +86,16 @@ export function RunPage() {
         ))}
       </Tabs>
       {tab === "log" && <LogPanel key={view.uid} run={view} rank={rank ?? 0} />}
-      <Suspense fallback={<Skeleton variant="rectangular" height={320} />}>
+      <PartBoundary key={tab} fallback={<Skeleton variant="rectangular" height={320} />}>
         {tab === "figures" && <Figures run={view} rank={rank} chooseRank={(chosen) => show("figures", chosen)} />}
         {tab === "time" && <Time run={view} />}
+        {tab === "files" && (
+          <FilesPanel run={view} path={parameters.get("path") ?? ""} open={(path) => setParameters({ tab, ...(path && { path }) })} />
+        )}
         {tab === "terminal" && (
           <TerminalPanel run={view} rank={rank ?? 0} chooseRank={(chosen) => show("terminal", chosen)} />
         )}
-      </Suspense>
+      </PartBoundary>
       {tab === "attempts" && <AttemptsPanel run={view} />}
       {tab === "members" && <MembersPanel run={view} rank={rank} chooseRank={(chosen) => show("members", chosen)} open={show} />}
       {tab === "events" && <Events run={view} />}

@@ -11,6 +11,11 @@ export function isFinal(run: Run): boolean {
   return FINAL.has(phaseOf(run));
 }
 
+/** Whether the run was resumed, and its status does not show it yet. */
+export function isResuming({ spec, status }: Pick<Run, "spec" | "status">): boolean {
+  return (spec.resumes ?? 0) > (status.resumes ?? 0);
+}
+
 /** Return the number of members that run, and of all; 0 before the first attempt. */
 export function membersOf(run: Run): { running: number; total: number } {
   const { running = 0, total = 0 } = run.status.members ?? {};

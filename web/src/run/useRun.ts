@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { readRun } from "./readRun";
-import { isFinal } from "./status";
+import { isFinal, isResuming } from "./status";
 
 const REFRESH_MS = 2_000;
 
@@ -11,7 +11,7 @@ export function useRun(namespace: string, name: string) {
     queryFn: () => readRun(namespace, name),
     refetchInterval: ({ state: { data } }) => {
       if (data?.isRemoved) return false;
-      return data && isFinal(data) ? 10 * REFRESH_MS : REFRESH_MS;
+      return data && isFinal(data) && !isResuming(data) ? 10 * REFRESH_MS : REFRESH_MS;
     },
   });
 }

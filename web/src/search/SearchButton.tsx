@@ -1,9 +1,11 @@
 import Button from "@mui/material/Button";
-import { lazy, Suspense, useEffect, useState } from "react";
+import { useEffect, useState } from "react";
+import { PartBoundary } from "../app/Broken";
+import { later } from "../app/parts";
 import type { Page } from "./commands";
 
-const load = async () => ({ default: (await import("./Palette")).Palette });
-const Palette = lazy(load);
+const load = async () => (await import("./Palette")).Palette;
+const Palette = later(load);
 /** When the search is fetched, after the page itself: it has to take the first letter. */
 const SOON_MS = 1_000;
 
@@ -16,7 +18,7 @@ export function SearchButton({ pages }: { pages: readonly Page[] }) {
     setWasOpen(true);
   };
   useEffect(() => {
-    const timer = window.setTimeout(() => void load(), SOON_MS);
+    const timer = window.setTimeout(() => void load().catch(() => undefined), SOON_MS);
     return () => window.clearTimeout(timer);
   }, []);
   useEffect(() => {
@@ -35,9 +37,9 @@ export function SearchButton({ pages }: { pages: readonly Page[] }) {
         Search
       </Button>
       {wasOpen && (
-        <Suspense fallback={null}>
+        <PartBoundary fallback={null}>
           <Palette pages={pages} isOpen={isOpen} close={() => setIsOpen(false)} />
-        </Suspense>
+        </PartBoundary>
       )}
     </>
   );

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Row } from "../runs/rows";
-import { commandsOf, NOTHING, openRun, parsed } from "./commands";
+import { commandsOf, fitting, NOTHING, openRun, parsed } from "./commands";
 
 const run = (name: string, phase: Row["phase"] = "Running") =>
   ({ uid: name, name, namespace: "vision", owner: "ada", phase, deleting: false }) as Row;
@@ -30,6 +30,12 @@ describe("the search offers", () => {
   it("what the server found, and people and teams of that name", () => {
     expect(words("ada")).toEqual(["Runs: bert", "Runs: old", "Nodes: gpu-1", "People: ada"]);
     expect(words("vis")).toContain("Teams: vision");
+  });
+
+  it("nothing that was found for a shorter text and does not fit", () => {
+    const older = fitting(found, parsed("stop"), "stop old");
+    expect([older.runs.map(({ name }) => name), older.nodes]).toEqual([["old"], []]);
+    expect(fitting(found, parsed("stop ada"), "stop  ADA")).toBe(found);
   });
 
   it("to do with runs what they allow", () => {

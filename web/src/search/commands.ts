@@ -36,6 +36,14 @@ export function parsed(text: string): { verb: Verb | null; words: string } {
   return verb ? { verb, words: rest.join(" ") } : { verb: null, words };
 }
 
+/** Return what was found for `asked` of what fits a text that may be longer by now: Enter must not act on a run that it does not name. */
+export function fitting(found: Found, asked: { verb: Verb | null; words: string }, text: string): Found {
+  const { verb, words } = parsed(text);
+  if (asked.verb === verb && asked.words === words) return found;
+  const fits = ({ name }: { name: string }) => words.split(/\s+/).every((word) => name.toLowerCase().includes(word));
+  return { runs: found.runs.filter(fits), nodes: found.nodes.filter(fits), teams: found.teams };
+}
+
 /** Return the run whose page is open. */
 export function openRun(path: string): { namespace: string; name: string } | null {
   const [, namespace, name] = /^\/runs\/([^/]+)\/([^/]+)$/.exec(path) ?? [];

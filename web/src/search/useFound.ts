@@ -2,14 +2,14 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { client, contentOf, type Schemas } from "../api/client";
 import type { Row } from "../runs/rows";
 import { useSettled } from "../start/useSettled";
-import { NOTHING, openRun, parsed, type Found } from "./commands";
+import { fitting, NOTHING, openRun, parsed, type Found } from "./commands";
 
 const SETTLED_MS = 120;
 /** Runs that are read: their owners are the people that are offered. */
 const RUNS = 30;
 const NODES = 8;
 
-/** Return what the server finds for a text. */
+/** Return what the server finds for a text. Until it has answered, what it found for the text before is shown if it fits. */
 export function useFound(text: string): Found {
   const { verb, words } = parsed(useSettled(text, SETTLED_MS));
   const asked = verb !== null || words !== "";
@@ -24,6 +24,7 @@ export function useFound(text: string): Found {
         client.GET("/v1/teams"),
       ]);
       return {
+        asked: { verb, words },
         runs: (contentOf(runs) as Schemas["RunTable"]).items,
         nodes: nodes ? (contentOf(nodes) as Schemas["NodeTable"]).items : [],
         teams: contentOf(teams).items,
@@ -32,7 +33,7 @@ export function useFound(text: string): Found {
     enabled: asked,
     placeholderData: keepPreviousData,
   });
-  return (asked && found.data) || NOTHING;
+  return asked && found.data ? fitting(found.data, found.data.asked, text) : NOTHING;
 }
 
 /** Return the run whose page is open; null on other pages. */

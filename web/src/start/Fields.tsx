@@ -19,6 +19,7 @@ export const ON_DEMAND: readonly FieldName[] = [
   "timeLimit",
   "priority",
   "launcher",
+  "after",
   "volumes",
   "env",
   "secrets",
@@ -97,6 +98,13 @@ export function Fields({ show, isOpen, teams }: Properties) {
             <MenuItem value="torchrun">torchrun</MenuItem>
             <MenuItem value="mpi">MPI</MenuItem>
           </Field>
+          <Field
+            {...show("after")}
+            label="After"
+            help="Runs that have to succeed first, one a line; prepare:ended waits for any end"
+            lines={2}
+            code
+          />
           <Field {...show("volumes")} label="Volumes" help="One a line: imagenet:/data:ro" lines={2} code />
           <Field {...show("env")} label="Variables" help="One a line: LR=3e-4. No secrets here" lines={2} code />
           <Field

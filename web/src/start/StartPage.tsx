@@ -13,13 +13,13 @@ import { CodeDrop } from "../code/CodeDrop";
 import { CopyLine } from "../words/CopyLine";
 import { Fields, ON_DEMAND } from "./Fields";
 import { draftOf, EMPTY, fieldOf, requestOf, withCode, type FieldName } from "./form";
-import { Outlook } from "./Outlook";
+import { Outlook } from "./outlook/Outlook";
 import { Recent } from "./Recent";
 import { Templates } from "./Templates";
 import { forgetDraft, useDraft } from "./useDraft";
-import { useOutlook } from "./useOutlook";
+import { useOutlook } from "./outlook/useOutlook";
 import { useSettled } from "./useSettled";
-import { WhatIfs } from "./WhatIfs";
+import { WhatIfs } from "./outlook/WhatIfs";
 
 /** A form in Docker's words. It shows the command line that it makes, and whether the run would start now. */
 export function StartPage() {

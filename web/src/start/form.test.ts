@@ -69,3 +69,10 @@ it.each([
   ["namespace", "namespace"],
   ["spec.qos", null],
 ])("shows faults of %s at %s", (path, field) => expect(fieldOf(path)).toBe(field));
+
+it("names the runs to wait for one a line, and shows them again", () => {
+  const { spec } = requestOf({ form: { ...EMPTY, after: "prepare\n fetch:ended " }, base: {} });
+  expect(spec).toEqual({ after: [{ run: "prepare" }, { run: "fetch", condition: "ended" }] });
+  expect(draftOf({ spec, namespace: "" } as unknown as Run).form.after).toBe("prepare\nfetch:ended");
+  expect(fieldOf("spec.after[0].run")).toBe("after");
+});

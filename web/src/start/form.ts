@@ -22,6 +22,7 @@ export interface Form {
   timeLimit: string;
   priority: string;
   launcher: string;
+  after: string;
 }
 
 export type FieldName = keyof Form;
@@ -44,6 +45,7 @@ export const EMPTY: Form = {
   timeLimit: "",
   priority: "",
   launcher: "",
+  after: "",
 };
 
 /** A form, and the spec that it began with: fields that the form does not show stay as they are there. */
@@ -80,6 +82,7 @@ const FIELDS: readonly (readonly [string, FieldName])[] = [
   ["spec.timeLimit", "timeLimit"],
   ["spec.priority", "priority"],
   ["spec.launcher", "launcher"],
+  ["spec.after", "after"],
 ];
 
 /** Return the field of the form that shows a field of the request; null if none does. */
@@ -110,6 +113,7 @@ export function draftOf({ spec, namespace }: Pick<Run, "spec" | "namespace">): D
     timeLimit: text(spec.timeLimit),
     priority: spec.priority ?? "",
     launcher: spec.launcher === "none" ? "" : (spec.launcher ?? ""),
+    after: (spec.after ?? []).map(afterLine).join("\n"),
   };
   return { form, base: spec };
 }
@@ -144,6 +148,7 @@ export function requestOf({ form, base }: Draft): Request {
     timeLimit: form.timeLimit.trim(),
     priority: form.priority,
     launcher: form.launcher,
+    after: linesOf(form.after).map(afterOf),
   });
   const name = form.name.trim();
   const namespace = form.namespace.trim();
@@ -187,6 +192,16 @@ function linesOf(typed: string): string[] {
     .split("\n")
     .map((line) => line.trim())
     .filter(Boolean);
+}
+
+/** Return another run to wait for as it is typed: "prepare", or "fetch:ended". */
+function afterLine({ run, condition }: NonNullable<Spec["after"]>[number]): string {
+  return condition && condition !== "succeeded" ? `${run}:${condition}` : run;
+}
+
+function afterOf(line: string): Record<string, string> {
+  const [run = "", ...condition] = line.split(":");
+  return condition.length ? { run, condition: condition.join(":") } : { run };
 }
 
 function shownEnv(env: Spec["env"]): string[] {

@@ -1,6 +1,6 @@
 import Box from "@mui/material/Box";
 import { useEffect, useState } from "react";
-import { numberWord, valuesOf } from "./trials";
+import { numberWord, valuesOf } from "./trials/trials";
 import { useBest, type Sweep } from "./useBest";
 
 const SETTLED_MS = 2_000;

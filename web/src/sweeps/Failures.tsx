@@ -3,7 +3,7 @@ import Typography from "@mui/material/Typography";
 import { useMemo } from "react";
 import { Link } from "react-router";
 import type { Run } from "../api/client";
-import { failuresOf, type Trial } from "./trials";
+import { failuresOf, type Trial } from "./trials/trials";
 
 const SHOWN = 12;
 

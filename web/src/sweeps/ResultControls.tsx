@@ -4,7 +4,7 @@ import TextField from "@mui/material/TextField";
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import type { RefObject } from "react";
-import type { Order, ValueColumn } from "./trials";
+import type { Order, ValueColumn } from "./trials/trials";
 import type { Part, View } from "./view";
 
 interface Properties {

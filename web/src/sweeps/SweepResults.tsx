@@ -11,16 +11,17 @@ import { Since } from "../words/Since";
 import { bestCommand, tableCommand } from "./commands";
 import { Failures } from "./Failures";
 import { conditionsOf, fits } from "./filter";
-import { Plots } from "./Plots";
+import { Plots } from "./plots/Plots";
 import { ResultControls } from "./ResultControls";
-import { TrialPanel } from "./TrialPanel";
-import { Trials } from "./Trials";
-import { bestFirst, columnsOf, valueWord, type Order, type Trial } from "./trials";
+import { TrialPanel } from "./trials/TrialPanel";
+import { Trials } from "./trials/Trials";
+import { bestFirst, columnsOf, valueWord, type Order, type Trial } from "./trials/trials";
 import { useBest } from "./useBest";
 import { useResults } from "./useResults";
 import { parametersOf, sorted, viewOf, type View } from "./view";
 
 const NONE: Trial[] = [];
+const PLOTS_PX = 388;
 
 /** What the members of a sweep found: in plots, and as a table. The view stands in the address. */
 export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }) {
@@ -58,7 +59,8 @@ export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }
         </Typography>
       )}
       <Since currentAt={results.dataUpdatedAt} error={results.error} />
-      {best[0] && (
+      {results.isPartial && <Typography role="status">{`These are the first ${trials.length.toLocaleString("en")} members; the others are being read …`}</Typography>}
+      {best[0] && !results.isPartial && (
         <Typography sx={{ overflowWrap: "anywhere" }}>
           {isFinal(run) ? "Best" : "Best so far"}: <strong>{`${by} ${valueWord(best[0].values.get(by))}`}</strong> by <Link to={addressOf(best[0].index)}>{`member ${best[0].index}`}</Link>
           <Box component="span" sx={{ color: "text.secondary" }}>{othersOf(best[0], by)}</Box>
@@ -69,6 +71,8 @@ export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }
         <Box sx={{ minWidth: 0 }}>
           {view.part === "failed" ? (
             <Failures trials={shown} run={run} />
+          ) : results.isPartial ? (
+            <Skeleton variant="rectangular" height={PLOTS_PX} />
           ) : (
             <Plots trials={trials} shown={shown} columns={columns} best={best} by={by} order={order} view={view} change={change} />
           )}
@@ -86,7 +90,7 @@ export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }
             addressOf={addressOf}
             search={() => search.current?.focus()}
           />
-          <Box sx={{ mt: 4, display: "grid", gap: 2 }}>
+          <Box sx={{ mt: 4, display: "grid", gridTemplateColumns: "minmax(0, 1fr)", gap: 2 }}>
             <Typography color="textSecondary">The same in a terminal:</Typography>
             {by && view.part !== "failed" && <CopyLine text={bestCommand(run, view.most, by, order)} />}
             <CopyLine text={view.part === "failed" ? tableCommand(run, "Failed") : `${tableCommand(run)} -o csv > results.csv`} />

@@ -1,25 +1,15 @@
 import Box from "@mui/material/Box";
-import Skeleton from "@mui/material/Skeleton";
-import TextField from "@mui/material/TextField";
-import ToggleButton from "@mui/material/ToggleButton";
-import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
-import { useMemo, useRef } from "react";
-import { useNavigate, useSearchParams } from "react-router";
-import { Problem } from "../app/Problem";
-import { SORT_KEYS } from "../runs/columns";
-import { filterOf, fits, parametersOf, selectionOf, WHOSE, type Filter, type Whose } from "../runs/filter";
+import { useRef } from "react";
+import { useNavigate } from "react-router";
 import type { Row } from "../runs/rows";
+import { RunListHead, RunListNotices } from "../runs/RunListHead";
 import { uidOf } from "../runs/RunTable";
-import { useMyTeams } from "../runs/useMyTeams";
-import { useRuns } from "../runs/useRuns";
+import { useRunList } from "../runs/useRunList";
 import { StateMark } from "../states/StateMark";
-import { ordered } from "../table/sorting";
-import { useInPlace } from "../table/useInPlace";
 import { useRowKeys } from "../table/useRowKeys";
 import { Age } from "../words/Age";
 import { CopyLine } from "../words/CopyLine";
-import { Since } from "../words/Since";
 import { VirtualTable, type Column } from "../words/VirtualTable";
 import { BestResult } from "./BestResult";
 import { ProgressBar, progressWords } from "./Progress";
@@ -37,51 +27,15 @@ const COLUMNS: Column<Row>[] = [
 
 /** All sweeps that a person may see, with how far they are and their best results. */
 export function SweepsPage() {
-  const [parameters, setParameters] = useSearchParams();
-  const filter = useMemo(() => filterOf(parameters), [parameters]);
+  const list = useRunList("sweep=true");
+  const { filter, live, shown } = list;
   const search = useRef<HTMLInputElement>(null);
   const navigate = useNavigate();
-  const teams = useMyTeams();
-  const selection = selectionOf(filter.whose, teams);
-  const live = useRuns(selection === null ? null : ["sweep=true", selection].filter(Boolean).join("&"));
-  const fitting = useMemo(() => ordered((live.rows ?? []).filter((row) => fits(row, filter)), filter.order, SORT_KEYS), [live.rows, filter]);
-  const { rows: shown, fresh, setHovered } = useInPlace(fitting, uidOf, `${parameters}`);
   const current = useRowKeys(shown, uidOf, { open: (sweep) => void navigate(addressOf(sweep)), search: () => search.current?.focus() });
-  const change = (part: Partial<Filter>) => setParameters(parametersOf({ ...filter, ...part }), { replace: true });
   return (
     <>
-      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
-        <Typography variant="h1" sx={{ flex: "1 1 auto" }}>
-          Sweeps
-        </Typography>
-        <Since currentAt={live.currentAt} error={live.error} />
-        <ToggleButtonGroup size="small" exclusive value={filter.whose} onChange={(_, whose: Whose | null) => whose && change({ whose })} aria-label="Whose sweeps">
-          {(Object.keys(WHOSE) as Whose[])
-            .filter((whose) => whose !== "team" || filter.whose === "team" || teams?.length)
-            .map((whose) => (
-              <ToggleButton key={whose} value={whose}>
-                {WHOSE[whose]}
-              </ToggleButton>
-            ))}
-        </ToggleButtonGroup>
-        <TextField
-          size="small"
-          inputRef={search}
-          value={filter.text}
-          onChange={(event) => change({ text: event.target.value })}
-          onKeyDown={(event) => event.key === "Escape" && search.current?.blur()}
-          placeholder="Name, owner, team, state …"
-          slotProps={{ htmlInput: { "aria-label": "Filter" } }}
-          sx={{ width: { xs: "100%", sm: 240 } }}
-        />
-      </Box>
-      {live.error && !live.rows && <Problem error={live.error} />}
-      {!live.rows && !live.error && <Skeleton variant="rectangular" height={320} />}
-      {fresh > 0 && (
-        <Typography role="status" color="textSecondary">
-          {fresh} new {fresh === 1 ? "sweep" : "sweeps"}, shown when the pointer leaves the table.
-        </Typography>
-      )}
+      <RunListHead title="Sweeps" list={list} search={search} placeholder="Name, owner, team, state …" />
+      <RunListNotices list={list} one="sweep" many="sweeps" />
       {live.rows && !shown.length && <Nothing any={live.rows.length > 0} />}
       {shown.length > 0 && (
         <VirtualTable
@@ -95,8 +49,8 @@ export function SweepsPage() {
           nameOf={({ name, phase, members }) => `${name}, ${phase}, ${progressWords(countsOf(members))}`}
           opensOnClick
           order={filter.order}
-          sort={(order) => change({ order })}
-          onHover={setHovered}
+          sort={(order) => list.change({ order })}
+          onHover={list.setHovered}
         />
       )}
       {shown.length > 0 && (

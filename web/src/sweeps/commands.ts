@@ -2,7 +2,7 @@
 import { quote } from "shlex";
 import { cell } from "../words/csv";
 import { sortValue, OWN_COLUMNS } from "./view";
-import type { Order, Trial, ValueColumn } from "./trials";
+import type { Order, Trial, ValueColumn } from "./trials/trials";
 
 interface Names {
   namespace: string;

@@ -1,6 +1,6 @@
 /** What is typed into the filter of a sweep: words, and conditions such as `lr<0.01` or `optimizer=lion|adamw`. */
-import type { Trial, Value } from "./trials";
-import { whyOf } from "./trials";
+import type { Trial, Value } from "./trials/trials";
+import { whyOf } from "./trials/trials";
 
 export interface Condition {
   /** Empty: a word that the trial contains somewhere. */

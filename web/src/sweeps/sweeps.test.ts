@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { bestCommand, csvOf, tableCommand } from "./commands";
 import { conditionsOf, fits, textOf, withConditions } from "./filter";
-import { lineAt, linesOf } from "./parallel";
-import { numberAt, placeOn, rampColour, scaleOf, ticksOn } from "./scales";
-import { pointAt, pointBeside, pointsOf } from "./scatter";
-import { bestFirst, columnsOf, failuresOf, numberWord, trialOf, valuesOf } from "./trials";
+import { lineAt, linesOf } from "./plots/parallel";
+import { numberAt, placeOn, rampColour, scaleOf, ticksOn } from "./plots/scales";
+import { pointAt, pointBeside, pointsOf } from "./plots/scatter";
+import { bestFirst, columnsOf, failuresOf, numberWord, trialOf, valuesOf } from "./trials/trials";
 import { axisNames, isUsual, parametersOf, qualities, sorted, viewOf } from "./view";
 
 const trial = (index: number, result: unknown, more = {}) => trialOf({ index, state: "Succeeded", result, ...more });

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { useMemo, useRef } from "react";
+import { useMemo, useRef, useState } from "react";
 import { client, contentOf, type Run } from "../api/client";
 import { isFinal } from "../run/status";
-import { trialOf, type Result, type Trial } from "./trials";
+import { trialOf, type Result, type Trial } from "./trials/trials";
 
 const PAGE = 1_000;
 const REFRESH_MS = 3_000;
@@ -14,12 +14,13 @@ interface Page {
   incomplete: string;
 }
 
-/** Return the results of all members of a sweep, refreshed while it runs. Pages whose members have all ended are read once. */
+/** Return the results of all members of a sweep, refreshed while it runs; at first those of the first page, while the others are read. Pages whose members have all ended are read once. */
 export function useResults(run: Run) {
   const { namespace, name, uid, status } = run;
   const isOver = isFinal(run);
   const key = `${uid} ${status.resumes ?? 0} ${isOver}`;
   const held = useRef<{ key: string; pages: Page[] }>({ key, pages: [] });
+  const [first, setFirst] = useState<{ key: string; page: Page } | null>(null);
   const results = useQuery({
     queryKey: ["results", key],
     queryFn: async () => {
@@ -28,6 +29,7 @@ export function useResults(run: Run) {
       for (let next = ""; pages.length === 0 || next; next = pages.at(-1)?.next ?? "") {
         const known = before[pages.length];
         pages.push(known?.trials.every(({ state }) => ENDED.includes(state)) && !known.incomplete ? known : await read(next));
+        if (pages.length === 1 && pages[0]?.next && !before.length) setFirst({ key, page: pages[0] });
       }
       held.current = { key, pages };
       return pages;
@@ -44,7 +46,8 @@ export function useResults(run: Run) {
     return { trials: answer.items.map((row: Result) => trialOf(row)), next: answer.continue ?? "", incomplete: answer.incomplete ?? "" };
   };
 
-  const trials = useMemo(() => results.data?.flatMap((page) => page.trials) ?? null, [results.data]);
+  const begun = first?.key === key ? first.page.trials : null;
+  const trials = useMemo(() => results.data?.flatMap((page) => page.trials) ?? begun, [results.data, begun]);
   const incomplete = results.data?.find((page) => page.incomplete)?.incomplete ?? "";
-  return { ...results, trials, incomplete };
+  return { ...results, trials, incomplete, isPartial: !results.data && trials !== null };
 }

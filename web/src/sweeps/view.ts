@@ -1,7 +1,7 @@
 /** What a person looks at in a sweep, as it stands in the page's address. */
-import { compareTexts } from "./scales";
-import type { Order, Trial, Value, ValueColumn } from "./trials";
-import { numberOf, whyOf } from "./trials";
+import { compareTexts } from "./plots/scales";
+import type { Order, Trial, Value, ValueColumn } from "./trials/trials";
+import { numberOf, whyOf } from "./trials/trials";
 
 export type Part = "all" | "best" | "failed";
 

@@ -34,9 +34,14 @@ export function TerminalPanel({ run, rank, chooseRank }: Properties) {
 }
 
 function Shell({ run, rank, again }: { run: Run; rank: number; again: () => void }) {
-  const { element, ended } = useShell(run, rank);
+  const { element, waiting, ended } = useShell(run, rank);
   return (
     <>
+      {waiting && (
+        <Typography role="status" sx={{ mb: 3 }}>
+          {waiting}. The terminal opens as soon as it can.
+        </Typography>
+      )}
       {ended && (
         <Box role="alert" sx={{ display: "flex", alignItems: "center", gap: 3, mb: 3 }}>
           <Typography>{ended}</Typography>

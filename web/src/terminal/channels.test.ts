@@ -16,6 +16,11 @@ it.each([
   [message(1, ""), null],
   [message(3, '{"status":"Success"}'), { ended: "The shell has ended." }],
   [message(3, '{"status":"Failure","message":"exit code 2"}'), { ended: "The shell has ended: exit code 2." }],
+  [message(3, '{"status":"Failure","message":"gone","code":500}'), { ended: "The shell has ended: gone." }],
+  [
+    message(3, '{"status":"Failure","message":"rank 1 is Pending","code":409,"details":{"causes":[{"reason":"Hint","message":"wait"}]}}'),
+    { refused: "rank 1 is Pending", status: 409, hint: "wait" },
+  ],
   [message(3, "nonsense"), { ended: "The shell has ended." }],
   [message(255, "x"), null],
   [new ArrayBuffer(0), null],

@@ -9,8 +9,8 @@ const RESIZE = 4;
 
 const encoder = new TextEncoder();
 
-/** What a program sent: output, or how it ended. */
-export type Received = { output: Uint8Array } | { ended: string } | null;
+/** What was received: output, how the program ended, or why the server runs none. */
+export type Received = { output: Uint8Array } | { ended: string } | { refused: string; status: number; hint: string } | null;
 
 /** Return the address of a shell in a member: bash where the image has it, else sh. */
 export function shellAddress(origin: string, namespace: string, name: string, rank: number): string {
@@ -20,6 +20,7 @@ export function shellAddress(origin: string, namespace: string, name: string, ra
     ["rank", `${rank}`],
     ["stdin", "true"],
     ["tty", "true"],
+    ["explain", "true"],
   ]);
   return `${origin.replace(/^http/, "ws")}${path}?${query}`;
 }
@@ -43,20 +44,28 @@ export function read(message: ArrayBuffer): Received {
     case STDERR:
       return content.length ? { output: content } : null;
     case STATUS:
-      return { ended: endOf(new TextDecoder().decode(content)) };
+      return endOf(new TextDecoder().decode(content));
     default:
       return null;
   }
 }
 
-function endOf(text: string): string {
+interface Status {
+  status?: string;
+  message?: string;
+  /** An HTTP status. The end of a program has none, and 500 is a program whose end is not known. */
+  code?: number;
+  details?: { causes?: { reason: string; message: string }[] };
+}
+
+function endOf(text: string): Received {
   try {
-    const status = JSON.parse(text) as { status?: string; message?: string };
-    return status.status === "Success"
-      ? "The shell has ended."
-      : `The shell has ended: ${status.message ?? "it failed"}.`;
+    const { status, message = "", code, details } = JSON.parse(text) as Status;
+    if (status === "Success") return { ended: "The shell has ended." };
+    if (!code || code === 500) return { ended: `The shell has ended: ${message || "it failed"}.` };
+    return { refused: message, status: code, hint: details?.causes?.find(({ reason }) => reason === "Hint")?.message ?? "" };
   } catch {
-    return "The shell has ended.";
+    return { ended: "The shell has ended." };
   }
 }
 

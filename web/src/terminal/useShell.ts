@@ -4,23 +4,27 @@ import "@xterm/xterm/css/xterm.css";
 import { useEffect, useRef, useState, type RefObject } from "react";
 import type { Run } from "../api/client";
 import { MONOSPACE } from "../app/theme";
-import { PROTOCOL, read, resized, shellAddress, typed } from "./channels";
+import { isFinal, membersOf } from "../run/status";
+import { shellAddress } from "./channels";
+import { ShellConnection } from "./connection";
 import { allowStyles } from "./styles";
 
 const MOST_WAITING_BYTES = 16 << 20;
-const NOT_OPENED =
-  "No shell could be opened. The member must be running, its image needs a shell, and you need the right to run programs in it (create pods/exec).";
 
 interface Shell {
   element: RefObject<HTMLDivElement | null>;
-  /** Why there is no shell now; empty while there is one. */
+  /** Why there is no shell yet; empty if nothing is waited for. */
+  waiting: string;
+  /** Why there is no shell any more; empty while there may be one. */
   ended: string;
 }
 
-/** Open a shell in a member and show it in an element, until the component ends. */
+/** Open a shell in a member as soon as it runs and show it in an element, until the component ends. */
 export function useShell(run: Run, rank: number): Shell {
   const element = useRef<HTMLDivElement>(null);
-  const [ended, setEnded] = useState("");
+  const [state, setState] = useState({ waiting: "", ended: "" });
+  const latest = useRef(run);
+  latest.current = run;
   const { namespace, name } = run;
 
   useEffect(() => {
@@ -32,41 +36,31 @@ export function useShell(run: Run, rank: number): Shell {
     terminal.loadAddon(fit);
     terminal.open(target);
     fit.fit();
-    const socket = new WebSocket(shellAddress(window.location.origin, namespace, name, rank), PROTOCOL);
-    socket.binaryType = "arraybuffer";
-    let wasOpen = false;
-    let why = "";
     let waitingBytes = 0;
-    const send = (message: Uint8Array<ArrayBuffer>) => socket.readyState === WebSocket.OPEN && socket.send(message);
-    const show = (output: Uint8Array) => {
-      waitingBytes += output.length;
-      if (waitingBytes > MOST_WAITING_BYTES) {
-        why = "The program prints faster than this page can show it.";
-        socket.close();
-      } else terminal.write(output, () => (waitingBytes -= output.length));
-    };
-    socket.addEventListener("open", () => {
-      wasOpen = true;
-      send(resized(terminal.cols, terminal.rows));
-      terminal.focus();
+    const known = () => ({ isOver: isFinal(latest.current), members: membersOf(latest.current).total });
+    const connection = new ShellConnection(shellAddress(window.location.origin, namespace, name, rank), rank, known, {
+      show: (output) => {
+        waitingBytes += output.length;
+        if (waitingBytes > MOST_WAITING_BYTES) connection.close("The program prints faster than this page can show it.");
+        else terminal.write(output, () => (waitingBytes -= output.length));
+      },
+      size: () => ({ columns: terminal.cols, rows: terminal.rows }),
+      ready: () => {
+        setState({ waiting: "", ended: "" });
+        if (!(document.activeElement instanceof HTMLInputElement)) terminal.focus(); // a person may be typing a rank
+      },
+      waiting: (why) => setState({ waiting: why, ended: "" }),
+      ended: (why) => setState({ waiting: "", ended: why }),
     });
-    socket.addEventListener("message", (event: MessageEvent<ArrayBuffer>) => {
-      const received = read(event.data);
-      if (received && "output" in received) show(received.output);
-      else if (received) why = received.ended;
-    });
-    socket.addEventListener("close", (event) => {
-      setEnded(why || event.reason || (wasOpen ? "The connection has ended." : NOT_OPENED));
-    });
-    terminal.onData((text) => send(typed(text)));
-    terminal.onResize(({ cols, rows }) => send(resized(cols, rows)));
+    terminal.onData((text) => connection.type(text));
+    terminal.onResize(() => connection.resize());
     const observer = new ResizeObserver(() => fit.fit());
     observer.observe(target);
     return () => {
       observer.disconnect();
-      socket.close();
+      connection.close();
       terminal.dispose();
     };
   }, [namespace, name, rank]);
-  return { element, ended };
+  return { element, ...state };
 }

@@ -13,7 +13,7 @@ export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
   };
   return (
     <Box
-      sx={{ display: "flex", alignItems: "center", gap: 2, border: 1, borderColor: "divider", borderRadius: 1, pl: 3 }}
+      sx={{ display: "flex", alignItems: "center", gap: 2, border: 1, borderColor: "divider", borderRadius: 1, pl: 3, minWidth: 0 }}
     >
       <Box
         component="code"
@@ -21,6 +21,7 @@ export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
           fontFamily: MONOSPACE,
           fontSize: 12.5,
           flex: 1,
+          minWidth: 0,
           overflowX: "auto",
           whiteSpace: wraps ? "pre-wrap" : "pre",
           overflowWrap: wraps ? "anywhere" : "normal",

@@ -8,6 +8,6 @@ export function lineOf(verb: string, options: Readonly<Record<string, string>>, 
 }
 
 /** Return a word as a shell takes it; names, times and paths stay as they are. */
-function quoted(word: string): string {
+export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : quote(word);
 }

@@ -10,9 +10,11 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
+from kajitori.agent.telemetry.errands import Errand
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.core.telemetry.training import (
     LOG_PREFIX,
@@ -27,6 +29,8 @@ from kajitori.core.telemetry.training import (
 
 MAX_EVENT_FILES = 16
 """Most event files of a member that are read: the newest ones."""
+EVENTS_SECONDS = 2.0
+"""Longest wait for event files."""
 _EVENT_FILE = "tfevents"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 
@@ -47,6 +51,8 @@ class Figures:
         self._log_lines = Lines()
         self._lines = Lines()
         self._events: dict[str, tuple[_Tail, EventFile]] = {}
+        self._errand: Errand[list[Mapping[str, float]]] | None = None
+        """Reads event files. They may lie on a file server that hangs, which must not keep other members unmeasured."""
 
     def read(self, member: LocalMember) -> None:
         """Read what was written since the last call. A file that cannot be read is tried again in the next call."""
@@ -67,7 +73,9 @@ class Figures:
         if self._log is not None:
             self._take_log(self._log)
         self._take_file()
-        for tail in (self._file, self._log, *(tail for tail, _ in self._events.values())):
+        # A thread that hangs in an event file has these files open: closing one would hang as well.
+        events = [] if self._errand is not None else [tail for tail, _ in self._events.values()]
+        for tail in (self._file, self._log, *events):
             if tail is not None:
                 tail.close()
         self._file = self._log = None
@@ -102,20 +110,36 @@ class Figures:
                     take_lines(self.training, (line[place + len(LOG_PREFIX) :],))
 
     def _read_events(self, pids: list[int], folder: str) -> None:
+        """Take what event files have. A file server that hangs is waited for once; later looks do without it until it
+        answers."""
         if self._since is None:  # events of earlier attempts in the same folder are older
             self._since = min(filter(None, map(started_at, pids)), default=None)
         if self._since is None:
             return
+        seconds = 0.0
+        if self._errand is None:
+            self._errand, seconds = Errand(partial(self._new_events, pids, folder, self._since)), EVENTS_SECONDS
+        try:
+            found = self._errand.result(seconds)
+        except TimeoutError:
+            return
+        self._errand = None
+        for figures in found:
+            self.training.take(figures)
+
+    def _new_events(self, pids: list[int], folder: str, since: float) -> list[Mapping[str, float]]:
         newest = _event_files(pids, folder)[-MAX_EVENT_FILES:]
         for name in newest:
             if name not in self._events and (tail := _first(pids, f"{folder}/{name}", whole=True)) is not None:
-                self._events[name] = tail, EventFile(self._since)
+                self._events[name] = tail, EventFile(since)
         for name in [name for name in self._events if newest and name not in newest]:
             self._events.pop(name)[0].close()
-        for tail, events in self._events.values():
-            for piece in tail.pieces():
-                for figures in events.feed(piece):
-                    self.training.take(figures)
+        return [
+            figures
+            for tail, events in self._events.values()
+            for piece in tail.pieces()
+            for figures in events.feed(piece)
+        ]
 
 
 class _Tail:

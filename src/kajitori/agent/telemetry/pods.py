@@ -14,9 +14,9 @@ from typing import Protocol
 
 from kajitori.agent.engines.cgroups import group_of_pod
 from kajitori.agent.telemetry.figures import variable
-from kajitori.agent.telemetry.gpus import GpuSource
+from kajitori.agent.telemetry.gpus.pod_resources import SOCKET, Assigned, KubeletDevices
+from kajitori.agent.telemetry.gpus.readings import GpuSource
 from kajitori.agent.telemetry.members import LocalMember
-from kajitori.agent.telemetry.pod_resources import SOCKET, Assigned, KubeletDevices
 from kajitori.agent.telemetry.processes import pids_below
 from kajitori.core.telemetry.training import METRICS_ENV
 from kajitori.core.traffic.totals import Pod

@@ -1,34 +1,42 @@
 """Takes the stacks of a member's processes from outside: py-spy for Python, /proc for the rest and for connections.
 
 py-spy reads the memory of a process, so it needs nothing of the program or its image. It stops the process for
-milliseconds meanwhile; a process that is stopped already is read without that.
+milliseconds meanwhile, or for half a second if native calls are wanted. A process that is stopped already, or of which
+a thread waits in the kernel and cannot be stopped, is read without that; of such threads, and of programs without
+Python, the kernel's functions are told.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import subprocess
-import sysconfig
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from kajitori.agent.telemetry import py_spy
+from kajitori.agent.telemetry.errands import Errand, Errands
 from kajitori.agent.telemetry.flight import Recorders
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.core.telemetry.connections import connections
+from kajitori.core.telemetry.flight import Flight
+from kajitori.core.telemetry.native import KERNEL
 from kajitori.core.telemetry.stacks import (
     MAX_PROCESSES,
     MAX_TEXT,
     NO_TIME,
     STOPPED,
     TRACED,
+    UNINTERRUPTIBLE,
     ZOMBIE,
+    Detail,
     Frame,
     MemberStacks,
     ProcessStacks,
@@ -38,10 +46,14 @@ from kajitori.core.telemetry.stacks import (
 
 PATIENCE_SECONDS = 5.0
 """Time in which all stacks of one question are taken. Processes that are left have no stacks."""
+GRACE_SECONDS = 0.5
+"""Time after that for processes at which a look has begun."""
 PROCESS_SECONDS = 3.0
 """Longest time for one process."""
-MAX_OUTPUT_BYTES = 4 << 20
-"""Most output of py-spy that is read. A program cannot make the agent read more."""
+MAX_TASKS = 16
+"""Most threads of a process of which the kernel's functions are read."""
+MAX_STATES = 1024
+"""Most threads of a process whose state is read."""
 AT_ONCE = 4
 """Most processes that are looked into at the same time."""
 MAX_TABLE_BYTES = 4 << 20
@@ -50,51 +62,100 @@ MAX_UNANSWERED = 8
 """Most peers without an answer that are told."""
 
 
-class _SpyFrame(msgspec.Struct):
-    name: str = ""
-    filename: str = ""
-    line: int = 0
-
-
-class _SpyThread(msgspec.Struct):
-    thread_name: str | None = None
-    active: bool = False
-    frames: list[_SpyFrame] = []
-
-
-_decode = msgspec.json.Decoder(list[_SpyThread]).decode
-Dump = Callable[[int, bool, float], tuple[ThreadStack, ...]]
+Dump = Callable[[int, bool, float, Detail], tuple[ThreadStack, ...]]
 """Returns the threads of a process, without stopping it if the flag is set, within seconds. Raises TimeoutError, or
 another OSError with the reason."""
+_T = TypeVar("_T")
+_Threads = tuple[ThreadStack, ...]
+_KERNEL_CALL = re.compile(r"\[<[0-9a-f]+>\] (?P<function>[^+ ]+)\+\S+(?: \[(?P<module>[^] ]+)\])?")
+"""A line of /proc/PID/stack."""
 
 
-def stacks_of(
-    members: Sequence[LocalMember], dump: Dump | None = None, proc: Path = Path("/proc")
-) -> tuple[MemberStacks, ...]:
-    """Return the stacks of these members' processes, and what their flight recorders say, within PATIENCE_SECONDS."""
-    dump = dump or py_spy
-    until = time.monotonic() + PATIENCE_SECONDS
-    found = [(member, list(member.pids())) for member in members]
-    recorders = [Recorders(pids[:MAX_PROCESSES]) for _, pids in found]
-    with ThreadPoolExecutor(AT_ONCE, "stacks") as pool:
+class StackReader:
+    """Takes stacks of members, and reads their flight recorders."""
+
+    def __init__(self, dump: Dump | None = None, proc: Path = Path("/proc")) -> None:
+        self._dump = dump or py_spy.dump
+        self._proc = proc
+        self._flights: Errands[tuple[Flight, ...]] = Errands()
+        """Files of flight recorders may lie on a file server that hangs. By the UID of the member."""
+
+    def read(self, members: Sequence[LocalMember], detail: Detail = Detail.PLAIN) -> tuple[MemberStacks, ...]:
+        """Return the stacks of these members, and what their flight recorders say, within PATIENCE_SECONDS.
+
+        Native calls are read last, in the time that is left.
+        """
+        until = time.monotonic() + PATIENCE_SECONDS
+        found = [(member, list(member.pids())) for member in members]
+        flights = [
+            self._flights.start(member.uid, partial(_flights, pids[:MAX_PROCESSES], until)) for member, pids in found
+        ]
         # The first processes of all members come first: they run the programs.
-        order = [(place, pid) for place in range(MAX_PROCESSES) for _, pids in found for pid in pids[place : place + 1]]
-        looks = {pid: pool.submit(_look, pid, dump, until, proc) for _, pid in order}
-        taken = {pid: look.result() for pid, look in looks.items()}
-    at = time.time()
-    return tuple(
-        trimmed(
-            MemberStacks(
-                member.uid,
-                at,
-                tuple(process for pid in pids[:MAX_PROCESSES] if (process := taken[pid]) is not None),
-                max(0, len(pids) - MAX_PROCESSES),
-                recorder.read(until),
-                *_connections(pids[:MAX_PROCESSES], proc),
+        order = [pid for place in range(MAX_PROCESSES) for _, pids in found for pid in pids[place : place + 1]]
+        taken = self._look_at_all(dict.fromkeys(order), until, detail)
+        at = time.time()
+        return tuple(
+            trimmed(
+                MemberStacks(
+                    member.uid,
+                    at,
+                    tuple(process for pid in pids[:MAX_PROCESSES] if (process := taken[pid]) is not None),
+                    max(0, len(pids) - MAX_PROCESSES),
+                    _said_by(flight, until),
+                    *_connections(pids[:MAX_PROCESSES], self._proc),
+                )
             )
+            for (member, pids), flight in zip(found, flights, strict=True)
         )
-        for (member, pids), recorder in zip(found, recorders, strict=True)
-    )
+
+    def _look_at_all(self, pids: Iterable[int], until: float, detail: Detail) -> dict[int, ProcessStacks | None]:
+        """Look at processes. What one that blocks its reader does is not waited for."""
+        first = Detail.VALUES if detail is Detail.VALUES else Detail.PLAIN
+        looks = {pid: partial(_look, pid, self._dump, first, until, self._proc) for pid in pids}
+        late = {pid: ProcessStacks(pid, "", UNINTERRUPTIBLE, trouble=NO_TIME) for pid in looks}
+        found: dict[int, ProcessStacks | None] = {**late, **_at_once(looks, until)}
+        if detail is Detail.NATIVE:
+            read = {pid: each for pid, each in found.items() if each is not None and each.threads}
+            more = {pid: partial(_with_native, each, self._dump, until, self._proc) for pid, each in read.items()}
+            found |= _at_once(more, until)
+        return found
+
+
+def _at_once(calls: Mapping[int, Callable[[], _T]], until: float) -> dict[int, _T]:
+    """Return the results of calls that end in time, AT_ONCE of them at a time."""
+    outcomes: dict[int, Future[_T]] = {name: Future() for name in calls}
+    waiting = iter(list(outcomes.items()))
+    lock = threading.Lock()
+
+    def make_next() -> None:
+        while True:
+            with lock:
+                name, outcome = next(waiting, (0, None))
+            if outcome is None:
+                return
+            try:
+                outcome.set_result(calls[name]())
+            except Exception as error:  # raised where the result is read
+                outcome.set_exception(error)
+
+    for _ in range(min(AT_ONCE, len(outcomes))):
+        threading.Thread(target=make_next, name="stacks", daemon=True).start()
+    found = {}
+    for name, outcome in outcomes.items():
+        with contextlib.suppress(TimeoutError):
+            found[name] = outcome.result(max(0.0, until + GRACE_SECONDS - time.monotonic()))
+    return found
+
+
+def _flights(pids: Sequence[int], until: float) -> tuple[Flight, ...]:
+    return Recorders(pids).read(until)
+
+
+def _said_by(flight: Errand[tuple[Flight, ...]] | None, until: float) -> tuple[Flight, ...]:
+    if flight is not None:
+        with contextlib.suppress(TimeoutError):
+            return flight.result(until + GRACE_SECONDS - time.monotonic())
+    return ()
 
 
 def _connections(pids: Sequence[int], proc: Path) -> tuple[tuple[str, ...], int]:
@@ -121,83 +182,89 @@ def _sockets(folder: Path) -> Iterator[int]:
                 yield int(inode.strip("[]"))
 
 
-def _look(pid: int, dump: Dump, until: float, proc: Path) -> ProcessStacks | None:
+def _look(pid: int, dump: Dump, detail: Detail, until: float, proc: Path) -> ProcessStacks | None:
     """Return what is known of a process; None if it has ended."""
     folder = proc / str(pid)
-    try:
-        state = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
+    state = _state(folder)
+    if not state:
         return None
     waits_in = _text(folder / "wchan")
-    words = _text(folder / "cmdline").replace("\0", " ").strip() or _text(folder / "comm")
+    # The kernel may keep the memory of such a process locked, with its command line: a reader would hang as well.
+    blocked = [folder] if state == UNINTERRUPTIBLE else _blocked_threads(folder)
+    words = ("" if blocked else _text(folder / "cmdline").replace("\0", " ").strip()) or _text(folder / "comm")
     about = ProcessStacks(pid, words[:MAX_TEXT], state, waits_in=waits_in if waits_in != "0" else "")
     left = until - time.monotonic()
     if state == ZOMBIE or left <= 0:
         return msgspec.structs.replace(about, trouble="it has ended" if state == ZOMBIE else NO_TIME)
     try:
-        threads = dump(pid, state in (STOPPED, TRACED), min(left, PROCESS_SECONDS))
+        threads = dump(pid, bool(blocked) or state in (STOPPED, TRACED), min(left, PROCESS_SECONDS), detail)
     except TimeoutError:
-        return msgspec.structs.replace(about, trouble=NO_TIME)
+        return msgspec.structs.replace(about, trouble=NO_TIME, native=_in_kernel(blocked))
     except OSError as error:
-        return msgspec.structs.replace(about, trouble=str(error)[:MAX_TEXT])
-    return msgspec.structs.replace(about, threads=threads)
+        trouble = str(error)[:MAX_TEXT]
+        return msgspec.structs.replace(about, trouble=trouble, native=_in_kernel(_tasks(folder)))
+    return msgspec.structs.replace(about, threads=threads, native=_in_kernel(blocked))
+
+
+def _with_native(process: ProcessStacks, dump: Dump, until: float, proc: Path) -> ProcessStacks:
+    """Return a Python process with its calls in native code. It is stopped for that, so it must not be blocked now."""
+    folder, left = proc / str(process.pid), until - time.monotonic()
+    if _state(folder) in (STOPPED, TRACED, UNINTERRUPTIBLE) or _blocked_threads(folder):
+        trouble = "it cannot be stopped now"
+    elif left <= 0:
+        trouble = NO_TIME
+    else:
+        try:
+            native = dump(process.pid, False, min(left, PROCESS_SECONDS), Detail.NATIVE)
+            return msgspec.structs.replace(process, native=native)
+        except TimeoutError:
+            trouble = NO_TIME
+        except OSError as error:
+            trouble = str(error)
+    return msgspec.structs.replace(process, native_trouble=trouble[:MAX_TEXT])
+
+
+def _state(folder: Path) -> str:
+    """Return the letter in /proc/PID/stat, or of one thread; empty if it has ended."""
+    try:
+        return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def _tasks(folder: Path) -> list[Path]:
+    """Return the folders of a process's threads, the main thread's first."""
+    try:
+        found = sorted((folder / "task").iterdir(), key=lambda task: int(task.name))
+    except OSError:
+        return []
+    return found[:MAX_STATES]
+
+
+def _blocked_threads(folder: Path) -> list[Path]:
+    """Return the threads that wait in the kernel and cannot be stopped. One that reads from a dead file server is
+    enough for a debugger to wait for ever."""
+    return [task for task in _tasks(folder) if _state(task) == UNINTERRUPTIBLE]
+
+
+def _in_kernel(tasks: Sequence[Path]) -> _Threads:
+    """Return the kernel's functions in which threads wait: the whole stack for root, else the innermost one."""
+    found = []
+    for task in tasks[:MAX_TASKS]:
+        calls = [_KERNEL_CALL.match(line) for line in _text(task / "stack").splitlines()]
+        frames = [
+            Frame(call["function"], f"[{call['module']}]" if call["module"] else KERNEL, 0)
+            for call in calls
+            if call is not None
+        ]
+        if not frames and (function := _text(task / "wchan")) not in ("", "0"):
+            frames = [Frame(function, KERNEL, 0)]
+        if frames:
+            found.append(ThreadStack(_text(task / "comm"), tuple(frames), _state(task) == "R"))
+    return tuple(found)
 
 
 def _text(path: Path, most_bytes: int = 4096) -> str:
     with contextlib.suppress(OSError), path.open("rb") as file:
         return file.read(most_bytes).decode(errors="replace").strip()
     return ""
-
-
-def py_spy(pid: int, nonblocking: bool, seconds: float) -> tuple[ThreadStack, ...]:
-    """Return the threads of a Python process. Raises OSError if it is none, or cannot be read."""
-    until = time.monotonic() + seconds
-    try:
-        return _py_spy(pid, nonblocking, seconds)
-    except OSError:
-        left = until - time.monotonic()
-        if nonblocking or left <= 0:
-            raise
-        return _py_spy(pid, True, left)  # it is traced by a debugger, or was stopped just now
-
-
-def _py_spy(pid: int, nonblocking: bool, seconds: float) -> tuple[ThreadStack, ...]:
-    command = [_program(), "dump", "--json", "--pid", str(pid), *(["--nonblocking"] if nonblocking else [])]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"RUST_BACKTRACE": "0"}
-    ) as spy:
-        assert spy.stdout is not None and spy.stderr is not None
-        is_late = threading.Event()
-
-        def give_up() -> None:
-            is_late.set()
-            spy.kill()
-
-        timer = threading.Timer(seconds, give_up)
-        timer.start()
-        try:
-            told = spy.stdout.read(MAX_OUTPUT_BYTES)
-            complaint = spy.stderr.read(MAX_TEXT)
-        finally:
-            timer.cancel()
-            spy.kill()
-    if spy.returncode == 0:
-        with contextlib.suppress(msgspec.MsgspecError):
-            return tuple(_thread(each) for each in _decode(told))
-    if is_late.is_set():
-        raise TimeoutError(f"py-spy took longer than {seconds:.0f} s")
-    lines = complaint.decode(errors="replace").splitlines()
-    raise OSError(lines[0] if lines else f"py-spy ended with {spy.returncode}")
-
-
-def _thread(each: _SpyThread) -> ThreadStack:
-    frames = tuple(Frame(frame.name, frame.filename, frame.line) for frame in each.frames)
-    return ThreadStack(each.thread_name or "", frames, each.active)
-
-
-def _program() -> str:
-    """Return py-spy's path. Raises FileNotFoundError without it."""
-    found = shutil.which("py-spy", path=sysconfig.get_path("scripts")) or shutil.which("py-spy")
-    if found is None:
-        raise FileNotFoundError("py-spy is not installed on the node")
-    return found

@@ -9,10 +9,11 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 
 from kajitori.agent.telemetry.figures import Figures
-from kajitori.agent.telemetry.gpus import GpuSource, NoGpus
+from kajitori.agent.telemetry.gpus.readings import GpuSource, NoGpus
 from kajitori.agent.telemetry.members import LocalMember, MemberSource
+from kajitori.agent.telemetry.ports import Ports
 from kajitori.agent.telemetry.processes import Processes
-from kajitori.agent.telemetry.stacks import stacks_of
+from kajitori.agent.telemetry.stacks import StackReader
 from kajitori.core.telemetry.quantities import GPU, MEMBER, MINUTE_SECONDS, SAMPLE_SECONDS
 from kajitori.core.telemetry.report import (
     MAX_GPUS,
@@ -27,6 +28,7 @@ from kajitori.core.telemetry.report import (
     Series,
 )
 from kajitori.core.telemetry.ring import Readings, Ring, summary
+from kajitori.core.telemetry.stacks import Detail
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +56,10 @@ class _Watched:
         self.seen_at = 0.0
         self.has_ended = False
 
-    def sample(self, at: float, gpus: Mapping[str, Mapping[str, float]]) -> None:
+    def sample(self, at: float, gpus: Mapping[str, Mapping[str, float]], ports: Mapping[str, float]) -> None:
         """Add a row to the rings."""
         self.figures.read(self.member)
-        values = self.readings.sample(at, self.processes.read(self.member))
+        values = self.readings.sample(at, {**self.processes.read(self.member), **ports})
         self.figures.training.sample(at)
         self.ring.add(at, values)
         if self.gpus:
@@ -67,10 +69,12 @@ class _Watched:
             self.gpu_ring.add(at, row)
         self.sampled_at = self.seen_at = at
 
-    def fresh(self, at: float, gpus: Mapping[str, Mapping[str, float]]) -> tuple[list[float], list[float]]:
+    def fresh(
+        self, at: float, gpus: Mapping[str, Mapping[str, float]], ports: Mapping[str, float]
+    ) -> tuple[list[float], list[float]]:
         """Return the values since the last sample, without keeping them."""
         self.figures.read(self.member)
-        values = self.readings.peek(at, self.processes.read(self.member))
+        values = self.readings.peek(at, {**self.processes.read(self.member), **ports})
         row: list[float] = []
         for identifier, readings in zip(self.gpus, self.gpu_readings, strict=True):
             row += readings.peek(at, gpus.get(identifier, {}))
@@ -81,13 +85,19 @@ class Watch:
     """The members of one node and their last hour. Its methods may be called from several threads."""
 
     def __init__(
-        self, source: MemberSource, gpus: GpuSource | None = None, clock: Callable[[], float] = time.time
+        self,
+        source: MemberSource,
+        gpus: GpuSource | None = None,
+        clock: Callable[[], float] = time.time,
+        ports: Ports | None = None,
     ) -> None:
         self._source = source
         self._gpus = gpus or NoGpus()
         self._clock = clock
         self._watched: dict[str, _Watched] = {}
         self._lock = threading.Lock()
+        self._ports = ports or Ports()
+        self._stack_reader = StackReader()
         self._said = ""
 
     def sample(self, at: float | None = None) -> None:
@@ -98,8 +108,9 @@ class Watch:
             self._look(now)
             present = [each for each in self._watched.values() if each.seen_at == now]
             gpus = self._gpus.read() if any(each.gpus for each in present) else {}
+            links = self._ports.read(now) if present else {}
             for each in present:
-                each.sample(at, gpus)
+                each.sample(at, gpus, links)
 
     def _look(self, now: float) -> None:
         """Learn which members run."""
@@ -154,17 +165,19 @@ class Watch:
                 self._look(now)
             found = [self._watched[uid] for uid in question.uids if uid in self._watched]
             gpus = self._gpus.read() if question.fresh and any(each.gpus for each in found) else {}
+            links = self._ports.read(now) if question.fresh else {}
             for each in found:
                 if each.member.uid in new:
-                    each.sample(now, gpus)
-            return Answer(tuple(_series(each, question, now, gpus) for each in found))
+                    each.sample(now, gpus, links)
+            return Answer(tuple(_series(each, question, now, gpus, links) for each in found))
 
     def _stacks(self, question: Question) -> Answer:
         """Return the stacks of the members that are asked for. Samples are taken meanwhile, since it takes seconds."""
         with self._lock:
             self._look(self._clock())
             members = [self._watched[uid].member for uid in question.uids if uid in self._watched]
-        return Answer(stacks=stacks_of(members))
+        known = question.detail if question.detail in list(Detail) else Detail.PLAIN
+        return Answer(stacks=self._stack_reader.read(members, Detail(known)))
 
     def close(self) -> None:
         """Close all files."""
@@ -197,11 +210,17 @@ def _minute(each: _Watched, minute: int) -> MemberMinute | None:
     )
 
 
-def _series(each: _Watched, question: Question, now: float, gpus: Mapping[str, Mapping[str, float]]) -> Series:
+def _series(
+    each: _Watched,
+    question: Question,
+    now: float,
+    gpus: Mapping[str, Mapping[str, float]],
+    links: Mapping[str, float],
+) -> Series:
     times, values = each.ring.since(question.since)
     _, gpu_values = each.gpu_ring.since(question.since) if each.gpus else (None, array("f"))
     if question.fresh and now - each.sampled_at >= FRESH_SECONDS and each.seen_at >= each.sampled_at:
-        row, gpu_row = each.fresh(now, gpus)
+        row, gpu_row = each.fresh(now, gpus, links)
         times.append(now)
         values.extend(row)
         gpu_values.extend(gpu_row)

@@ -154,8 +154,9 @@ class BrowserSessions:
         expires = min(tokens.expires or math.inf, now + SESSION_SECONDS)
         return f"Bearer {tokens.id_token}", list(self._session(tokens, expires))
 
-    async def enter(self, connection: HTTPConnection) -> Entered | None:
-        """Return how a request with a session's cookie is authenticated; None without one.
+    async def enter(self, connection: HTTPConnection, *, from_anywhere: bool = False) -> Entered | None:
+        """Return how a request with a session's cookie is authenticated; None without one. With `from_anywhere`, the
+        caller has checked which page sent it.
 
         Raises:
             Forbidden: another site's page sent the request.
@@ -164,7 +165,8 @@ class BrowserSessions:
         text = read_parts(connection.cookies, SESSION)
         if not text:
             return None
-        self.check_origin(connection)
+        if not from_anywhere:
+            self.check_origin(connection)
         found = self._session_seal.open(text)
         if found is None or found["until"] < self._clock():
             raise Unauthenticated("your session has ended", hint=self._again)

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters, seconds_of, time_text
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.history.routes import readable_of, seconds_of, time_text
+from kajitori.api.history.routes import readable_of
 from kajitori.api.lookup import find_run_or_record, history_of
-from kajitori.api.paging import Parameters
 from kajitori.api.views.history import CauseView, CheckpointsView, RunTimeView, TimeOf, TimeReport, TimeSum
 from kajitori.api.views.runs import phase_of
 from kajitori.cluster.run_object import RunObject

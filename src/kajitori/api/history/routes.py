@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import PageParameters, Parameters, decode_token, encode_token, seconds_of, time_text
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import history_of, recorded_run
-from kajitori.api.paging import PageParameters, Parameters, decode_token, encode_token
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.views.history import (
     AuditAnswer,
@@ -33,8 +32,8 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.usage.ledger import members_of, nodes_of
 from kajitori.core.usage.records import RunRecord
 from kajitori.core.usage.sums import GIB, By, UsageSum, add_up
-from kajitori.core.words.node_lists import expand
-from kajitori.core.words.times import format_time, parse_time, time_at
+from kajitori.core.words.nodes.node_lists import expand
+from kajitori.core.words.times import parse_time
 from kajitori.errors import InvalidInput
 from kajitori.history.audit import AuditFilter
 from kajitori.history.runs import RunFilter
@@ -246,21 +245,3 @@ def _row(key: str, used: UsageSum) -> UsageRow:
         member_seconds=used.member_seconds,
         cost=round(used.cost, 6),
     )
-
-
-def seconds_of(field: str, text: str) -> int | None:
-    """Return a time in seconds since 1970; None for an empty text. Raises InvalidInput for any other text."""
-    if not text:
-        return None
-    try:
-        moment: datetime = msgspec.convert(text, datetime)
-        if moment.tzinfo is None:
-            raise ValueError(text)
-        return int(moment.timestamp())
-    except (msgspec.ValidationError, ValueError, OverflowError):
-        raise InvalidInput.one(field, "is no time", value=text, hint="such as 2026-11-21T10:00:00Z") from None
-
-
-def time_text(seconds: int | None) -> str:
-    """Return a time as answers have it; empty for None."""
-    return format_time(time_at(seconds)) if seconds is not None else ""

@@ -10,18 +10,18 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Shared, answer, describes
-from kajitori.api.paging import Parameters
+from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.people import Robot, RobotList, RobotToken
 from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.fields import DnsLabel, DurationAboveZero
 from kajitori.core.words import names
 from kajitori.core.words.texts import dns_label
-from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound
-from kajitori.install.roles import TEAM_USER, TEAM_VIEWER
+from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound
+from kajitori.install.parts.roles import TEAM_USER, TEAM_VIEWER
 from kajitori.kube.resources import ROLE_BINDINGS, SERVICE_ACCOUNTS
 
 router = APIRouter(tags=["people"])
@@ -54,6 +54,7 @@ async def list_robots(api: Shared, user: Caller, query: Annotated[RobotParameter
     """The API server keeps no tokens, so a robot is listed as long as its account exists."""
     namespace = query.namespace or api.namespace
     accounts = await user.client.list(SERVICE_ACCOUNTS, namespace, label_selector=LABEL_ROBOT)
+    note = "" if accounts.items else await _why_none(user, namespace)
     found = [
         Robot(
             name=one["metadata"]["name"],
@@ -65,7 +66,18 @@ async def list_robots(api: Shared, user: Caller, query: Annotated[RobotParameter
         )
         for one in accounts.items
     ]
-    return answer(RobotList(namespace=namespace, items=sorted(found, key=lambda robot: robot.name)))
+    return answer(RobotList(namespace=namespace, items=sorted(found, key=lambda robot: robot.name), note=note))
+
+
+async def _why_none(user: User, namespace: str) -> str:
+    """Return why no robot can be made if the API server has no RoleBindings; else an empty text."""
+    try:
+        await user.client.list(ROLE_BINDINGS, namespace, label_selector=LABEL_ROBOT)
+    except NotFound as error:  # of a list: the kind is not served
+        return f"robots can't have rights of their own here: {error.message}"
+    except Forbidden:
+        pass  # the API server says so when a token is made
+    return ""
 
 
 @router.post(

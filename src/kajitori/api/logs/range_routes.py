@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.logs.lines import UNKNOWN_TIME, utc_time
@@ -33,13 +34,12 @@ from kajitori.api.logs.windows import (
 )
 from kajitori.api.logs.windows import Query as SearchQuery
 from kajitori.api.lookup import find_run_or_record
-from kajitori.api.paging import Parameters
 from kajitori.api.streams.answers import NDJSON, Chunks
 from kajitori.api.views.runs import LogMatch, LogSearchState, LogWindow, LogWindowLine
 from kajitori.blobs.logs import LogsOfRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import started_at_of
-from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.errors import Fault, InvalidInput, NotFound
 from kajitori.kube.resources import PODS
 
@@ -96,13 +96,13 @@ class SearchParameters(Parameters):
 @router.get(
     "/v1/runs/{namespace}/{name}/logs/window",
     responses=describes(LogWindow),
-    summary="Some lines of the log of a run's member",
+    summary="Read some lines of a member's log",
 )
 async def read_window(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[WindowParameters, Query()]
 ) -> Response:
-    """The last lines, or those at the place that one of `before`, `to`, `after`, `at`, `since` and `line` names. Only
-    this part of the log is read. A member that has not started, or whose log is gone, has no lines."""
+    """Return the last lines, or those that one of `before`, `to`, `after`, `at`, `since` and `line` selects. The server
+    reads only this part of the log. The answer has no lines if the member has not started or its log was removed."""
     named = [field for field in ("before", "to", "after", "at", "since", "line") if getattr(query, field)]
     if len(named) > 1:
         raise InvalidInput(

@@ -83,7 +83,8 @@ class StoredLog(AttemptLog):
         self._blob = blob
 
     async def last(self, lines: int) -> Blocks:
-        async with aclosing(self._from(await self._place_before(self._blob.size_bytes, lines))) as blocks:
+        place, text = await self._place_before(self._blob.size_bytes, lines)
+        async with aclosing(whole_lines(_once(text)) if text else self._from(place)) as blocks:
             async for block in blocks:
                 yield block
 
@@ -93,7 +94,7 @@ class StoredLog(AttemptLog):
                 yield block
 
     async def before(self, time: bytes, lines: int) -> Blocks:
-        place = await self._place_before(await self._place_of(time), lines)
+        place, _ = await self._place_before(await self._place_of(time), lines)
         async with aclosing(self._from(place)) as blocks:
             async for block in blocks:
                 yield block
@@ -120,26 +121,31 @@ class StoredLog(AttemptLog):
             async for block in whole_lines(chunks, index):
                 yield block
 
-    async def _place_before(self, end: int, lines: int) -> int:
-        """Return the place of a line that is at least `lines` lines before `end`; 0 if there are fewer."""
+    async def _place_before(self, end: int, lines: int) -> tuple[int, bytes]:
+        """Return the place of a line that is at least `lines` lines before `end`, with the text from there to `end`;
+        0 and an empty text if there are fewer."""
         size = TAIL_BYTES
         while size < end:
             text = await self._bytes(end - size, size)
             first = text.find(b"\n") + 1
             if first and text.count(b"\n", first) >= lines:
-                return end - size + first
+                return end - size + first, text[first:]
             size *= 4
-        return 0
+        return 0, b""
 
     async def _place_of(self, time: bytes) -> int:
         """Return the place of a line before the first line of this time, near it; 0 if it is near the beginning.
 
-        Lines are in the order of time, so the place is found by halves.
+        Lines are in the order of time, so the place is found by halves. In a cloud's store each half costs a request,
+        so their times are remembered: windows near each other share nearly all of them.
         """
+        known = self._kept.times.of(self._blob)
         low, high = 0, self._blob.size_bytes
         while high - low > NEAR_BYTES:
             middle = (low + high) // 2
-            found = await self._first_time(middle, min(high, middle + PROBE_BYTES))
+            if middle not in known:
+                known[middle] = await self._first_time(middle, min(self._blob.size_bytes, middle + PROBE_BYTES))
+            found = known[middle]
             if found is None:  # one long line
                 high = middle
             elif found[1] < time:
@@ -244,6 +250,10 @@ class PodLog(AttemptLog):
         async with stream, aclosing(aiter(stream)) as chunks:
             async for block in whole_lines(chunks, with_open=not self.is_live):
                 yield block
+
+
+async def _once(text: bytes) -> Blocks:
+    yield text
 
 
 async def whole_lines(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kajitori.api.logs.lines import Position, Text
 from kajitori.core.documents.faults import show
 from kajitori.errors import InvalidInput
 
 BEGINNING = Position()
+
+OutputStream = Literal["stdout", "stderr"]
 
 _BASE = 36
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -35,6 +37,8 @@ class LogRequest:
     """Position up to which `first` was read before; if set, `tail` and `since` are ignored."""
     timestamps: bool = True
     """Whether the times of lines are needed; a request for a whole log can do without."""
+    stream: OutputStream | None = None
+    """Only lines that the program wrote to this stream; None: to either."""
 
 
 class Batch(NamedTuple):

@@ -15,14 +15,14 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, describes
 from kajitori.api.logs.encoding import FRAMES, Encoding, as_frame, as_text, documents
 from kajitori.api.logs.merge import RankedBatch, merged
-from kajitori.api.logs.request import Cursor, LogRequest
+from kajitori.api.logs.request import Cursor, LogRequest, OutputStream
 from kajitori.api.logs.source import MemberLog
 from kajitori.api.lookup import find_run_or_record
-from kajitori.api.paging import Parameters
 from kajitori.api.runs.results import array_of
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import NDJSON, TEXT, Chunks
@@ -30,7 +30,7 @@ from kajitori.blobs.logs import LogsOfRun
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.documents.faults import show
 from kajitori.core.spec.array import Array
-from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
 from kajitori.errors import Fault, InvalidInput, NotFound
 from kajitori.kube.resources import PODS
@@ -66,6 +66,9 @@ class LogParameters(Parameters):
     frames: bool = False
     """Frames of many lines, for programs: a LogFrame as a line of JSON, then the number of bytes of the log that it
     names. A frame may end inside a line."""
+    stream: OutputStream | None = None
+    """Only lines that the program wrote to this stream. Stored logs, and those of an API server without the feature
+    PodLogsQuerySplitStreams, do not tell streams apart: all of their lines count as stdout. Not with tail."""
     resume: list[Annotated[str, Field(max_length=128)]] = Field(default_factory=list, max_length=MAX_RANKS)
     """With frames and follow: the cursor of each member's last frame, to continue after a broken connection."""
 
@@ -116,7 +119,12 @@ def _requests(query: LogParameters, ranks: list[int], since: datetime | None, *,
         attempt=query.attempt,
         first=query.from_attempt if query.follow and query.attempt is None else None,
         timestamps=not as_text or query.timestamps or query.follow or since is not None,
+        stream=query.stream,
     )
+    if query.stream is not None and query.tail is not None:
+        raise InvalidInput.one(
+            "stream", "excludes tail", value=query.stream, hint="read both streams, or the whole log"
+        )
     if query.resume and not (query.follow and query.frames):
         raise InvalidInput.one("resume", "needs frames and follow", hint="add follow=true&frames=true")
     cursors = {cursor.rank: cursor for cursor in map(Cursor.parse, query.resume)}

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kajitori.api.logs.connection import LogConnection, Unstamped
@@ -24,6 +25,7 @@ from kajitori.core.words import names
 from kajitori.core.words.rotation_notice import is_about_rotation
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.errors import ApiError, InvalidError
+from kajitori.kube.streams import ByteStream
 
 if TYPE_CHECKING:
     from kajitori.api.auth import User
@@ -260,6 +262,8 @@ class MemberLog:
 
     async def _read_kept(self, attempt: int) -> Batch:
         """Return the stored log of an attempt. Raises NotFound if there is none."""
+        if self._request.stream == "stderr":  # stored logs don't tell streams apart: all lines count as stdout
+            return Batch(attempt, Text(b""), BEGINNING)
         return Batch(attempt, Text(self._requested(await self._kept.read(attempt))), BEGINNING)
 
     def _requested(self, text: bytes) -> bytes:
@@ -303,6 +307,8 @@ class MemberLog:
 
     async def _kept_since(self, attempt: int) -> list[Batch] | None:
         """Return the unread rest of an attempt's stored log; None if no log is stored."""
+        if self._request.stream == "stderr":
+            return []
         text = await self._kept.read_if_any(attempt)
         if not text:
             return None
@@ -320,21 +326,14 @@ class MemberLog:
 
     async def _open(self, pod: Pod) -> LogConnection | None:
         """Return a connection to the log; None if the container has not started or the Pod is gone."""
-        meta, finished = pod.metadata, pod.is_finished
+        finished = pod.is_finished
         if 0 < self._last_opened < attempt_of(pod):  # the Pod of the last one was replaced meanwhile
             self._finish(self._last_opened)
         stamps = [stamp for stamp in (self._position.time, _stamp(self._floor)) if stamp > UNKNOWN_TIME]
         try:
             first_line = await self._first_line(pod) if self._is_whole and not self._request.timestamps else b""
-            stream = await self._user.client.open_log(
-                meta.namespace,
-                meta.name,
-                container=names.MEMBER_CONTAINER,
-                follow=self._request.follow and not finished,
-                tail_lines=self._tail,
-                since_time=max(stamps)[:19].decode() + "Z" if stamps else "",
-                timestamps=self._request.timestamps,
-            )
+            since_time = max(stamps)[:19].decode() + "Z" if stamps else ""
+            stream = await self._stream_of(pod, since_time)
         except NotFound as error:
             if not self._request.follow:
                 raise
@@ -344,6 +343,9 @@ class MemberLog:
             self._newest_first = False  # so that what is stored of this attempt comes before the next one
             return None
         except InvalidError as error:
+            if self._request.stream == "stderr" and error.status == 422:  # all lines count as stdout
+                self._finish(attempt_of(pod))
+                return None
             if error.status != 400:
                 raise
             return None  # the container has not started yet
@@ -354,6 +356,28 @@ class MemberLog:
         self._last_opened = attempt_of(pod)
         self._read_attempts = max(self._read_attempts, attempt_of(pod) - 1)
         return opened
+
+    async def _stream_of(self, pod: Pod, since_time: str) -> ByteStream:
+        """Open the log of a Pod, or that of the requested output stream. Of an API server that does not tell streams
+        apart, the whole log counts as stdout."""
+        read = partial(
+            self._user.client.open_log,
+            pod.metadata.namespace,
+            pod.metadata.name,
+            container=names.MEMBER_CONTAINER,
+            follow=self._request.follow and not pod.is_finished,
+            tail_lines=self._tail,
+            since_time=since_time,
+            timestamps=self._request.timestamps,
+        )
+        if self._request.stream is None:
+            return await read()
+        try:
+            return await read(stream=self._request.stream.capitalize())
+        except InvalidError as error:
+            if error.status != 422 or self._request.stream == "stderr":
+                raise
+            return await read()
 
     @property
     def _is_whole(self) -> bool:

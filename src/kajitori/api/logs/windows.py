@@ -183,7 +183,7 @@ async def _first_lines(blocks: Blocks, limit: int, is_wanted: Callable[[Line], b
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is searched for."""
+    """The conditions of a search."""
 
     text: bytes
     """Every line that contains it is found; empty: every line."""
@@ -200,7 +200,7 @@ class Query:
 
 @dataclass(slots=True)
 class Found:
-    """What a part of the search found, and how far the search is."""
+    """Matches in one part of a log, and the progress of the search."""
 
     lines: list[tuple[Line, int | None]]
     """The lines, with their numbers from 1 if they are known."""
@@ -208,11 +208,11 @@ class Found:
     searched_bytes: int
     is_over: bool = False
     next: Position | None = None
-    """Where to go on if the search is over and the log is not."""
+    """Position from which a further search continues, if this one ended before the end of the log."""
 
 
 async def search(log: AttemptLog, query: Query) -> AsyncGenerator[Found]:
-    """Yield what the search finds, and from time to time how far it is; the last is over."""
+    """Yield the matches part by part. The last part has `is_over`."""
     begin = query.after.time if query.after is not None else query.since
     searching = _Search(query, is_numbered=not begin)
     told = searched = 0

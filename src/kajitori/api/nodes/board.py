@@ -33,7 +33,7 @@ from kajitori.cluster.objects import Node
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.queue.explain import Use
 from kajitori.core.queue.guarantees import Holding
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.nodes.node_lists import compress
 from kajitori.core.words.times import format_time
 from kajitori.errors import Busy
 

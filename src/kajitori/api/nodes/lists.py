@@ -11,12 +11,8 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller
-from kajitori.api.context import Api, Shared, answer, describes, describes_table
-from kajitori.api.nodes.pools import pool_views
-from kajitori.api.nodes.routes import node_views
-from kajitori.api.packed import packed_answer
-from kajitori.api.paging import (
+from kajitori.api.answers.packed import packed_answer
+from kajitori.api.answers.paging import (
     SUMMARY,
     Parameters,
     Place,
@@ -29,6 +25,10 @@ from kajitori.api.paging import (
     place_after,
     words_of,
 )
+from kajitori.api.auth import Caller
+from kajitori.api.context import Api, Shared, answer, describes, describes_table
+from kajitori.api.nodes.pools import pool_views
+from kajitori.api.nodes.routes import node_views
 from kajitori.api.streams.answers import SERVER_SENT_EVENTS
 from kajitori.api.streams.live_rows import stream_of
 from kajitori.api.streams.node_rows import NodeFilter, NodeRow

@@ -12,7 +12,6 @@ from pydantic import Field
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.nodes.health import (
     TestRequest,
@@ -25,6 +24,7 @@ from kajitori.api.nodes.health import (
     running_tests,
     test_of,
 )
+from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.views.node_states import gpu_amounts, unavailable_reason
 from kajitori.api.views.nodes import Amount, MemberOnNode, NodeDetail, NodeView, Tested
 from kajitori.cluster.mirror.usage import NodeUsage

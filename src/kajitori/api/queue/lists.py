@@ -13,11 +13,8 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller, User
-from kajitori.api.context import Api, Shared, answer, describes, describes_table
-from kajitori.api.lookup import require_definition
-from kajitori.api.packed import packed_answer
-from kajitori.api.paging import (
+from kajitori.api.answers.packed import packed_answer
+from kajitori.api.answers.paging import (
     SUMMARY,
     Parameters,
     Place,
@@ -30,14 +27,19 @@ from kajitori.api.paging import (
     place_after,
     words_of,
 )
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, answer, describes, describes_table
+from kajitori.api.lookup import require_definition
 from kajitori.api.queue.routes import LONGEST_SECONDS, queue_of
 from kajitori.api.streams.answers import SERVER_SENT_EVENTS
 from kajitori.api.streams.live_rows import stream_of
 from kajitori.api.streams.queue_rows import Outcome, QueueFilter, QueueRow, row_of
-from kajitori.api.views.queue import QueueChanges, QueuedView, QueueTable, QueueTableRow, QueueView
+from kajitori.api.views.queue import DependentView, QueueChanges, QueuedView, QueueTable, QueueTableRow, QueueView
 from kajitori.cluster.occupancy import RunOccupancy
 from kajitori.core.queue.expected import Source, endless
-from kajitori.core.words.node_lists import compress, expand
+from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.stored import StoredSpec
+from kajitori.core.words.nodes.node_lists import compress, expand
 from kajitori.core.words.times import format_time, parse_time, time_at
 
 router = APIRouter(tags=["cluster"])
@@ -73,8 +75,9 @@ _SORT_KEYS: dict[str, Callable[[QueueTableRow], str]] = {
 
 
 class QueueFilterParameters(Parameters):
-    state: list[Literal["waiting", "running"]] = Field(default_factory=list, max_length=2)
-    """waiting (also if left out): runs that wait for nodes. running: runs that have nodes; only in tables."""
+    state: list[Literal["waiting", "running", "dependent"]] = Field(default_factory=list, max_length=3)
+    """waiting (also if left out): runs that wait for nodes. running: runs that have nodes. dependent: runs that wait
+    for other runs to end. The last two are only in tables."""
     namespace: list[ShortName] = Field(default_factory=list, max_length=64)
     """Only runs of these namespaces."""
     owner: list[UserName] = Field(default_factory=list, max_length=64)
@@ -188,7 +191,34 @@ async def outcome(api: Api) -> Outcome:
     there = {(row.summary.namespace, row.summary.name) for row in waiting}
     running = (_running(api, held) for held in api.cluster.occupancy.runs())
     rows = [row_of(row) for row in running if row is not None and (row.namespace, row.name) not in there]
-    return Outcome(view, [*waiting, *rows])
+    return Outcome(view, [*waiting, *rows, *(row_of(_dependent(api, run)) for run in view.dependents)])
+
+
+def _dependent(api: Api, found: DependentView) -> QueueTableRow:
+    run = api.mirror.runs.get((found.namespace, found.name))
+    spec = api.cluster.specs.of(run) if run is not None else StoredSpec()
+    return QueueTableRow(
+        namespace=found.namespace,
+        name=found.name,
+        uid=run.metadata.uid if run is not None else "",
+        owner=found.owner,
+        state="dependent",
+        reason=Reason.WAITING_FOR_RUN.value,
+        position=0,
+        priority=0,
+        members=spec.members,
+        gpus=spec.gpus * spec.members,
+        gpu_type=spec.gpu_type,
+        nodes="",
+        queued_at=run.current_status.queued_at if run is not None else "",
+        starts_at="",
+        ends_at="",
+        ends_at_earliest="",
+        expected_seconds=0,
+        sure=False,
+        behind=[],
+        after=found.after,
+    )
 
 
 def _waiting(api: Api, run: QueuedView) -> QueueTableRow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
+from operator import itemgetter
 
 import msgspec
 from fastapi import APIRouter
@@ -14,7 +15,15 @@ from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
-from kajitori.api.views.queue import ExpectedView, KeptView, PlaceView, QueuedView, QueueView
+from kajitori.api.views.queue import (
+    AwaitedView,
+    DependentView,
+    ExpectedView,
+    KeptView,
+    PlaceView,
+    QueuedView,
+    QueueView,
+)
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.server import controller_view
 from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
@@ -23,7 +32,7 @@ from kajitori.core.queue.backfill import Reservation
 from kajitori.core.queue.expected import Expectation
 from kajitori.core.queue.forecast import forecast
 from kajitori.core.spec.reasons import Reason
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.nodes.node_lists import compress
 from kajitori.core.words.times import format_time, time_at
 
 router = APIRouter(tags=["cluster"])
@@ -84,7 +93,24 @@ async def queue_of(api: Api) -> QueueView:
         if starts_at < known_until and not leader.is_absent:
             item.expected_at = _time(starts_at)
         items.append(item)
-    return QueueView(order=rules.order, formula=rules.formula or "", items=items, controller=controller_view(leader))
+    return QueueView(
+        order=rules.order,
+        formula=rules.formula or "",
+        items=items,
+        controller=controller_view(leader),
+        dependents=_dependents(api),
+    )
+
+
+def _dependents(api: Api) -> list[DependentView]:
+    """Return the runs that wait for other runs to end, by name."""
+    found = []
+    for key, after in sorted(api.cluster.dependencies.waiting(), key=itemgetter(0)):
+        run = api.mirror.runs.get(key)
+        if run is not None:
+            others = [AwaitedView(run=awaited.run, condition=awaited.condition) for awaited in after]
+            found.append(DependentView(name=key[1], namespace=key[0], owner=run.owner, after=others))
+    return found
 
 
 def _known_until(api: Api, now: QueueState, starts: Mapping[str, float]) -> float:

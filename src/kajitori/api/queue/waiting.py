@@ -7,6 +7,7 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 from fastapi import APIRouter
@@ -17,6 +18,7 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
 from kajitori.api.nodes.board import guarantee_view
 from kajitori.api.nodes.pools import add_node_request
+from kajitori.api.queue.dependents import explanation_of_dependent
 from kajitori.api.queue.routes import kept_view, place_view
 from kajitori.api.queue.state import QueueState, queue_state, stop_watch
 from kajitori.api.views.nodes import GuaranteeView
@@ -39,9 +41,9 @@ from kajitori.core.queue.what_if import Answer, ask
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import node_lists
+from kajitori.core.words.nodes import node_lists
 from kajitori.core.words.quantities import format_duration
-from kajitori.core.words.times import format_time, time_at
+from kajitori.core.words.times import format_time, parse_time, time_at
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.kube.resources import RESOURCE_QUOTAS
 
@@ -76,10 +78,13 @@ async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
     said = ExplanationView(phase=status.phase.value, reason=status.reason.value, message=status.message)
     if status.phase in (Phase.QUEUED, Phase.RESTARTING):
         try:
-            api.cluster.decide(run)
+            spec, decision = api.cluster.decide(run)
         except InvalidInput as error:
             said.reason, said.message = Reason.REFUSED.value, error.message
             return said
+        dependent = await explanation_of_dependent(api, run, spec, decision, partial(_starts_at, api))
+        if dependent is not None:
+            return dependent
     pending = api.queue.pending.of(run, api.now())
     if pending is None:
         said.message = said.message or await _growth_of(api, run)
@@ -87,6 +92,15 @@ async def _explanation_of(api: Api, run: RunObject) -> ExplanationView:
     found, _ = await start_of(api, pending, status.phase)
     found.reason = found.reason or said.reason
     return found
+
+
+async def _starts_at(api: Api, pending: PendingRun) -> float | None:
+    """Return when a run would start if it was in the queue now; None if not known."""
+    view, found = await start_of(api, pending)
+    if found.placement is not None:
+        return api.now().timestamp()
+    expected_at = parse_time(view.expected_at) if isinstance(view.expected_at, str) else None
+    return expected_at.timestamp() if expected_at is not None else None
 
 
 async def _growth_of(api: Api, run: RunObject) -> str:
@@ -160,6 +174,10 @@ async def start_of_new(
     key = f"{meta.namespace}/{meta.name}"
     # A name of no run: nothing that is cached by name may count for this run.
     meta = msgspec.structs.replace(meta, name=_NO_RUN, uid=secrets.token_hex(8))
+    unnamed = msgspec.structs.replace(run, metadata=meta, status=None)
+    dependent = await explanation_of_dependent(api, unnamed, spec, decision, partial(_starts_at, api))
+    if dependent is not None:
+        return _with_controller(api, dependent), None
     pending = api.queue.pending.would_be(msgspec.structs.replace(run, metadata=meta), spec, decision, api.now())
     if pending is None:
         return ExplanationView(phase=Phase.STOPPED.value, reason="", message="it is stopped: it asks for nothing"), None

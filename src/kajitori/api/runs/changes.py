@@ -11,11 +11,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
-from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
-from kajitori.api.paging import Parameters
+from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.runs import RunView, StopView, nodes_of, phase_of, run_view
 from kajitori.cluster.run_object import RUNS, RunObject

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
-from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Shared, answer, describes
+from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.runs.submission import RunRequest, read_submission
 from kajitori.api.views.runs import CommandLineView
 from kajitori.core.spec.command_line import command_line

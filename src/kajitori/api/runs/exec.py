@@ -1,47 +1,42 @@
-"""Run a program inside a member over a WebSocket, which passes through the channels of `v5.channel.k8s.io`.
+"""Run a program inside a member, or attach to its own program, over a WebSocket that passes through the channels of
+`v5.channel.k8s.io`.
 
-The API server decides whether the caller may do so (`create pods/exec`), by the caller's own token.
+The API server decides whether the caller may do so (`create pods/exec`, `create pods/attach`), by the caller's own
+token.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, WebSocket
-from pydantic import Field, ValidationError
-from starlette.websockets import WebSocketDisconnect
+from pydantic import Field
 
-from kajitori.api.auth import User, authenticated
-from kajitori.api.context import Api, api_of
+from kajitori.api.answers.paging import Parameters
+from kajitori.api.answers.problems import problem_of
+from kajitori.api.auth import User
+from kajitori.api.context import Api
 from kajitori.api.lookup import find_run
-from kajitori.api.paging import Parameters
-from kajitori.api.problems import bug_response, error_response, parameter_faults
-from kajitori.api.runs.members import newest_pods
-from kajitori.api.runs.tracking import RunTracker
-from kajitori.api.views.runs import phase_of
+from kajitori.api.runs.member_streams import (
+    check_protocol,
+    parameters,
+    pass_through,
+    running_pod,
+    serve_member_stream,
+    while_allowed,
+)
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
-from kajitori.cluster.runs.members import member_of
-from kajitori.core.gang import MemberState
-from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.stored import read_stored
 from kajitori.core.words import names
-from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
+from kajitori.errors import KajitoriError, WrongState
 from kajitori.kube.resources import PODS
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, ExecStream
 
 router = APIRouter()
 
 MAX_TERMINAL_SIZE = 65_535
-
-PODS_PATIENCE_SECONDS = 5.0
-"""Time for which the Pod of a member of a running run may be missing or not running in the mirror."""
-
-POLICY_VIOLATION = 1008
-"""Close code of a WebSocket whose caller has lost its right (RFC 6455, section 7.4.1)."""
 
 
 class ExecParameters(Parameters):
@@ -53,85 +48,90 @@ class ExecParameters(Parameters):
     """The caller sends standard input on channel 0."""
     tty: bool = False
     """Allocate a terminal; the caller sends its size on channel 4."""
+    explain: bool = False
+    """The caller is a browser, which can't read the answer to a refused handshake: accept it, and say on channel 3 why
+    the program can't run."""
 
 
 @router.websocket("/v1/runs/{namespace}/{name}/exec")
 async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
-    """Run a program in a member. A request that cannot be served is refused with a problem before the handshake."""
-    api = api_of(socket)
-    try:
-        async with asynccontextmanager(authenticated)(socket) as user:
-            await _serve(socket, api, user, namespace, name)
-    except KajitoriError as error:
-        await socket.send_denial_response(error_response(error))
-    except WebSocketDisconnect:
-        pass
-    except Exception as error:
-        response = bug_response(error)
-        if socket.application_state.name == "CONNECTING":
-            await socket.send_denial_response(response)
+    """Run a program in a member. A request that cannot be served is refused with a problem before the handshake, or
+    after it if the caller asks to `explain`."""
+
+    async def serve(api: Api, user: User) -> None:
+        query = parameters(socket, ExecParameters, repeated=["command"])
+        check_protocol(socket, EXEC_PROTOCOL)
+        try:
+            run, program = await start(api, user, query)
+        except KajitoriError as error:
+            if not query.explain:
+                raise
+            await _refuse(socket, error)
+            return
+        async with program:
+            await _serve_program(socket, api, user, run, program, "exec in run")
+
+    async def start(api: Api, user: User, query: ExecParameters) -> tuple[RunObject, ExecStream]:
+        run = await find_run(api, user, namespace, name)
+        pod = await running_pod(api, user, run, query.rank)
+        await user.may("create", namespace, resource=PODS, subresource="exec")  # a recorded right is checked again
+        return run, await _open(user, pod, query)
+
+    await serve_member_stream(socket, serve)
 
 
-async def _serve(socket: WebSocket, api: Api, user: User, namespace: str, name: str) -> None:
-    query = _parameters(socket)
-    run = await find_run(api, user, namespace, name)
-    pod = await _running_pod(api, user, run, query.rank)
-    if EXEC_PROTOCOL not in socket.scope.get("subprotocols", ()):
-        raise InvalidInput.one("Sec-WebSocket-Protocol", f"must offer {EXEC_PROTOCOL}")
-    await user.may("create", namespace, resource=PODS, subresource="exec")  # a recorded right is checked again
-    async with await _open(user, pod, query) as program:
-        await socket.accept(subprotocol=EXEC_PROTOCOL)
-        about = f"run {run.metadata.name}"
-        api.audit.note(socket.scope, user.name, "exec in run", namespace=namespace, object=about)
-        revoked: asyncio.Future[KajitoriError] = asyncio.get_running_loop().create_future()
-        with api.callers.sessions.streaming(socket.state.session, user, lambda error: _settle(revoked, error)):
-            await _pass_through(socket, program, revoked)
+class AttachParameters(Parameters):
+    rank: int = Field(default=0, ge=0, le=99_999)
+    """The rank of the member."""
+    stdin: bool = False
+    """The caller sends standard input on channel 0. Needs a run with `stdin`."""
 
 
-async def _running_pod(api: Api, user: User, run: RunObject, rank: int) -> Pod:
-    """Return the Pod of a member that is running. A new status of a run may be in the mirror before those of its Pods,
-    so a run that is Running is looked at again as it changes."""
-    until = time.monotonic() + PODS_PATIENCE_SECONDS
-    with RunTracker(api, user, run, pods=True) as tracker:
-        while True:
-            try:
-                return _pod_of(api, tracker.look(), rank)
-            except (WrongState, NotFound):
-                left_seconds = until - time.monotonic()
-                if tracker.gone or phase_of(tracker.run) is not Phase.RUNNING or left_seconds <= 0:
-                    raise
-            await tracker.changed(left_seconds)
+@router.websocket("/v1/runs/{namespace}/{name}/attach")
+async def attach_to_member(socket: WebSocket, namespace: str, name: str) -> None:
+    """Attach to the program of a member: its output from now on, its input, and its terminal if it has one.
+
+    A caller that hangs up leaves the program running. The exit code at the end is 0 if the program has ended; the run's
+    status has its real one.
+    """
+
+    async def serve(api: Api, user: User) -> None:
+        query = parameters(socket, AttachParameters)
+        run = await find_run(api, user, namespace, name)
+        spec = read_stored(run.spec)
+        if query.stdin and not spec.has_stdin:
+            hint = f"start it with kaji run -i, or run a program beside it: kaji exec -it {run.metadata.name} sh"
+            raise WrongState(f"{run.metadata.name} has no standard input", hint=hint)
+        pod = await running_pod(api, user, run, query.rank)
+        check_protocol(socket, EXEC_PROTOCOL)
+        await user.may("create", namespace, resource=PODS, subresource="attach")  # a recorded right is checked again
+        program = await user.client.open_attach(
+            pod.metadata.namespace,
+            pod.metadata.name,
+            container=names.MEMBER_CONTAINER,
+            stdin=query.stdin,
+            tty=spec.has_tty,
+        )
+        async with program:
+            await _serve_program(socket, api, user, run, program, "attach to run")
+
+    await serve_member_stream(socket, serve)
 
 
-def _pod_of(api: Api, run: RunObject, rank: int) -> Pod:
-    """Return the Pod of a member that is running. Raises WrongState if it is not, NotFound if there is no Pod."""
-    name = run.metadata.name
-    pods = newest_pods(api.mirror.pods_of_run(run))
-    pod = pods.get(rank)
-    member = member_of(pod, api.mirror.nodes) if pod is not None else None
-    if not pods:
-        message = f"{name} is {phase_of(run).value}: none of its members is running"
-        raise WrongState(message, hint=f"for details: kaji describe {name}")
-    if pod is None or member is None:
-        raise NotFound(f"{name} has no member of rank {rank} now", hint=f"see kaji describe {name}")
-    if member.state is not MemberState.RUNNING:
-        hint = "wait until it is running" if member.state is MemberState.PENDING else "resume the run first"
-        raise WrongState(f"rank {rank} of {name} is {member.state.value}, not running", hint=hint)
-    return pod
+async def _serve_program(
+    socket: WebSocket, api: Api, user: User, run: RunObject, program: ExecStream, action: str
+) -> None:
+    await socket.accept(subprotocol=EXEC_PROTOCOL)
+    meta = run.metadata
+    api.audit.note(socket.scope, user.name, action, namespace=meta.namespace, object=f"run {meta.name}")
+    with while_allowed(api, socket, user) as revoked:
+        await pass_through(socket, revoked, _listen(socket, program), _talk(socket, program))
 
 
-def _parameters(socket: WebSocket) -> ExecParameters:
-    given: dict[str, Any] = {}
-    for key, value in socket.query_params.multi_items():
-        if key == "command":
-            given.setdefault("command", []).append(value)
-        else:
-            given[key] = value
-    try:
-        return ExecParameters.model_validate(given)
-    except ValidationError as error:
-        errors = [{**fault, "loc": ("query", *fault["loc"])} for fault in error.errors(include_url=False)]
-        raise InvalidInput(parameter_faults(errors, ("command", "rank", "stdin", "tty"))) from None
+async def _refuse(socket: WebSocket, error: KajitoriError) -> None:
+    await socket.accept(subprotocol=EXEC_PROTOCOL)
+    await socket.send_bytes(bytes((Channel.ERROR,)) + msgspec.json.encode(refusal_status(error)))
+    await socket.close()
 
 
 async def _open(user: User, pod: Pod, query: ExecParameters) -> ExecStream:
@@ -144,39 +144,6 @@ async def _open(user: User, pod: Pod, query: ExecParameters) -> ExecStream:
         stdin=query.stdin,
         tty=query.tty,
     )
-
-
-def _settle(revoked: asyncio.Future[KajitoriError], error: KajitoriError) -> None:
-    if not revoked.done():
-        revoked.set_result(error)
-
-
-async def _pass_through(socket: WebSocket, program: ExecStream, revoked: asyncio.Future[KajitoriError]) -> None:
-    """Pass data in both directions until the program ends, the caller hangs up, or the caller loses its right."""
-    listening = asyncio.create_task(_listen(socket, program))
-    talking = asyncio.create_task(_talk(socket, program))
-    try:
-        ends: set[asyncio.Future[Any]] = {listening, talking, revoked}
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (listening, talking):
-            task.cancel()
-        results = await asyncio.gather(listening, talking, return_exceptions=True)
-    failure = next((r for r in results if isinstance(r, Exception) and not isinstance(r, WebSocketDisconnect)), None)
-    if revoked.done():
-        failure = revoked.result()
-    try:
-        if failure is None:
-            await socket.close(1000)
-        else:
-            reason = failure.message if isinstance(failure, KajitoriError) else "this is a bug in Kajitori"
-            await socket.close(
-                POLICY_VIOLATION if revoked.done() else 1011, reason.encode()[:120].decode(errors="ignore")
-            )
-    except (RuntimeError, WebSocketDisconnect):
-        pass  # the caller has hung up
-    if failure is not None and not isinstance(failure, KajitoriError):
-        bug_response(failure)
 
 
 async def _talk(socket: WebSocket, program: ExecStream) -> None:
@@ -229,3 +196,12 @@ def end_status(exit_code: int | None, message: str) -> dict[str, Any]:
         return status | {"reason": "InternalError", "code": 500}
     causes = [{"reason": "ExitCode", "message": str(exit_code)}]
     return status | {"reason": "NonZeroExitCode", "details": {"causes": causes}}
+
+
+def refusal_status(error: KajitoriError) -> dict[str, Any]:
+    """Return the Status that refuses an exec after the handshake, in the API server's format."""
+    problem = problem_of(error)
+    status: dict[str, Any] = {"metadata": {}, "status": "Failure", "message": problem.detail, "code": problem.status}
+    if problem.hint:
+        status["details"] = {"causes": [{"reason": "Hint", "message": problem.hint}]}
+    return status | {"reason": problem.code}

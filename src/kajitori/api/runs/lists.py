@@ -13,10 +13,7 @@ from fastapi import APIRouter, Header, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from kajitori.api.auth import Caller, User
-from kajitori.api.context import Api, Shared, answer, describes, describes_table
-from kajitori.api.lookup import require_definition
-from kajitori.api.paging import (
+from kajitori.api.answers.paging import (
     SUMMARY,
     Parameters,
     Place,
@@ -30,6 +27,9 @@ from kajitori.api.paging import (
     place_after,
     words_of,
 )
+from kajitori.api.auth import Caller, User
+from kajitori.api.context import Api, Shared, answer, describes, describes_table
+from kajitori.api.lookup import require_definition
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.streams.answers import SERVER_SENT_EVENTS, Chunks
 from kajitori.api.streams.live_rows import OPENING

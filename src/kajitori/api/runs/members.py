@@ -8,10 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import PageParameters, decode_token, encode_token
 from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.lookup import find_run_or_record
-from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.views.runs import MemberList, member_view
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.members import member_of

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import PageParameters, decode_token, encode_token
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run_or_record
-from kajitori.api.paging import PageParameters, decode_token, encode_token
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.views.runs import ResultList
 from kajitori.cluster.objects import Pod
@@ -35,12 +35,13 @@ class ResultParameters(PageParameters):
     state: list[StateWord] = Field(default_factory=list, max_length=6)
     """Only members in one of these states."""
     best: bool = False
-    """Only members that succeeded and whose result has the number `by`, the best first."""
+    """Return members that succeeded and have a number named `by` in their result, the best first."""
     by: str = Field(default="", max_length=4096)
-    """With `best`: a name in the results, such as loss. Left out: the one whose name tells that it measures quality, on
-    validation data rather than on training data."""
+    """With `best`: a name in the results, such as `loss`. Default: a known measure of quality (loss, accuracy and
+    others), preferably on validation data."""
     order: Order | None = None
-    """With `best`: which values are better. Left out: what the name tells (the highest accuracy), else the lowest."""
+    """With `best`: whether high or low values are better. Default: high for known measures such as accuracy, else
+    low."""
 
 
 @router.get(

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run, require_definition
-from kajitori.api.paging import Parameters
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.api.streams.answers import HEARTBEAT_SECONDS, NDJSON, Chunks
 from kajitori.api.views.runs import RunNames, RunView, phase_of

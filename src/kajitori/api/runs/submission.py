@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -12,13 +12,14 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.audit import note_subject
 from kajitori.api.auth import Caller, User, submitted_by
-from kajitori.api.bodies import json_body, takes
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
-from kajitori.api.paging import Parameters
 from kajitori.api.queue import waiting
+from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.runs.after import with_found_runs
 from kajitori.api.views.queue import DryRun
 from kajitori.api.views.runs import RunView, run_view
 from kajitori.blobs.code import no_such_code
@@ -43,6 +44,9 @@ router = APIRouter(tags=["runs"])
 
 NAME_TRIES = 5
 
+MAX_ANNOTATION = 32_768
+"""Greatest number of characters of an annotation."""
+
 
 class RunRequest(Document):
     """A request for a run."""
@@ -53,6 +57,10 @@ class RunRequest(Document):
     """Default: the server's own."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
     """Labels of the run."""
+    annotations: dict[LabelKey, Annotated[str, Field(max_length=MAX_ANNOTATION)]] = Field(
+        default_factory=dict, max_length=16
+    )
+    """Notes that another program keeps with the run. Kajitori returns them, and does not read them."""
     spec: Any = None
     """A RunSpec."""
 
@@ -70,6 +78,7 @@ class Submission:
     """Empty: the server makes a name."""
     namespace: str
     labels: dict[str, str]
+    annotations: dict[str, str]
     draft: Draft
     faults: tuple[Fault, ...] = ()
     """Everything that is wrong with the request itself, including the spec's faults."""
@@ -91,7 +100,7 @@ class Submission:
 async def submit(api: Shared, user: Caller, request: Request, query: Annotated[SubmitParameters, Query()]) -> Response:
     """201 with the run. If the request is invalid or the policy forbids it, the answer lists every reason, and nothing
     is created."""
-    submission = read_submission(await json_body(request), api.namespace)
+    submission = await with_runs_to_wait_for(api, user, read_submission(await json_body(request), api.namespace))
     note_subject(request.state, submission.namespace, submission.name, is_dry_run=bool(query.dry_run))
     decision = await decide_or_refuse(api, user, submission)
     if query.dry_run:
@@ -119,18 +128,27 @@ def read_submission(document: Any, default_namespace: str) -> Submission:
         bad_name = name_fault(name)
         faults = [fault for fault in faults if fault.field != "name"] + ([bad_name] if bad_name is not None else [])
         name = name if bad_name is None else ""
-    for key in fields.get("labels") or {} if isinstance(fields.get("labels"), dict) else ():
-        if key.rpartition("/")[0] == names.GROUP:
-            hint = "use a domain of your own, or none"
-            message = f"users may not set labels of {names.GROUP}"
-            faults.append(Fault(f"labels[{key[:80]!r}]", message, key[:80], hint))
+    for kind in ("labels", "annotations"):
+        given = fields.get(kind)
+        for key in given if isinstance(given, dict) else ():
+            if key.rpartition("/")[0] == names.GROUP:
+                hint = "use a domain of your own, or none"
+                message = f"users may not set {kind} of {names.GROUP}"
+                faults.append(Fault(f"{kind}[{key[:80]!r}]", message, key[:80], hint))
     return Submission(
         name=name if isinstance(name, str) else "",
         namespace=(request.namespace if request is not None else None) or default_namespace,
         labels=request.labels if request is not None else {},
+        annotations=request.annotations if request is not None else {},
         draft=draft,
         faults=tuple(faults),
     )
+
+
+async def with_runs_to_wait_for(api: Api, user: User, submission: Submission) -> Submission:
+    """Return the submission with the whole names of the runs in `after`, and with the faults of these."""
+    draft, faults = await with_found_runs(api, user, submission.draft, submission.namespace, submission.name)
+    return replace(submission, draft=draft, faults=(*submission.faults, *faults))
 
 
 async def decide_or_refuse(api: Api, user: User, submission: Submission) -> Decision:
@@ -247,7 +265,7 @@ def run_document(submission: Submission, name: str, user: User, now: datetime) -
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": submission.namespace,
-        "annotations": submitted_by(user, now),
+        "annotations": submission.annotations | submitted_by(user, now),
         "finalizers": [names.FINALIZER],  # saves the controller a first write that adds it
     }
     if submission.labels:

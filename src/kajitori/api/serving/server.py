@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from kajitori.api.context import Api
+from kajitori.api.proxy.gate import is_for_programs
+from kajitori.api.runs.port_forward import tunnel_scope
 from kajitori.api.serving.listener import Connection, Listener
 from kajitori.api.serving.protocols import HEADER_BYTES, HttpProtocol, WebSocketProtocol
 from kajitori.configuration.tls_files import ServingCertificate, followed
@@ -33,6 +36,9 @@ SHUTDOWN_SECONDS = 3
 BACKLOG = 2048
 FILES_KEPT_FREE = 1024
 """File descriptors reserved for other things than callers' connections: the API server, kept logs, code."""
+PING_SECONDS = 10.0
+"""Interval of pings of WebSockets, and the time after which an unanswered one makes the server look for its caller.
+Commands take a server that was silent for 45 s for gone, and many proxies cut a connection that was idle for 60 s."""
 MESSAGE_BYTES = 1 << 20
 """Largest message of a WebSocket; `kaji exec` sends keyboard input."""
 
@@ -102,8 +108,8 @@ class ApiServer:
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             timeout_keep_alive=30,
-            ws_ping_interval=20.0,
-            ws_ping_timeout=20.0,
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PING_SECONDS,
         )
         self._server = _Server(config, self._api, self._tls.context if self._tls is not None else None)
         self._task = asyncio.create_task(self._serve(self._server, listener), name="web-api")
@@ -176,10 +182,17 @@ class _Server(uvicorn.Server):
         return HttpProtocol(
             connection,
             header_seconds,
+            self._tunnelled,
             config=self.config,
             server_state=self.server_state,
             app_state=self.lifespan.state,
         )
+
+    def _tunnelled(self, scope: Any) -> Any:
+        """Return the scope of a WebSocket that is passed on in bytes, and None for any other."""
+        if is_for_programs(scope, self._api.programs.origins):
+            return scope
+        return tunnel_scope(scope)
 
 
 def _bounds(limits: WebLimits) -> Bounds:

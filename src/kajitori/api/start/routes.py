@@ -10,10 +10,10 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
+from kajitori.api.answers.problems import own_failure
 from kajitori.api.context import Shared, describes
-from kajitori.api.middleware import note_caller
-from kajitori.api.paging import Parameters
-from kajitori.api.problems import own_failure
+from kajitori.api.requests.middleware import note_caller
 from kajitori.api.start.ssh_keys import AttemptKeys, attempt_keys
 from kajitori.api.streams.host_lists import HostList, HostsMissing, require_starting
 from kajitori.codepack.parts import ARCHIVE_BYTES, MEDIA_TYPE
@@ -84,6 +84,27 @@ async def ssh(api: Shared, ticket: CallerTicket, query: Annotated[MemberParamete
     require_starting(api.mirror, ticket, query.rank)
     keys = attempt_keys(api.start.tickets.derive(ticket, "ssh client"), api.start.tickets.derive(ticket, "ssh host"))
     return Response(msgspec.json.encode(keys), headers={"Cache-Control": "no-store"}, media_type="application/json")
+
+
+class NotebookToken(msgspec.Struct):
+    """The token of an attempt of a notebook."""
+
+    token: str
+
+
+@router.get(
+    "/v1/members/notebook",
+    responses=describes(NotebookToken),
+    openapi_extra={"security": [{"ticket": []}]},
+    summary="The token of a notebook, for a member that is starting",
+)
+async def notebook(api: Shared, ticket: CallerTicket, query: Annotated[MemberParameters, Query()]) -> Response:
+    """The notebook's program demands this token, and the proxy adds it to requests. It is derived from the attempt and
+    the key that signs tickets, and is stored nowhere."""
+    require_starting(api.mirror, ticket, query.rank)
+    found = api.start.tickets.notebook_token(ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt)
+    body = msgspec.json.encode(NotebookToken(found))
+    return Response(body, headers={"Cache-Control": "no-store"}, media_type="application/json")
 
 
 @router.get(

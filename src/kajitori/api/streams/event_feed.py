@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 
-from kajitori.api.problems import own_failure
+from kajitori.api.answers.problems import own_failure
 from kajitori.api.views.runs import EventView
 from kajitori.cluster.objects import Event
 from kajitori.core.words import names

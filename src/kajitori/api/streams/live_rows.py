@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from kajitori.api.packed import Packed
+from kajitori.api.answers.packed import Packed
 
 BATCH_SECONDS = 1.0
 """Shortest time between two batches of changes."""

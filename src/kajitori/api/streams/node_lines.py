@@ -73,16 +73,18 @@ class Lines:
                 del self._waiting[node]
         return self._take(node)
 
-    async def ask(self, node: str, uids: Iterable[str], since: float, *, fresh: bool, stacks: bool = False) -> Answer:
+    async def ask(
+        self, node: str, uids: Iterable[str], since: float, *, fresh: bool, stacks: bool = False, detail: str = ""
+    ) -> Answer:
         """Return the node's answer. Callers with the same question at the same time share one.
 
         Raises Unavailable if the node does not answer in time.
         """
-        wanted = tuple(sorted(uids)), since, fresh, stacks
+        wanted = tuple(sorted(uids)), since, fresh, stacks, detail
         questions = self._open.setdefault(node, {})
         for known in questions.values():
             question = known.question
-            if (question.uids, question.since, question.fresh, question.stacks) == wanted:
+            if (question.uids, question.since, question.fresh, question.stacks, question.detail) == wanted:
                 return await self._answer(node, known)
         if len(questions) >= MAX_QUESTIONS:
             raise Unavailable(f"too many users ask for node {node} now", hint="try again later")

@@ -28,7 +28,7 @@ LONGEST_SECONDS = 10.0
 AGAIN_SECONDS = 30.0
 """Time after which expected times are worked out again, although nothing has changed in the cluster."""
 
-STATES = ("waiting", "running")
+STATES = ("waiting", "running", "dependent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class QueueRow:
 def row_of(summary: QueueTableRow) -> QueueRow:
     """Return the row with its JSON and its text."""
     words = (summary.name, summary.namespace, summary.owner, summary.gpu_type, summary.reason, summary.nodes)
-    return QueueRow(summary, msgspec.json.encode(summary), "\n".join(words).casefold())
+    others = (other.run for other in summary.after)
+    return QueueRow(summary, msgspec.json.encode(summary), "\n".join((*words, *others)).casefold())
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,17 +106,18 @@ class TelemetryKeeper:
         *,
         fresh: bool,
         stacks: bool = False,
+        detail: str = "",
         elsewhere: bool = True,
     ) -> Answer:
         """Return the node's answer, also if its agent waits at another server; then it takes two seconds more.
 
         Raises Unavailable if the node does not answer in time.
         """
-        here = self.lines.ask(node, uids, since, fresh=fresh, stacks=stacks)
+        here = self.lines.ask(node, uids, since, fresh=fresh, stacks=stacks, detail=detail)
         if self._blobs is None or not elsewhere or not self._has_others or self.lines.is_connected(node):
             return await here
         both = [asyncio.ensure_future(here)]
-        asked = Asked(node, tuple(uids), since, fresh, stacks)
+        asked = Asked(node, tuple(uids), since, fresh, stacks, detail)
         both.append(asyncio.ensure_future(self._ask_elsewhere(self._blobs, asked)))
         try:
             for done in asyncio.as_completed(both):
@@ -161,7 +162,12 @@ class TelemetryKeeper:
             asked = msgspec.msgpack.decode(await blobs.read(key, limit_bytes=1 << 20), type=Asked)
             if self.lines.is_connected(asked.node):
                 found = await self.lines.ask(
-                    asked.node, asked.uids, asked.since, fresh=asked.fresh, stacks=asked.stacks
+                    asked.node,
+                    asked.uids,
+                    asked.since,
+                    fresh=asked.fresh,
+                    stacks=asked.stacks,
+                    detail=asked.detail,
                 )
                 await blobs.put(f"{ANSWERS}/{key.removeprefix(f'{QUESTIONS}/')}", encode(found))
             else:

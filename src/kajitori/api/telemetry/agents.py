@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kajitori.api.agents import NodeAgent, require_agent
-from kajitori.api.bodies import require_media_type
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.context import Api, Shared, api_of, describes
-from kajitori.api.paging import Parameters
+from kajitori.api.requests.bodies import require_media_type
 from kajitori.core.telemetry.bands import RankMinute
 from kajitori.core.telemetry.book import Attempt
 from kajitori.core.telemetry.report import (

@@ -12,11 +12,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.auth import Caller
-from kajitori.api.bodies import json_body
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
-from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
+from kajitori.api.requests.bodies import json_body
 from kajitori.api.runs.changes import Patch, change_run, is_resuming
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.telemetry.live import questions_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -11,10 +11,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
-from kajitori.api.paging import Parameters
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.telemetry.live import questions_of
 from kajitori.api.views.runs import phase_of
@@ -30,8 +30,9 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of, nodes_and_addresses
 from kajitori.core.gang import MemberState
+from kajitori.core.telemetry import native
 from kajitori.core.telemetry.evidence import Reading, read
-from kajitori.core.telemetry.stacks import MemberStacks, ProcessStacks
+from kajitori.core.telemetry.stacks import Detail, MemberStacks, ProcessStacks, ThreadStack
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import KajitoriError, NotFound, WrongState
 from kajitori.kube.resources import PODS
@@ -45,6 +46,9 @@ MAX_RANKS = 4096
 class StacksParameters(Parameters):
     rank: list[Annotated[int, Field(ge=0, le=99_999)]] = Field(default_factory=list, max_length=MAX_RANKS)
     """Only these ranks; else all, at most the first 4,096."""
+    native: bool = False
+    """Take calls in native code as well: of the ranks in `rank` if these are at most eight, else of one or two of each
+    group. A process is stopped for half a second or more for that."""
 
 
 @router.get(
@@ -69,6 +73,8 @@ async def run_stacks(
     about = f"run {run.metadata.name}"
     api.audit.note(request.scope, user.name, "read stacks", namespace=run.metadata.namespace, object=about)
     taken = await take_stacks(api, asked)
+    if query.native:
+        await add_native(api, asked, taken, chosen=query.rank)
     found = RunStacks(
         run=run.metadata.name,
         namespace=run.metadata.namespace,
@@ -101,13 +107,21 @@ class Taken:
     """Why one of the others has none."""
 
 
-async def take_stacks(api: Api, pods: Mapping[int, Pod]) -> Taken:
+async def add_native(api: Api, pods: Mapping[int, Pod], taken: Taken, chosen: Sequence[int] = ()) -> None:
+    """Add calls in native code: of the chosen ranks if these are few, else of representatives of the groups."""
+    if not 0 < len(set(chosen)) <= native.MAX_RANKS:
+        chosen = native.representatives(read(taken.ranks, *nodes_and_addresses(pods)).groups)
+    more = await take_stacks(api, {rank: pods[rank] for rank in chosen}, Detail.NATIVE)
+    taken.ranks = native.added(taken.ranks, more.ranks)
+
+
+async def take_stacks(api: Api, pods: Mapping[int, Pod], detail: Detail = Detail.PLAIN) -> Taken:
     """Ask the nodes of these ranks, all at the same time."""
     taken = Taken()
 
     async def ask(node: str, ranks: Mapping[str, int]) -> None:
         try:
-            found = await api.telemetry.ask(node, tuple(ranks), 0.0, fresh=False, stacks=True)
+            found = await api.telemetry.ask(node, tuple(ranks), 0.0, fresh=False, stacks=True, detail=detail)
         except KajitoriError as error:
             taken.trouble = error.message
             return
@@ -131,8 +145,11 @@ def _member(rank: int, node: str, found: MemberStacks) -> MemberStacksView:
 
 
 def _process(found: ProcessStacks) -> ProcessView:
-    threads = [
-        ThreadView(each.name, each.active, [FrameView(one.function, one.file, one.line) for one in each.frames])
-        for each in found.threads
-    ]
-    return ProcessView(found.pid, found.command, found.state, threads, found.waits_in, found.trouble)
+    threads, calls = ([_thread(each) for each in several] for several in (found.threads, found.native))
+    return ProcessView(
+        found.pid, found.command, found.state, threads, found.waits_in, found.trouble, calls, found.native_trouble
+    )
+
+
+def _thread(found: ThreadStack) -> ThreadView:
+    return ThreadView(found.name, found.active, [FrameView(one.function, one.file, one.line) for one in found.frames])

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
-from kajitori.api.paging import Parameters
 from kajitori.api.telemetry.routes import intervals_of
-from kajitori.api.telemetry.stacks import MAX_RANKS, group_views, running_members, take_stacks
+from kajitori.api.telemetry.stacks import MAX_RANKS, add_native, group_views, running_members, take_stacks
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
@@ -28,7 +28,7 @@ from kajitori.core.telemetry.evidence import Occasion, read
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stacks import ProcessStacks
 from kajitori.core.telemetry.stuck import Verdict, judge, stood_still, told
-from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import NotFound
 from kajitori.kube.resources import PODS
@@ -109,6 +109,8 @@ async def why(
         said = [told(finding, is_still=True)]
     else:
         said = [told(finding, is_still=None), _STILL] if is_still else [told(finding, is_still=is_still)]
+        if is_suspected and is_still is False and run.status is not None and run.status.stuck is not None:
+            said.append(f"At {run.status.stuck.looked_at or run.status.stuck.since}: {run.status.stuck.message}")
     if spec.is_gang:
         slow = stragglers.find(intervals, {rank: pod.spec.node_name for rank, pod in pods.items()}, now)
         said += [stragglers.told(slow)] if slow is not None else []
@@ -170,13 +172,17 @@ async def _look(api: Api, user: User, running: Mapping[int, Pod], found: RunReas
     if not taken.ranks:
         found.words.append(f"Where its processes are is not known: {taken.trouble}.")
         return None
+    if twice:
+        await asyncio.sleep(BETWEEN_SECONDS)
+        again = await take_stacks(api, pods)
+        first = dict(taken.ranks)
+        await add_native(api, pods, taken)
     reading = read(taken.ranks, *nodes_and_addresses(pods))
     found.groups, found.late = group_views(reading), list(reading.late_ranks)
     found.words += reading.words()
     if not twice:
         return None
-    await asyncio.sleep(BETWEEN_SECONDS)
-    again = await take_stacks(api, pods)
-    first: dict[int, tuple[ProcessStacks, ...]] = {rank: each.processes for rank, each in taken.ranks.items()}
-    second = {rank: each.processes for rank, each in again.ranks.items()}
-    return stood_still(first, second)
+    looks: list[dict[int, tuple[ProcessStacks, ...]]] = [
+        {rank: each.processes for rank, each in look.items()} for look in (first, again.ranks)
+    ]
+    return stood_still(looks, pods)

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from kajitori.api.auth import Caller
-from kajitori.api.bodies import yaml_body
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.requests.bodies import yaml_body
 from kajitori.api.views.configuration import NetworkRange, NetworksCheck, NetworksView, NetworkUse, NodeNetwork
 from kajitori.cluster.mirror.usage import amount_of
 from kajitori.cluster.objects import Node
@@ -47,7 +47,7 @@ async def get_use(api: Shared, user: Caller) -> Response:
 
 
 def _use(api: Api) -> NetworkUse:
-    nodes = [_node_use(api, node) for node in api.mirror.nodes.values()]
+    nodes = [node_use(api, node) for node in api.mirror.nodes.values()]
     short = {shortage.node.name: shortage.why for shortage in shortages(nodes)}
     items = [
         NodeNetwork(
@@ -63,7 +63,7 @@ def _use(api: Api) -> NetworkUse:
     return NetworkUse(items=items)
 
 
-def _node_use(api: Api, node: Node) -> NodeUse:
+def node_use(api: Api, node: Node) -> NodeUse:
     spec, amounts = node.spec, node.status.allocatable or node.status.capacity
     cidrs = spec.pod_cidrs or ((spec.pod_cidr,) if spec.pod_cidr else ())
     pods = [pod for pod in api.mirror.pods_on_node(node.metadata.name) if not pod.is_finished]

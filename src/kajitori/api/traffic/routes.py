@@ -11,17 +11,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kajitori.api.agents import NodeAgent
+from kajitori.api.answers.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from kajitori.api.auth import Caller
-from kajitori.api.bodies import JSON, require_media_type
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import find_run
-from kajitori.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Parameters
+from kajitori.api.requests.bodies import JSON, require_media_type
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.views.base import Time, View
 from kajitori.core.traffic.book import WINDOW_SECONDS, Book, Group, Subject
 from kajitori.core.traffic.report import PATH, node_traffic, read_report
 from kajitori.core.traffic.totals import DIRECTIONS, Count, Totals, run_id
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.nodes.node_lists import compress
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import InvalidInput
@@ -121,12 +121,8 @@ class TrafficRunParameters(Parameters):
 async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
     """Every authenticated user may read the sums of users, namespaces and nodes, as with the GPU board: a congested
     network affects everyone. The traffic of single runs needs the right to list the runs of their namespace."""
-    book, now, order = api.traffic.keeper.book, api.now().timestamp(), _order(api, query.class_)
-    if query.namespace and query.by != "run":
-        hint = "leave it out, or use by=run"
-        raise InvalidInput.one(
-            "namespace", f"only runs have one, and by is {query.by}", value=query.namespace, hint=hint
-        )
+    book, now, order = api.traffic.keeper.book, api.now().timestamp(), order_class(api, query.class_)
+    only_runs_have_namespaces(query.by, query.namespace)
     found = book.ranked(query.by, order, now)
     hidden = 0
     if query.by == "run":
@@ -146,7 +142,7 @@ async def run_traffic(
 ) -> Response:
     """The sum of all attempts, and the traffic on each node."""
     run = await find_run(api, user, namespace, name)
-    book, now, order = api.traffic.keeper.book, api.now().timestamp(), _order(api, query.class_)
+    book, now, order = api.traffic.keeper.book, api.now().timestamp(), order_class(api, query.class_)
     row = _row(book, Subject("run", run.metadata.uid), now)
     row.name, row.namespace, row.run_id = run.metadata.name, namespace, run_id(run.metadata.uid)
 
@@ -183,7 +179,14 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
 # ---------------------------------------------------------------------------------------------- views
 
 
-def _order(api: Api, address_class: str) -> str:
+def only_runs_have_namespaces(by: str, namespace: str) -> None:
+    """Raise InvalidInput if a namespace is named, but the sums are not those of runs."""
+    if namespace and by != "run":
+        hint = "leave it out, or use by=run"
+        raise InvalidInput.one("namespace", f"only runs have one, and by is {by}", value=namespace, hint=hint)
+
+
+def order_class(api: Api, address_class: str) -> str:
     """Return the class that rows are ordered by. Raises InvalidInput if it does not exist."""
     policy = api.policy.current().policy.traffic
     known = {*policy.classes, policy.others, *api.traffic.keeper.book.classes()}

@@ -160,7 +160,7 @@ class TimeSum(View):
 
 
 class TimeReport(View):
-    """Where the time of nodes went that runs held, on whole days (UTC)."""
+    """How the time of nodes that runs held was spent, on whole days (UTC)."""
 
     by: str
     since: Time

@@ -74,6 +74,8 @@ class RobotList(View):
 
     namespace: str
     items: list[Robot]
+    note: str
+    """Why no robot can be made here; empty if one can."""
 
 
 class RobotToken(View):

@@ -169,6 +169,35 @@ class QueuedView(View):
     """Expected start, an estimate; absent if not known."""
 
 
+class AwaitedView(View):
+    """A run that another one waits for."""
+
+    run: str
+    """Its name; its namespace is that of the run that waits."""
+    condition: Literal["succeeded", "ended"]
+
+
+class DependentView(View):
+    """A run that waits for other runs to end, before it waits for nodes. It has no place in the queue."""
+
+    name: str
+    namespace: str
+    owner: str
+    after: list[AwaitedView]
+    """The runs that it still waits for."""
+
+
+class AfterView(AwaitedView, kw_only=True):
+    """A condition of a run's `after`, and the other run as it is now."""
+
+    phase: str
+    """Empty if there is no run of this name."""
+    met: bool
+    """Whether the condition was seen to hold. From then on it does not matter what becomes of the other run."""
+    ends_at: Time | msgspec.UnsetType = msgspec.UNSET
+    """Expected end of the other run, an estimate; absent if not known."""
+
+
 class QueueView(View):
     """All runs that wait for nodes, in the order in which they are considered."""
 
@@ -179,6 +208,8 @@ class QueueView(View):
     items: list[QueuedView]
     controller: ControllerView
     """While no controller is at work, no run starts, and `expectedAt` is absent."""
+    dependents: list[DependentView] = msgspec.field(default_factory=list)
+    """Runs that wait for other runs to end. They join the queue after that."""
     continue_: str | msgspec.UnsetType = msgspec.field(name="continue", default=msgspec.UNSET)
     """Send it back for the next page; absent on the last."""
 
@@ -222,6 +253,9 @@ class ExplanationView(View):
     """Runs (`namespace/name`) that it preempts now: it starts once they have left, whatever the other fields say."""
     kept: KeptView | msgspec.UnsetType = msgspec.UNSET
     """Its reservation; absent if it has none."""
+    after: list[AfterView] | msgspec.UnsetType = msgspec.UNSET
+    """Present while it waits for other runs: all conditions of its spec's `after`. `expectedAt` then follows from the
+    expected ends of these runs and from the wait that it would have if it joined the queue now."""
     node_request: NodeRequest | msgspec.UnsetType = msgspec.UNSET
     """Its last request to an autoscaler; absent if it made none."""
     controller: ControllerView | msgspec.UnsetType = msgspec.UNSET
@@ -265,7 +299,8 @@ class QueueTableRow(View):
     name: str
     uid: str
     owner: str
-    state: Literal["waiting", "running"]
+    state: Literal["waiting", "running", "dependent"]
+    """waiting: for nodes. dependent: for other runs to end; such a run has no place in the queue and no times."""
     reason: str
     """Why it waits; empty for a running one."""
     position: int
@@ -292,6 +327,8 @@ class QueueTableRow(View):
     """Whether the evidence for its length is enough and agrees, or is a time limit."""
     behind: list[str]
     """Runs (`namespace/name`) with reservations that would be delayed if it took the room that there is."""
+    after: list[AwaitedView] = msgspec.field(default_factory=list)
+    """For a dependent run: the runs that it still waits for."""
 
 
 class QueueCounts(View):

@@ -15,15 +15,16 @@ from kajitori.cluster.runs.stored_runs import type_of
 from kajitori.core.gang import Member
 from kajitori.core.gang.results import MemberResult
 from kajitori.core.placement.snapshot import natural_key
+from kajitori.core.proxy.addresses import Target
 from kajitori.core.spec.array import parse_array
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.run import to_document
 from kajitori.core.spec.status import MemberCounts, RunStatus
 from kajitori.core.spec.status import to_document as status_document
-from kajitori.core.spec.stored import StoredSpec
+from kajitori.core.spec.stored import StoredSpec, read_stored
 from kajitori.core.words import names
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.nodes.node_lists import compress
 from kajitori.errors import FieldError, InvalidInput
 
 
@@ -58,6 +59,10 @@ class RunView(View):
     in the status' attempt are those of the members that were started last."""
     deleting: bool = False
     """Whether the run is being deleted; its members are ended first."""
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    """Notes of other programs: those that were submitted with the run."""
+    programs: list[str] = msgspec.field(default_factory=list)
+    """Paths on this server at which browsers find what rank 0 serves at the run's ports; empty if it does not run."""
 
 
 class StopView(RunView, kw_only=True):
@@ -200,6 +205,63 @@ class ResultList(View, omit_defaults=True):
     """With `best`: names of all numbers in the results."""
 
 
+class CallsAdded(View):
+    """The calls of a run."""
+
+    added: int
+    """Number of calls that were added so far."""
+    closed: bool
+    """Whether no more calls come."""
+    cancelled: int = 0
+    """Number of calls that this request cancelled."""
+    over: bool = False
+    """Whether every call has ended and none will be added."""
+
+
+class CallOutcome(View, omit_defaults=True):
+    """The outcome of a call."""
+
+    call: int
+    kind: str
+    """value, error, item (a generator goes on), end (a generator ended), lost (three workers died with it), or
+    cancelled."""
+    part: int = 0
+    """Number of a generator's item, from 0."""
+    value: str = ""
+    """The pickled value in base64."""
+
+
+class CallOutcomes(View):
+    """Outcomes of calls in the order in which they came."""
+
+    items: list[CallOutcome]
+    next: int
+    """Send it as `after` for later outcomes."""
+    added: int
+    ended: int
+    """Number of calls that have ended."""
+    closed: bool
+
+
+class TakenCall(View):
+    """A call that a worker is to do."""
+
+    call: int
+    arguments: str
+    """The pickled arguments in base64."""
+
+
+class CallWork(View):
+    """Work for a worker."""
+
+    calls: list[TakenCall]
+    """Empty if there is nothing to do at the moment."""
+    over: bool
+    """Whether every call has ended and none will be added: the worker ends."""
+    ended: list[int] = msgspec.field(default_factory=list)
+    """Those of its calls in `doing` that have ended already, since they were cancelled: the worker stops doing them."""
+
+
 class LogFrame(View):
     """The head of a frame of a log, with the number of bytes that follow."""
 
@@ -332,7 +394,30 @@ def run_view(run: RunObject, nodes: str = "") -> RunView:
         status=status_document(status),
         nodes=nodes,
         deleting=bool(meta.deletion_timestamp),
+        annotations={key: text for key, text in meta.annotations.items() if not _is_of_a_system(key)},
+        programs=_programs(run),
     )
+
+
+def _programs(run: RunObject) -> list[str]:
+    """Return the paths of the programs that a running run serves, at the ports of its present attempt's Pods."""
+    status = run.status
+    if status is None or status.attempt is None or status.phase is not Phase.RUNNING:
+        return []
+    if not read_stored(run.spec).has_ports:
+        return []
+    try:
+        container = status.attempt.pod_template["spec"]["containers"][0]
+        ports = [int(port["containerPort"]) for port in container.get("ports", ())]
+    except (LookupError, TypeError, ValueError):  # the status was damaged
+        return []
+    return [f"{Target(run.metadata.namespace, run.metadata.name, port).path}/" for port in ports]
+
+
+def _is_of_a_system(key: str) -> bool:
+    """Whether the platform itself or kubectl keeps this annotation for its own use."""
+    domain = key.rpartition("/")[0]
+    return domain == names.GROUP or domain.endswith("kubernetes.io")
 
 
 def run_summary(run: RunObject, spec: StoredSpec) -> RunTableRow:

@@ -37,6 +37,11 @@ class ProcessView(View, omit_defaults=True):
     """Name of the kernel's function in which it waits, if it is known."""
     trouble: str = ""
     """Why there are no threads."""
+    native: list[ThreadView] = msgspec.field(default_factory=list)
+    """Its threads with their calls in native code, if they were asked for; of threads that wait in the kernel, and of
+    programs without Python, the kernel's functions. The library of a call is in brackets instead of its file."""
+    native_trouble: str = ""
+    """Why there are none though they were asked for."""
 
 
 class MemberStacksView(View, omit_defaults=True):

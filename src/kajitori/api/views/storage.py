@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from kajitori.api.views.base import Time, View
 
 
@@ -59,3 +61,38 @@ class VolumeList(View):
     items: list[VolumeView]
     note: str
     """Parts that are missing from the list, and why; empty if the list is complete."""
+
+
+class FileView(View, kw_only=True):
+    """A file or folder in a run's checkpoint folder."""
+
+    name: str
+    """Its name. Bytes that are not UTF-8 are replaced, and the file can only be had with its folder."""
+    kind: Literal["folder", "file", "link", "other"]
+    """What it is; for a link, what it leads to, and link if that cannot be read."""
+    size_bytes: int
+    """Size of a file; 0 for all others."""
+    modified_at: Time
+    readable: bool
+    """Whether it can be listed or downloaded under its own name. Links that lead out of the folder cannot."""
+    leads_to: str = ""
+    """Target of a link."""
+
+
+class FileList(View, kw_only=True):
+    """One page of a folder."""
+
+    folder: str
+    """Path of the checkpoint folder in the run's members."""
+    path: str
+    """Path of the listed folder, relative to that."""
+    node: str
+    """Node on which the folder is read."""
+    items: list[FileView]
+    """Folders first, then files, each by name. If the path is a file's, the file alone."""
+    count: int
+    """Number of entries of the folder."""
+    is_file: bool = False
+    """Whether the path is a file's."""
+    continue_: str | None = msgspec.field(name="continue", default=None)
+    """Send this as `continue` for the next page; absent on the last one."""

@@ -1,1 +1,1 @@
-"""The command line's connections to a server: choosing it, requests, streams, commands in members."""
+"""The command line's connections to members: commands, copied files, processes."""

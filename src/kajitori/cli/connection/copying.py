@@ -14,10 +14,17 @@ import tarfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
+from kajitori.cli.connection.folders import open_folder
+from kajitori.cli.terminal import write_as_is
 from kajitori.errors import InvalidInput, KajitoriError
+
+if TYPE_CHECKING:
+    from kajitori.client.views import View
+    from kajitori.client.web_api import Api
 
 Execute = Callable[..., int]
 """`execution.execute` for one member: takes a command, `stdin`, `stdout` and `stderr`, and gives the exit code."""
@@ -62,24 +69,46 @@ def copy_out(execute: Execute, source: str, target: str) -> list[str]:
     if source.endswith("/.") or name in ("", ".", ".."):
         folder, name = source, "."
     words = ("tar", "-cf", "-", "-C", folder or ".", "--", name)
+    entry = "" if name == "." else name
+    return _receive(partial(_run, execute, words), source, entry, target, entry)
+
+
+def copy_checkpoint(api: Api, run: View, source: str, target: str) -> list[str]:
+    """Copy a file or folder of a run's checkpoint to a path here, like `copy_out`. No member has to be running."""
+    only_content = source.endswith("/.")
+    name = "" if only_content else posixpath.basename(posixpath.normpath(source))
+    name = "" if name in (".", "..") else name
+    prefix = name or run["name"]
+
+    def send(stdout: BinaryIO | None) -> None:
+        write = stdout.write if stdout is not None else write_as_is
+        for chunk in open_folder(api, run, "/files/archive", {"path": source, "name": prefix}):
+            write(chunk)
+
+    return _receive(send, source, prefix, target, name)
+
+
+def _receive(send: Callable[..., None], source: str, prefix: str, target: str, name: str) -> list[str]:
+    """Unpack the archive that `send(stdout=…)` writes. All its names begin with `prefix`, unless that is empty. A
+    target that is a folder gets an entry `name`; with an empty name, the content of the source."""
     if target == "-":
-        _run(execute, words, stdout=None)
+        send(stdout=None)
         return []
     into = Path(target)
-    if name != "." and into.is_dir():
+    if name and into.is_dir():
         into = into / name
     elif not into.parent.is_dir():
         raise InvalidInput.one(
             "TARGET", f"there is no folder {into.parent}", value=target, hint=f"mkdir -p {into.parent}"
         )
     reader, writer = os.pipe()
-    unpacking = _Unpacking(into, "" if name == "." else name)
+    unpacking = _Unpacking(into, prefix)
     with open(reader, "rb") as archive:
         thread = threading.Thread(target=unpacking.run, args=(archive,), name="unpack", daemon=True)
         thread.start()
         try:
             with open(writer, "wb") as stream:
-                _run(execute, words, stdout=stream)
+                send(stdout=stream)
         except BrokenPipeError:
             pass  # the other thread knows why
         finally:
@@ -87,7 +116,7 @@ def copy_out(execute: Execute, source: str, target: str) -> list[str]:
     if unpacking.error is not None:
         raise unpacking.error
     if not unpacking.count:
-        raise CopyFailed(f"the member sent nothing of {source}")
+        raise CopyFailed(f"nothing came of {source}")
     return unpacking.left_out
 
 

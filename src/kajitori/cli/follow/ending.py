@@ -6,9 +6,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from kajitori.cli.connection.http import Api, run_path
 from kajitori.cli.context import STOP_MARGIN_SECONDS
-from kajitori.cli.words.runs import View, is_final, members_asked_for, phase_of, status_of
+from kajitori.cli.words.runs import members_asked_for
+from kajitori.client.views import View, is_final, phase_of, status_of
+from kajitori.client.web_api import Api, run_path
 from kajitori.core.words.suggestions import first_few
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unavailable
 

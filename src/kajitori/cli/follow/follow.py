@@ -14,10 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kajitori.cli.connection.http import Api, run_path
-from kajitori.cli.connection.streams import LogReader, outage_of, watch
 from kajitori.cli.context import Cli
-from kajitori.cli.exitcodes import end_words, exit_code_of
 from kajitori.cli.follow.ending import not_carried_out, seconds_to_end
 from kajitori.cli.follow.interrupts import Signals
 from kajitori.cli.follow.log_printing import LogPrinter
@@ -25,17 +22,17 @@ from kajitori.cli.follow.progress import Progress
 from kajitori.cli.submit.code import what_code_would_bring, where_the_image_belongs
 from kajitori.cli.terminal import say
 from kajitori.cli.words.runs import (
-    View,
     has_started,
-    is_final,
     is_peak_near_limit,
     is_sweep,
     members_asked_for,
     peak_words,
-    phase_of,
-    status_of,
     sweep_words,
 )
+from kajitori.client.exitcodes import end_words, exit_code_of
+from kajitori.client.streams import LogReader, outage_of, watch
+from kajitori.client.views import View, is_final, phase_of, status_of
+from kajitori.client.web_api import Api, run_path
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 MOST_RANKS = 64
@@ -253,7 +250,7 @@ def follow_to_the_end(
         raise Unavailable(error.message, hint=error.hint) from error
     finally:
         os.close(follower.done)
-    _tell_the_end(final, follower, remove=remove)
+    tell_the_end(final, quiet=follower.quiet, remove=remove)
     if remove:
         with suppress(NotFound):  # another client has deleted it
             api.delete(run_path(final))
@@ -310,13 +307,14 @@ def _check_stopped(api: Api, follower: Follower) -> None:
     raise error
 
 
-def _tell_the_end(final: View, follower: Follower, *, remove: bool) -> None:
+def tell_the_end(final: View, *, quiet: bool, remove: bool) -> None:
+    """Print how a run has ended, and what helps."""
     words = end_words(final)
-    if is_sweep(final) and not follower.quiet and not remove:
+    if is_sweep(final) and not quiet and not remove:
         say(f"{final['name']}: {sweep_words(final)}; each by itself: kaji results {final['name']}")
-    if is_peak_near_limit(final) and not follower.quiet:
+    if is_peak_near_limit(final) and not quiet:
         say(f"note: memory peaked at {peak_words(final)}")
-    if not words or (follower.quiet and phase_of(final) == "Stopped"):
+    if not words or (quiet and phase_of(final) == "Stopped"):
         return
     say(f"kaji: {words}")
     if phase_of(final) == "Failed" and not remove:

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import click
 
-from kajitori.cli.connection.streams import LogPart
 from kajitori.cli.terminal import beginning, cells, one_line, write_as_is
+from kajitori.client.streams import LogPart
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red", "bright_cyan", "bright_yellow")
 _UP, _CLEAR_BELOW, _STYLE_OFF = "\x1b[{}A", "\x1b[J", "\x1b[0m"

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kajitori.cli.connection.http import Api, run_path
-from kajitori.cli.connection.streams import LogPart
-from kajitori.cli.words.runs import View
+from kajitori.client.streams import LogPart
+from kajitori.client.views import View
+from kajitori.client.web_api import Api, run_path
 
 MOST_LINES = 1_000_000
 
 
 @dataclass(frozen=True)
 class LogSearch:
-    """What is searched for in the logs of a run."""
+    """The conditions of a search in the logs of a run."""
 
     text: str = ""
     ignores_case: bool = False

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kajitori.cli.connection.http import Api, run_path
-from kajitori.cli.connection.streams import LogReader
-from kajitori.cli.words.runs import is_final, phase_of, reason_words
+from kajitori.cli.words.runs import reason_words
+from kajitori.client.streams import LogReader
+from kajitori.client.views import is_final, phase_of
+from kajitori.client.web_api import Api, run_path
 from kajitori.core.network.encapsulation import GENEVE, IPIP, VXLAN, WIREGUARD
 from kajitori.errors import InvalidInput, NotFound, Unavailable
 

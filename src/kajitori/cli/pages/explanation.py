@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kajitori.cli.context import Cli
-from kajitori.cli.output import Column, print_pairs, print_table
 from kajitori.cli.pages.queue_words import in_words, place_pairs
+from kajitori.cli.printing.output import Column, print_pairs, print_table
 from kajitori.cli.terminal import echo, heading, plain
 from kajitori.cli.words import runs as run_words
-from kajitori.core.words.node_lists import brief, compress, compress_ranks
+from kajitori.core.words.nodes.node_lists import brief, compress, compress_ranks
 from kajitori.core.words.quantities import round_memory
 
 SHOWN = 8
@@ -40,6 +40,8 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
         echo(f"  {answer['message']}")
     if answer.get("controller"):
         echo(f"  {answer['controller']['says']}")
+    if answer.get("after"):
+        _print_others(cli, answer)
     if "members" not in answer:
         return  # it does not wait for resources
     room = answer.get("room") or {}
@@ -69,6 +71,25 @@ def print_explanation(cli: Cli, title: str, answer: Mapping[str, Any]) -> None:
         print_pairs(_used_of(guarantees), indent=2)
     heading("Queue")
     print_pairs(place_pairs(cli, answer), indent=2)
+
+
+def _print_others(cli: Cli, answer: Mapping[str, Any]) -> None:
+    """Print the runs that a run waits for, and when it is expected to start."""
+    heading("It starts after")
+    columns = [Column("RUN"), Column("HAS TO"), Column("IS"), Column("EXPECTED TO END")]
+    has_to = {"succeeded": "succeed", "ended": "end"}
+    rows = [
+        [
+            other["run"],
+            has_to.get(other["condition"], other["condition"]),
+            "done" if other["met"] else other["phase"] or "not submitted yet",
+            "" if other["met"] else in_words(cli, other.get("endsAt")) or "not known",
+        ]
+        for other in answer["after"]
+    ]
+    _print_filled(cli, columns, rows)
+    echo()
+    echo(f"Expected to start: {in_words(cli, answer.get('expectedAt')) or 'not known'}")
 
 
 def _used_of(guarantees: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from kajitori.cli.terminal import heading
 
 def print_pools(cli: Cli, answer: Mapping[str, Any]) -> None:
     """Print the pools in an answer of the Web API; print nothing if it has none."""
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
 
     pools = answer.get("pools") or ()
     if not pools:

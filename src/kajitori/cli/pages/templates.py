@@ -47,7 +47,7 @@ def print_rows(cli: Cli, template: str, rows: Iterable[tuple[Row, Mapping[str, s
         for row, labels in rows:
             echo(_filled(parts[::2], [place.fill(row, labels) for place in places]))
         return
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
 
     titles = _filled(parts[::2], [place.title for place in places]).split("\t")
     page = [_filled(parts[::2], [place.fill(*row) for place in places]).split("\t") for row in rows]

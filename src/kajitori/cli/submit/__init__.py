@@ -1,1 +1,1 @@
-"""From the options of `kaji run` to the body of a request."""
+"""What `kaji run` adds to the building of a request: packing code with a status line, notes, options of other tools."""

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from kajitori.cli.connection.http import Api
-from kajitori.cli.connection.streams import Outage, Patience
 from kajitori.cli.context import Cli
-from kajitori.cli.output import StatusLine
+from kajitori.cli.printing.output import StatusLine
 from kajitori.cli.terminal import say
-from kajitori.cli.words.runs import View, status_of
-from kajitori.errors import KajitoriError, StorageFull, Unavailable
+from kajitori.client.streams import Outage, Patience
+from kajitori.client.views import View, status_of
+from kajitori.client.web_api import Api
+from kajitori.errors import KajitoriError
 
 if TYPE_CHECKING:
     from kajitori.codepack.packing import Pack
@@ -63,36 +63,19 @@ class Code:
         """
         if self._pack is None:
             return
+        from kajitori.client.submit.uploading import upload_code
         from kajitori.codepack.packing import shown_size
-        from kajitori.codepack.uploading import upload
 
         whole = self._pack.size_bytes
-        patience = Patience(api, None if self._quiet else Outage(say, "code"))
-        unchecked = self._pack.parts > 1
         with self._status("asking for what is there") as update:
-            while True:
-                conversation = upload(
-                    self._pack,
-                    namespace,
-                    progress=lambda done: update(f"{shown_size(done)} of {shown_size(whole)} are there"),
-                )
-                try:
-                    ask = next(conversation)
-                    while True:
-                        if unchecked and ask.method == "PUT":
-                            _raise_refusals(check)
-                            unchecked = False
-                        reply = api.exchange(ask)
-                        if ask.method == "PUT":  # questions may succeed again and again while no upload does
-                            patience.worked()
-                        ask = conversation.send(reply)
-                except StopIteration as ended:
-                    uploaded = ended.value
-                    break
-                except StorageFull:
-                    raise
-                except Unavailable as error:
-                    patience.failed(error)
+            uploaded = upload_code(
+                api,
+                self._pack,
+                namespace,
+                check=check,
+                patience=Patience(api, None if self._quiet else Outage(say, "code")),
+                progress=lambda done: update(f"{shown_size(done)} of {shown_size(whole)} are there"),
+            )
         if not self._quiet and uploaded.parts:
             say(f"code: {shown_size(uploaded.size_bytes)} uploaded")
 
@@ -167,12 +150,3 @@ def _is_in(folder: Path, name: str) -> bool:
         return not PurePosixPath(name).is_absolute() and place.is_relative_to(folder.resolve()) and place.exists()
     except (OSError, ValueError):  # too long for a file's name, or no text that could be one
         return False
-
-
-def _raise_refusals(check: Callable[[], object]) -> None:
-    """Raise the faults that the server finds in the run. A server that is away is ignored: it checks again later."""
-    try:
-        check()
-    except KajitoriError as error:
-        if error.exit_code == 2:
-            raise

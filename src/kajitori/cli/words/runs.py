@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from kajitori.client.views import View, is_final, phase_of, status_of
 from kajitori.core.spec.reasons import COUNTS_AS_RESTART, START_FAILURES
 from kajitori.core.words.quantities import format_cpu, round_memory
+from kajitori.core.words.suggestions import first_few
 
 if TYPE_CHECKING:
     from kajitori.core.spec.array import Array
-
-View = Mapping[str, Any]
-
-FINAL = frozenset({"Succeeded", "Failed", "Stopped"})
-"""The final phases, as `core.spec.reasons.Phase.is_final` has them."""
 
 NEAR_LIMIT = 0.9
 """Share of its memory limit from which a member's peak is shown as a warning."""
@@ -92,11 +89,6 @@ def program_words(run: View, *, cut: bool = False) -> str:
     return f"{text[: _COMMAND_LENGTH - 1]}…" if cut and len(text) > _COMMAND_LENGTH else text
 
 
-def status_of(run: View) -> Mapping[str, Any]:
-    """Return the status; empty before the controller has written one."""
-    return run.get("status") or {}
-
-
 def guarantee_rows(
     guarantees: Iterable[Mapping[str, Any]],
 ) -> Iterator[tuple[str, str, int, int, Callable[[int], str], str]]:
@@ -130,16 +122,6 @@ def controller_words(controller: Mapping[str, Any]) -> str:
     return f"{controller.get('leader') or 'nobody leads'}, renewed its lease {renewed[0].lower()}{renewed[1:]} ago"
 
 
-def phase_of(run: View) -> str:
-    """Return the phase; Queued before the controller has written one."""
-    return str(status_of(run).get("phase") or "Queued")
-
-
-def is_final(run: View) -> bool:
-    """Whether the run has ended; it runs again only after `kaji resume`."""
-    return phase_of(run) in FINAL
-
-
 def has_started(run: View) -> bool:
     """Whether an attempt of the run was ever started, so that there may be a log."""
     return bool(status_of(run).get("attempts") or status_of(run).get("attempt"))
@@ -153,7 +135,21 @@ def status_words(run: View) -> str:
 
 def reason_words(run: View) -> str:
     """Return the reason in one word, for a table."""
-    return "Deleting" if run.get("deleting") else str(status_of(run).get("reason") or "")
+    if run.get("deleting"):
+        return "Deleting"
+    reason = str(status_of(run).get("reason") or "")
+    return f"{reason} {first_few(waits_for(run), 1)}" if reason == "WaitingForRun" else reason
+
+
+def waits_for(run: View) -> list[str]:
+    """Return the names of the runs that a run still waits for."""
+    return [str(other["run"]) for other in status_of(run).get("after") or () if not other.get("metAt")]
+
+
+def after_words(run: View) -> str:
+    """Return the runs that have to end before this one starts: `prepare (succeeded), fetch (ended)`."""
+    spec = run.get("spec") or {}
+    return ", ".join(f"{other['run']} ({other.get('condition', 'succeeded')})" for other in spec.get("after") or ())
 
 
 _PHASES = {"Queued": "waiting", "Starting": "starting", "Running": "running", "Restarting": "restarting"}
@@ -166,6 +162,7 @@ _IN_PLAIN_WORDS = {
     "WaitingForNodes": "for nodes",
     "WaitingItsTurn": "for its turn",
     "ClusterTooSmall": "for a larger cluster",
+    "WaitingForRun": "for another run",
     "Unscheduled": "(not scheduled)",
     "Storage": "(no storage)",
     "ImagePull": "(its image)",

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from kajitori.cluster.objects import Container, Pod, PodSpec
 from kajitori.core.words import names
-from kajitori.core.words.pod_amounts import Amounts, pod_amounts
+from kajitori.core.words.nodes.pod_amounts import Amounts, pod_amounts
 from kajitori.core.words.quantities import QuantityError, parse_cpu_millis, parse_memory_bytes
 
 LARGEST = 2**50

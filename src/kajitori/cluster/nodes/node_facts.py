@@ -8,7 +8,7 @@ from kajitori.core.gpus.offers import GpuOffer, plugin_offers
 from kajitori.core.placement.snapshot import NodeFacts
 from kajitori.core.policy.file import Policy
 from kajitori.core.words import names
-from kajitori.core.words.taints import Taint
+from kajitori.core.words.nodes.taints import Taint
 
 _NOT_READY_TAINTS = (
     "node.kubernetes.io/not-ready",

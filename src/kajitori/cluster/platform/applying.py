@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from kajitori.errors import NotFound, Unavailable
-from kajitori.install.objects import Identity, Object, identity
+from kajitori.install.parts.objects import Identity, Object, identity
 from kajitori.kube import resources
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind

@@ -18,7 +18,7 @@ import msgspec
 
 from kajitori.errors import Fault, Unauthenticated
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import Headers
+from kajitori.kube.connection.config import Headers
 from kajitori.kube.resources import SELF_RULES_REVIEWS, SERVICE_ACCOUNTS
 from kajitori.openid.authentication_config import AuthenticationConfiguration
 from kajitori.openid.id_tokens import IdTokens, Person

@@ -16,7 +16,7 @@ from kajitori.core.policy.runs.members import Gpu
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.install.checks import Survey, wanted_secrets
-from kajitori.install.objects import Identity, Object
+from kajitori.install.parts.objects import Identity, Object
 from kajitori.install.record import Record
 from kajitori.install.settings import InstallSettings, SignInSettings
 from kajitori.kube.client import KubeClient

@@ -10,8 +10,8 @@ from kajitori.cluster.platform.keeping import Keeper
 from kajitori.core.policy.teams import Team
 from kajitori.core.words.names import MANAGED
 from kajitori.errors import NotFound
-from kajitori.install.objects import identity
-from kajitori.install.teams import is_left_over, team_objects
+from kajitori.install.parts.objects import identity
+from kajitori.install.parts.teams import is_left_over, team_objects
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import ROLE_BINDINGS
 

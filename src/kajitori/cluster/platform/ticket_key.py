@@ -132,6 +132,10 @@ class TicketReader:
             raise Unavailable("the key of tickets is not known")
         return derive(ticket, self._key, purpose)
 
+    def notebook_token(self, namespace: str, run: str, run_uid: str, attempt: int) -> str:
+        """Return the token of an attempt of a notebook. It is stored nowhere. Raises Unavailable without the key."""
+        return self.derive(Ticket(namespace, run, run_uid, attempt, 1), "notebook").hex()
+
     def _verified(self, text: str) -> Ticket | None:
         return verify(text, self._key) if self._key is not None else None
 

@@ -69,13 +69,22 @@ class PendingRuns:
         return self.would_be(run, *decided, now, barred) if decided is not None else None
 
     def would_be(
-        self, run: RunObject, spec: RunSpec, decision: Decision, now: datetime, barred: Barred | None = None
+        self,
+        run: RunObject,
+        spec: RunSpec,
+        decision: Decision,
+        now: datetime,
+        barred: Barred | None = None,
+        *,
+        after_others: bool = False,
     ) -> PendingRun | None:
-        """Return the same for a run with a known decision; the run need not be in the cluster."""
+        """Return the same for a run with a known decision; the run need not be in the cluster. `after_others`: as if
+        the runs that it waits for had ended."""
         status = run.current_status
         pods = self._mirror.owned_pods(run.metadata.namespace, run.metadata.name, run.metadata.uid)
         members = [member for pod in pods if (member := member_of(pod, self._mirror.nodes)) is not None]
-        step = gang.next_step(life_of(run, spec, decision, status), members, now)
+        after = self._cluster.dependencies.awaited(run) if not after_others else ()
+        step = gang.next_step(life_of(run, spec, decision, status, after), members, now)
         needs = next((action for action in step.actions if isinstance(action, gang.NeedsNodes)), None)
         if needs is None:
             return None

@@ -30,7 +30,7 @@ from kajitori.core.queue.preemption import PreemptionRequest
 from kajitori.core.queue.victims import RunningGang
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Preempted, PreemptedBy
-from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.kube.resources import Resource
 
@@ -168,10 +168,14 @@ class Preemptions:
             guaranteed=request.guaranteed,
             since=format_time(now),
         )
-        return {key: self._of_members(preemption, key, sorted(those)) for key, those in ranks.items()}
+        return {key: self._of_members(preemption, key, sorted(those), now) for key, those in ranks.items()}
 
-    def _of_members(self, preemption: Preempted, key: Key, ranks: Sequence[int]) -> Preempted:
+    def _of_members(self, preemption: Preempted, key: Key, ranks: Sequence[int], now: datetime) -> Preempted:
         run = self._mirror.runs.get(key)
+        notice_seconds = self._cluster.policy.notebooks.notice_seconds
+        if run is not None and notice_seconds and self._cluster.specs.of(run).is_notebook:
+            ends_at = format_time(now + timedelta(seconds=notice_seconds))
+            return msgspec.structs.replace(preemption, ends_at=ends_at)
         if not ranks or run is None or run.status is None:
             return preemption
         preemption = msgspec.structs.replace(preemption, ranks=compress_ranks(ranks), attempt=run.status.attempts)

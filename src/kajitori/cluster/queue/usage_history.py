@@ -20,7 +20,8 @@ from kajitori.core.spec.kinds import Kind, kind_of_stored
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt
 from kajitori.core.spec.stored import StoredSpec
-from kajitori.core.words import names, node_lists
+from kajitori.core.words import names
+from kajitori.core.words.nodes import node_lists
 from kajitori.core.words.times import parse_time
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import Resource

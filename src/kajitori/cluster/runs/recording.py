@@ -16,7 +16,7 @@ from kajitori.core.spec.stored import read_stored
 from kajitori.core.usage.ledger import members_of, nodes_of, open_ranks, release
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.words import names
-from kajitori.core.words.node_lists import expand_ranks
+from kajitori.core.words.nodes.node_lists import expand_ranks
 from kajitori.core.words.times import format_time, parse_time
 
 Facts = tuple[object, ...]
@@ -43,6 +43,17 @@ def facts_of(run: RunObject) -> Facts:
         status.finished_at,
         status.phase.is_final and (status.memory, status.members, status.message),
     )
+
+
+def was_never_started(run: RunObject) -> bool:
+    """Whether a run was created stopped, as `docker create` does it, and has not been started yet.
+
+    It is no ended run, and history has nothing to tell of it.
+    """
+    status = run.status
+    if status is not None:
+        return status.reason is Reason.NOT_STARTED
+    return run.metadata.generation == 1 and read_stored(run.spec).stopped
 
 
 def state_of(

@@ -114,10 +114,12 @@ def secret_names(run: RunObject) -> frozenset[str]:
     return read_stored(run.spec).secret_names
 
 
-def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus) -> gang.Run:
-    """Return a stored Run as the input of `gang.next_step`."""
+def life_of(
+    run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus, after: tuple[gang.Awaited, ...] = ()
+) -> gang.Run:
+    """Return a stored Run as the input of `gang.next_step`; `after`: the runs that it waits for."""
     return gang.Run(
-        type=spec.type,
+        type=spec.life,
         replicas=spec.members,
         limits=decision.limits,
         status=status,
@@ -128,6 +130,7 @@ def life_of(run: RunObject, spec: RunSpec, decision: Decision, status: RunStatus
         generation=run.metadata.generation,
         sweep=sweep_of(spec),
         fewest=spec.fewest,
+        after=after,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kajitori.configuration.option_faults import (
     certificate_faults,
+    engine_faults,
     file_faults,
     plain_http_faults,
     plain_url_faults,
@@ -24,7 +25,7 @@ from kajitori.errors import Fault
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions(ClusterOptions):
-    """Options of `kaji node`: this machine as a node, with a process kubelet."""
+    """Options of `kaji node`: this machine as a node."""
 
     data: Path
     """Folder for Pods, logs and the node's identity. A node that comes back must use the same folder."""
@@ -47,6 +48,9 @@ class NodeOptions(ClusterOptions):
     client_ca: Path | None = None
     pod_network: str = "host"
     """`host`, or `namespace`, which gives each Pod its own address and needs root."""
+    engine: str = "auto"
+    """What runs containers: `podman`, `docker`, `process` for this machine's own programs, or the engine that
+    answers."""
     pod_cidr: str = ""
     """Range of these addresses; empty: the range that the cluster assigns to the Node."""
     max_pods: int = 110
@@ -75,6 +79,7 @@ class NodeOptions(ClusterOptions):
             if taint.rpartition(":")[2] not in names.TAINT_EFFECTS:
                 hint = f"write KEY[=VALUE]:EFFECT; effects are {', '.join(names.TAINT_EFFECTS)}"
                 faults.append(Fault("--taint", f"{taint!r:.80} is not a taint", taint, hint))
+        faults += engine_faults(self.engine)
         if self.pod_network not in ("host", "namespace"):
             message = f"there is no Pod network {self.pod_network!r:.80}"
             faults.append(Fault("--pod-network", message, self.pod_network, "use host or namespace"))

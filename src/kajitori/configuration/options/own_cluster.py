@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kajitori.configuration.option_faults import (
     CLUSTER_CIDR,
+    engine_faults,
     file_faults,
     history_faults,
     mask_faults,
@@ -48,6 +49,9 @@ class UpOptions(SignInOptions):
     """The address registry; None: `networks.yaml` in the data folder, if there is one."""
     kubelet: bool = True
     """Whether this machine is a node of the embedded cluster."""
+    engine: str = "auto"
+    """What runs containers on this machine: `podman`, `docker`, `process` for its own programs, or the engine that
+    answers."""
     in_memory: bool = False
     """Keep the objects of the embedded cluster in memory only."""
     repair: bool = False
@@ -83,6 +87,7 @@ class UpOptions(SignInOptions):
             *file_faults(("--authentication-config", self.authentication_config)),
             *self.sign_in_faults(),
             *namespace_faults(self.namespace),
+            *engine_faults(self.engine),
             *limit_faults(self.limit),
             *history_faults(self.history, self.history_password_file),
             *range_faults("--cluster-cidr", self.cluster_cidr),

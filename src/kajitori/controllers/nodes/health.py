@@ -94,7 +94,8 @@ class HealthKeeper:
             self._unseen_runs.discard((namespace, name))
             run = self._mirror.runs.get((namespace, name)) if resource == RUNS else None
             matters = run is not None and (
-                bool(self._cluster.tested_node(run)) or (run.status is not None and bool(run.status.avoid_nodes))
+                bool(self._cluster.tested_node(run))
+                or (run.status is not None and bool(run.status.avoid_nodes or run.status.slow))
             )
         if matters:
             self._something.set()

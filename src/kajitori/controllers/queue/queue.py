@@ -29,7 +29,7 @@ from kajitori.core.queue.preemption import PreemptionPlan
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import node_lists
+from kajitori.core.words.nodes import node_lists
 from kajitori.errors import Fault, Refused
 from kajitori.monitoring.controller import ControllerMetrics
 

@@ -37,9 +37,10 @@ from kajitori.core.pods import manifests
 from kajitori.core.pods.ports import choose_port
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words import names, node_lists
+from kajitori.core.words import names
+from kajitori.core.words.nodes import node_lists
 from kajitori.kube.client import KubeClient
-from kajitori.kube.concurrency import preceding
+from kajitori.kube.connection.concurrency import preceding
 
 BEGUN_PER_REQUEST = 4
 """Number of attempts to start at a time for each request that may be in flight. Measured with bench.kueue on a busy

@@ -13,7 +13,15 @@ import msgspec
 from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
-from kajitori.cluster.runs.recording import Facts, closed_now, decisions_of, facts_of, removal_of, state_of
+from kajitori.cluster.runs.recording import (
+    Facts,
+    closed_now,
+    decisions_of,
+    facts_of,
+    removal_of,
+    state_of,
+    was_never_started,
+)
 from kajitori.controllers.workqueue import Key
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.usage.records import AuditEntry, RunState
@@ -120,7 +128,7 @@ class HistoryKeeper:
         stay. With `removed`, the object goes away right after this.
         """
         uid = run.metadata.uid
-        if uid in self._ended:
+        if uid in self._ended or was_never_started(run):
             return True
         state = state_of(run, status, self._now(), confirmed=self._has(uid), removed=removed)
         if removed:  # no further entry about the run: it would be newer, and not know of the removal
@@ -222,7 +230,7 @@ class HistoryKeeper:
             else:  # its object disappeared without the controller: a user removed the finalizer
                 state = state_of(before, closed_now(before, now), now, confirmed=self._has(uid), removed=True)
                 found.append(_News(key, before, state, is_gone=True))
-        if run is not None and run.metadata.uid not in self._ended:
+        if run is not None and run.metadata.uid not in self._ended and not was_never_started(run):
             recorded = self._recorded.get(run.metadata.uid)
             if recorded is None or recorded[0] != facts_of(run):
                 state = state_of(run, run.current_status, self._now(), confirmed=self._has(run.metadata.uid))

@@ -27,8 +27,8 @@ from kajitori.core.spec.status import MemoryPeak, RunStatus
 from kajitori.core.words.times import format_time, parse_time
 from kajitori.errors import Forbidden, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
+from kajitori.kube.connection.retry import NO_RETRY
 from kajitori.kube.resources import PODS, Resource
-from kajitori.kube.retry import NO_RETRY
 
 log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from kajitori.cluster.view import ClusterView
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.workqueue import Key
 from kajitori.core.policy.model import Logs
+from kajitori.core.spec.reasons import Reason
 from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 
@@ -64,7 +65,10 @@ def overdue(mirror: Mirror, keep_for_seconds: int | None, now: datetime) -> list
     return [
         key
         for key, run in mirror.runs.items()
-        if run.status is not None and run.status.phase.is_final and "" < run.status.finished_at < limit
+        if run.status is not None
+        and run.status.phase.is_final
+        and run.status.reason is not Reason.NOT_STARTED
+        and "" < run.status.finished_at < limit
     ]
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+
+import msgspec
 
 from kajitori.blobs.questions import Asked, Questions
 from kajitori.blobs.stacks import KeptStacks
@@ -19,21 +21,30 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of, nodes_and_addresses
 from kajitori.controllers.watching.stuck import Looked
 from kajitori.core.gang import MemberState
+from kajitori.core.telemetry import native, spinning
 from kajitori.core.telemetry.evidence import Evidence, Occasion, read
 from kajitori.core.telemetry.report import MAX_ASKED
-from kajitori.core.telemetry.stacks import MemberStacks
+from kajitori.core.telemetry.stacks import Detail, MemberStacks, ProcessStacks, newest
 from kajitori.core.telemetry.stuck import Finding, stood_still, told
 from kajitori.errors import KajitoriError
 
 log = logging.getLogger(__name__)
 
-ANSWER_SECONDS = 10.0
-"""Longest wait for the nodes of a run that may be stuck."""
+ANSWER_SECONDS = 30.0
+"""Longest wait for the nodes of a run that may be stuck. An agent answers one question after another, and takes five
+seconds for each on a busy node."""
 PAUSES_SECONDS = (1.0, 3.0, 6.0)
 """Times between the looks at the same processes. The last looks are late because a healthy program may spend seconds in
 one call, for example in a batch of an evaluation."""
 BEFORE_END_SECONDS = 5.0
 """Longest wait for stacks before the survivors of a failed gang are ended."""
+LEAST_NATIVE_SECONDS = 1.0
+"""Time that must be left for calls in native code: a process needs half a second or more."""
+
+
+SPIN_PAUSES_SECONDS = (0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0)
+"""Times between the looks at ranks that may repeat themselves."""
+SPINS = "It executes the same lines again and again: neither its calls nor their values have changed for two minutes."
 
 
 class StackTaker:
@@ -45,36 +56,50 @@ class StackTaker:
         self._mirror = mirror
         self._now = now
         self._taken: dict[str, int] = {}
-        """By the run's UID: the last attempt whose end has evidence, or was tried to get some."""
+        """By the run's UID: the last attempt of which stacks were taken, or tried, at its end."""
 
     async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
         """Look several times at the processes of all ranks, until one has moved, and keep what was seen last. Raises
         the errors of the store."""
         pods = self._running(run, attempt)
-        first = shown = await self._ask(pods, ANSWER_SECONDS)
-        if not first:
-            return Looked(None, ("Where its processes are is not known: no agent of its nodes answered.",))
+        looks = [await self._ask(pods, ANSWER_SECONDS)]
         is_still: bool | None = None
-        for pause in PAUSES_SECONDS:
+        for pause in PAUSES_SECONDS if looks[0] else ():
             await asyncio.sleep(pause)
-            again = await self._ask(pods, ANSWER_SECONDS)
-            if not again:
+            looks.append(await self._ask(pods, ANSWER_SECONDS))
+            is_still = stood_still([_processes(look) for look in looks], pods)
+            if is_still is False:
                 break
-            shown = again
-            is_still = stood_still(
-                {rank: each.processes for rank, each in first.items()},
-                {rank: each.processes for rank, each in again.items()},
-            )
-            if not is_still:
-                break
+        spins = is_still is False and await self._spins(pods, looks)
+        is_still = spins or is_still
+        shown = newest(looks)
+        if not shown:
+            return Looked(None, ("Where its processes are is not known: no agent of its nodes answered.",))
         nodes, addresses = nodes_and_addresses(pods)
         reading = read(shown, nodes, addresses)
         meta = run.metadata
-        words = told(finding, is_still=is_still)
+        words = " ".join([told(finding, is_still=is_still), *([SPINS] if spins else [])])
         evidence = Evidence(Occasion.STUCK, self._now().timestamp(), words, shown, nodes, addresses)
-        await self._kept.keep(meta.namespace, meta.uid, attempt, evidence)
+        await self._keep(run, attempt, evidence, ANSWER_SECONDS)
         hint = f"For details: kaji why --attempt {attempt} {meta.name}"
-        return Looked(is_still, (reading.summary(nodes), hint), reading.odd)
+        return Looked(is_still, (reading.summary(nodes), *([SPINS] if spins else []), hint), reading.odd)
+
+    async def _spins(self, pods: Mapping[int, Pod], looks: Sequence[Mapping[int, MemberStacks]]) -> bool:
+        """Whether the only ranks that move repeat themselves for two minutes, while all others wait where they were."""
+        moving = spinning.moving([_processes(look) for look in looks], pods)
+        if not moving:
+            return False
+        suspects = {rank: pods[rank] for rank in moving}
+        again: list[dict[int, MemberStacks]] = []
+        for pause in SPIN_PAUSES_SECONDS:
+            await asyncio.sleep(pause)
+            again.append(await self._ask(suspects, ANSWER_SECONDS, Detail.VALUES))
+            if not spinning.repeats(again, moving):
+                return False
+        others = {rank: pod for rank, pod in pods.items() if rank not in suspects}
+        before = {rank: each for rank, each in looks[-1].items() if rank in others}
+        waited = [_processes(before), _processes(await self._ask(others, ANSWER_SECONDS))]
+        return stood_still(waited, others) is True
 
     async def before_end(self, run: RunObject, attempt: int, why: str, seconds: float) -> None:
         """Keep what the members that still run do now, once for an attempt, within this time."""
@@ -85,14 +110,32 @@ class StackTaker:
         pods = self._running(run, attempt)
         if not pods:
             return
+        clock = asyncio.get_running_loop().time
+        until = clock() + min(seconds, BEFORE_END_SECONDS)
         try:
-            found = await self._ask(pods, min(seconds, BEFORE_END_SECONDS))
+            found = await self._ask(pods, until - clock())
             if found:
                 at = self._now().timestamp()
                 evidence = Evidence(Occasion.END, at, why, found, *nodes_and_addresses(pods))
-                await self._kept.keep(meta.namespace, meta.uid, attempt, evidence)
+                await self._keep(run, attempt, evidence, until - clock())
         except KajitoriError as error:
             log.info("stacks of run %s/%s were not kept before its end: %s", meta.namespace, meta.name, error)
+
+    async def _keep(self, run: RunObject, attempt: int, evidence: Evidence, seconds: float) -> None:
+        """Keep stacks; then ask a few ranks for their calls in native code within this time, and keep these too."""
+        meta = run.metadata
+        await self._kept.keep(meta.namespace, meta.uid, attempt, evidence)
+        reading, pods = read(evidence.ranks, evidence.nodes, evidence.addresses), self._running(run, attempt)
+        chosen = {rank: pods[rank] for rank in native.representatives(reading.groups) if rank in pods}
+        if not chosen or seconds < LEAST_NATIVE_SECONDS:
+            return
+        try:
+            ranks = native.added(evidence.ranks, await self._ask(chosen, seconds, Detail.NATIVE))
+            if ranks != evidence.ranks:
+                more = msgspec.structs.replace(evidence, ranks=ranks)
+                await self._kept.keep(meta.namespace, meta.uid, attempt, more)
+        except KajitoriError as error:
+            log.info("native calls of run %s/%s were not kept: %s", meta.namespace, meta.name, error)
 
     def forget(self, run_uid: str) -> None:
         """Forget a deleted run."""
@@ -108,15 +151,21 @@ class StackTaker:
                 found[member.rank] = pod
         return found
 
-    async def _ask(self, pods: Mapping[int, Pod], seconds: float) -> dict[int, MemberStacks]:
+    async def _ask(
+        self, pods: Mapping[int, Pod], seconds: float, detail: Detail = Detail.PLAIN
+    ) -> dict[int, MemberStacks]:
         by_node: dict[str, list[str]] = {}
         rank_of = {pod.metadata.uid: rank for rank, pod in pods.items()}
         for pod in pods.values():
             by_node.setdefault(pod.spec.node_name, []).append(pod.metadata.uid)
         asked = [
-            Asked(node, tuple(uids[first : first + MAX_ASKED]), stacks=True)
+            Asked(node, tuple(uids[first : first + MAX_ASKED]), stacks=True, detail=detail)
             for node, uids in by_node.items()
             for first in range(0, len(uids), MAX_ASKED)
         ]
         answers = await self._questions.ask(asked, seconds)
         return {rank_of[each.uid]: each for answer in answers.values() for each in answer.stacks if each.uid in rank_of}
+
+
+def _processes(look: Mapping[int, MemberStacks]) -> dict[int, tuple[ProcessStacks, ...]]:
+    return {rank: each.processes for rank, each in look.items()}

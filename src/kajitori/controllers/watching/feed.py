@@ -74,13 +74,13 @@ class Round:
 
 
 class Memory(msgspec.Struct, frozen=True, array_like=True):
-    """What the watchers know after the minutes up to a time."""
+    """The states of all watchers after a minute."""
 
     version: int
     until: int
     """End of the newest minute in it."""
     uids: tuple[str, ...]
-    """Runs whose intervals are in it."""
+    """Runs that the states cover."""
     states: dict[str, bytes]
     """By name of the watcher."""
 

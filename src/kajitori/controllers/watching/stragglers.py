@@ -1,20 +1,26 @@
 """The watcher for stragglers: an Event about a gang's Run names the rank or GPU that is persistently slower than its
-peers.
+peers, and its status records where that was, as evidence about the node.
 
-Nothing depends on these Events, so they are no part of the Run's status. A new leader compares the minutes of its own
-time, and writes the Event of each straggler that is still slow once more.
+A new leader compares the minutes of its own time. A straggler that the status has already is not told again.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
+from kajitori.cluster.mirror.mirror import Key
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
-from kajitori.core.telemetry.stragglers import Peers, Spot, told
+from kajitori.core.spec.status import SLOW_LIMIT, RunStatus, SlowPlace
+from kajitori.core.telemetry.stragglers import Peers, Straggler, told
 from kajitori.core.words import names
+from kajitori.core.words.nodes.node_lists import compress_ranks
+from kajitori.core.words.times import format_time, time_at
 from kajitori.kube.events import About, EventRecorder
 
 log = logging.getLogger(__name__)
@@ -29,16 +35,18 @@ class _Watched:
 
     attempt: int
     peers: Peers
-    said: set[Spot] = field(default_factory=set)
-    """Stragglers that an Event has named."""
+    found: list[SlowPlace] = field(default_factory=list)
+    """Stragglers that the status is to record."""
 
 
 class StragglerWatcher:
     """Compares the ranks of running gangs."""
 
-    def __init__(self, specs: StoredSpecs, events: EventRecorder) -> None:
+    def __init__(self, specs: StoredSpecs, events: EventRecorder, wake: Callable[[Key], object]) -> None:
+        """`wake` has a run reconciled, so that its status records a new straggler."""
         self._specs = specs
         self._events = events
+        self._wake = wake
         self._known: dict[str, _Watched] = {}
         """By the UID of the Run."""
 
@@ -59,9 +67,16 @@ class StragglerWatcher:
                 if each.attempt == attempt.number:
                     known.peers.take(each)
             found = known.peers.judge(seen.until)
-            if found is not None and found.spot not in known.said:
-                known.said.add(found.spot)
-                self._say(run, told(found))
+            if found is not None:
+                self._note(run, known, found, seen.until)
+
+    def noted(self, run: RunObject, status: RunStatus) -> RunStatus:
+        """Return the status with the stragglers that it does not have yet."""
+        known, attempt = self._known.get(run.metadata.uid), status.attempt
+        if known is None or attempt is None or known.attempt != attempt.number:
+            return status
+        new = [each for each in known.found if not _is_known(each, status.slow)]
+        return msgspec.structs.replace(status, slow=[*status.slow, *new][-SLOW_LIMIT:]) if new else status
 
     def remembered(self) -> bytes:
         """Return nothing: a quarter of an hour shows everything again."""
@@ -71,8 +86,24 @@ class StragglerWatcher:
         """Know nothing."""
         self._known = {}
 
-    def _say(self, run: RunObject, message: str) -> None:
+    def _note(self, run: RunObject, known: _Watched, found: Straggler, until: int) -> None:
+        place = SlowPlace(
+            attempt=known.attempt,
+            node=found.spot.node,
+            ranks=compress_ranks(known.peers.ranks_at(found.spot)),
+            at=format_time(time_at(until)),
+            sign=found.sign.quantity,
+            message=told(found),
+        )
+        if _is_known(place, known.found) or _is_known(place, run.current_status.slow):
+            return
+        known.found.append(place)
         meta = run.metadata
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
-        self._events.say(about, "Warning", STRAGGLER, message)
-        log.info("run %s/%s: %s", meta.namespace, meta.name, message)
+        self._events.say(about, "Warning", STRAGGLER, place.message)
+        log.info("run %s/%s: %s", meta.namespace, meta.name, place.message)
+        self._wake((meta.namespace, meta.name))
+
+
+def _is_known(place: SlowPlace, known: Iterable[SlowPlace]) -> bool:
+    return any((each.attempt, each.node, each.ranks) == (place.attempt, place.node, place.ranks) for each in known)

@@ -24,7 +24,7 @@ from kajitori.core.policy.model import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus, Stuck
 from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, told
-from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, parse_time, time_at
 from kajitori.errors import KajitoriError
 

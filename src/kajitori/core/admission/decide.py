@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kajitori.core.admission.notebooks import written_out
 from kajitori.core.admission.refusals import FOLLOWS_FROM, refusals
 from kajitori.core.admission.resolve import Facts, member_request, resolve
 from kajitori.core.gang.types import Limits
@@ -50,6 +51,7 @@ class Decision:
 def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> Decision:
     """Admit a spec. Raises Refused with all reasons at once."""
     findings = Findings()
+    spec = written_out(spec, policy, run, findings)
     # 1. Fill in the fields that the spec leaves out.
     resolved = resolve(spec, policy, facts, findings)
     member = member_request(spec, policy, resolved)
@@ -115,6 +117,7 @@ def _limits(spec: RunSpec, policy: Policy, resolved: Resolved) -> Limits:
         start_pause_max_seconds=max(start.longest_pause_seconds, start.pause_seconds),
         restarts_stuck=(spec.on_stuck or policy.stuck.action) == "restart" and resolved.restarts > 0,
         stop_grace_seconds=spec.stop_grace_seconds,
+        remove_created_after_seconds=own,
         remove_after_seconds=min((seconds for seconds in (own, default) if seconds is not None), default=None),
     )
 

@@ -22,10 +22,11 @@ ANNOTATIONS = (
     names.ANNOTATION_ISOLATION,
     names.ANNOTATION_SIGNATURE,
 )
-_IS_CONTROLLER = (
+IS_CONTROLLER = (
     f"authorizer.group('{names.GROUP}').resource('{names.PLURAL}').subresource('status')"
     ".namespace(request.namespace).check('update').allowed()"
 )
+"""The expression for whether the request comes from a controller of Kajitori."""
 
 
 def member_policy() -> Manifest:
@@ -45,7 +46,7 @@ def member_policy() -> Manifest:
         ],
         "validations": [
             {
-                "expression": _IS_CONTROLLER,
+                "expression": IS_CONTROLLER,
                 "message": f"{message}: leave out labels and annotations that begin with {names.GROUP}/",
                 "reason": "Forbidden",
             }

@@ -19,9 +19,9 @@ from kajitori.core.pods.template import begins_with_step
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.parsing import PUT_INTO_FILES, stored_bytes
 from kajitori.core.spec.run import RunSpec, name_fault, to_document
+from kajitori.core.words.nodes.taints import Taint
 from kajitori.core.words.quantities import format_cores, format_cpu, format_duration, memory_needed, memory_there
 from kajitori.core.words.suggestions import did_you_mean
-from kajitori.core.words.taints import Taint
 from kajitori.errors import Fault
 
 _Check = tuple[str, int | None, int | None, Callable[[int], str]]

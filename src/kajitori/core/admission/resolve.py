@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kajitori.core.admission.notebooks import notebook_time_limit
 from kajitori.core.gang.memory import EarlierRun, add_earlier_peaks
 from kajitori.core.gpus.offers import BY_CLAIM, GpuWay
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes
@@ -18,8 +19,8 @@ from kajitori.core.policy.model import Policy
 from kajitori.core.spec.network_access import NetworkAccess
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Finding
+from kajitori.core.words.nodes.taints import Toleration
 from kajitori.core.words.quantities import format_cores, format_duration, memory_needed, memory_there
-from kajitori.core.words.taints import Toleration
 
 _NODE_STATE_TAINTS = (
     *DEAD_NODE_TAINTS,
@@ -103,7 +104,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         add_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add, asked=asked)
     time_limit = spec.time_limit_seconds
     if time_limit is None:
-        time_limit = policy.default_time_limit_seconds
+        time_limit = notebook_time_limit(spec, policy) or policy.default_time_limit_seconds
         if time_limit is not None:
             message = f"{format_duration(time_limit)} at most"
             findings.add("TimeLimitDefaulted", message, "spec.timeLimit")
@@ -163,6 +164,9 @@ def _add_preemption_findings(spec: RunSpec, policy: Policy, resolved: Resolved, 
         return
     minimum, grace = policy.preemption.minimum_run_seconds, resolved.grace_seconds
     then = f"its members get SIGTERM and {format_duration(grace)} to write a checkpoint, and it goes back to the queue"
+    if spec.type == "notebook":
+        notice = format_duration(policy.notebooks.notice_seconds)
+        then = f"its owner is told {notice} before it is stopped, its files are kept, and it goes back to the queue"
     if resolved.priority == "low":
         begins = spec.type == "batch" and spec.checkpoint is None
         tail = "; without a checkpoint (--checkpoint) it then starts from the beginning" if begins else ""

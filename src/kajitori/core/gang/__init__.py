@@ -5,6 +5,7 @@ life       next_step: the rules that hold for every type of run
 batch      members start together and stop together
 service    members live independently
 sweep      members are independent, and each ends by itself
+dependencies runs that have to end before this one starts
 judgement  observations of a sweep's members, merged into its ledger
 ledger     the progress of a sweep's members
 preemption a run that other runs preempt
@@ -17,6 +18,7 @@ progress   changes of a status that several types share
 """
 
 from kajitori.core.gang.batch import failed_to_create
+from kajitori.core.gang.dependencies import find_cycle, has_to_see, wait_for_runs, waits_for_others, why_never
 from kajitori.core.gang.growing import grow
 from kajitori.core.gang.life import ends_survivors, next_step
 from kajitori.core.gang.preemption import preempt
@@ -39,6 +41,7 @@ from kajitori.core.gang.sweep import (
 )
 from kajitori.core.gang.types import (
     Action,
+    Awaited,
     CreateMembers,
     DeleteMember,
     DeleteMembers,
@@ -49,12 +52,15 @@ from kajitori.core.gang.types import (
     Release,
     Remove,
     Run,
+    RunType,
+    SeenRun,
     Step,
     Sweep,
 )
 
 __all__ = [
     "Action",
+    "Awaited",
     "CreateMembers",
     "DeleteMember",
     "DeleteMembers",
@@ -65,14 +71,18 @@ __all__ = [
     "Release",
     "Remove",
     "Run",
+    "RunType",
+    "SeenRun",
     "Step",
     "Sweep",
     "already_says",
     "ends_survivors",
     "failed_to_create",
     "failed_to_create_in_sweep",
+    "find_cycle",
     "grow",
     "has_lost_ledger",
+    "has_to_see",
     "keep_waiting",
     "next_step",
     "node_by_rank",
@@ -82,7 +92,10 @@ __all__ = [
     "preemptions_of",
     "refuse",
     "run_without_spec",
+    "wait_for_runs",
     "waiting_reason",
+    "waits_for_others",
+    "why_never",
     "with_succeeded",
     "without_uncreated",
 ]

@@ -45,7 +45,7 @@ from kajitori.core.spec.reasons import (
     Reason,
 )
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
-from kajitori.core.words.node_lists import expand_ranks
+from kajitori.core.words.nodes.node_lists import expand_ranks
 from kajitori.core.words.times import format_time, parse_time
 
 _DELETED = "its Pod was deleted from outside"
@@ -75,7 +75,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
         status = with_start_times(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
     broken = _cause_of_break(run, status, attempt, current)
-    preempted = preempt_batch(run, status, current, broken)
+    preempted = preempt_batch(run, status, current, broken, now)
     if preempted is not None:
         return preempted
     if broken is not None:

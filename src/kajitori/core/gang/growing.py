@@ -14,7 +14,7 @@ import msgspec
 from kajitori.core.gang.types import DeleteMembers, Member, Run, Step
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Resize, RunStatus
-from kajitori.core.words.node_lists import compress, expand
+from kajitori.core.words.nodes.node_lists import compress, expand
 from kajitori.core.words.times import format_time
 
 

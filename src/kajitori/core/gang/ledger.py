@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from kajitori.core.gang.types import Member
 from kajitori.core.spec.status import SweepState
-from kajitori.core.words.node_lists import compress_ranks, expand_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks, expand_ranks
 from kajitori.core.words.times import parse_time
 
 

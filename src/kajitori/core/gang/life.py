@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from kajitori.core.gang.batch import batch_step
+from kajitori.core.gang.dependencies import wait_for_runs, without_pins
 from kajitori.core.gang.holding import note_stretches, note_times, settle, trim
 from kajitori.core.gang.progress import (
     count_members,
@@ -79,6 +80,10 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     regained = _recover_lost_status(run, status, members, now)
     if regained is not None:
         return regained
+    if not run.stopped:
+        status, waits = wait_for_runs(run, status, now)
+        if waits is not None:
+            return waits
     if run.sweep is not None:
         return sweep_step(run, run.sweep, status, members, now)
     if run.stopped:
@@ -167,7 +172,9 @@ def _counts_after_end(counts: MemberCounts, members: Sequence[Member]) -> Member
 
 def _until_removed(run: Run, step: Step, now: datetime) -> Step:
     """Return the step of a finished run, with its removal once its retention time has passed."""
-    seconds, ended = run.limits.remove_after_seconds, parse_time(step.status.finished_at)
+    is_new = step.status.reason is Reason.NOT_STARTED
+    seconds = run.limits.remove_created_after_seconds if is_new else run.limits.remove_after_seconds
+    ended = parse_time(step.status.finished_at)
     if seconds is None or ended is None:
         return step
     due = ended + timedelta(seconds=seconds)
@@ -194,6 +201,7 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
         notable=[],
         avoid_nodes={},
         unstarted=[],
+        after=without_pins(status.after),
         queued_at=format_time(now),
         rested_seconds=status.rested_seconds + seconds_between(status.finished_at, format_time(now)),
         started_at="",

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 from kajitori.core.spec.status import Attempt, RunStatus
-from kajitori.core.words.node_lists import expand, expand_ranks
+from kajitori.core.words.nodes.node_lists import expand, expand_ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ preemptor no longer waits, no member is ended for it. After that the whole gang 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -14,6 +15,7 @@ from kajitori.core.gang.progress import describe_preemptions, end_members, membe
 from kajitori.core.gang.types import Action, DeleteMembers, Member, Run, Step
 from kajitori.core.spec.reasons import NEVER_RESTARTED, Phase, Reason
 from kajitori.core.spec.status import Preempted, PreemptedBy, RunStatus
+from kajitori.core.words.times import parse_time
 
 
 def preempt(status: RunStatus, preemption: Preempted) -> RunStatus:
@@ -22,7 +24,9 @@ def preempt(status: RunStatus, preemption: Preempted) -> RunStatus:
     return msgspec.structs.replace(status, preemption=preemption, resize=None, reason=Reason.PREEMPTED, message=message)
 
 
-def preempt_batch(run: Run, status: RunStatus, current: Sequence[Member], broken: Member | None) -> Step | None:
+def preempt_batch(
+    run: Run, status: RunStatus, current: Sequence[Member], broken: Member | None, now: datetime
+) -> Step | None:
     """Return the step of a preempted gang; None if it is not preempted, or ends by itself.
 
     `broken` is the member that broke the gang, if any.
@@ -36,6 +40,9 @@ def preempt_batch(run: Run, status: RunStatus, current: Sequence[Member], broken
     if not begun and all(member.is_over for member in current):
         return None
     if not begun:
+        ends_at = parse_time(preemption.ends_at)
+        if ends_at is not None and now < ends_at and run.preemptor_waits(preemption):
+            return Step(with_reason(status, Reason.PREEMPTED, describe_preemptions(preemption)), (), ends_at)
         return _begin_or_withdraw(run, status, preemption)
     status = msgspec.structs.replace(
         status,

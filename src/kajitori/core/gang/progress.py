@@ -25,8 +25,8 @@ from kajitori.core.spec.status import (
     template_text,
 )
 from kajitori.core.usage.ledger import detached
-from kajitori.core.words.node_lists import compress_ranks, expand
-from kajitori.core.words.suspects import avoided_nodes
+from kajitori.core.words.nodes.node_lists import compress_ranks, expand
+from kajitori.core.words.nodes.suspects import avoided_nodes
 from kajitori.core.words.times import format_time, parse_time
 
 UNSCHEDULED_PATIENCE_SECONDS = 30
@@ -145,7 +145,8 @@ def describe_preemptions(preemptions: Preempted, *, withdrawn: Collection[tuple[
 def _describe_preemption(preemption: PreemptedBy) -> str:
     members = preempted_members_text(preemption)
     why = ", whose team is guaranteed what it asks for" if preemption.guaranteed else ""
-    return f"{members}{' ' if members else ''}preempted by {preemption.who}{why}"
+    ends = f"; its program is asked to end at {preemption.ends_at}" if preemption.ends_at else ""
+    return f"{members}{' ' if members else ''}preempted by {preemption.who}{why}{ends}"
 
 
 def preempted_members_text(preemption: PreemptedBy) -> str:
@@ -196,7 +197,9 @@ def stop_members(members: Iterable[Member], grace_seconds: int) -> tuple[Action,
 
 
 def why_stopped(run: Run) -> tuple[Reason, str]:
-    """Return reason and message of a run that was stopped on request, or parked."""
+    """Return reason and message of a run that was stopped on request, parked, or created stopped."""
+    if run.was_never_started:
+        return Reason.NOT_STARTED, "created, and not started yet: kaji resume"
     if run.parked:
         return Reason.PARKED, "parked to free its idle GPUs; its checkpoint and its folders are kept: kaji resume"
     return Reason.STOPPED_BY_USER, "stopped on request"

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from kajitori.core.gang.dependencies import without_pins
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, RunStatus, Setback
 from kajitori.core.words.times import format_time
@@ -27,6 +28,7 @@ def restored(status: RunStatus, taken_at: datetime, now: datetime) -> RunStatus:
         resize=None,
         avoid_nodes={},
         unstarted=[],
+        after=without_pins(status.after),
         observed_generation=0,
     )
     if status.phase.is_final:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 Order = Literal["lowest", "highest"]
-"""Which values of a result are better."""
+"""Whether high or low values are better."""
 
 PLAIN = "result"
 """Name of the value of a result that is a number instead of a mapping."""

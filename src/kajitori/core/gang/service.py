@@ -25,7 +25,7 @@ from kajitori.core.gang.progress import (
 from kajitori.core.gang.types import Action, CreateMembers, DeleteMember, Member, MemberState, Run, Step
 from kajitori.core.spec.reasons import START_FAILURES, Phase, Reason
 from kajitori.core.spec.status import RunStatus
-from kajitori.core.words.node_lists import expand_ranks
+from kajitori.core.words.nodes.node_lists import expand_ranks
 from kajitori.core.words.times import parse_time
 
 

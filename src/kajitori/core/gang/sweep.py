@@ -47,8 +47,8 @@ from kajitori.core.gang.types import (
 from kajitori.core.spec.reasons import START_FAILURES, WAITING, Phase, Reason
 from kajitori.core.spec.status import NOTABLE_LIMIT, MemberCounts, Preempted, PreemptedBy, RunStatus
 from kajitori.core.usage.ledger import detached, release
-from kajitori.core.words.node_lists import compress, compress_ranks
-from kajitori.core.words.suspects import avoided_nodes
+from kajitori.core.words.nodes.node_lists import compress, compress_ranks
+from kajitori.core.words.nodes.suspects import avoided_nodes
 from kajitori.core.words.times import format_time, parse_time
 
 MAX_PLACED_AT_ONCE = 1000

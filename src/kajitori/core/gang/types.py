@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from kajitori.core.spec.reasons import Reason
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import PreemptedBy, RunStatus
 
 
@@ -92,6 +92,8 @@ class Limits:
     """Whether the gang is restarted once it is stuck."""
     remove_after_seconds: int | None = None
     """A run that ended longer ago than this is deleted; None keeps it."""
+    remove_created_after_seconds: int | None = None
+    """The same for a run that was created stopped, as its own spec says: policy removes only runs that have ended."""
 
     @property
     def last_grace_seconds(self) -> int:
@@ -110,6 +112,37 @@ class Sweep:
     """Indices of its members, ascending."""
     at_once: int
     stop_at: Literal["", "first-failure", "first-success"] = ""
+
+
+RunType = Literal["batch", "service", "notebook"]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRun:
+    """A run that another run waits for, as it is now."""
+
+    uid: str
+    phase: Phase
+    reason: Reason = Reason.NONE
+    type: RunType = "batch"
+    deleting: bool = False
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it was stopped to free idle GPUs, and is meant to be resumed."""
+        return self.phase is Phase.STOPPED and self.reason is Reason.PARKED
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """An entry of a run's `after`, with what is known of the run that it names."""
+
+    run: str
+    condition: Literal["succeeded", "ended"] = "succeeded"
+    seen: SeenRun | None = None
+    """None: there is no run of this name."""
+    cycle: tuple[str, ...] = ()
+    """If these runs wait for each other: their names, from this run's own to its own again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +165,15 @@ class Run:
     """Set for a sweep: its members are independent, and `replicas` is their number."""
     fewest: int | None = None
     """Set for an elastic gang: the fewest members it can start with; `replicas` is the most."""
+    after: tuple[Awaited, ...] = ()
+    """Runs that have to end before the first attempt is planned."""
     confirmed: int = 0
     """History has the closed segments of the usage up to this number."""
+
+    @property
+    def was_never_started(self) -> bool:
+        """Whether it was created stopped, as `docker create` does it, and its spec has not been changed since."""
+        return self.stopped and not self.parked and self.generation == 1 and not self.status.attempts
 
     def preemptor_waits(self, preemption: PreemptedBy) -> bool:
         """Return whether the preemptor of this preemption still waits for the run's nodes."""

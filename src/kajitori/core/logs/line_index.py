@@ -28,7 +28,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 
 
 class LineIndex(msgspec.Struct):
-    """What is known of a log after reading some of it from its beginning."""
+    """Places of lines in the part of a log that was read so far, from its beginning."""
 
     entries: list[Entry] = []
     stride_bytes: int = STRIDE_BYTES
@@ -80,7 +80,7 @@ class LineIndex(msgspec.Struct):
 
 
 class RecentIndexes:
-    """Indexes of logs that nobody stores, by a key: those used last, in memory."""
+    """Indexes of logs of Pods, in memory: those used last."""
 
     MOST = 256
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kajitori.core.messages.channels import Recipient
 from kajitori.core.messages.idle_question import describe_gpus
+from kajitori.core.messages.notices import ENDS_AT
 from kajitori.core.messages.outbox import Message
 from kajitori.core.spec.notify import Kind
 from kajitori.core.spec.reasons import Reason
@@ -68,6 +69,9 @@ def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]
             how = "was stopped" if status.phase == "Stopped" else "has succeeded"
             how = "was parked" if status.reason is Reason.PARKED else how
             return f"{run} {how}{_after(status)}", [notice.text, *_counted(status)]
+        case Kind.PREEMPTED if notice.text.startswith(ENDS_AT):
+            lines = ["Save your work: what is only in memory is lost.", "It starts again when it gets nodes."]
+            return f"{run} is preempted, and its program is stopped {notice.text}", lines
         case Kind.PREEMPTED:
             return f"{run} was preempted {notice.text}", ["It goes on from its checkpoint when it gets nodes again."]
         case Kind.STUCK:

@@ -18,7 +18,7 @@ from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import IdleState, KeepLimit, RunStatus
 from kajitori.core.telemetry.bands import Place
 from kajitori.core.telemetry.idle import Finding, Verdict
-from kajitori.core.words.node_lists import compress_ranks, expand_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks, expand_ranks
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time, parse_time
 

@@ -24,6 +24,8 @@ FRESH = timedelta(minutes=15)
 MOST_WAITING = 16
 """Most notices in a status. They stay for a second; only if none can be taken over for long, the oldest are dropped."""
 _TEXT_LIMIT = 500
+ENDS_AT = "at "
+"""First word of the text about a preemption of which the run is given notice."""
 
 
 def with_notices(
@@ -79,7 +81,8 @@ def _events(
 def _setbacks(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
     asked = status.preemption
     if asked is not None and (since := parse_time(asked.since)) is not None:
-        yield Kind.PREEMPTED, f"{asked.since}.{asked.uid[:8]}", since, f"for {asked.who or asked.by}"
+        ends = f"{ENDS_AT}{asked.ends_at} " if asked.ends_at else ""
+        yield Kind.PREEMPTED, f"{asked.since}.{asked.uid[:8]}", since, f"{ends}for {asked.who or asked.by}"
     stuck = status.stuck
     if stuck is not None and stuck.looked_at and (at := parse_time(stuck.looked_at)) is not None:
         yield Kind.STUCK, f"{stuck.attempt}.{stuck.since}", at, stuck.message
@@ -114,6 +117,6 @@ def _start(status: RunStatus, rules: Notifications) -> Iterator[tuple[Kind, str,
 
 def _end(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
     finished = parse_time(status.finished_at)
-    if status.phase.is_final and finished is not None:
+    if status.phase.is_final and finished is not None and status.reason is not Reason.NOT_STARTED:
         kind = Kind.FAILED if status.phase is Phase.FAILED else Kind.ENDED
         yield kind, status.finished_at, finished, status.message

@@ -1,4 +1,4 @@
-"""Evidence about nodes from runs: runs that failed on a node and later succeeded elsewhere."""
+"""Evidence about nodes from runs: runs that failed on a node and later succeeded elsewhere, and runs that it slowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from kajitori.core.nodes.health import Failure
 from kajitori.core.policy.nodes.health import NodeHealth
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Notable, RunStatus
-from kajitori.core.words.node_lists import expand
+from kajitori.core.telemetry.stragglers import HARDWARE
+from kajitori.core.words.nodes.node_lists import expand
 from kajitori.core.words.times import parse_time
 
 _MAY_BE_THE_NODE = frozenset(
@@ -71,6 +72,24 @@ def failures_of(
             why = f": {note.message}" if note.message else ""
             text = f"run {run}{owner_text}: member {note.rank} of attempt {note.attempt} failed at {note.since}{why}"
             yield note.node, Failure(run, owner, at, text)
+
+
+def slow_on(run: str, owner: str, status: RunStatus) -> Iterator[tuple[str, Failure]]:
+    """Yield the nodes on which members of a run were slower than their peers, each with the evidence.
+
+    A run that was slow on several nodes, one attempt after another, blames none of them: its work is uneven. A lower
+    clock, or a slower link, is the fault of its node all the same.
+    """
+    owner_text = f" ({owner})" if owner else ""
+    nodes_of_ranks: dict[str, set[str]] = defaultdict(set)
+    for place in status.slow:
+        nodes_of_ranks[place.ranks].add(place.node)
+    for place in status.slow:
+        at, is_hardware = parse_time(place.at), place.sign in HARDWARE
+        if at is None or not place.node or (len(nodes_of_ranks[place.ranks]) > 1 and not is_hardware):
+            continue
+        text = f"run {run}{owner_text}: {place.message}"
+        yield place.node, Failure(run, owner, at, text, slow=run if is_hardware else f"rank {place.ranks}")
 
 
 def without_outages(

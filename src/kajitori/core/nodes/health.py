@@ -1,8 +1,8 @@
 """Decide which nodes leave the pool and why, which come back, and which are tested, from the present state alone.
 
 A node leaves for a condition that says that it is broken, for runs that failed on it and then worked elsewhere, for
-becoming unreachable repeatedly, or for a failed test. At most a share of all nodes is taken out: a cause that affects
-more of them is not the nodes' fault. Nothing here ends a run.
+runs that it slowed, for becoming unreachable repeatedly, or for a failed test. At most a share of all nodes is taken
+out: a cause that affects more of them is not the nodes' fault. Nothing here ends a run.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kajitori.core.words.names import MANAGED_BY
 from kajitori.core.words.times import format_time
 
 MEMBERS_FAIL = "MembersFail"
+MEMBERS_SLOW = "MembersSlow"
 NODE_LOST = "NodeLost"
 PREFLIGHT_FAILED = "PreflightFailed"
 PREFLIGHT_PASSED = "PreflightPassed"
@@ -26,7 +27,7 @@ CONDITION_GONE = "ConditionGone"
 BY_HAND = "ByHand"
 DRAINED_BY = f"{MANAGED_BY}: "
 """Prefix of the drain mark of a node that is drained for its health; the reason follows."""
-_LASTING_REASONS = (MEMBERS_FAIL, NODE_LOST, PREFLIGHT_FAILED)
+_LASTING_REASONS = (MEMBERS_FAIL, MEMBERS_SLOW, NODE_LOST, PREFLIGHT_FAILED)
 """Reasons that do not disappear by themselves, unlike a condition."""
 
 UNREACHABLE_FOR = timedelta(seconds=15)
@@ -59,6 +60,9 @@ class Failure:
     says: str
     at_start: bool = False
     """The run could not start there, and started elsewhere."""
+    slow: str = ""
+    """The run did not fail there, but its members were slower than their peers. Equal texts may have one cause that is
+    not the node: `rank 0`, or the name of the run if the cause can only be the node."""
 
 
 class TrialState(StrEnum):
@@ -220,8 +224,11 @@ def _reason_to_leave(
     if back is not None and back > begin:
         begin = back
     recent = sorted((failure for failure in failures if failure.at > begin), key=lambda failure: failure.at)
-    if _are_enough(recent, health):
-        return _Removal(signs, MEMBERS_FAIL, tuple(failure.says for failure in recent), 2)
+    failed, slow = [each for each in recent if not each.slow], [each for each in recent if each.slow]
+    if _are_enough(failed, health.failed_runs):
+        return _Removal(signs, MEMBERS_FAIL, tuple(each.says for each in failed), 2)
+    if _are_enough(slow, health.slow_runs) and len({each.slow for each in slow}) >= health.slow_runs:
+        return _Removal(signs, MEMBERS_SLOW, tuple(each.says for each in slow), 3)
     losses = [entry for entry in losses if entry.time is not None and entry.time > begin]
     if health.lost_times and len(losses) >= health.lost_times:
         lost = tuple(f"stopped answering at {entry.at} under {', '.join(entry.evidence)}" for entry in losses)
@@ -229,15 +236,15 @@ def _reason_to_leave(
     return None
 
 
-def _are_enough(failures: Sequence[Failure], health: NodeHealth) -> bool:
-    """Return whether these failures are enough to blame the node.
+def _are_enough(failures: Sequence[Failure], runs_needed: int) -> bool:
+    """Return whether these failures are enough to blame the node, if so many runs must have failed; 0: never.
 
     Several runs must have failed, of several users if possible: the runs of one user may share a fault. Runs without an
     owner do not count as another user.
     """
     runs, owners = {failure.run for failure in failures}, {failure.owner for failure in failures if failure.owner}
-    one_owner = len(owners) < 2 and health.failed_runs > 1
-    return bool(health.failed_runs) and len(runs) >= health.failed_runs + one_owner
+    one_owner = len(owners) < 2 and runs_needed > 1
+    return bool(runs_needed) and len(runs) >= runs_needed + one_owner
 
 
 def _note_loss(signs: Signs, health: NodeHealth, verdict: Verdict, now: datetime) -> None:
@@ -354,6 +361,8 @@ def _test_due(signs: Signs, health: NodeHealth, preflight: Preflight, verdict: V
         pause = first * 2 ** min(often - 1, _DOUBLINGS)
         if could_not:
             pause = min(pause, max(first, preflight.longest_pause_seconds))
+    elif left is not None and left.reason == MEMBERS_SLOW:
+        pause = 0  # the test shows whether the node is slow; there is nothing to wait for
     elif left is not None and left.reason in _LASTING_REASONS:
         pause = preflight.retest_after_seconds
     elif left is not None and not _condition_is_gone(signs, health, verdict, now):

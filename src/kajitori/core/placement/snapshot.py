@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kajitori.core.gpus.offers import BY_CLAIM, GpuOffer
 from kajitori.core.words.names import TAINT_UNHEALTHY
-from kajitori.core.words.taints import Taint, Toleration
+from kajitori.core.words.nodes.taints import Taint, Toleration
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]

@@ -25,6 +25,8 @@ def step_container(
         env[first_step.CA_ENV] = start.server_ca
     if spec.code is not None:
         env[first_step.CODE_ENV] = spec.code.digest
+    if spec.type == "notebook":
+        env[first_step.NOTEBOOK_ENV] = "1"
     if not meets_others:
         env[first_step.ALONE_ENV] = "1"
     step: Manifest = {
@@ -37,7 +39,7 @@ def step_container(
         "volumeMounts": [{"name": first_step.VOLUME, "mountPath": first_step.FOLDER}],
     }
     put(step, "imagePullPolicy", policy.images.pull_policy)
-    put(step, "securityContext", _security_of_step(member.get("securityContext", {})))
+    put(step, "securityContext", security_of_step(member.get("securityContext", {})))
     return step
 
 
@@ -57,7 +59,7 @@ def _resources_of_step(member: Manifest) -> Manifest:
     return step
 
 
-def _security_of_step(member: Manifest) -> Manifest:
+def security_of_step(member: Manifest) -> Manifest:
     """Return the member's security context without the privileges that the step does not need. It otherwise stays the
     same, so that a namespace that accepts the member accepts the step."""
     step = {name: value for name, value in member.items() if name not in ("privileged", "capabilities")}

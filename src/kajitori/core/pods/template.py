@@ -22,8 +22,8 @@ from kajitori.core.spec.run import RunSpec
 from kajitori.core.telemetry.training import METRICS_ENV, TENSORBOARD_ENV
 from kajitori.core.words import first_step, names
 from kajitori.core.words.image_names import full_image_name
+from kajitori.core.words.nodes.taints import Toleration
 from kajitori.core.words.quantities import format_cpu, format_memory
-from kajitori.core.words.taints import Toleration
 
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 """Default of Kubernetes."""
@@ -54,6 +54,9 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     put(container, "command", mpi.launch_command(words) if by_mpi else words[: len(spec.command)])
     put(container, "args", None if by_mpi else words[len(spec.command) :])
     put(container, "workingDir", spec.working_dir or (spec.code.path if spec.code is not None else None))
+    put(container, "stdin", spec.stdin)
+    put(container, "stdinOnce", spec.stdin and not spec.tty)
+    put(container, "tty", spec.tty)
     put(container, "envFrom", [{"secretRef": {"name": use.name}} for use in spec.secrets if _is_whole_env(use)])
     put(container, "imagePullPolicy", policy.images.pull_policy)
     put(container, "ports", [{"containerPort": port} for port in spec.ports])
@@ -78,6 +81,11 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
             added |= mpi.launcher_env(policy.start.deadline_seconds)
         if spec.code is not None:
             added[first_step.CODE_DIR_ENV] = spec.code.path
+        if spec.type == "notebook":
+            added[first_step.NOTEBOOK_TOKEN_ENV] = f"{first_step.FOLDER}/{first_step.NOTEBOOK_TOKEN_FILE}"
+        if spec.code is not None and spec.sweep is not None:
+            added |= {first_step.CALLS_SERVER_ENV: policy.start.server or ""}
+            added |= {first_step.CALLS_CA_ENV: policy.start.server_ca} if policy.start.server_ca else {}
         container["env"] += [{"name": name, "value": value} for name, value in added.items()]
         step = step_container(container, spec, policy, resolved, meets_others=meets_others)
         pod["initContainers"] = [step, mpi.image_step(container, step)] if by_mpi else [step]
@@ -103,6 +111,8 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     ours = {first_step.ANNOTATION_OWN_FOLDERS: ",".join(own)}
     if spec.tensorboard is not None:
         ours[names.ANNOTATION_TENSORBOARD] = spec.tensorboard
+    if has_first_step and spec.type == "notebook":
+        ours[names.ANNOTATION_NOTEBOOK_PORT] = str(spec.ports[0])
     if run.owner:
         ours[names.ANNOTATION_OWNER] = run.owner
     if not resolved.reach.is_open:
@@ -121,7 +131,8 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
 
 def begins_with_step(spec: RunSpec, policy: Policy) -> bool:
     """Whether members begin with a first step, in which they call the Web API."""
-    return policy.start.image is not None and (_meets_others(spec) or spec.code is not None)
+    has_work = _meets_others(spec) or spec.code is not None or spec.type == "notebook"
+    return policy.start.image is not None and has_work
 
 
 def _meets_others(spec: RunSpec) -> bool:

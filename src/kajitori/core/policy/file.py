@@ -16,11 +16,14 @@ def default_policy() -> Policy:
     return Policy()
 
 
-def own_machine_policy(home: str, *, mounts: bool, checkpoint_root: str, folders: Sequence[str] = ()) -> Policy:
+def own_machine_policy(
+    home: str, *, mounts: bool, checkpoint_root: str, folders: Sequence[str] = (), images: bool = False
+) -> Policy:
     """Return the policy of `kaji up`: programs run as the user who called it, and may mount that user's folders.
 
     `home` and `folders` are the folders that may be mounted. `mounts` tells whether this machine can mount anything.
-    Checkpoints are stored below `checkpoint_root`.
+    Checkpoints are stored below `checkpoint_root`. With `images`, an engine of this machine runs real images: those
+    that it has are used as they are, as Docker does.
     """
     document: dict[str, Any] = {
         "mounts": {"hostPaths": list(dict.fromkeys([home, *folders])), "ownPathOnly": not mounts},
@@ -35,6 +38,8 @@ def own_machine_policy(home: str, *, mounts: bool, checkpoint_root: str, folders
         "memory": {"sampleEvery": "10s"},
         "start": {"deadline": "2m", "pause": "2s", "longestPause": "1m"},
     }
+    if images:
+        document["images"] = {"pullPolicy": "IfNotPresent"}
     return parse_policy(document)
 
 
@@ -48,9 +53,11 @@ def with_first_step(policy: Policy, image: str, server: str, server_ca: str | No
 
 def on_own_cluster(policy: Policy, image: str, server: str, server_ca: str | None = None) -> Policy:
     """Return the policy for the embedded cluster of `kaji up`, which has a first step and no network plugin, so nothing
-    enforces NetworkPolicies."""
+    enforces NetworkPolicies; its members are processes of a user who has a home folder."""
     network = policy.network.model_copy(update={"enforced": False})
-    return with_first_step(policy, image, server, server_ca).model_copy(update={"network": network})
+    notebooks = policy.notebooks.model_copy(update={"home": policy.notebooks.home or "unchanged"})
+    update = {"network": network, "notebooks": notebooks}
+    return with_first_step(policy, image, server, server_ca).model_copy(update=update)
 
 
 def parse_policy(text_or_document: str | bytes | Mapping[str, Any]) -> Policy:

@@ -26,6 +26,7 @@ from kajitori.core.policy.runs.images import Images
 from kajitori.core.policy.runs.limits import Ceilings, Defaults, PriorityWord
 from kajitori.core.policy.runs.members import Gpu, Inject, Security
 from kajitori.core.policy.runs.mounts import CheckpointPolicy, Mounts, Volume
+from kajitori.core.policy.runs.notebooks import Notebooks
 from kajitori.core.policy.runs.start import Binding, Rendezvous, Starting
 from kajitori.core.policy.runs.stuck import StuckRuns
 from kajitori.core.policy.runs.sweeps import Sweeps
@@ -55,6 +56,9 @@ class StoredCode(Document):
 
     archive_bytes: Memory = Field(default=2**30, alias="archive")
     """The largest folder that may be uploaded, measured as an archive before compression."""
+    value_bytes: Memory = Field(default=4 * 2**20, le=8 * 2**20, alias="value")
+    """The largest arguments or result of one call of a function, pickled; at most 8Mi. Larger values belong on a
+    volume."""
     namespace_bytes: Memory | None = Field(default=100 * 2**30, alias="perNamespace")
     """Total size of a namespace's code in the store, compressed. null: no limit. Code that no run refers to is
     deleted."""
@@ -164,6 +168,7 @@ class Policy(Document):
     ended_runs: EndedRuns = EndedRuns()
     history: KeptHistory = KeptHistory()
     sweeps: Sweeps = Sweeps()
+    notebooks: Notebooks = Notebooks()
     traffic: TrafficPolicy = TrafficPolicy()
     network: Networking = Networking()
     elastic: Elastic = Elastic()

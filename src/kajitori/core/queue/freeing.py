@@ -28,7 +28,7 @@ from kajitori.core.placement.snapshot import Counts, Mask, NodeFacts, Snapshot
 from kajitori.core.policy.queue.order import LIKELY
 from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.waiting import WaitingRun
-from kajitori.core.words.taints import Toleration
+from kajitori.core.words.nodes.taints import Toleration
 
 Watch = Callable[[], Callable[[], bool]]
 """Starts a stop-watch; returns a test whether there is time left."""

@@ -20,8 +20,8 @@ from kajitori.core.placement.planner import CpuRunsOnGpuNodes, GangRequest, Memb
 from kajitori.core.placement.snapshot import PODS, Mask, NodeTable
 from kajitori.core.policy.queue.preemption import Guarantee
 from kajitori.core.queue.victims import RunningGang
+from kajitori.core.words.nodes.taints import Toleration
 from kajitori.core.words.quantities import round_memory
-from kajitori.core.words.taints import Toleration
 
 Amounts = tuple[int, ...]
 """Millicores, bytes, GPUs, whole nodes, as `Guarantee.amounts` has them."""

@@ -27,7 +27,7 @@ _OPTIONS = {
 """Options whose value is the field's."""
 _RESOURCES = {"gpu": "--gpus", "gpuType": "--gpu-type"}
 _SIZES = {"memory": "-m", "shm": "--shm-size"}
-_FLAGS = {"privileged": "--privileged", "removeAfter": "--rm"}
+_FLAGS = {"stdin": "-i", "tty": "-t", "privileged": "--privileged", "removeAfter": "--rm"}
 _NOT_ASKED = ("stopped", "resumes", "stopGrace")
 """Fields that say what became of a run later."""
 
@@ -73,6 +73,7 @@ class _Writer:
         self.pairs("-l", "labels")
         self.pairs("--node-selector", "nodeSelector")
         self.add_all("--toleration", self.taken("tolerations", _toleration))
+        self.add_all("--after", self.taken("after", _after))
         self.add_all("-p", map(str, self.rest.pop("ports", ())))
         self.notify()
         self.head += [flag for key, flag in _FLAGS.items() if self.rest.pop(key, None) is not None]
@@ -184,6 +185,13 @@ def _toleration(wanted: Mapping[str, Any]) -> str | None:
         return None
     text = key if wanted.get("operator") == "Exists" else f"{key}={value}"
     return f"{text}:{effect}" if effect else text
+
+
+def _after(other: Mapping[str, Any]) -> str | None:
+    name, condition = other.get("run"), other.get("condition") or "succeeded"
+    if not name:
+        return None
+    return str(name) if condition == "succeeded" else f"{name}:{condition}"
 
 
 def _cores(amount: object) -> str | None:

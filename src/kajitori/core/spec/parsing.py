@@ -53,6 +53,8 @@ def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     yield from _sweep_conflicts(spec, where)
     yield from _elastic_conflicts(spec, where)
     yield from _stuck_conflicts(spec, where)
+    yield from _input_conflicts(spec, where)
+    yield from _after_conflicts(spec, where)
     if spec.launcher == "mpi":
         if not spec.command and not spec.args:
             message = "launcher mpi needs a command, because Kajitori cannot read the image's entrypoint"
@@ -60,8 +62,11 @@ def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
         for user_path in (volume.path for volume in spec.volumes if volume.path == first_step.ETC_PASSWD):
             message = f"with launcher mpi, Kajitori itself writes {user_path}"
             yield "volumes", Fault(f"{where}.volumes", message, user_path, "choose another path")
-    if spec.launcher != "none" and spec.type == "service":
-        message = f"launcher {spec.launcher} needs members that start and end together; those of a service do not"
+    if spec.type == "notebook" and spec.replicas != 1:
+        message = "a notebook has one member; it may have several GPUs"
+        yield "replicas", Fault(f"{where}.replicas", message, str(spec.replicas), "leave replicas out")
+    if spec.launcher != "none" and spec.type != "batch":
+        message = f"launcher {spec.launcher} needs members that start and end together; those of a {spec.type} do not"
         yield "launcher", Fault(f"{where}.launcher", message, spec.launcher, "use type batch")
     for name in sorted(TORCHRUN_ENV & spec.env.keys()) if spec.launcher == "torchrun" else ():
         yield "env", Fault(f"{where}.env.{name}", f"{name} is set by the launcher", hint="leave it out")
@@ -112,8 +117,8 @@ def _sweep_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     if spec.replicas != 1:
         message = "replicas and array cannot be combined: the array alone gives the members of a sweep"
         yield "replicas", Fault(f"{where}.replicas", message, str(spec.replicas), "leave out replicas or array")
-    if spec.type == "service":
-        message = "a service cannot be a sweep: its members never end"
+    if spec.type != "batch":
+        message = f"a {spec.type} cannot be a sweep: its members do not end by themselves"
         yield "type", Fault(f"{where}.type", message, spec.type, "leave out type or array")
     if spec.launcher != "none":
         message = f"launcher {spec.launcher} cannot be combined with array: members of a sweep are independent"
@@ -136,8 +141,8 @@ def _elastic_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]
         message = f"minReplicas is {fewest}, but replicas is only {spec.replicas}"
         hint = f"raise replicas, or lower minReplicas to at most {spec.replicas}"
         yield "minReplicas", Fault(field, message, str(fewest), hint)
-    if spec.type == "service":
-        message = "a service cannot be elastic: its members start one by one anyway"
+    if spec.type != "batch":
+        message = f"a {spec.type} cannot be elastic: its members do not belong together"
         yield "type", Fault(f"{where}.type", message, spec.type, "use type batch, or leave minReplicas out")
     if spec.launcher == "mpi":
         message = "an MPI gang cannot be elastic: an MPI program cannot continue with another number of members"
@@ -152,13 +157,34 @@ def _stuck_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     }
     for field, value in given.items():
         if value is not None and (spec.array is not None or spec.type != "batch"):
-            what = "members of a sweep are independent" if spec.array is not None else "a service may be quiet for days"
+            is_sweep = spec.array is not None
+            what = "members of a sweep are independent" if is_sweep else f"a {spec.type} may be quiet for days"
             message = f"only gangs are watched for hangs: {what}"
-            hint = f"leave {field} out, or set a timeLimit" if spec.array is not None else f"leave {field} out"
+            hint = f"leave {field} out, or set a timeLimit" if is_sweep else f"leave {field} out"
             yield field, Fault(f"{where}.{field}", message, value, hint)
     if spec.on_stuck == "restart" and spec.restarts == 0:
         message = "onStuck is restart, but restarts is 0"
         yield "onStuck", Fault(f"{where}.onStuck", message, "restart", "raise restarts, or use onStuck tell")
+
+
+def _input_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    if spec.array is None and spec.replicas == 1:
+        return
+    for field in ("stdin", "tty"):
+        if getattr(spec, field):
+            what = "standard input" if field == "stdin" else "a terminal"
+            members = f"{spec.replicas} members" if spec.array is None else "the members of a sweep"
+            message = f"{what} cannot be shared by {members}"
+            hint = f"leave {field} out, or run one member; for a shell in a member: kaji exec -it RUN sh"
+            yield field, Fault(f"{where}.{field}", message, "true", hint)
+
+
+def _after_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+    named = [other.run for other in spec.after]
+    for index, name in enumerate(named):
+        if name in named[:index]:
+            message = f"the run {name} is listed twice"
+            yield "after", Fault(f"{where}.after[{index}].run", message, name, "list it once, with one condition")
 
 
 def _resource_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     PROVISIONING_NODES = "ProvisioningNodes"
     WAITING_ITS_TURN = "WaitingItsTurn"
     TOO_LARGE_NOW = "ClusterTooSmall"
+    WAITING_FOR_RUN = "WaitingForRun"
 
     # Starting: what the slowest member waits for. The same reasons say why a start failed.
     CREATING = "Creating"
@@ -74,15 +75,17 @@ class Reason(StrEnum):
     RESTORED = "Restored"
     TIME_LIMIT = "TimeLimit"
     REFUSED = "Refused"
+    DEPENDENCY_NEVER_SATISFIED = "DependencyNeverSatisfied"
     STATUS_DAMAGED = "StatusDamaged"
     STOPPING = "Stopping"
+    NOT_STARTED = "NotStarted"
     STOPPED_BY_USER = "StoppedByUser"
     PARKED = "Parked"
     DELETING = "Deleting"
 
 
 WAITING = frozenset({reason for reason in Reason if reason.value.startswith("Waiting")} | {Reason.TOO_LARGE_NOW})
-"""Reasons of queued runs that wait for nodes."""
+"""Reasons of queued runs that wait for nodes or for other runs."""
 
 COUNTS_AS_RESTART = frozenset({Reason.PROGRAM_FAILED, Reason.STUCK})
 """Failures of the program itself, which use up `restarts` (rule 7)."""

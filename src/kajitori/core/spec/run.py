@@ -48,6 +48,19 @@ def _stuck_after(seconds: int) -> int:
 
 StuckAfter = Annotated[DurationAboveZero, AfterValidator(_stuck_after)]
 
+MAX_AFTER = 64
+"""Maximum number of runs that one run waits for."""
+
+
+def _run_name(text: str) -> str:
+    fault = name_fault(text)
+    if fault is not None:
+        raise FieldError(fault.message, fault.hint)
+    return text
+
+
+RunName = Annotated[str, AfterValidator(_run_name), Field(max_length=RUN_NAME_MAX_LENGTH)]
+
 MAX_REPLICAS = 99_999
 MAX_WORDS = 4096
 MAX_VARIABLES = 1024
@@ -64,7 +77,7 @@ _RUN_RULES = rules(
     ),
     (
         f"!has(self.array) || {_BATCH}",
-        "a service cannot be a sweep, because its members never end: leave out type or array",
+        "only runs of type batch can be sweeps: leave out type or array",
     ),
     (
         f"!has(self.array) || {_NO_LAUNCHER}",
@@ -84,7 +97,7 @@ _RUN_RULES = rules(
     ),
     (
         f"!has(self.minReplicas) || {_BATCH}",
-        "a service cannot be elastic, because its members start one by one: use type batch, or leave minReplicas out",
+        "only runs of type batch can be elastic: use type batch, or leave minReplicas out",
     ),
     (
         "!has(self.minReplicas) || !has(self.launcher) || self.launcher != 'mpi'",
@@ -106,10 +119,29 @@ _RUN_RULES = rules(
         f"!has(self.launcher) || self.launcher != 'mpi' || {_HAS_PROGRAM}",
         "launcher mpi needs a command, for example [mpirun, ./program]: add command or args",
     ),
+    (
+        "!(has(self.stdin) && self.stdin || has(self.tty) && self.tty) "
+        "|| !has(self.array) && (!has(self.replicas) || self.replicas == 1)",
+        "only a run with one member can have stdin or a terminal: leave out stdin and tty, or replicas and array",
+    ),
+    (
+        "!has(self.type) || self.type != 'notebook' || !has(self.replicas) || self.replicas == 1",
+        "a notebook has one member: leave replicas out",
+    ),
 )
 _REPLICAS_RULES = rules(
     ("self >= 1", "a run has at least one member; `kaji stop` stops a run, `kaji rm` deletes it"),
 )
+
+
+class After(Document):
+    """Another run of the same namespace that has to end before this one starts."""
+
+    run: RunName
+    """Name of the other run."""
+    condition: Literal["succeeded", "ended"] = "succeeded"
+    """succeeded: it has to succeed. If it can no longer succeed, this run fails without having started. ended: it has
+    to end in any way, or be deleted."""
 
 
 class RunSpec(Document):
@@ -117,9 +149,9 @@ class RunSpec(Document):
 
     model_config = ConfigDict(json_schema_extra=_RUN_RULES)
 
-    type: Literal["batch", "service"] = "batch"
+    type: Literal["batch", "service", "notebook"] = "batch"
     """batch: all members start together and end together. service: members run independently, until the run is stopped
-    or deleted."""
+    or deleted. notebook: one member with JupyterLab, unless it names another command; its folder is kept."""
     image: Image
     """Name of the container image, as Docker writes it."""
     command: list[Text] = Field(default_factory=list, max_length=MAX_WORDS)
@@ -128,6 +160,11 @@ class RunSpec(Document):
     """Arguments of the program: the words after the image in `docker run`. Replaces the image's command."""
     working_dir: AbsolutePath | None = None
     """Working directory of the program. Left out: the image's."""
+    stdin: bool = False
+    """Keep the program's standard input open for `kaji attach`; only for runs with one member. Without tty, it ends
+    with the first client that attaches."""
+    tty: bool = False
+    """Give the program a terminal; only for runs with one member."""
     env: dict[UserEnvName, Text] = Field(default_factory=dict, max_length=MAX_VARIABLES)
     """Environment variables. Do not put secrets here; list them under secrets."""
     secrets: list[SecretUse] = Field(default_factory=list, max_length=64)
@@ -146,6 +183,8 @@ class RunSpec(Document):
     """How the processes of a gang find each other. torchrun: members get the environment variables of torchrun. mpi:
     rank 0 runs the program, usually mpirun. All other members run an sshd that rank 0 connects to, with SSH keys that
     are made for each attempt."""
+    after: list[After] = Field(default_factory=list, max_length=MAX_AFTER)
+    """Runs that have to end before the first attempt of this one is planned. Later attempts do not wait again."""
     resources: Resources = Resources()
     qos: Literal["guaranteed", "burstable"] = "guaranteed"
     """guaranteed: the requested resources are both the reservation and the limit. burstable: less is reserved than the
@@ -212,6 +251,11 @@ class RunSpec(Document):
         return text
 
     @property
+    def life(self) -> Literal["batch", "service"]:
+        """How the run lives: a notebook is a batch run of one member."""
+        return "service" if self.type == "service" else "batch"
+
+    @property
     def sweep(self) -> Array | None:
         """The members of a sweep; None if the run is not a sweep."""
         return parse_array(self.array) if self.array is not None else None
@@ -239,6 +283,12 @@ def to_document(spec: RunSpec, *, with_defaults: bool = False) -> dict[str, Any]
     if with_defaults:
         return spec.model_dump(mode="json", exclude_none=True)
     return spec.model_dump(mode="json", exclude_defaults=True)
+
+
+def after_of(text: str) -> dict[str, str]:
+    """Return the entry of `after` that a user writes as `RUN`, `RUN:succeeded` or `RUN:ended`."""
+    run, colon, condition = text.partition(":")
+    return {"run": run, "condition": condition} if colon else {"run": run}
 
 
 def name_fault(name: object, field: str = "name") -> Fault | None:

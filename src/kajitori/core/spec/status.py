@@ -10,10 +10,12 @@ import msgspec
 
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
-from kajitori.core.words.node_lists import expand, expand_ranks
+from kajitori.core.words.nodes.node_lists import expand, expand_ranks
 
 NOTABLE_LIMIT = 64
 """Maximum number of notable members in a status."""
+SLOW_LIMIT = 8
+"""Maximum number of slow places in a status."""
 
 
 class Attempt(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -133,6 +135,8 @@ class PreemptedBy(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tru
     guaranteed: bool = False
     """Whether its team is guaranteed what it asks for; else it has a higher priority."""
     since: str = ""
+    ends_at: str = ""
+    """When its members are asked to end, if the run is given notice; empty: at once."""
     ranks: str = ""
     """The preempted members of a sweep, as ranges; its other members go on. Empty: the whole run is preempted."""
     attempt: int = 0
@@ -164,6 +168,20 @@ class Preempted(PreemptedBy, rename="camel", omit_defaults=True, frozen=True, kw
 
 def _fields(asked: PreemptedBy) -> dict[str, Any]:
     return {name: getattr(asked, name) for name in PreemptedBy.__struct_fields__}
+
+
+class AfterState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """The progress of one entry of the spec's `after`."""
+
+    run: str
+    condition: str = "succeeded"
+    uid: str = ""
+    """UID of the run that is waited for; empty until there was a run of this name. A later run of the same name does
+    not count."""
+    since: str = ""
+    """Time at which this run began to wait for it."""
+    met_at: str = ""
+    """Time at which the condition was seen to hold. From then on it is not looked at again."""
 
 
 class Resize(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -213,6 +231,20 @@ class Stuck(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_
     """Ranks for which the others seem to wait, as ranges; empty if none stands out or stacks could not be taken."""
     looked_at: str = ""
     """Time at which the stacks of the ranks were looked at, or at which that failed; empty before."""
+
+
+class SlowPlace(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """A GPU, rank or node of an attempt that was persistently slower than its peers. It is evidence about the node."""
+
+    attempt: int
+    node: str
+    ranks: str
+    """Ranks of the attempt that it concerns, as ranges."""
+    at: str
+    """Time at which it was found."""
+    sign: str
+    """Quantity that showed it, such as `gpu.clock.sm`."""
+    message: str = ""
 
 
 class Stretch(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -412,6 +444,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     """Set while the running attempt is suspected to be stuck."""
     preemption: Preempted | None = None
     """The run that preempts it; kept until it starts again. Members of a sweep may be preempted by several runs."""
+    after: list[AfterState] = []
+    """Progress of each entry of the spec's `after`; it stays as it was when the first attempt was planned."""
     resize: Resize | None = None
     """Reserved nodes of an elastic gang that is about to change its size."""
     ran: Ran | None = None
@@ -426,6 +460,8 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     """Nodes that the run holds and held; None before the first attempt."""
     stretches: list[Stretch] = []
     """The latest times in which the run was stuck or idle. History has the earlier ones, too."""
+    slow: list[SlowPlace] = []
+    """The latest stragglers of the run, each once for an attempt."""
     rested_seconds: int = 0
     """Time between ends of the run and the moments at which its user resumed it."""
     notices: Notices | None = None

@@ -11,7 +11,7 @@ from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS
 from kajitori.core.spec.node_request import NodeRequest
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, IdleState, MemoryPeak, Resize, RunStatus, SweepState, Usage
-from kajitori.core.words.node_lists import expand, expand_ranks
+from kajitori.core.words.nodes.node_lists import expand, expand_ranks
 from kajitori.core.words.quantities import parse_cpu_millis, parse_memory_bytes
 from kajitori.core.words.times import parse_time
 
@@ -109,6 +109,9 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _time_faults("preemption.since", asked.since)
     if status.preemption is not None and any(not other.ranks for other in status.preemption.others):
         yield "preemption.others are not of members"
+    for other in status.after:
+        for name in ("since", "met_at"):
+            yield from _time_faults(f"after.{name}", getattr(other, name))
     if status.resize is not None:
         yield from _resize_faults(status.resize)
     if status.ran is not None:
@@ -128,6 +131,13 @@ def _faults(status: RunStatus) -> Iterator[str]:
         yield from _time_faults("notices.at", notice.at)
     if status.usage is not None:
         yield from _usage_faults(status.usage)
+    for place in status.slow:
+        if not 0 <= place.attempt < _LARGEST:
+            yield f"slow.attempt is {place.attempt}"
+        yield from _ranks_faults("slow.ranks", place.ranks)
+        yield from _time_faults("slow.at", place.at)
+        if not place.at:
+            yield "a slow place has no time"
     for stretch in status.stretches:
         if not 0 <= stretch.attempt < _LARGEST:
             yield f"stretches.attempt is {stretch.attempt}"

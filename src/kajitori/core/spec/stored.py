@@ -38,6 +38,9 @@ class _Wire(msgspec.Struct, rename="camel"):
     resources: Any = None
     code: Any = None
     secrets: Any = None
+    stdin: Any = None
+    tty: Any = None
+    after: Any = None
 
 
 _NO_NAMES: frozenset[str] = frozenset()
@@ -47,6 +50,8 @@ class StoredSpec(msgspec.Struct, frozen=True):
     """A stored spec as far as it can be read."""
 
     type: Literal["batch", "service"] = "batch"
+    """A notebook is a batch run of one member as far as its life is concerned."""
+    is_notebook: bool = False
     image: str = ""
     priority: Literal["high", "normal", "low"] | None = None
     """None: the policy's default priority applies."""
@@ -54,6 +59,7 @@ class StoredSpec(msgspec.Struct, frozen=True):
     parked: bool = False
     keep_idle_until: datetime | None = None
     has_ports: bool = False
+    """Notebooks have one by default."""
     replicas: int = 1
     min_replicas: int | None = None
     is_sweep: bool = False
@@ -72,6 +78,10 @@ class StoredSpec(msgspec.Struct, frozen=True):
     """CPU of each member; 0: the policy's default applies."""
     code_digest: str = ""
     secret_names: frozenset[str] = _NO_NAMES
+    has_stdin: bool = False
+    has_tty: bool = False
+    after: tuple[tuple[str, str], ...] = ()
+    """Names of the runs that have to end before this one starts, each with its condition."""
 
     @property
     def is_service(self) -> bool:
@@ -90,7 +100,7 @@ class StoredSpec(msgspec.Struct, frozen=True):
     @property
     def is_gang(self) -> bool:
         """Whether its members work together, each at the others' pace."""
-        return self.type == "batch" and not self.is_sweep
+        return self.type == "batch" and not self.is_sweep and not self.is_notebook
 
 
 def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
@@ -104,25 +114,29 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
     code = wire.code if isinstance(wire.code, dict) else {}
     return StoredSpec(
         type="service" if wire.type == "service" else "batch",
+        is_notebook=wire.type == "notebook",
         image=wire.image if isinstance(wire.image, str) else "",
         priority=wire.priority if wire.priority in ("high", "normal", "low") else None,
         stopped=wire.stopped is True,
         parked=wire.parked is True,
         keep_idle_until=_moment(wire.keep_idle_until),
-        has_ports=bool(wire.ports),
+        has_ports=bool(wire.ports) or wire.type == "notebook",
         replicas=_integer(wire.replicas, 1),
         min_replicas=_integer(wire.min_replicas, None),
         is_sweep=wire.array is not None,
         array=wire.array if isinstance(wire.array, str) else "",
         time_limit_seconds=_parsed(parse_duration_seconds, wire.time_limit, 0) or None,
         stuck_after_seconds=_parsed(parse_duration_seconds, wire.stuck_after, 0) or None,
-        has_checkpoint=wire.checkpoint is not None,
+        has_checkpoint=wire.checkpoint is not None or wire.type == "notebook",
         checkpoint_every_seconds=_parsed(parse_duration_seconds, checkpoint.get("every"), 0),
         gpus=_integer(resources.get("gpu"), 0),
         gpu_type=resources["gpuType"] if isinstance(resources.get("gpuType"), str) else "",
         cpu_millis=_parsed(parse_cpu_millis, resources.get("cpu"), 0),
         code_digest=str(code.get("digest") or ""),
         secret_names=_secret_names(wire.secrets) if wire.secrets is not None else _NO_NAMES,
+        has_stdin=wire.stdin is True,
+        has_tty=wire.tty is True,
+        after=_after(wire.after) if wire.after is not None else (),
     )
 
 
@@ -133,6 +147,13 @@ def _secret_names(secrets: Any) -> frozenset[str]:
     if not isinstance(secrets, list):
         return _NO_NAMES
     return frozenset(str(use["name"]) for use in secrets if isinstance(use, dict) and "name" in use)
+
+
+def _after(others: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(others, list):
+        return ()
+    found = (other for other in others if isinstance(other, dict) and isinstance(other.get("run"), str))
+    return tuple((other["run"], "ended" if other.get("condition") == "ended" else "succeeded") for other in found)
 
 
 def _integer(value: Any, default: T) -> int | T:

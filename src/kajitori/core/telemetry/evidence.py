@@ -8,10 +8,10 @@ from enum import StrEnum
 
 import msgspec
 
-from kajitori.core.telemetry import connections
+from kajitori.core.telemetry import connections, native
 from kajitori.core.telemetry.flight import compare
 from kajitori.core.telemetry.stacks import Group, MemberStacks, group, sentences
-from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks
 
 MAX_LATE = 8
 """Most process groups about which the flight recorder is quoted, and most ranks that are told to get no answer."""
@@ -54,9 +54,11 @@ class Reading:
     late_ranks: tuple[int, ...]
     """Ranks that have not entered a collective operation in which others wait."""
     silent: tuple[str, ...] = ()
-    """A sentence without its full stop for each rank whose messages get no answer."""
+    """A sentence for each rank whose messages get no answer; without the full stop."""
     cut_off_ranks: tuple[int, ...] = ()
     """Ranks that seem to have lost their network."""
+    native: tuple[str, ...] = ()
+    """A sentence without its full stop for each rank of which calls in native code were taken."""
 
     @property
     def odd(self) -> tuple[int, ...]:
@@ -66,7 +68,7 @@ class Reading:
 
     def words(self) -> list[str]:
         """Return sentences for people who may see the program's code."""
-        capitalised = [f"{each[:1].upper()}{each[1:]}." for each in (*self.silent, *self.places)]
+        capitalised = [f"{each[:1].upper()}{each[1:]}." for each in (*self.silent, *self.places, *self.native)]
         return capitalised + [f"PyTorch's flight recorder: {each}." for each in self.late]
 
     def summary(self, nodes: Mapping[int, str]) -> str:
@@ -92,4 +94,5 @@ def read(ranks: Mapping[int, MemberStacks], nodes: Mapping[int, str], addresses:
         tuple(sorted({rank for each in late for rank in each.members})),
         tuple(connections.told(silent, nodes)[:MAX_LATE]),
         connections.cut_off(silent, ranks),
+        tuple(native.told(ranks, groups, nodes)),
     )

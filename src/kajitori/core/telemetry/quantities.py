@@ -45,6 +45,7 @@ class Unit(StrEnum):
     MEGAHERTZ = "MHz"
     COUNT = "count"
     PER_SECOND = "1/s"
+    GIGABITS_PER_SECOND = "Gbit/s"
     BITS = "bits"
     NONE = ""
 
@@ -89,6 +90,10 @@ MEMBER: tuple[Quantity, ...] = (
         Kind.COUNTER,
         "Bytes that its processes read from or wrote to disks and file servers",
     ),
+    Quantity("link.rate", Unit.GIGABITS_PER_SECOND, Kind.LAST, "Lowest rate of its node's InfiniBand and RoCE ports"),
+    Quantity("link.ports", Unit.COUNT, Kind.LAST, "Number of these ports that are active"),
+    Quantity("link.errors", Unit.COUNT, Kind.EVENTS, "Errors of the links at these ports", _EVERYONE),
+    Quantity("link.downed", Unit.COUNT, Kind.EVENTS, "Times that a link at these ports was lost", _EVERYONE),
 )
 """Quantities of a member."""
 
@@ -115,6 +120,8 @@ GPU: tuple[Quantity, ...] = (
     Quantity("gpu.xid", Unit.COUNT, Kind.LAST, "Number of the last Xid error since the agent's start; 0: none"),
     Quantity("gpu.nvlink.received", Unit.BYTES_PER_SECOND, Kind.COUNTER, "Bytes received over NVLink"),
     Quantity("gpu.nvlink.sent", Unit.BYTES_PER_SECOND, Kind.COUNTER, "Bytes sent over NVLink"),
+    Quantity("gpu.nvlink.links", Unit.COUNT, Kind.LAST, "Number of its NVLinks that are active"),
+    Quantity("gpu.nvlink.errors", Unit.COUNT, Kind.EVENTS, "Errors, replays and recoveries of its NVLinks", _EVERYONE),
     Quantity("gpu.pcie.received", Unit.BYTES_PER_SECOND, Kind.GAUGE, "Bytes received over PCIe"),
     Quantity("gpu.pcie.sent", Unit.BYTES_PER_SECOND, Kind.GAUGE, "Bytes sent over PCIe"),
 )

@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 
 from kajitori.core.telemetry.quantities import GPU_NAMES, MEMBER_NAMES
-from kajitori.core.telemetry.stacks import MemberStacks
+from kajitori.core.telemetry.stacks import Detail, MemberStacks
 from kajitori.errors import InvalidInput
 
 PATH = "/v1/nodes/{node}/telemetry"
@@ -101,6 +101,8 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     """Take a sample now instead of waiting for the next one."""
     stacks: bool = False
     """Take stacks of the members' processes; the answer has these and no rows."""
+    detail: str = Detail.PLAIN
+    """A Detail of the stacks. Agents do without one that they do not know."""
 
 
 class Series(msgspec.Struct, frozen=True, array_like=True):

@@ -7,19 +7,21 @@ all_reduce (train.py:88); rank 2 on n1 is in load_batch (data.py:14)" is read of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
 from kajitori.core.telemetry.flight import Flight
-from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks
 
 MAX_PROCESSES = 16
-"""Most processes of a member whose stacks are taken: the first ones."""
+"""Largest number of processes of a member of which stacks are taken."""
 MAX_FRAMES = 300
 """Most frames of a member in an answer, so that the answer about several members is no larger than bodies may be."""
+MAX_NATIVE_FRAMES = 150
+"""Most native frames of a member in an answer, apart from those."""
 MAX_DEPTH = 64
 """Most frames of a thread: the innermost ones."""
 MAX_TEXT = 160
@@ -35,12 +37,26 @@ NO_TIME = "there was no time to look into it"
 """Trouble of a process on a node that is too busy. It says nothing about the process."""
 
 
+class Detail(StrEnum):
+    """What is taken together with stacks. It costs more time, so it is asked of a few ranks only."""
+
+    PLAIN = ""
+    NATIVE = "native"
+    """Calls in native code."""
+    VALUES = "values"
+    """Whether values of local variables change."""
+
+
 class Frame(msgspec.Struct, frozen=True, array_like=True):
-    """One call."""
+    """One call. In native code `file` is the library, in the kernel `kernel`, both in brackets, and `line` is 0."""
 
     function: str
     file: str
     line: int
+
+    @property
+    def is_native(self) -> bool:
+        return self.line == 0 and self.file.startswith("[")
 
 
 class ThreadStack(msgspec.Struct, frozen=True, array_like=True):
@@ -50,6 +66,9 @@ class ThreadStack(msgspec.Struct, frozen=True, array_like=True):
     frames: tuple[Frame, ...]
     active: bool = False
     """It ran when it was looked at, instead of waiting."""
+    values: int = 0
+    """A number that follows from the values of all local variables; 0 if they were not read. It says whether they
+    change between two looks of the same agent, and nothing else about them."""
 
 
 class ProcessStacks(msgspec.Struct, frozen=True, array_like=True):
@@ -64,6 +83,11 @@ class ProcessStacks(msgspec.Struct, frozen=True, array_like=True):
     """Name of the kernel's function in which it waits; empty if it runs or the kernel does not tell."""
     trouble: str = ""
     """Why `threads` is empty; empty if it is not."""
+    native: tuple[ThreadStack, ...] = ()
+    """Its threads once more, with their calls in native code; if they wait in the kernel or run no Python, with the
+    kernel's functions. They take no part in comparisons."""
+    native_trouble: str = ""
+    """Why `native` is empty though it was asked for."""
 
 
 class MemberStacks(msgspec.Struct, frozen=True, array_like=True):
@@ -77,30 +101,47 @@ class MemberStacks(msgspec.Struct, frozen=True, array_like=True):
     left_out: int = 0
     """Processes beyond MAX_PROCESSES."""
     flights: tuple[Flight, ...] = ()
-    """What PyTorch's flight recorder says of its processes, if they use it."""
+    """Records of PyTorch's flight recorder, if the program uses it."""
     unanswered: tuple[str, ...] = ()
     """Addresses of peers that have acknowledged nothing for seconds, of TCP connections of its processes."""
     connections: int = 0
     """Number of its processes' TCP connections to other machines and Pods."""
 
 
+def newest(looks: Sequence[Mapping[int, MemberStacks]]) -> dict[int, MemberStacks]:
+    """Return the last look at each rank. A process for which that look had no time is shown as it was seen before."""
+    found: dict[int, MemberStacks] = {}
+    for look in looks:
+        for rank, member in look.items():
+            before = {each.pid: each for each in found[rank].processes} if rank in found else {}
+            processes = tuple(before.get(e.pid, e) if e.trouble == NO_TIME else e for e in member.processes)
+            found[rank] = msgspec.structs.replace(member, processes=processes)
+    return found
+
+
 def trimmed(member: MemberStacks) -> MemberStacks:
     """Return a member's stacks within the limits. Main threads are kept before others."""
-    left = MAX_FRAMES
-    kept: list[list[ThreadStack]] = [[] for _ in member.processes]
-    ordered = [(place, thread) for place, process in enumerate(member.processes) for thread in process.threads]
-    main = {place: main_thread(process) for place, process in enumerate(member.processes)}
+    kept = _trimmed([each.threads for each in member.processes], MAX_FRAMES)
+    native = _trimmed([each.native for each in member.processes], MAX_NATIVE_FRAMES)
+    processes = (
+        msgspec.structs.replace(process, threads=threads, native=calls, command=process.command[:MAX_TEXT])
+        for process, threads, calls in zip(member.processes, kept, native, strict=True)
+    )
+    return msgspec.structs.replace(member, processes=tuple(processes))
+
+
+def _trimmed(processes: Sequence[Sequence[ThreadStack]], left: int) -> Iterator[tuple[ThreadStack, ...]]:
+    """Yield the threads of each process, with at most `left` frames in all."""
+    kept: list[list[ThreadStack]] = [[] for _ in processes]
+    ordered = [(place, thread) for place, threads in enumerate(processes) for thread in threads]
+    main = [main_thread(threads) for threads in processes]
     for place, thread in sorted(ordered, key=lambda each: main[each[0]] is not each[1]):
         frames = thread.frames[: min(MAX_DEPTH, left)]
         left -= len(frames)
         if frames:
             short = tuple(Frame(each.function[:MAX_TEXT], each.file[-MAX_TEXT:], each.line) for each in frames)
-            kept[place].append(ThreadStack(thread.name[:MAX_TEXT], short, thread.active))
-    processes = (
-        msgspec.structs.replace(process, threads=tuple(threads), command=process.command[:MAX_TEXT])
-        for process, threads in zip(member.processes, kept, strict=True)
-    )
-    return msgspec.structs.replace(member, processes=tuple(processes))
+            kept[place].append(ThreadStack(thread.name[:MAX_TEXT], short, thread.active, thread.values))
+    return map(tuple, kept)
 
 
 # ---------------------------------------------------------------------------------------------- where a process is
@@ -165,9 +206,9 @@ _WITHIN_LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3[^/
 _MAIN = "MainThread"
 
 
-def main_thread(process: ProcessStacks) -> ThreadStack | None:
+def main_thread(threads: Sequence[ThreadStack]) -> ThreadStack | None:
     """Return the main thread of a process, else its first one; None without stacks."""
-    return next((each for each in process.threads if each.name == _MAIN), next(iter(process.threads), None))
+    return next((each for each in threads if each.name == _MAIN), next(iter(threads), None))
 
 
 def short_file(file: str) -> str:
@@ -178,7 +219,7 @@ def short_file(file: str) -> str:
 
 def place_of(process: ProcessStacks) -> Place:
     """Return where a process is: its innermost call in code that is no library, or the collective that it waits in."""
-    thread = main_thread(process)
+    thread = main_thread(process.threads)
     if thread is None or not thread.frames:
         if process.state == STOPPED:
             return Place(Doing.STOPPED, process.command)

@@ -9,7 +9,9 @@ steps tells which one is slow. These quantities do:
   wait for a peer need few multiprocessors and little power.
 - Without GPUs, a rank that uses more processor time than its peers, which sleep meanwhile.
 
-A rank that got more of the work by design looks the same, except for clocks.
+- A node of which a network port has a lower rate than those of the others, or is down, and a GPU with fewer NVLinks.
+
+A rank that got more of the work by design looks the same, except for clocks and links.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ MIN_DEVIATIONS = 6.0
 """Distance from the median in robust standard deviations. The largest of 60,000 normal values is 4.3 away."""
 LEAST_DEVIATION = 0.02
 """Smallest standard deviation, as a share of the median: values of peers may be equal."""
+_EXACT = 0.001
+"""The same for numbers that are counted or set, so that peers have equal ones."""
 ALONE_SHARE = 0.25
 """Share of its distance from the median by which the extreme must be beyond the 10th or 90th percentile. Otherwise it
 belongs to a group, for example to a stage of a pipeline."""
@@ -60,10 +64,18 @@ class Sign:
     least_median: float
     """Median below which the peers do not take part in any work."""
     text: str
+    least_deviation: float = LEAST_DEVIATION
+    """Smallest standard deviation, as a share of the median."""
 
 
+CLOCK = "gpu.clock.sm"
+HARDWARE = (CLOCK, "link.rate", "link.ports", "gpu.nvlink.links")
+"""Quantities of signs that do not depend on how much work a rank has."""
 SIGNS = (
-    Sign("gpu.clock.sm", False, 1.15, 1.0, "its clock is lower"),
+    Sign(CLOCK, False, 1.15, 1.0, "its clock is lower"),
+    Sign("link.rate", False, 1.5, 1.0, "a network port of its node has a lower rate", _EXACT),
+    Sign("link.ports", False, 1.1, 1.0, "its node has fewer active network ports", _EXACT),
+    Sign("gpu.nvlink.links", False, 1.05, 1.0, "fewer of its NVLinks are active", _EXACT),
     Sign("gpu.used", False, 1.2, 80.0, "it has no work while the others' kernels wait for it"),
     Sign("gpu.sm.active", True, 1.2, 5.0, "its multiprocessors work while the others wait"),
     Sign("gpu.power", True, 1.25, 50.0, "it draws more power, so the others seem to wait for it"),
@@ -98,7 +110,7 @@ def outlier(bands: Bands, sign: Sign) -> Outlier | None:
     else:
         place, value, near, far = band.least_at, band.least, band.p10, band.p90
         ratio = band.median / value if value > 0 else float("inf")
-    deviation = max(abs(band.median - far) / _P10_DEVIATIONS, LEAST_DEVIATION * band.median)
+    deviation = max(abs(band.median - far) / _P10_DEVIATIONS, sign.least_deviation * band.median)
     distance = abs(value - band.median)
     is_far = sign.ratio <= ratio <= MAX_RATIO and distance >= MIN_DEVIATIONS * deviation
     if not is_far or abs(value - near) < ALONE_SHARE * distance:
@@ -107,7 +119,7 @@ def outlier(bands: Bands, sign: Sign) -> Outlier | None:
 
 
 def _applies(bands: Bands, sign: Sign) -> bool:
-    if sign.quantity == "gpu.clock.sm":
+    if sign.quantity == CLOCK:
         used: Band | None = bands.get("gpu.used")
         return used is not None and used.least >= _BUSY_PERCENT
     if sign.quantity == "gpu.power":
@@ -178,6 +190,10 @@ class Peers:
         if now - self._end > LATE_SECONDS:
             return None
         return next((self._found[sign.quantity] for sign in SIGNS if sign.quantity in self._found), None)
+
+    def ranks_at(self, spot: Spot) -> list[int]:
+        """Return the ranks of a spot: one, or those of a node."""
+        return [spot.rank] if spot.rank >= 0 else sorted(r for r, node in self.node_of.items() if node == spot.node)
 
     def _straggler(
         self, sign: Sign, window: Iterable[tuple[int, Outlier | None]], before: Straggler | None

@@ -18,7 +18,7 @@ from enum import StrEnum
 
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAFFIC, TRAINING_PREFIX
-from kajitori.core.telemetry.stacks import ProcessStacks
+from kajitori.core.telemetry.stacks import NO_TIME, Frame, ProcessStacks
 from kajitori.core.words.quantities import format_duration
 
 MOVED_BYTES_PER_SECOND = 4096.0
@@ -193,26 +193,31 @@ Stacks = Mapping[int, Sequence[ProcessStacks]]
 """Processes by rank."""
 
 
-def stood_still(first: Stacks, second: Stacks) -> bool:
-    """Whether every process whose stacks were taken twice was at the same lines both times, and there was one.
+def stood_still(looks: Sequence[Stacks], ranks: Iterable[int]) -> bool | None:
+    """Whether every process of these ranks was at the same lines in all looks; None if that is not known.
 
-    Together with the suspicion this is the evidence that a run is stuck: an evaluation moves on meanwhile. A process
-    without stacks in one of the looks says nothing: a busy node may have had no time for it.
+    Together with the suspicion this is the evidence that a run is stuck: an evaluation moves on meanwhile. It needs two
+    looks at each process that can be looked into: a rank whose node did not answer, or had no time for a process, may
+    be the one that works.
     """
-    compared = [
-        (known.threads, each.threads)
-        for rank, processes in first.items()
-        for known in processes
-        for each in second.get(rank, ())
-        if known.pid == each.pid and known.threads and each.threads
-    ]
-    return bool(compared) and all(
-        [thread.frames for thread in known] == [thread.frames for thread in now] for known, now in compared
-    )
+    places: dict[tuple[int, int], list[list[tuple[Frame, ...]]]] = {}
+    unread: set[tuple[int, int]] = set()
+    for look in looks:
+        for rank, processes in look.items():
+            for each in processes:
+                if each.threads:
+                    places.setdefault((rank, each.pid), []).append([thread.frames for thread in each.threads])
+                elif each.trouble == NO_TIME:
+                    unread.add((rank, each.pid))
+    if any(place != seen[0] for seen in places.values() for place in seen):
+        return False
+    compared = {process for process, seen in places.items() if len(seen) > 1}
+    is_complete = unread <= compared and all(sum(rank in look for look in looks) > 1 for rank in ranks)
+    return True if compared and is_complete else None
 
 
 def told(finding: Finding, *, is_still: bool | None) -> str:
-    """Return a finding as sentences. `is_still`: what `stood_still` says; None if the processes were not compared."""
+    """Return a finding as sentences. `is_still`: what `stood_still` says."""
     quiet, longest, after = (
         format_duration(int(seconds // MINUTE_SECONDS) * MINUTE_SECONDS)
         for seconds in (finding.quiet_seconds, finding.longest_seconds, finding.after_seconds)

@@ -145,7 +145,11 @@ class Book:
             sums = self._totals[subject]
             return -recent.get(subject, 0.0), -sum(sums[kind][0] for kind in kinds if kind in sums), subject.key
 
-        return sorted((subject for subject in self._totals if subject.group == group), key=order)
+        return sorted(self.subjects(group), key=order)
+
+    def subjects(self, group: Group) -> list[Subject]:
+        """Return all subjects of a group."""
+        return [subject for subject in self._totals if subject.group == group]
 
     def classes(self) -> set[str]:
         """Return the address classes with any traffic."""

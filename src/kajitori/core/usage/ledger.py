@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from kajitori.core.spec.status import Amounts, Attempt, Holding, RunStatus, Segment, Usage, UsageTotal
-from kajitori.core.words.node_lists import compress, compress_ranks, expand, expand_ranks
+from kajitori.core.words.nodes.node_lists import compress, compress_ranks, expand, expand_ranks
 from kajitori.core.words.times import parse_time
 
 CLOSED_LENGTH = 24_000

@@ -40,7 +40,8 @@ STUCK, IDLE = "Stuck", "Idle"
 
 
 class Category(StrEnum):
-    """What a slice of time was. Of two members at the same time, the one that comes first here decides for the run."""
+    """How a slice of time was spent. If members differ at a time, the category that is listed first counts for the
+    run."""
 
     PRODUCTIVE = "productive"
     """The program ran, and nothing that it did then was lost."""
@@ -62,7 +63,7 @@ class Category(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What reports say of the category."""
+        """A short explanation for reports."""
         return _MEANINGS[self]
 
 
@@ -80,7 +81,7 @@ _MEANINGS = {
 
 
 class Kind(StrEnum):
-    """What a mark says of a running attempt."""
+    """The event that a mark reports."""
 
     SAVED = "saved"
     """The program stood still to write a checkpoint, as it says."""

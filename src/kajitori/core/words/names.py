@@ -36,6 +36,8 @@ ANNOTATION_NETWORK = f"{GROUP}/network"
 ANNOTATION_ISOLATION = f"{GROUP}/isolation"
 """On Pods of a run without any network access (`--network none`): LOOPBACK or MEMBERS. NetworkPolicies have no effect
 on a node that runs plain processes, so its kubelet isolates such Pods itself or refuses them."""
+ANNOTATION_NOTEBOOK_PORT = f"{GROUP}/notebook-port"
+"""On a notebook's Pod: the port at which its program expects the notebook's token."""
 ANNOTATION_TENSORBOARD = f"{GROUP}/tensorboard"
 """On a member's Pod: the folder in which its program writes TensorBoard's event files."""
 ISOLATION_LOOPBACK = "loopback"
@@ -63,6 +65,11 @@ TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 """All effects that a taint of a Node can have."""
 ANNOTATION_SECRET_KEYS = f"{GROUP}/keys"
 """On a Secret created by the Web API: its keys, so that they can be listed without reading its values."""
+ANNOTATION_FILES_READ = f"{GROUP}/files-read"
+"""On a Run: the time of the last request for files of its checkpoint folder. While it is recent, there is a Pod that
+reads the folder."""
+LABEL_READER = f"{GROUP}/reader-of"
+"""On the Pod that reads the checkpoint folder of a run: the run's name."""
 FINALIZER = f"{GROUP}/members"
 CONDITION_MEMORY_PEAK = f"{GROUP}/memory-peak"
 """Condition of a Pod that has ended on a process kubelet: the peak memory of each container in bytes, as

@@ -21,3 +21,12 @@ def time_at(seconds: float) -> datetime:
 def parse_time(text: str) -> datetime | None:
     """Parse a time; None for an empty text. Raises ValueError for any other text."""
     return datetime.fromisoformat(text) if text else None
+
+
+def seconds_since(text: str, now: datetime) -> float | None:
+    """Return the seconds from a time until `now`; None if the text is no time."""
+    try:
+        moment = parse_time(text)
+    except ValueError:
+        return None
+    return (now - moment).total_seconds() if moment is not None and moment.tzinfo is not None else None

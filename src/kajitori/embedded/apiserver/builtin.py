@@ -18,7 +18,7 @@ from kajitori.embedded.apiserver.strategies import (
     roles,
     storage,
 )
-from kajitori.embedded.apiserver.strategies.definitions import DefinitionStrategy
+from kajitori.embedded.apiserver.strategies.custom_kinds.definitions import DefinitionStrategy
 from kajitori.embedded.apiserver.strategies.strategy import Strategy
 from kajitori.kube.resources import Resource
 

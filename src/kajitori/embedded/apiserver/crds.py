@@ -9,7 +9,7 @@ from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas.custom import root_schema
 from kajitori.embedded.apiserver.schemas.defaulting import apply_defaults
 from kajitori.embedded.apiserver.schemas.schema import Object
-from kajitori.embedded.apiserver.strategies.custom import CustomStrategy
+from kajitori.embedded.apiserver.strategies.custom_kinds.custom import CustomStrategy
 from kajitori.kube.resources import Resource
 
 

@@ -30,12 +30,19 @@ class LocalProgram(Protocol):
         ...
 
     def environment(
-        self, container_environment: Mapping[str, str], user: int | None, group: int | None, *, mounts: bool
+        self,
+        container_environment: Mapping[str, str],
+        user: int | None,
+        group: int | None,
+        *,
+        mounts: bool,
+        is_process: bool,
     ) -> dict[str, str]:
         """Return the program's environment.
 
         `container_environment` is what the container's own program would find, and `user` and `group` are the numeric
-        identifiers that the container asks for. `mounts` says whether this node can mount volumes.
+        identifiers that the container asks for. `mounts` says whether this node can mount volumes,
+        and `is_process` whether the Pod's containers are processes of the machine.
         """
         ...
 

@@ -12,6 +12,8 @@ from kajitori.embedded.kubelet import eviction
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.adapter import PodAdapter
 from kajitori.embedded.kubelet.cluster import Cluster, PodGone, PodSeen, PodsListed
+from kajitori.embedded.kubelet.engine.client import EngineClient
+from kajitori.embedded.kubelet.engine.detection import Engine
 from kajitori.embedded.kubelet.events import EventRecorder
 from kajitori.embedded.kubelet.eviction import Candidate, Pressure
 from kajitori.embedded.kubelet.http import resource_metrics
@@ -28,12 +30,13 @@ from kajitori.embedded.kubelet.node import NodeStatus
 from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.inspection import RunningContainer, running_containers
 from kajitori.embedded.kubelet.pods.records import PodRecord, saved_records
-from kajitori.embedded.kubelet.pods.strays import end_strays
+from kajitori.embedded.kubelet.pods.runtime import Runtime
+from kajitori.embedded.kubelet.pods.strays import end_strays, running
 from kajitori.embedded.kubelet.pods.worker import PodWorker
 from kajitori.embedded.kubelet.root_lock import locked_root
 from kajitori.embedded.kubelet.settings import KubeletSettings
 from kajitori.embedded.kubelet.volumes.pod_volumes import Volumes
-from kajitori.errors import KajitoriError, Unavailable
+from kajitori.errors import KajitoriError, Unavailable, Unsupported
 from kajitori.kube.client import KubeClient
 
 log = logging.getLogger(__name__)
@@ -52,11 +55,13 @@ class Kubelet:
         available_memory: Callable[[], int] = eviction.available_memory_bytes,
         adapter: PodAdapter | None = None,
         detect: Callable[..., detection.Machine] = detection.detect,
+        engine: Engine | None = None,
     ) -> None:
         self.cluster: Cluster = KubeCluster(client) if isinstance(client, KubeClient) else client
         self.settings = settings
         self.workers: dict[str, PodWorker] = {}
         self.registered = asyncio.Event()
+        self.engine = engine
         self._available_memory = available_memory
         self._detect = detect
         self._adapter = adapter or PodAdapter()
@@ -120,10 +125,15 @@ class Kubelet:
             network,
             self._adapter,
         )
+        if self.engine is not None:
+            self.context.engine = await self._engine_runtime(self.engine)
+            closing.push_async_callback(self.context.engine.stop)
         self.node = NodeStatus(self.context)
         strays = await asyncio.to_thread(end_strays, settings.root_dir)
         if strays:
             log.warning("%d running containers were unknown in %s and were killed", len(strays), settings.root_dir)
+        if removed := await self.context.runtime.clean(await asyncio.to_thread(running, settings.root_dir)):
+            log.warning("%d containers of an engine were unknown in %s and were removed", removed, settings.root_dir)
         records = list(saved_records(settings.root_dir))
         living = {pods.uid(record.pod) for record in records}
         closing.push_async_callback(network.stop)
@@ -135,6 +145,27 @@ class Kubelet:
         self._restore(records)
         self.node.port = await self._server.start()
         self.node.fingerprint = self._server.fingerprint
+
+    async def _engine_runtime(self, engine: Engine) -> Runtime:
+        """Return the runtime of this engine. Raises Unavailable, or Unsupported for a network that it can't join."""
+        settings, context = self.settings, self.context
+        if engine.name == "docker" and settings.pod_network == "namespace":
+            raise Unsupported(
+                "Docker can't put containers into the network namespaces of Pods",
+                hint="use --engine podman as root, or leave out --pod-network namespace",
+            )
+        from kajitori.embedded.kubelet.pods.runtimes import engine as engine_runtime
+        from kajitori.embedded.kubelet.pods.runtimes import engine_gpus
+
+        info = await EngineClient(engine.socket).info()
+        return engine_runtime.EngineRuntime(
+            engine,
+            settings,
+            self.cluster,
+            engine_gpus.access((gpu.identifier for gpu in context.gpus.gpus), engine.name, engine.version, info),
+            memory_bytes=context.capacity.memory_bytes,
+            max_processes=context.max_processes,
+        )
 
     async def _register(self, stop: asyncio.Event) -> bool:
         while not stop.is_set():

@@ -223,7 +223,7 @@ class NodeStatus:
                 "bootID": machine.boot_id,
                 "kernelVersion": machine.kernel,
                 "osImage": machine.os_image,
-                "containerRuntimeVersion": f"process://{__version__}",
+                "containerRuntimeVersion": f"{self._context.runtime.scheme}://{self._context.runtime.version}",
                 "kubeletVersion": f"v1.36.0-kajitori.{__version__}",
                 "kubeProxyVersion": "",
                 "operatingSystem": "linux",

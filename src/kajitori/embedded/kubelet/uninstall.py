@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
+from kajitori.embedded.kubelet.containers.container import Container
+from kajitori.embedded.kubelet.engine.client import EngineClient
 from kajitori.embedded.kubelet.machine import cgroup_layout
 from kajitori.embedded.kubelet.network.pod_networks import NamespaceNetwork
 from kajitori.embedded.kubelet.pods import strays
@@ -31,7 +34,7 @@ async def uninstall(root: Path, *, force: bool = False) -> list[str]:
     # Only a folder with the lock is a kubelet's: other folders may have a `pki` or `logs` of their own.
     is_own = (root / LOCK_FILE).exists()
     with locked_root(root) if is_own else contextlib.nullcontext():
-        removed = _end_containers(root, force)
+        removed = await _end_containers(root, force)
         removed += await NamespaceNetwork(root).remove()
         removed += _remove_groups(cgroup_layout.group_name(root))
         if is_own:
@@ -40,19 +43,26 @@ async def uninstall(root: Path, *, force: bool = False) -> list[str]:
     return removed
 
 
-def _end_containers(root: Path, force: bool) -> list[str]:
+async def _end_containers(root: Path, force: bool) -> list[str]:
     running = strays.running(root)
     if running and not force:
-        names = {record.pod["metadata"]["uid"]: record.pod["metadata"] for record in saved_records(root)}
-        pods = {folder.relative_to(root.resolve() / "pods").parts[0] for folder in running.values()}
-        shown = sorted(f"{names[uid]['namespace']}/{names[uid]['name']}" if uid in names else uid for uid in pods)
-        hint = "start the kubelet again and drain its node; or end the containers with --force"
-        raise WrongState(f"containers of {root} still run: {', '.join(shown)}", hint=hint)
-    for pid in running:
+        _refuse(root, running)
+    for pid, folder in running.items():
+        engine = Container(folder, "").engine
         strays.end(pid)
+        if engine is not None:
+            await EngineClient(engine.socket).remove(engine.name)
     if left := strays.running(root):
         raise Unavailable(f"processes {', '.join(map(str, left))} do not end", hint="try again in a minute")
     return [f"{len(running)} container{'s' if len(running) > 1 else ''}"] if running else []
+
+
+def _refuse(root: Path, running: Mapping[int, Path]) -> None:
+    names = {record.pod["metadata"]["uid"]: record.pod["metadata"] for record in saved_records(root)}
+    pods = {folder.relative_to(root.resolve() / "pods").parts[0] for folder in running.values()}
+    shown = sorted(f"{names[uid]['namespace']}/{names[uid]['name']}" if uid in names else uid for uid in pods)
+    hint = "start the kubelet again and drain its node; or end the containers with --force"
+    raise WrongState(f"containers of {root} still run: {', '.join(shown)}", hint=hint)
 
 
 def _remove_groups(name: str) -> list[str]:

@@ -27,7 +27,7 @@ from kajitori.entrypoints.installation.planning import (
 )
 from kajitori.errors import Conflict, InvalidInput, NotFound, Unavailable, WrongState
 from kajitori.install.checks import Finding, findings, lacking_faults
-from kajitori.install.objects import Identity, Object, identity
+from kajitori.install.parts.objects import Identity, Object, identity
 from kajitori.install.record import record_map
 from kajitori.install.rollout import WORKLOADS, Progress, progress
 from kajitori.install.settings import (

@@ -12,7 +12,7 @@ from kajitori.configuration.sign_in import SHORTEST_KEY_BYTES
 from kajitori.core.words import names
 from kajitori.entrypoints.installation.planning import Say, secret_id, with_client
 from kajitori.errors import Forbidden, Unavailable
-from kajitori.install.certificates import ends, issue, issued_in, names_in, secret, secrets
+from kajitori.install.parts.certificates import ends, issue, issued_in, names_in, secret, secrets
 from kajitori.install.settings import (
     CA_SECRET,
     SIGN_IN_KEY,

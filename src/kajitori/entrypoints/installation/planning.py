@@ -15,8 +15,11 @@ from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.entrypoints.process import existing
 from kajitori.errors import Forbidden, InvalidInput, NotFound
-from kajitori.install.gateway import with_groups_of
-from kajitori.install.objects import Identity, Object
+from kajitori.install.parts.gateway import with_groups_of
+from kajitori.install.parts.objects import Identity, Object
+from kajitori.install.parts.teams import team_objects
+from kajitori.install.parts.watching import RULE_KIND
+from kajitori.install.parts.workloads import POLICY
 from kajitori.install.record import Record, record_of
 from kajitori.install.render import in_order, render
 from kajitori.install.settings import (
@@ -25,9 +28,6 @@ from kajitori.install.settings import (
     faults_of,
     parse_settings,
 )
-from kajitori.install.teams import team_objects
-from kajitori.install.watching import RULE_KIND
-from kajitori.install.workloads import POLICY
 from kajitori.kube.client import KubeClient
 
 Say = Callable[[str], None]

@@ -21,7 +21,8 @@ from kajitori.entrypoints.installation.planning import (
     with_client,
 )
 from kajitori.errors import NotFound, Unavailable, WrongState
-from kajitori.install.objects import Identity, identity
+from kajitori.install.parts.objects import Identity, identity
+from kajitori.install.parts.workloads import POLICY
 from kajitori.install.record import record_map
 from kajitori.install.settings import (
     CA_SECRET,
@@ -30,7 +31,6 @@ from kajitori.install.settings import (
     TLS_SECRET,
     InstallSettings,
 )
-from kajitori.install.workloads import POLICY
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLAIMS, CUSTOM_RESOURCES
 

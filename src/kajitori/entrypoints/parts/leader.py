@@ -12,7 +12,7 @@ from kajitori.core.words import names
 from kajitori.entrypoints.process import ensure_namespace
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 
 
 async def candidate(config: KubeConfig, namespace: str, identity: str) -> Leadership:

@@ -39,7 +39,13 @@ class FirstStep:
     names what the step needs beside the standard library."""
 
     def environment(
-        self, container_environment: Mapping[str, str], user: int | None, group: int | None, *, mounts: bool
+        self,
+        container_environment: Mapping[str, str],
+        user: int | None,
+        group: int | None,
+        *,
+        mounts: bool,
+        is_process: bool,
     ) -> dict[str, str]:
         """Return the step's environment, which takes over only the container's variables that this platform reserves.
 
@@ -49,6 +55,8 @@ class FirstStep:
         own = {name: value for name, value in container_environment.items() if name.startswith(RESERVED_ENV_PREFIX)}
         own |= {"PYTHONPATH": f"{_PACKAGES}:{_LIBRARIES}", first_step.FOLDER_ENV: first_step.FOLDER}
         own.pop(first_step.OWNER_ENV, None)
+        if is_process:
+            own[first_step.PRIVATE_ENV] = "1"
         if user is not None and os.geteuid() == 0:
             own[first_step.OWNER_ENV] = f"{user}:{group if group is not None else user}"
         if not mounts:  # the step cannot replace /etc/hosts, so names of members would not resolve

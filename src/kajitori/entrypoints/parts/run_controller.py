@@ -36,6 +36,7 @@ from kajitori.controllers.runs.budgets import BudgetKeeper
 from kajitori.controllers.runs.memory_kills import Spared
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
+from kajitori.controllers.runs.readers import FolderReaders
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.feed import Feed, Watcher
@@ -97,10 +98,11 @@ def run_controller(
         budgets=BudgetKeeper(client),
         spared=Spared(client),
         orphans=orphans,
+        readers=FolderReaders(client, mirror, view, events, now),
     )
     queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
-    keeper = feed = idle = stuck = evidence = None
+    keeper = feed = idle = stuck = stragglers = evidence = None
     if history is not None:
         keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
         looker = GpuLooker(questions, mirror, now) if questions is not None else None
@@ -108,7 +110,8 @@ def run_controller(
         if kept_logs is not None and questions is not None:
             evidence = StackTaker(questions, kept_logs.stacks, mirror, now)
         stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, evidence, now)
-        watchers: tuple[Watcher, ...] = (idle, stuck, StragglerWatcher(view.specs, events))
+        stragglers = StragglerWatcher(view.specs, events, work.add)
+        watchers: tuple[Watcher, ...] = (idle, stuck, stragglers)
         feed = Feed(history, mirror, watchers, now, watched)
     peaks = MemoryKeeper(client, mirror, work.add, now)
     office = PostOffice(
@@ -131,6 +134,7 @@ def run_controller(
         feed=feed,
         idle=idle,
         stuck=stuck,
+        stragglers=stragglers,
         evidence=evidence,
     )
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from kajitori.agent.servers import Servers
-from kajitori.agent.telemetry.choice import choose_gpus
-from kajitori.agent.telemetry.gpus import GpuSource
+from kajitori.agent.telemetry.gpus.choice import choose_gpus
+from kajitori.agent.telemetry.gpus.readings import GpuSource
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.reporting import TelemetryReporting
 from kajitori.agent.telemetry.watch import Sampling, Watch

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from kajitori.api.app import create_app
 from kajitori.api.audit import AuditTrail
 from kajitori.api.auth import Sessions
+from kajitori.api.browsers.renewals import SharedRenewals
 from kajitori.api.browsers.sessions import BrowserSessions
 from kajitori.api.context import (
     BOARD_SECONDS,
@@ -33,7 +34,9 @@ from kajitori.api.context import (
     TrafficParts,
 )
 from kajitori.api.history_lag import HistoryLag
-from kajitori.api.limits import MAX_LOGS, UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Slots, Turns
+from kajitori.api.programs.parts import OpenPort, ProgramParts
+from kajitori.api.programs.visits import Visits
+from kajitori.api.requests.limits import MAX_LOGS, UPLOADS_AT_ONCE, UPLOADS_PER_USER, Budget, Questions, Slots, Turns
 from kajitori.api.streams.answers import StreamRegistry
 from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
@@ -111,6 +114,10 @@ class ApiDependencies:
     """Admits callers by ID tokens that the API server does not know; None: there is no gateway."""
     browser_access: BrowserAccess = field(default_factory=BrowserAccess)
     """Settings of browsers' sessions."""
+    shares_cookies: bool = True
+    """Whether other servers have the same secret for cookies."""
+    open_port: OpenPort | None = None
+    """Connects to ports of Pods; by default through the API server."""
     limits: WebLimits = field(default_factory=WebLimits)
     """Limits on what callers use."""
     now: Callable[[], datetime] | None = None
@@ -129,6 +136,7 @@ def web_app(deps: ApiDependencies) -> FastAPI:
 
 def web_api(deps: ApiDependencies) -> Api:
     """Return the state of a Web API. Close it at the end, if no application does."""
+    deps = _with_secret(deps)
     client, mirror, clock = deps.client, deps.mirror, deps.clock
     now, registry = deps.now or mirror.now, deps.registry or new_registry()
     cluster, metrics = ClusterView(mirror, deps.policy), ApiMetrics(registry)
@@ -176,6 +184,7 @@ def web_api(deps: ApiDependencies) -> Api:
             agents=AgentTokens(client, mirror, deps.agent_account, clock),
         ),
         telemetry=TelemetryKeeper(deps.blobs, deps.history, now),
+        programs=_programs(deps),
         process=ProcessParts(
             registry=registry, metrics=metrics, awaited=deps.awaited, install_command=deps.install_command
         ),
@@ -199,9 +208,27 @@ def _callers(deps: ApiDependencies) -> CallerParts:
     )
 
 
-def _browsers(deps: ApiDependencies) -> BrowserSessions:
-    """Return the sessions of browsers. Servers with a secret of their own have nothing to share."""
+def _with_secret(deps: ApiDependencies) -> ApiDependencies:
+    """Return the parts with a secret for cookies. Servers with a secret of their own have nothing to share."""
     access = deps.browser_access
     if access.cookie_secret:
-        return BrowserSessions(deps.sign_in, access, blobs=deps.blobs)
-    return BrowserSessions(deps.sign_in, replace(access, cookie_secret=secrets.token_bytes(32)))
+        return deps
+    return replace(deps, browser_access=replace(access, cookie_secret=secrets.token_bytes(32)), shares_cookies=False)
+
+
+def _browsers(deps: ApiDependencies) -> BrowserSessions:
+    return BrowserSessions(deps.sign_in, deps.browser_access, blobs=deps.blobs if deps.shares_cookies else None)
+
+
+def _programs(deps: ApiDependencies) -> ProgramParts:
+    access = deps.browser_access
+    shared = (
+        SharedRenewals(deps.blobs, access.cookie_secret) if deps.blobs is not None and deps.shares_cookies else None
+    )
+    parts = ProgramParts(
+        origins=access.programs,
+        page_url=access.public_url,
+        visits=Visits(access.cookie_secret, is_first=shared.is_first if shared is not None else None),
+        clock=deps.clock,
+    )
+    return replace(parts, open_port=deps.open_port) if deps.open_port is not None else parts

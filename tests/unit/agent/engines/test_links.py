@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks
+from tests.helpers.network.networks import in_a_network_of_its_own, ip, needs_networks
 
 from kajitori.agent.engines import links
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.helpers.recorded_flight import recorded_dumps
+from tests.helpers.gpus.recorded_flight import recorded_dumps
 
 from kajitori.agent.telemetry.flight import Recorders
 from kajitori.core.telemetry.flight import Flight

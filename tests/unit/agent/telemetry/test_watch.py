@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from array import array
 from collections.abc import Mapping
@@ -273,6 +274,37 @@ def test_the_newest_event_files_of_a_folder_are_read(tmp_path: Path) -> None:
     (tmp_path / "events.out.tfevents.901").write_bytes(event(9, simple("loss", 0.1), at=time.time() - 90 * 86400))
     figures.read(watched)
     assert "loss" not in figures.training.sample(3.0), "an earlier attempt wrote it"
+    figures.close()
+
+
+def test_event_files_on_a_file_server_that_hangs_are_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures of the node's other members do not wait for it, and neither does the end of this one."""
+    served, names = threading.Event(), files._event_files
+
+    def slow(pids: list[int], folder: str) -> list[str]:
+        served.wait()
+        return names(pids, folder)
+
+    monkeypatch.setattr(files, "_event_files", slow)
+    monkeypatch.setattr(files, "EVENTS_SECONDS", 0.02)
+    (tmp_path / "events.out.tfevents.1").write_bytes(event(1, simple("loss", 0.5), at=time.time()))
+
+    def errands() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "errand"}
+
+    before = errands()
+    figures = Figures()
+    watched = LocalMember("team", "bert-1-0", "u1", lambda: [os.getpid()], tensorboard=str(tmp_path))
+    figures.read(watched)
+    figures.read(watched)
+    assert "loss" not in figures.training.sample(1.0)
+    assert len(errands() - before) == 1, "one thread hangs, not one for each look"
+    served.set()
+    while figures._errand is not None:
+        figures.read(watched)
+    assert figures.training.sample(2.0)["loss"] == 0.5
     figures.close()
 
 

@@ -12,8 +12,8 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod
 from tests.unit.api.logs.scene import PATH, at, put_member, put_run
 
-from kajitori.api.limits import MAX_LOGS
 from kajitori.api.logs import connection
+from kajitori.api.requests.limits import MAX_LOGS
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.blobs.opening import open_blobs
 

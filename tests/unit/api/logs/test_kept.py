@@ -40,6 +40,11 @@ async def test_stored_logs_are_read_like_other_logs(world: World, kept: KeptLogs
     assert await read(world.http, attempt=1, tail=1, follow="true") == "rank 0, line 5\n"
 
 
+async def test_all_lines_of_stored_logs_count_as_stdout(world: World, kept: KeptLogs) -> None:
+    assert len((await read(world.http, attempt=1, stream="stdout")).splitlines()) == 5
+    assert await read(world.http, attempt=1, stream="stderr") == ""
+
+
 async def test_stored_logs_of_several_members_are_merged(world: World, kept: KeptLogs) -> None:
     """Members without a stored log are left out."""
     response = await world.http.get(PATH, params={"attempt": 1, "allRanks": "true", "tail": 1})

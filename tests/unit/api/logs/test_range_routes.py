@@ -61,6 +61,7 @@ async def test_a_window_begins_at_a_line_or_a_time(world: World, run: KeptLogs, 
     by_time = await window(world, attempt=attempt, since="2026-11-21T10:00:04Z", limit=2)
     assert by_line["lines"] == by_time["lines"]
     assert (by_line["first"], [text.split()[1] for text in texts(by_line)]) == (4, ["4", "5"])
+    assert by_line["lines"][0]["time"].startswith("2026-11-21T10:00:04")
     later = await window(world, attempt=attempt, after=by_line["after"], limit=100)
     assert (len(later["lines"]), later["atEnd"]) == (25, True)
     assert (await window(world, attempt=attempt, to=by_line["after"], limit=2))["lines"] == by_line["lines"]

@@ -12,6 +12,7 @@ from kajitori.api.logs.lines import Position
 from kajitori.api.logs.ranges import StoredLog
 from kajitori.api.logs.windows import Query, Window
 from kajitori.blobs.logs import KeptLogs, MemberLogName
+from kajitori.errors import Unavailable
 
 LINES = 5_000
 
@@ -137,3 +138,38 @@ async def test_a_search_has_bounds_of_time(log: StoredLog) -> None:
     query = Query(b"", since=stamp(100).encode(), until=stamp(120).encode())
     parts = [part async for part in windows.search(log, query)]
     assert [line.text for part in parts for line, _ in part.lines] == [b"line %d" % n for n in range(100, 120)]
+
+
+async def test_counting_to_a_late_line_is_continued_by_further_requests(
+    log: StoredLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was counted is kept, so that each request comes further."""
+    monkeypatch.setattr(windows, "COUNTED_BYTES", 40_000)
+    refusals = []
+    for _ in range(20):
+        try:
+            window = await windows.window_at_line(log, LINES - 1, 3)
+            break
+        except Unavailable as error:
+            refusals.append((await log.index()).lines)
+            assert error.message.endswith(f"lines of this log are counted so far, fewer than {LINES - 1:,}")
+    assert numbers(window) == [LINES - 2, LINES - 1]
+    assert window.is_at_end and len(refusals) > 2 and refusals == sorted(set(refusals))
+
+
+async def test_the_first_line_is_at_the_beginning(log: StoredLog) -> None:
+    window = await windows.window_at_line(log, 1, 2)
+    assert (numbers(window), window.is_at_beginning, window.is_at_end, window.first) == ([0, 1], True, False, 1)
+    assert (await windows.window_at_line(log, 2, 2)).is_at_beginning is False
+    beyond = await windows.window_at_line(log, LINES + 1, 2)
+    assert (beyond.lines, beyond.first, beyond.is_at_end) == ([], None, True)
+    exact = await windows.window_since(log, stamp(LINES - 10).encode(), 10)
+    assert len(exact.lines) == 10 and exact.is_at_end, "no line is left out"
+
+
+async def test_a_search_tells_how_far_it_is(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "TOLD_BYTES", 60_000)
+    parts = [part async for part in windows.search(log, Query(b"not there"))]
+    told = [part.searched_bytes for part in parts]
+    assert told == sorted(told) and len(told) >= 3 and [part.is_over for part in parts][-2:] == [False, True]
+    assert all(later - earlier > 60_000 for earlier, later in zip([0, *told], told[:-1], strict=False))

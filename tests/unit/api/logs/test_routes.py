@@ -143,3 +143,18 @@ async def test_too_many_logs_for_one_answer_are_refused(world: World) -> None:
     response = await world.http.get(PATH, params={"allRanks": "true"})
     assert response.status_code == 422
     assert response.json()["faults"][0]["hint"] == "name ranks: rank=0&rank=1"
+
+
+async def test_one_output_stream_is_read_alone(world: World) -> None:
+    log = FakeLog(at(1, "oops"))
+    put_member(world, put_run(world, phase="Succeeded"), log, phase="Succeeded")
+    await world.caught_up()
+    assert await read(world.http, stream="stderr") == "oops\n"
+    assert world.kubernetes.log_requests[-1]["stream"] == "Stderr"
+    refused = await world.http.get(PATH, params={"stream": "stderr", "tail": 1})
+    assert refused.json()["faults"][0]["field"] == "stream"
+
+    log.is_merged = True
+    assert await read(world.http, stream="stdout") == "oops\n"
+    assert await read(world.http, stream="stderr") == ""
+    assert await read(world.http, stream="stderr", follow="true") == ""

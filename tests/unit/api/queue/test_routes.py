@@ -164,3 +164,40 @@ async def test_an_expected_start_beyond_the_year_9999_is_cut_to_it(world: World)
     await world.caught_up()
     items = (await get(world, "/v1/queue"))["items"]
     assert (len(items), items[-1]["expectedAt"]) == (130, "9999-12-31T00:00:00Z")
+
+
+async def test_a_run_that_waits_for_others_is_expected_after_their_ends_and_its_own_wait(world: World) -> None:
+    """The chain is followed. The queue lists such runs without a place; they delay no other run."""
+    runs(world, "prepare", "g1", since=ago(10), timeLimit="1h")
+    waiting = {"phase": "Queued", "reason": "WaitingForRun", "queuedAt": ago(5)}
+    for name, other, size in (("train", "prepare", 2), ("evaluate", "train", 1), ("other", "nosuch", 1)):
+        spec = {**WANTS, "timeLimit": "3h", "replicas": size, "after": [{"run": other}]}
+        world.kubernetes.put("runs", run(name, **spec) | {"status": waiting})
+    await world.caught_up()
+    train = await get(world, "/v1/runs/team/train/explain")
+    assert (train["reason"], train["message"]) == ("WaitingForRun", "waits for prepare (Running) to succeed")
+    assert train["after"] == [
+        {"run": "prepare", "condition": "succeeded", "phase": "Running", "met": False, "endsAt": ahead(50)}
+    ]
+    assert train["expectedAt"] == ahead(50)
+    assert (await get(world, "/v1/runs/team/evaluate/explain"))["expectedAt"] == ahead(50 + 180)
+    assert "expectedAt" not in await get(world, "/v1/runs/team/other/explain")
+    queue = await get(world, "/v1/queue")
+    assert queue["items"] == []
+    assert [(found["name"], found["after"]) for found in queue["dependents"]] == [
+        ("evaluate", [{"run": "train", "condition": "succeeded"}]),
+        ("other", [{"run": "nosuch", "condition": "succeeded"}]),
+        ("train", [{"run": "prepare", "condition": "succeeded"}]),
+    ]
+    params = {"fields": "summary", "state": "dependent", "search": "nosuch"}
+    (row,) = (await world.http.get("/v1/queue", params=params)).json()["items"]
+    assert (row["name"], row["state"], row["position"], row["gpus"]) == ("other", "dependent", 0, 8)
+
+
+async def test_what_if_knows_when_a_run_would_start_after_another(world: World) -> None:
+    runs(world, "prepare", "g1", since=ago(10), timeLimit="1h")
+    await world.caught_up()
+    body = {"spec": {"image": "bert:3", "after": [{"run": "prepare"}]}}
+    found = (await world.http.post("/v1/what-if", json=body)).json()
+    assert (found["starts"], found["start"]["reason"]) == (False, "WaitingForRun")
+    assert found["start"]["expectedAt"] == ahead(50)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from typing import Any
 
 import pytest
 from tests.unit.api.conftest import World
@@ -13,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from kajitori.api.runs import exec as exec_route
+from kajitori.api.runs import member_streams
 from kajitori.api.serving.server import ApiServer
 
 PROTOCOL = Subprotocol("v5.channel.k8s.io")
@@ -22,16 +23,16 @@ PROTOCOL = Subprotocol("v5.channel.k8s.io")
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods are in the mirror before the tests call."""
-    monkeypatch.setattr(exec_route, "PODS_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(member_streams, "PODS_PATIENCE_SECONDS", 0.0)
 
 
-def dial(server: ApiServer, query: str, token: str = "ada") -> connect:
-    url = f"{server.url.replace('http', 'ws')}/v1/runs/team/bert/exec?{query}"
+def dial(server: ApiServer, query: str, token: str = "ada", route: str = "exec") -> connect:
+    url = f"{server.url.replace('http', 'ws')}/v1/runs/team/bert/{route}?{query}"
     return connect(url, subprotocols=[PROTOCOL], additional_headers={"Authorization": f"Bearer {token}"}, proxy=None)
 
 
-async def put_member(world: World, phase: str = "Running") -> None:
-    made = world.kubernetes.put("runs", run("bert") | {"status": attempts(1, phase="Running")})
+async def put_member(world: World, phase: str = "Running", **spec: Any) -> None:
+    made = world.kubernetes.put("runs", run("bert", **spec) | {"status": attempts(1, phase="Running")})
     world.kubernetes.put("pods", pod(made, phase=phase))
     await world.caught_up()
 
@@ -60,6 +61,29 @@ async def test_all_channels_pass_through(world: World) -> None:
             assert socket.close_code == 1000
 
 
+async def test_attach_uses_the_terminal_of_the_run(world: World) -> None:
+    """The caller does not choose between a terminal and pipes: the program has one or the other."""
+    await put_member(world, stdin=True, tty=True)
+    async with ApiServer(world.app) as server, dial(server, "stdin=true", route="attach") as socket:
+        assert await socket.recv() == b"\x01stdin=true tty=true"
+        await socket.send(b"\x00typed")
+        assert await socket.recv() == b"\x02typed"
+
+
+@pytest.mark.parametrize(
+    ("query", "token", "status"), [("stdin=true", "ada", 409), ("tty=true", "ada", 422), ("", "reader", 403)]
+)
+async def test_attach_is_refused_before_the_handshake(world: World, query: str, token: str, status: int) -> None:
+    """The run has no standard input, the terminal is no parameter, and the caller lacks the right."""
+    await put_member(world)
+    world.kubernetes.denied.add(("reader", "create", "pods/attach", "team"))
+    async with ApiServer(world.app) as server:
+        with pytest.raises(InvalidStatus) as refused:
+            async with dial(server, query, token, route="attach"):
+                pass
+    assert refused.value.response.status_code == status
+
+
 async def test_exec_ends_when_its_caller_loses_the_right_to_it(world: World) -> None:
     await put_member(world)
     async with ApiServer(world.app) as server:
@@ -74,7 +98,7 @@ async def test_exec_ends_when_its_caller_loses_the_right_to_it(world: World) -> 
 
 async def test_a_running_run_may_be_seen_before_its_pods(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Pod's state is waited for; `kaji exec` right after the start is not refused."""
-    monkeypatch.setattr(exec_route, "PODS_PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(member_streams, "PODS_PATIENCE_SECONDS", 60.0)
     await put_member(world, "Pending")
     async with ApiServer(world.app) as server:
         connecting = asyncio.ensure_future(dial(server, "command=echo&stdin=true").__aenter__())
@@ -113,6 +137,30 @@ async def test_exec_is_refused_before_the_handshake(
         assert response.status_code == status
         assert json.loads(response.body or b"")["detail"]
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "token", "code", "message"),
+    [
+        ("command=sh", "ada", 409, "rank 0 of bert is Pending, not running"),
+        ("command=sh&rank=5", "ada", 404, "bert has no member of rank 5 now"),
+        ("command=sh", "nobody", 403, ""),
+    ],
+)
+async def test_a_browser_is_told_after_the_handshake_why_exec_is_refused(
+    world: World, query: str, token: str, code: int, message: str
+) -> None:
+    """Browsers hide the answer to a refused handshake from the page."""
+    await put_member(world, "Pending")
+    world.kubernetes.denied.add(("nobody", "get", "runs", "team"))
+    async with ApiServer(world.app) as server, dial(server, f"{query}&explain=true", token) as socket:
+        end = await socket.recv()
+        assert isinstance(end, bytes)
+        status = json.loads(end.removeprefix(b"\x03"))
+        assert (status["status"], status["code"]) == ("Failure", code)
+        assert status["message"].startswith(message) and status["details"]["causes"][0]["message"]
+        await socket.wait_closed()
+        assert socket.close_code == 1000
 
 
 @pytest.mark.parametrize("how", ["label", "namespace", "rank"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.helpers.change_events import change_events
+from tests.helpers.callers.change_events import change_events
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import run
 

@@ -130,6 +130,37 @@ async def test_a_caller_who_may_not_create_runs_does_not_learn_taken_names(world
     assert [fault["field"] for fault in response.json()["faults"]] == ["spec.privileged"]
 
 
+async def test_a_run_can_wait_for_others_by_the_beginning_of_their_names(world: World) -> None:
+    world.kubernetes.put("runs", run("prepare-data", phase="Running"))
+    world.kubernetes.put("runs", run("demo", phase="Running", type="service"))
+    others = [{"run": "prep"}, {"run": "demo", "condition": "ended"}]
+    response = await submit(world, {"name": "train", "spec": {"image": "bert:3", "after": others}})
+    assert response.status_code == 201, response.text
+    made = world.kubernetes.get("runs", "train")["spec"]["after"]
+    assert made == [{"run": "prepare-data"}, {"run": "demo", "condition": "ended"}]
+
+
+async def test_conditions_that_cannot_hold_are_all_refused_at_once(world: World) -> None:
+    """Nothing waits for what cannot happen. Faults elsewhere in the request are reported with them."""
+    world.kubernetes.put("runs", run("broken", phase="Failed"))
+    world.kubernetes.put("runs", run("demo", phase="Running", type="service"))
+    names = ("nosuch", "broken", "demo", "train")
+    spec = {"image": "bert:3", "replicas": 0, "after": [{"run": name} for name in names]}
+    response = await submit(world, {"name": "train", "spec": spec})
+    assert response.status_code == 422
+    found = {fault["field"]: fault for fault in response.json()["faults"]}
+    assert found.keys() == {"spec.replicas", *(f"spec.after[{index}].run" for index in range(4))}
+    messages = [found[f"spec.after[{index}].run"]["message"] for index in range(4)]
+    assert messages[0] == "there is no run 'nosuch' in namespace team"
+    assert messages[1:3] == [
+        "the condition succeeded cannot hold: broken failed",
+        "the condition succeeded cannot hold: demo is a service, which never succeeds by itself",
+    ]
+    assert messages[3] == "a run cannot wait for itself"
+    assert "kaji resume broken" in found["spec.after[1].run"]["hint"]
+    assert "demo:ended" in found["spec.after[2].run"]["hint"]
+
+
 async def test_a_missing_secret_is_refused(world: World) -> None:
     world.kubernetes.put("secrets", {"metadata": {"name": "token", "namespace": "team"}})
     secrets = [{"name": "token"}, {"name": "tokn"}]
@@ -365,3 +396,11 @@ async def test_a_finding_names_the_memory_peak_of_earlier_similar_runs(world: Wo
         assert "41Gi a member (bert-1, 2026-11-20)" in finding["message"]
     response = await submit(world, {"spec": {**spec, "args": ["eval.py"]}})
     assert not [finding for finding in response.json()["status"]["findings"] if finding["code"].startswith("Memory")]
+
+
+async def test_annotations_of_other_programs_are_kept_with_the_run(world: World) -> None:
+    notes = {"docker.example.com/container": '{"Cmd": ["x"]}'}
+    response = await submit(world, {"name": "bert", "annotations": notes, "spec": {"image": "bert:3"}})
+    assert response.json()["annotations"] == notes
+    refused = await submit(world, {"name": "b", "annotations": {"kajitori.dev/owner": "x"}, "spec": {"image": "b:3"}})
+    assert [fault["field"] for fault in refused.json()["faults"]] == ["annotations['kajitori.dev/owner']"]

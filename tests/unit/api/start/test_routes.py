@@ -347,6 +347,22 @@ async def test_all_members_of_an_attempt_get_the_same_keys(gang: Gang) -> None:
     assert not {*other.values()} & {*keys.values()} and keys["clientKey"] != keys["hostKey"]
 
 
+async def test_an_attempt_of_a_notebook_has_a_token_of_its_own(gang: Gang) -> None:
+    """It can be fetched only while the member is in its first step."""
+    tokens = []
+    for attempt in (1, 2):
+        each = Gang(gang.world, attempt=attempt)
+        each.start(0)
+        await gang.world.caught_up()
+        found = await gang.world.http.get("/v1/members/notebook", params={"rank": 0}, headers=each.headers())
+        tokens.append(found.json()["token"])
+        each.run_program(0, "10.0.0.1")
+        await gang.world.caught_up()
+        late = await gang.world.http.get("/v1/members/notebook", params={"rank": 0}, headers=each.headers())
+        assert (late.status_code, late.json()["code"]) == (403, "NotStarting")
+    assert len({*tokens}) == 2 and all(len(token) == 64 for token in tokens)
+
+
 async def test_only_starting_members_get_keys(gang: Gang) -> None:
     """A ticket from a Pod that runs its program is refused."""
     gang.start(0)

@@ -12,7 +12,7 @@ from tests.unit.api.fake_kubernetes import pod, run
 from tests.unit.api.test_openapi import assert_fits
 
 from kajitori.api.app import openapi_document
-from kajitori.api.middleware import OWN_NOTICE
+from kajitori.api.requests.middleware import OWN_NOTICE
 from kajitori.core.telemetry.quantities import GPU, MEMBER
 from kajitori.core.telemetry.report import Answer, Series
 from kajitori.core.words.times import format_time

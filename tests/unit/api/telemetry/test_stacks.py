@@ -14,12 +14,34 @@ from kajitori.core.telemetry.evidence import Evidence, Occasion
 from kajitori.core.telemetry.flight import Flight, GroupState
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.report import Answer
-from kajitori.core.telemetry.stacks import Frame, MemberStacks, ProcessStacks, ThreadStack
+from kajitori.core.telemetry.stacks import Detail, Frame, MemberStacks, ProcessStacks, ThreadStack
 
 
 def told(uid: str, function: str) -> MemberStacks:
     thread = ThreadStack("MainThread", (Frame(function, "/code/data.py", 14),))
     return MemberStacks(uid, NOW.timestamp(), (ProcessStacks(7, "python train.py", "S", (thread,)),))
+
+
+def with_native(member: MemberStacks) -> MemberStacks:
+    calls = (Frame("recv", "[libc.so.6]", 0), Frame("ncclSend", "[libnccl.so.2]", 0))
+    (process,) = member.processes
+    native = (ThreadStack("MainThread", (*calls, *process.threads[0].frames)),)
+    return msgspec.structs.replace(member, processes=(msgspec.structs.replace(process, native=native),))
+
+
+async def test_native_calls_of_a_chosen_rank_are_shown_beside_its_stack(world: World) -> None:
+    (pod,) = await gang(world, ranks=1)
+    plain = told(pod["metadata"]["uid"], "send")
+
+    async def agent() -> list[str]:
+        return [(await answer_one(world, Answer(stacks=(each,)))).detail for each in (plain, with_native(plain))]
+
+    answering = asyncio.create_task(agent())
+    asked = await world.http.get(f"{RUN}/stacks", params={"rank": 0, "native": True})
+    shown = described("/v1/runs/{namespace}/{name}/stacks", asked)
+    assert await answering == [Detail.PLAIN, Detail.NATIVE]
+    (process,) = shown["ranks"][0]["processes"]
+    assert [len(process[name][0]["frames"]) for name in ("threads", "native")] == [1, 3]
 
 
 async def test_the_odd_rank_is_named_with_its_node(world: World) -> None:
@@ -81,6 +103,8 @@ async def test_why_names_the_rank_of_a_run_that_stands_still(world: World) -> No
     async def agent() -> None:
         for _ in range(2):
             await answer_one(world, answer)
+        question = await answer_one(world, Answer(stacks=(with_native(stacks[1]),)))
+        assert question.detail == Detail.NATIVE
 
     answering = asyncio.create_task(agent())
     shown = described("/v1/runs/{namespace}/{name}/why", await world.http.get(f"{RUN}/why"))
@@ -97,6 +121,7 @@ async def test_why_names_the_rank_of_a_run_that_stands_still(world: World) -> No
     assert shown["verdict"] == "stuck"
     assert shown["words"][0].startswith("It is stuck: no rank has shown progress for 20m, and neither")
     assert shown["words"][1] == "Rank 0 on g1 is in f0 (data.py:14)."
+    assert shown["words"][3] == "Rank 1 on g1, below its program: recv [libc.so.6], called by ncclSend [libnccl.so.2]."
     late = "rank 1 on g1 has not entered all_reduce #8 of default_pg; rank 0 waits there."
     assert (shown["words"][-1], shown["late"]) == (f"PyTorch's flight recorder: {late}", [1])
 

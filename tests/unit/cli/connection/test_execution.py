@@ -15,8 +15,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.server import ServerConnection, serve
 
-from kajitori.cli.connection.execution import PROTOCOL, STATUS, STDOUT, _send_from_thread, execute
-from kajitori.cli.connection.target import Target
+from kajitori.cli.connection.execution import _Sender, execute
+from kajitori.client.member_streams import COMMAND_PROTOCOL, Channel, CommandStream
+from kajitori.client.target import Target
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 
 
@@ -30,11 +31,13 @@ def server(tmp_path: Path) -> Iterator[Target]:
     listening, over = threading.Event(), asyncio.Event()
 
     async def handler(socket: ServerConnection) -> None:
-        await socket.send(bytes([STDOUT]) + b"here")
-        await socket.send(bytes([STATUS]) + b'{"status": "Success"}')
+        await socket.send(bytes([Channel.STDOUT]) + b"here")
+        await socket.send(bytes([Channel.STATUS]) + b'{"status": "Success"}')
 
     async def main() -> None:
-        async with serve(handler, "127.0.0.1", 0, ssl=context, subprotocols=[PROTOCOL], compression=None) as socket:
+        async with serve(
+            handler, "127.0.0.1", 0, ssl=context, subprotocols=[COMMAND_PROTOCOL], compression=None
+        ) as socket:
             ports.append(socket.sockets[0].getsockname()[1])
             listening.set()
             await over.wait()
@@ -83,6 +86,7 @@ def test_input_after_the_end_leaves_no_warning(recwarn: pytest.WarningsRecorder)
     loop = asyncio.new_event_loop()
     loop.close()
     with pytest.raises(RuntimeError):
-        _send_from_thread(cast(ClientConnection, Socket()), loop, b"late")
+        stream = CommandStream(cast(ClientConnection, Socket()))
+        _Sender(stream, loop).send(stream.write(b"late"))
     gc.collect()
     assert not recwarn.list

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke, view
-from tests.unit.cli.test_waiting import PLACE
+from tests.unit.cli.verbs.inspection.test_waiting import PLACE
 
 POOLS = [{"name": "spot", "gpuType": "a100", "gpus": 8, "nodes": 1, "maxNodes": 4, "askedFor": 3}]
 SHOWN = [

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke, view
 
 from kajitori.cli.app import kaji
-from kajitori.cli.submit.borrowed_options import BORROWED, DOCKER, SLURM
 from kajitori.cli.verbs.runs.run import command
+from kajitori.client.submit.borrowed_options import BORROWED, DOCKER, SLURM
 
 # docker run --help of Docker 29, without --help.
 DOCKERS = """

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.cli.fake_web_api import NOW, view
 
-from kajitori.cli.output import bar
+from kajitori.cli.printing.output import bar
 from kajitori.cli.words import runs as run_words
 
 
@@ -133,3 +133,9 @@ def test_a_run_without_a_start_time_ran_for_zero_seconds() -> None:
     status = {"finishedAt": "2026-11-21T10:00:00Z", "attempts": 1}
     assert run_words.time_words(view("a", "Failed", status=status), NOW) == "0s"
     assert run_words.time_words(view("a", "Stopped", status={**status, "attempts": 0}), NOW) == ""
+
+
+def test_the_reason_of_a_run_that_waits_names_the_first_other_run() -> None:
+    after = [{"run": "done", "metAt": "2026-11-21T12:00:00Z"}, {"run": "a"}, {"run": "b"}]
+    run = view("train", status={"reason": "WaitingForRun", "after": after})
+    assert run_words.reason_words(run) == "WaitingForRun a and 1 more"

@@ -16,13 +16,13 @@ from urllib.parse import parse_qs
 import pytest
 from tests.unit.openid.test_flows import DESCRIPTION, ISSUER, id_token
 
-from kajitori.cli.connection.http import Api
-from kajitori.cli.connection.target import Target
 from kajitori.client.connection import Request, Response
 from kajitori.client.sign_in.asking import Asker
 from kajitori.client.sign_in.loopback import Loopback
 from kajitori.client.sign_in.refreshing import renewed
 from kajitori.client.sign_in.starting import context_name, has_browser, place_of, server_url
+from kajitori.client.target import Target
+from kajitori.client.web_api import Api
 from kajitori.configuration import signed_in
 from kajitori.configuration.signed_in import SignedIn
 from kajitori.errors import InvalidInput, Unauthenticated, Unavailable

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.gangs import NOW
-from tests.helpers.queue_scene import TEMPLATE, mirror_of_nodes
+from tests.helpers.scenes.gangs import NOW
+from tests.helpers.scenes.queue_scene import TEMPLATE, mirror_of_nodes
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.mirror.shrink import shrink_pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from tests.helpers import nvidia_slices as nvidia
+from tests.helpers.gpus import nvidia_slices as nvidia
 
 from kajitori.cluster.mirror.shrink import shrink_node, shrink_pod, shrink_slice
 from kajitori.cluster.objects import Node, Pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
-from tests.helpers.queue_scene import MEMBER, NOW, QueueScene, ago
+from tests.helpers.scenes.queue_scene import MEMBER, NOW, QueueScene, ago
 
 from kajitori.cluster.objects import Node
 from kajitori.core.placement.planner import GangRequest

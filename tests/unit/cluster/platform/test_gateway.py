@@ -16,7 +16,7 @@ from kajitori.cluster.platform.gateway import (
 )
 from kajitori.errors import Unauthenticated
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import Headers
+from kajitori.kube.connection.config import Headers
 from kajitori.openid.authentication_config import parse_authentication
 from kajitori.openid.id_tokens import IdTokens, Person
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from tests.helpers.queue_scene import NOW, QueueScene, ago
+from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.outlook import Outlook

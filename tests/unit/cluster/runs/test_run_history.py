@@ -15,7 +15,7 @@ from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.status import MemoryPeak, RunStatus
 from kajitori.core.words import names
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
 
 KIND = kind_of(parse_spec({"image": "bert:3"}), "vision", "ada")

@@ -24,7 +24,7 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.core.words import names
 from kajitori.errors import Conflict, Forbidden
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.events import About
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import NODES, Resource

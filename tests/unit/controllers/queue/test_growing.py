@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.queue_scene import NOW, QueueScene, ago, in_queue, who_starts
+from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago, in_queue, who_starts
 
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.run_object import RUNS

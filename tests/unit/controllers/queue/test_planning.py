@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.helpers.queue_scene import NOW, QueueScene, ago
+from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import life_of

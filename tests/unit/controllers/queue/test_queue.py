@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
+from tests.helpers.scenes.queue_scene import MEMBER, in_queue, mirror_of_nodes, who_starts
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.outlook import PendingRun

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from tests.helpers.gangs import with_attempt
-from tests.helpers.preemption_scene import TEMPLATE, PreemptionScene
-from tests.helpers.queue_scene import NOW
+from tests.helpers.scenes.gangs import with_attempt
+from tests.helpers.scenes.preemption_scene import TEMPLATE, PreemptionScene
+from tests.helpers.scenes.queue_scene import NOW
 
 from kajitori.core import gang
 from kajitori.core.spec.reasons import Phase, Reason

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import msgspec
-from tests.helpers.preemption_scene import PreemptionScene
-from tests.helpers.queue_scene import NOW
+from tests.helpers.scenes.preemption_scene import PreemptionScene
+from tests.helpers.scenes.queue_scene import NOW
 
 from kajitori.cluster.queue.preemptions import PREEMPTORS_PER_SWEEP, key_of
 from kajitori.core import gang

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from tests.helpers.queue_scene import NOW, QueueScene, ago
+from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.run_object import RunObject
@@ -19,7 +19,7 @@ from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.core.placement.planner import Placement
 from kajitori.core.spec.status import Resize, RunStatus
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.nodes.node_lists import compress
 from kajitori.kube.client import KubeClient
 
 ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8}}

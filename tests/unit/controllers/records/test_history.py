@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 import pytest
-from tests.helpers.gangs import NOW
 from tests.helpers.memory_blobs import MemoryBlobs
+from tests.helpers.scenes.gangs import NOW
 
 from kajitori.blobs.outbox import Outbox
 from kajitori.cluster.mirror.mirror import Mirror
@@ -127,6 +127,26 @@ async def only_run(history: History, is_wanted: Callable[[RunRecord], bool]) -> 
 async def used(history: History) -> int:
     sums = await history.usage(By.TEAM, 0, 2**40, Prices(gpu={}))
     return sum(each.member_seconds for each in sums.values())
+
+
+async def test_a_run_that_was_created_and_not_started_is_not_in_history(history: History) -> None:
+    """Neither before its controller has seen it, nor after, nor when it is removed."""
+    shown = Shown()
+    keeper = HistoryKeeper(history, cast(Mirror, shown), now=lambda: NOW)
+    new = run()
+    new = msgspec.structs.replace(
+        new, metadata=msgspec.structs.replace(new.metadata, generation=1), spec=msgspec.Raw(b'{"stopped": true}')
+    )
+    status = RunStatus(phase=Phase.STOPPED, reason=Reason.NOT_STARTED, finished_at=NOON)
+    seen = msgspec.structs.replace(new, status=status)
+    async with at_work(keeper):
+        for one in (new, seen):
+            shown.show(one)
+            async with asyncio.timeout(60):
+                while not keeper.is_current:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+        assert await keeper.keep_end(seen, status, removed=True)
+    assert not await history.runs(RunFilter(), 2)
 
 
 async def test_what_the_mirror_shows_is_told(history: History) -> None:

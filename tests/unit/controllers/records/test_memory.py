@@ -22,7 +22,7 @@ from kajitori.core.spec.status import Attempt, MemoryPeak, RunStatus
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import PODS
 from kajitori.kube.watch import Added

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from tests.helpers.gangs import NOW
+from tests.helpers.scenes.gangs import NOW
 
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.nodes.recording import UNKNOWN, Cordon, change_of_cordon, decisions_about

@@ -18,7 +18,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.tidying import overdue, referenced_code, tidy
 from kajitori.core.policy.model import Logs
-from kajitori.core.spec.reasons import Phase
+from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, RunStatus, template_text
 from kajitori.core.words import first_step
 from kajitori.kube.client import KubeClient
@@ -55,7 +55,9 @@ def test_a_shorter_retention_in_policy_makes_older_runs_overdue() -> None:
     """Only ended runs are overdue, and none are if policy keeps all."""
     ended = RunStatus(phase=Phase.FAILED, finished_at="2026-11-21T10:00:00Z")
     going = RunStatus(phase=Phase.RUNNING, finished_at="2026-11-21T10:00:00Z")
-    runs = [msgspec.structs.replace(run(name, {}), status=status) for name, status in (("a", ended), ("b", going))]
+    created = msgspec.structs.replace(ended, phase=Phase.STOPPED, reason=Reason.NOT_STARTED)
+    states = (("a", ended), ("b", going), ("created", created))
+    runs = [msgspec.structs.replace(run(name, {}), status=status) for name, status in states]
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     mirror = mirror_of(*runs, run("new", {}))
     assert overdue(mirror, 3600, now) == [("vision", "a")]

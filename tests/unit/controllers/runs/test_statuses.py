@@ -19,7 +19,7 @@ from kajitori.core.gang import keep_waiting, preempt
 from kajitori.core.spec.node_request import NodeRequest, RequestState
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus
-from kajitori.kube.concurrency import ConcurrencyLimiter
+from kajitori.kube.connection.concurrency import ConcurrencyLimiter
 from kajitori.kube.events import EventRecorder
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.monitoring.controller import FAILURES, PREEMPTIONS, RUNS_ENDED, ControllerMetrics

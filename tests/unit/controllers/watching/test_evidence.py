@@ -21,7 +21,7 @@ from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.stuck import Looked
 from kajitori.core.telemetry.evidence import read
 from kajitori.core.telemetry.report import Answer
-from kajitori.core.telemetry.stacks import Frame, MemberStacks, ProcessStacks, ThreadStack
+from kajitori.core.telemetry.stacks import Detail, Frame, MemberStacks, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.stuck import Finding, Verdict
 from kajitori.core.words import names
 from kajitori.errors import Unavailable
@@ -36,6 +36,7 @@ LONG_READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(evidence, "SPIN_PAUSES_SECONDS", (0.0, 0.0))
 
 
 def pod(rank: int, node: str, *, attempt: int = 1, phase: str = "Running") -> Pod:
@@ -63,9 +64,17 @@ class Nodes:
     def __init__(self, *looks: dict[str, str] | Exception) -> None:
         self.looks = list(looks)
         self.asked: list[Sequence[Asked]] = []
+        self.asked_native: list[str] = []
+        """Pods of which calls in native code were asked for."""
+        self.details: list[str] = []
+        self.line = 14
         self.unanswered: dict[str, tuple[str, ...]] = {}
 
     async def ask(self, asked: Sequence[Asked], seconds: float) -> dict[int, Answer]:
+        if all(each.detail == Detail.NATIVE for each in asked):
+            self.asked_native += [uid for each in asked for uid in each.uids]
+            return {0: Answer(stacks=tuple(map(self._native, self.asked_native)))}
+        self.details.append(asked[0].detail)
         self.asked.append(asked)
         places = self.looks.pop(0) if self.looks else {}
         if isinstance(places, Exception):
@@ -75,8 +84,18 @@ class Nodes:
             for number, each in enumerate(asked)
         }
 
+    def _native(self, uid: str) -> MemberStacks:
+        thread = ThreadStack("MainThread", (Frame("recv", "[libc.so.6]", 0),))
+        return MemberStacks(uid, NOW.timestamp(), (ProcessStacks(7, "python", "S", native=(thread,)),))
+
     def _stacks(self, uid: str, function: str) -> MemberStacks:
-        thread = ThreadStack("MainThread", (Frame(function, "/code/train.py", 14),))
+        frames = [Frame(function, "/code/train.py", 14)]
+        if function.startswith("spin"):
+            self.line += 1
+            frames = [Frame("spin", "/code/train.py", self.line)]
+        elif function == "all_reduce":
+            frames = [Frame(function, "/lib/python3.12/site-packages/gang.py", 1), Frame("train", "/code/train.py", 88)]
+        thread = ThreadStack("MainThread", tuple(frames), values=hash(function))
         process, silent = ProcessStacks(7, "python", "S", (thread,)), self.unanswered.get(uid, ())
         return MemberStacks(uid, NOW.timestamp(), (process,), unanswered=silent)
 
@@ -109,6 +128,22 @@ async def test_a_run_whose_processes_stand_still_is_stuck_and_the_odd_rank_is_na
     assert (occasion, ranks) == ("stuck", [0, 1, 2, 3]) and told.startswith("It is stuck")
 
 
+async def test_native_calls_of_the_odd_rank_and_of_one_that_waits_are_kept_too() -> None:
+    setting = Setting(Nodes(*4 * [STILL]), *GANG)
+    await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert setting.nodes.asked_native == ["p0", "p3"]
+    (kept,) = await setting.kept.read("vision", "run", 1)
+    told = read(kept.ranks, kept.nodes, kept.addresses).native
+    assert told == tuple(f"rank {rank} on n{rank // 2}, below its program: recv [libc.so.6]" for rank in (3, 0))
+
+
+async def test_native_calls_are_not_asked_for_if_the_survivors_must_end() -> None:
+    setting = Setting(Nodes(STILL), *GANG)
+    await setting.taker.before_end(RUN, 1, "member 2: exit code 3", evidence.LEAST_NATIVE_SECONDS / 2)
+    assert [occasion for occasion, _, _ in await setting.words()] == ["end"]
+    assert setting.nodes.asked_native == []
+
+
 async def test_a_rank_whose_messages_get_no_answer_is_the_odd_one() -> None:
     """All ranks are at the same place: they wait for each other in a collective operation."""
     alike = dict.fromkeys(STILL, "barrier")
@@ -123,6 +158,31 @@ async def test_a_rank_whose_messages_get_no_answer_is_the_odd_one() -> None:
         "Rank 1 on n0 gets no answer from rank 3 (10.0.0.3).",
         "Rank 3 on n1 gets no answer from rank 1 (10.0.0.1), rank 2 (10.0.0.2).",
     ]
+
+
+SPIN = dict.fromkeys(STILL, "all_reduce") | {"p3": "spin"}
+
+
+async def test_a_rank_that_repeats_itself_while_the_others_wait_is_stuck() -> None:
+    setting = Setting(Nodes(*6 * [SPIN]), *GANG)
+    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (looked.is_still, looked.odd, looked.words[1]) == (True, (3,), evidence.SPINS)
+    assert setting.nodes.details == ["", "", Detail.VALUES, Detail.VALUES, ""]
+    ((_, told, _),) = await setting.words()
+    assert told.startswith("It is stuck") and told.endswith(evidence.SPINS)
+
+
+@pytest.mark.parametrize(
+    ("again", "last"),
+    [
+        pytest.param({"p3": "spin on other values"}, SPIN, id="it works"),
+        pytest.param(SPIN, SPIN | {"p1": "load"}, id="another one went on"),
+        pytest.param(SPIN, {"p0": "all_reduce"}, id="the others were not seen again"),
+    ],
+)
+async def test_a_rank_that_moves_is_not_stuck(again: dict[str, str], last: dict[str, str]) -> None:
+    setting = Setting(Nodes(SPIN, SPIN, SPIN, again, last), *GANG)
+    assert (await setting.taker.of_suspected(RUN, 1, SUSPECTED)).is_still is False
 
 
 async def test_a_process_that_moves_is_no_evidence_of_a_hang() -> None:
@@ -171,3 +231,13 @@ async def test_a_store_that_does_not_answer_keeps_no_gang_from_its_end() -> None
     assert await setting.words() == []
     await setting.taker.before_end(RUN, 2, "no time", 0.0)
     assert len(setting.nodes.asked) == 1
+
+
+async def test_a_rank_that_was_seen_once_leaves_the_verdict_open() -> None:
+    """The others wait, and this one may work: its node is too busy to answer. What was seen of it is kept."""
+    others = {uid: place for uid, place in STILL.items() if uid != "p3"}
+    setting = Setting(Nodes(STILL, *3 * [others]), *GANG)
+    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (looked.is_still, looked.odd, len(setting.nodes.asked)) == (None, (3,), 4)
+    again = await Setting(Nodes(STILL, others, STILL, others), *GANG).taker.of_suspected(RUN, 1, SUSPECTED)
+    assert again.is_still is True

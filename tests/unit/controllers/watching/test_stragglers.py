@@ -11,12 +11,13 @@ import msgspec
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
-from kajitori.controllers.watching.stragglers import StragglerWatcher
+from kajitori.controllers.watching.stragglers import StragglerWatcher, _Watched
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import Attempt, RunStatus
+from kajitori.core.spec.status import Attempt, RunStatus, SlowPlace
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.stragglers import Peers
 from kajitori.kube.events import About, EventRecorder
 from kajitori.kube.metadata import ObjectMeta
 
@@ -29,7 +30,8 @@ class Setting:
     def __init__(self) -> None:
         self.said: list[tuple[str, str, str, str]] = []
         specs = SimpleNamespace(of=lambda run: read_stored(run.spec))
-        self.watcher = StragglerWatcher(cast(StoredSpecs, specs), cast(EventRecorder, self))
+        self.woken: list[tuple[str, str]] = []
+        self.watcher = StragglerWatcher(cast(StoredSpecs, specs), cast(EventRecorder, self), self.woken.append)
 
     def say(self, about: About, kind: str, reason: str, message: str) -> None:
         self.said.append((about.name, kind, reason, message))
@@ -84,3 +86,32 @@ async def test_a_run_that_ended_is_forgotten() -> None:
     await setting.watcher.watch(Round(START, START, {}, {}))
     await setting.see(run_of(), minutes(0, 30))
     assert len(setting.said) == 2
+
+
+async def test_the_status_records_each_straggler_once() -> None:
+    """The next leader finds it in the status, and tells it no more."""
+    setting, run = Setting(), run_of()
+    assert setting.watcher.noted(run, run.current_status) is run.current_status
+    await setting.see(run, minutes(0, 12))
+    assert setting.woken == [("vision", "bert")]
+    status = setting.watcher.noted(run, run.current_status)
+    (slow,) = status.slow
+    assert (slow.attempt, slow.node, slow.ranks, slow.sign) == (1, "n5", "5", "cpu.used")
+    assert (slow.at, slow.message) == ("2033-05-18T03:45:00Z", setting.said[0][3])
+    assert setting.watcher.noted(run, status) is status
+    later = run_of(2)
+    assert setting.watcher.noted(later, later.current_status) is later.current_status, "it was another attempt"
+    next_leader = Setting()
+    run = msgspec.structs.replace(run, status=status)
+    await next_leader.see(run, minutes(0, 12))
+    assert (next_leader.said, next_leader.woken) == ([], [])
+    assert next_leader.watcher.noted(run, status) is status
+    await next_leader.see(run, minutes(12, 15, rank=2))
+    assert [each.ranks for each in next_leader.watcher.noted(run, status).slow] == ["5", "2"]
+
+
+def test_a_status_keeps_the_latest_stragglers() -> None:
+    setting, run = Setting(), run_of()
+    places = [SlowPlace(attempt=1, node="n1", ranks=str(n), at="2033-05-18T03:45:00Z", sign="x") for n in range(9)]
+    setting.watcher._known["u"] = _Watched(1, Peers({}), places)
+    assert [each.ranks for each in setting.watcher.noted(run, run.current_status).slow] == [*"12345678"]

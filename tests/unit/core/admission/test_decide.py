@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.deciding import CLUSTER, FACTS, GI, codes, container, decided, env, node, refused
+from tests.helpers.scenes.deciding import CLUSTER, FACTS, GI, codes, container, decided, env, node, refused
 
 from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.admission.resolve import promised_restarts
@@ -17,7 +17,7 @@ from kajitori.core.policy.file import default_policy, parse_policy
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.status import Finding
 from kajitori.core.words import first_step
-from kajitori.core.words.taints import Taint
+from kajitori.core.words.nodes.taints import Taint
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import Refused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.helpers.deciding import FACTS, container, decided, node, refused
+from tests.helpers.scenes.deciding import FACTS, container, decided, node, refused
 
 from kajitori.core.admission.decide import Facts
 from kajitori.core.gpus.offers import GpuOffer

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.deciding import BERT, CLUSTER, HOME, container
+from tests.helpers.scenes.deciding import BERT, CLUSTER, HOME, container
 
 from kajitori.core.admission.decide import Facts, decide
 from kajitori.core.placement.planner import GangRequest, Placement, place

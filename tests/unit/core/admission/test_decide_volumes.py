@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.helpers.deciding import CLUSTER, HOME, codes, container, decided, env, refused
+from tests.helpers.scenes.deciding import CLUSTER, HOME, codes, container, decided, env, refused
 
 from kajitori.core.admission.decide import Facts
 from kajitori.core.policy.file import own_machine_policy

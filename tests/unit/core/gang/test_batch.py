@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.gangs import NOW, PENDING, SUCCEEDED, after, failed, kinds, member, run, step, with_attempt
+from tests.helpers.scenes.gangs import NOW, PENDING, SUCCEEDED, after, failed, kinds, member, run, step, with_attempt
 
 from kajitori.core import gang
 from kajitori.core.gang import (
@@ -26,7 +26,7 @@ from kajitori.core.gang import (
 )
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, Ran, RunStatus, SweepState, to_document
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.nodes.node_lists import compress
 
 
 def test_a_new_run_requests_nodes() -> None:
@@ -303,3 +303,16 @@ def test_a_parked_run_stops_like_a_stopped_one_and_says_so(parked: bool) -> None
     ended = step(after(replace(run(), stopped=True, parked=parked), stopping))
     assert ended.status.phase is Phase.STOPPED
     assert ended.status.reason is (Reason.PARKED if parked else Reason.STOPPED_BY_USER)
+
+
+def test_a_run_that_was_created_stopped_is_no_run_that_its_user_stopped() -> None:
+    """Only its own spec removes it, not the time for which policy keeps ended runs."""
+    limits = Limits(remove_after_seconds=60, remove_created_after_seconds=600)
+    created = Run("batch", 2, limits, RunStatus(), stopped=True, generation=1)
+    status = step(created).status
+    assert (status.phase, status.reason) == (Phase.STOPPED, Reason.NOT_STARTED)
+    later = replace(created, status=status)
+    assert next_step(later, [], NOW + timedelta(seconds=599)).actions == ()
+    assert next_step(later, [], NOW + timedelta(seconds=600)).actions == (Remove(),)
+    edited = step(replace(created, generation=2))
+    assert edited.status.reason is Reason.STOPPED_BY_USER

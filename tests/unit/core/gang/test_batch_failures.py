@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED, failed, kinds, member, run, step
+from tests.helpers.scenes.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED, failed, kinds, member, run, step
 
 from kajitori.core.gang import DeleteMembers, Limits, MemberState, NeedsNodes, Run
 from kajitori.core.spec.reasons import Phase, Reason

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.gangs import FAILED, NOW, SUCCEEDED, after, member, step
+from tests.helpers.scenes.gangs import FAILED, NOW, SUCCEEDED, after, member, step
 
 from kajitori.core.gang import (
     DeleteMember,
@@ -26,6 +26,7 @@ from kajitori.core.gang import (
 )
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, Preempted, RunStatus, Setback, SweepState
+from kajitori.core.words.times import format_time
 
 ASKED = Preempted(
     by="vision/urgent", uid="uid-urgent", who="vision/urgent (high, of ana)", since="2026-11-21T12:00:00Z"
@@ -63,6 +64,19 @@ def test_a_withdrawn_preemption_ends_no_member(type: str) -> None:
     assert (answer.status.phase, answer.status.preemption, answer.status.reason) == (Phase.RUNNING, None, Reason.NONE)
     assert answer.status.message == "goes on: vision/urgent no longer waits for its nodes"
     assert step(after(preempted(type), answer), member(0), member(1)).status.phase is Phase.RUNNING
+
+
+def test_a_run_that_is_given_notice_goes_on_until_then() -> None:
+    """Its status says when it ends. The notice is withdrawn with the preemption."""
+    ends_at = NOW + timedelta(minutes=10)
+    notice = msgspec.structs.replace(ASKED, ends_at=format_time(ends_at))
+    run = preempted(preemption=notice)
+    answer = step(run, member(0), member(1))
+    assert (answer.actions, answer.wake_at, answer.status.phase) == ((), ends_at, Phase.RUNNING)
+    assert answer.status.message == f"{WORDS}; its program is asked to end at {format_time(ends_at)}"
+    assert next_step(run, (member(0), member(1)), ends_at).actions == (ALL_OF_IT,)
+    withdrawn = step(preempted(wanted=False, preemption=notice), member(0), member(1))
+    assert (withdrawn.actions, withdrawn.status.preemption) == ((), None)
 
 
 def test_a_gang_ends_as_a_whole_once_one_member_was_ended() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.gangs import FAILED, member, run, step
+from tests.helpers.scenes.gangs import FAILED, member, run, step
 
 from kajitori.core.gang import CreateMembers, Member, MemberState, NeedsNodes
 from kajitori.core.spec.reasons import Phase, Reason

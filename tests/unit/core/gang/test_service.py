@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from tests.helpers.gangs import NOW, PENDING, failed, member, run, step
+from tests.helpers.scenes.gangs import NOW, PENDING, failed, member, run, step
 
 from kajitori.core import gang
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, NeedsNodes, Run

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.gangs import SUCCEEDED, after, failed, member, run, step
+from tests.helpers.scenes.gangs import SUCCEEDED, after, failed, member, run, step
 
 from kajitori.core.gang import DeleteMembers, Limits, Run, ends_survivors
 from kajitori.core.spec.reasons import Phase, Reason

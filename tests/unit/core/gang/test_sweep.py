@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from tests.helpers.gangs import NOW, SUCCEEDED, after, failed, member, with_attempt
-from tests.helpers.sweeps import asked_of, step, sweep, taken_away
+from tests.helpers.scenes.gangs import NOW, SUCCEEDED, after, failed, member, with_attempt
+from tests.helpers.scenes.sweeps import asked_of, step, sweep, taken_away
 
 from kajitori.core import gang
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, NeedsNodes, Run, Sweep
@@ -28,7 +28,7 @@ from kajitori.core.spec.status import (
     to_document,
 )
 from kajitori.core.spec.status_check import damage
-from kajitori.core.words.node_lists import compress
+from kajitori.core.words.nodes.node_lists import compress
 
 
 def test_a_new_sweep_requests_all_its_places_and_accepts_fewer() -> None:

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from tests.helpers.gangs import FAILED, NOW, PENDING, SUCCEEDED, after, failed, member, with_attempt
-from tests.helpers.sweeps import asked_of, step, sweep, taken_away
+from tests.helpers.scenes.gangs import FAILED, NOW, PENDING, SUCCEEDED, after, failed, member, with_attempt
+from tests.helpers.scenes.sweeps import asked_of, step, sweep, taken_away
 
 from kajitori.core import gang
 from kajitori.core.gang import DeleteMembers, Member, NeedsNodes, Step

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.helpers.gangs import NOW, SUCCEEDED, after, member, with_attempt
-from tests.helpers.sweeps import asked_of, step, sweep
+from tests.helpers.scenes.gangs import NOW, SUCCEEDED, after, member, with_attempt
+from tests.helpers.scenes.sweeps import asked_of, step, sweep
 
 from kajitori.core import gang
 from kajitori.core.gang import DeleteMember, DeleteMembers, Run

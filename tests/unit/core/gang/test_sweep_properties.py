@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED, after, member
+from tests.helpers.scenes.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED, after, member
 
 from kajitori.core import gang
 from kajitori.core.gang import (
@@ -30,7 +30,7 @@ from kajitori.core.gang.progress import preemptions_of
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Preempted, RunStatus
 from kajitori.core.spec.status_check import damage
-from kajitori.core.words.node_lists import compress, compress_ranks
+from kajitori.core.words.nodes.node_lists import compress, compress_ranks
 
 
 @dataclass

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from tests.helpers.gangs import NOW, SUCCEEDED, after, failed, member, run, step, with_attempt
+from tests.helpers.scenes.gangs import NOW, SUCCEEDED, after, failed, member, run, step, with_attempt
 
 from kajitori.core.gang import Member, Run, Sweep
 from kajitori.core.gang.holding import MAX_STRETCHES

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from tests.helpers.gangs import FAILED, PENDING, after, member, run, step
+from tests.helpers.scenes.gangs import FAILED, PENDING, after, member, run, step
 
 from kajitori.core.gang import Member, Run, Step, Sweep
 from kajitori.core.spec.reasons import Phase, Reason

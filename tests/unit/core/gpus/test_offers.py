@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers import nvidia_slices as nvidia
+from tests.helpers.gpus import nvidia_slices as nvidia
 
 from kajitori.core.gpus.devices import Device, DeviceClass, NodeDevices, allocatable, counters_left, selects
 from kajitori.core.gpus.offers import GpuOffer, gpus_of_node, plugin_offers

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers.gangs import FAILED, PENDING, member
+from tests.helpers.scenes.gangs import FAILED, PENDING, member
 
 from kajitori.core.gang import Action, DeleteMember, DeleteMembers, Member, MemberState, NeedsNodes
 from kajitori.core.logs.kept import logs_to_keep, without

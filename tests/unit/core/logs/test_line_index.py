@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kajitori.core.logs import line_index
-from kajitori.core.logs.line_index import LineIndex
+from kajitori.core.logs.line_index import Entry, LineIndex, RecentIndexes
 
 
 def lines(second: int, count: int) -> bytes:
@@ -52,3 +52,63 @@ def test_an_index_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found is not None
     assert found.line <= 100
     assert index.stride_bytes > 1
+
+
+def entries_at(*seconds: int) -> LineIndex:
+    """Return an index with an entry for each of these seconds, ten lines apart."""
+    entries = [Entry(10 * n, 100 * n, f"2026-11-21T10:00:{second:02}") for n, second in enumerate(seconds, 1)]
+    return LineIndex(entries=entries)
+
+
+def test_a_line_is_found_by_time() -> None:
+    """Lines of the same second may precede the entry, so it is not one of this second."""
+    index = entries_at(5, 8, 8, 9)
+    times = {second: index.before_time(f"2026-11-21T10:00:{second:02}.5Z") for second in (4, 5, 6, 8, 9, 10)}
+    assert {second: found and found.line for second, found in times.items()} == {
+        4: None,
+        5: None,
+        6: 10,
+        8: 10,
+        9: 30,
+        10: 40,
+    }
+    assert LineIndex().before_time("2026-11-21T10:00:00Z") is None
+
+
+def test_a_line_before_the_first_entry_is_not_found_by_number() -> None:
+    index = entries_at(5, 8)
+    assert [index.before_line(number) for number in (0, 9)] == [None, None]
+    assert [found.line for number in (10, 11, 20) if (found := index.before_line(number))] == [10, 10, 20]
+
+
+def test_entries_are_a_stride_apart() -> None:
+    size = len(lines(0, 2))
+    index = LineIndex(stride_bytes=2 * size)
+    for second in range(9):
+        index.add(lines(second, 2), lines(second, 2))
+    assert [entry.offset // size for entry in index.entries] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert index.time == "2026-11-21T10:00:08"
+
+
+def test_every_second_entry_is_dropped_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_index, "MOST_ENTRIES", 4)
+    index = LineIndex(stride_bytes=1)
+    for second in range(6):
+        index.add(lines(second, 1), lines(second, 1))
+    assert [entry.time[-2:] for entry in index.entries] == ["02", "04"], "one more than four made it"
+    assert index.stride_bytes == 2
+    four = LineIndex(stride_bytes=1)
+    for second in range(5):
+        four.add(lines(second, 1), lines(second, 1))
+    assert len(four.entries) == 4
+
+
+def test_the_indexes_that_were_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecentIndexes, "MOST", 2)
+    recent, known = RecentIndexes(), [LineIndex(lines=number) for number in range(4)]
+    for number in (1, 2):
+        recent.keep(str(number), known[number])
+    recent.keep("1", recent.get("1"))
+    recent.keep("3", known[3])
+    assert [recent.get(name).lines for name in "123"] == [1, 0, 3]
+    assert recent.get("new") == LineIndex()

@@ -67,6 +67,7 @@ def test_a_failure_is_told_with_reason_counts_and_last_lines() -> None:
         ("started", "7260", "has started after 2h1m in the queue"),
         ("ended", "", "has succeeded"),
         ("preempted", "for nlp/gpt", "was preempted for nlp/gpt"),
+        ("preempted", "at 12:40 for nlp/gpt", "is preempted, and its program is stopped at 12:40 for nlp/gpt"),
         ("drained", "", "leaves a node that an operator drains"),
         ("time-limit", "290", "reaches its time limit in 5m"),
         ("of-a-later-version", "", ": of-a-later-version"),

@@ -86,6 +86,11 @@ def test_a_resumed_run_that_ends_again_is_told_again() -> None:
     assert kinds(noted(msgspec.structs.replace(first, finished_at=at(seconds=1)))) == ["failed", "failed"]
 
 
+def test_a_run_that_was_created_stopped_has_no_end_to_tell() -> None:
+    created = status(phase=Phase.STOPPED, reason=Reason.NOT_STARTED, finished_at=at(seconds=9))
+    assert kinds(noted(created)) == []
+
+
 def test_the_time_limit_is_told_ahead_and_once() -> None:
     """Half an hour ahead, and at most a tenth of the limit."""
     running = status(started_at=at(minutes=31))

@@ -15,6 +15,7 @@ from kajitori.core.nodes.health import (
     BUSY_RECHECK,
     CONDITION_GONE,
     MEMBERS_FAIL,
+    MEMBERS_SLOW,
     NODE_LOST,
     PREFLIGHT_FAILED,
     PREFLIGHT_PASSED,
@@ -56,6 +57,10 @@ def only(verdict: Verdict) -> tuple[TrailEvent, str, str | None]:
 
 def failed(run: str, owner: str = "ada", at: datetime = LONG_AGO) -> Failure:
     return Failure(f"team/{run}", owner, at, f"run team/{run}: member 0 failed")
+
+
+def slowed(run: str, owner: str, cause: str = "") -> Failure:
+    return Failure(f"team/{run}", owner, LONG_AGO, f"run team/{run}: slow", slow=cause or f"team/{run}")
 
 
 def trial(state: TrialState, *evidence: str) -> Trial:
@@ -145,6 +150,38 @@ def test_a_node_leaves_for_runs_that_failed_only_there(failures: list[Failure], 
     assert [change.entry.reason for change in verdict.changes] == [MEMBERS_FAIL] * leaves
     if leaves:
         assert verdict.changes[0].entry.evidence[0] == "run team/a: member 0 failed"
+
+
+@pytest.mark.parametrize(
+    ("slow", "slow_runs", "leaves"),
+    [
+        ([slowed("a", "ada"), slowed("b", "ben")], 2, True),
+        ([slowed("a", "ada")], 2, False),
+        ([slowed("a", "ada"), slowed("a", "ada", "rank 3")], 2, False),
+        ([slowed("a", "ada"), slowed("b", "ada")], 2, False),
+        ([slowed("a", "ada"), slowed("b", "ada"), slowed("c", "ada")], 2, True),
+        ([slowed("a", "ada", "rank 0"), slowed("b", "ben", "rank 0")], 2, False),
+        ([slowed("a", "ada", "rank 0"), slowed("b", "ben", "rank 3")], 2, True),
+        ([slowed("a", "ada"), failed("b", "ben")], 2, False),
+        ([slowed("a", "ada")], 1, True),
+        ([slowed("a", "ada"), slowed("b", "ben")], 0, False),
+    ],
+)
+def test_a_node_leaves_if_it_slows_several_runs(slow: list[Failure], slow_runs: int, leaves: bool) -> None:
+    """The same rank may have more work in each run, so it counts once; a lower clock is the node's fault."""
+    verdict = look(Signs("n1"), failures={"n1": slow}, health=rules(slowRuns=slow_runs))
+    assert [change.entry.reason for change in verdict.changes] == [MEMBERS_SLOW] * leaves
+
+
+def test_a_node_that_slows_runs_is_tested_once_it_is_free() -> None:
+    left = new_entry(NOW - timedelta(seconds=1), TrailEvent.OUT, MEMBERS_SLOW)
+    signs = Signs("n1", unhealthy=MEMBERS_SLOW, testable=True, trail=(left,))
+    assert look(signs).tests == ["n1"]
+    assert look(replace(signs, busy=True)).tests == []
+    failed_test = new_entry(NOW, TrailEvent.FAILED, run="test-n1")
+    assert look(replace(signs, trail=(left, failed_test))).tests == [], "after a failed test it waits"
+    untestable = look(replace(signs, testable=False))
+    assert (untestable.tests, untestable.changes) == ([], []), "an operator decides"
 
 
 def test_failures_before_a_nodes_return_do_not_count() -> None:

@@ -15,7 +15,7 @@ from kajitori.core.policy.file import Policy, parse_policy
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.run import name_fault
 from kajitori.core.words import names
-from kajitori.core.words.taints import Taint
+from kajitori.core.words.nodes.taints import Taint
 from kajitori.errors import InvalidInput, Refused
 
 LABELS = {"kubernetes.io/hostname": "host-7"}

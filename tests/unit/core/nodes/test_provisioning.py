@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.helpers.pools import (
+from tests.helpers.scenes.pools import (
     ACCEPTED,
     ASKED,
     FAILED,
@@ -28,7 +28,7 @@ from tests.helpers.pools import (
 from kajitori.core.nodes.provisioning import Answer, Demand, is_needed
 from kajitori.core.placement.planner import MemberRequest, occupy
 from kajitori.core.spec.node_request import NodeRequest, RequestState, describe_request
-from kajitori.core.words.taints import Taint
+from kajitori.core.words.nodes.taints import Taint
 from kajitori.core.words.times import format_time
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.helpers.pools import (
+from tests.helpers.scenes.pools import (
     ACCEPTED,
     ASKED,
     FAILED,

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.pools import (
+from tests.helpers.scenes.pools import (
     ACCEPTED,
     ASKED,
     FAILED,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers.plain_plan import plan
+from tests.helpers.scenes.plain_plan import plan
 
 from kajitori.core.placement.planner import (
     GangRequest,
@@ -21,7 +21,7 @@ from kajitori.core.placement.planner import (
     place,
 )
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
-from kajitori.core.words.taints import Taint, Toleration
+from kajitori.core.words.nodes.taints import Taint, Toleration
 
 GIB = 1 << 30
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.helpers.gangs import member
+from tests.helpers.scenes.gangs import member
 
 from kajitori.core.gang import MemberState
 from kajitori.core.pods.budgets import budget_spec

@@ -176,6 +176,7 @@ def test_members_of_a_sweep_know_only_their_index() -> None:
         "KAJI_METRICS": "/kajitori-metrics/metrics.jsonl",
         "KAJI_CHECKPOINT_DIR": "/ckpt/7",
         "KAJI_CODE_DIR": "/code",
+        "KAJI_CALLS_SERVER": "http://kajitori:8600",
     }
     step = {variable["name"]: variable["value"] for variable in pod["spec"]["initContainers"][0]["env"]}
     assert (step["KAJI_RANK"], step["KAJI_WORLD_SIZE"]) == ("7", "1")
@@ -348,3 +349,18 @@ def test_a_gang_with_code_also_waits_for_its_members() -> None:
     assert first_step.ALONE_ENV not in {variable["name"] for variable in pod["spec"]["initContainers"][0]["env"]}
     assert pod["spec"]["containers"][0]["workingDir"] == "/elsewhere"
     assert {"KAJI_HOSTS", "KAJI_CODE_DIR"} <= env(pod).keys()
+
+
+@pytest.mark.parametrize(
+    ("document", "given"),
+    [
+        ({"stdin": True, "tty": True}, {"stdin": True, "tty": True}),
+        ({"stdin": True}, {"stdin": True, "stdinOnce": True}),
+        ({"tty": True}, {"tty": True}),
+        ({}, {}),
+    ],
+)
+def test_a_member_has_the_input_of_its_run(document: dict[str, Any], given: dict[str, Any]) -> None:
+    """Input from a pipe ends with its client; at a terminal, clients come and go."""
+    container = members({"replicas": 1, **document}).pod(0, "n")["spec"]["containers"][0]
+    assert {name: container[name] for name in ("stdin", "stdinOnce", "tty") if name in container} == given

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.helpers.deciding import codes, decided, refused
+from tests.helpers.scenes.deciding import codes, decided, refused
 
 from kajitori.core.pods import manifests
 from kajitori.core.pods.reach import Reach, network_rules

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.helpers.plain_plan import plan
+from tests.helpers.scenes.plain_plan import plan
 
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows
 from kajitori.core.placement.releases import Ending

@@ -20,7 +20,7 @@ from kajitori.core.policy.runs.elastic import Elastic
 from kajitori.core.queue.elastic import Growable, Patience, grown, place_on_kept_nodes
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Preempted, Resize, RunStatus
-from kajitori.core.words.node_lists import expand
+from kajitori.core.words.nodes.node_lists import expand
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 GIB = 1 << 30

@@ -17,7 +17,7 @@ from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.freeing import Occupant, Simulation, Step, StepKind, to_free
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.names import TAINT_UNHEALTHY
-from kajitori.core.words.taints import Taint, Toleration
+from kajitori.core.words.nodes.taints import Taint, Toleration
 
 GIB = 1 << 30
 HOUR = 3600.0

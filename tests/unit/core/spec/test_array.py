@@ -12,7 +12,7 @@ from kajitori.core.admission.decide import Facts, RunIdentity, decide
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.array import MAX_INDEX, MAX_MEMBERS, parse_array
 from kajitori.core.spec.parsing import parse_spec
-from kajitori.core.words.node_lists import compress_ranks
+from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.errors import Fault, FieldError, InvalidInput, Refused
 
 

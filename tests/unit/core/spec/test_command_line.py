@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.cli.submit.request import build_request
-from kajitori.cli.submit.run_options import RunWords
 from kajitori.cli.verbs.runs.run import command as run_command
+from kajitori.client.submit.request import build_request
+from kajitori.client.submit.run_options import RunWords
 from kajitori.core.spec.command_line import CommandLine, command_line
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.run import to_document
@@ -45,6 +45,7 @@ SPECS: list[dict[str, Any]] = [
     {"image": "x", "code": {"digest": f"sha256:{'0a' * 32}", "path": "/work"}},
     {"image": "x", "type": "service", "resources": {"wholeNode": True, "gpuType": "h100"}, "hostNetwork": True},
     {"image": "x", "replicas": 8, "minReplicas": 2, "privileged": True, "notify": {"kinds": []}},
+    {"image": "x", "stdin": True, "tty": True},
     {
         "image": "x",
         "tolerations": [{"key": "k", "operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoExecute"}],

@@ -15,8 +15,8 @@ from kajitori.core.spec.run import RunSpec, to_document
 from kajitori.core.spec.status import Attempt, Finding, MemberCounts, Notable, RunStatus, template_text
 from kajitori.embedded.apiserver.schemas.custom import convert
 from kajitori.embedded.apiserver.schemas.schema import ABSENT
-from kajitori.embedded.apiserver.strategies.custom_validation import validate
-from kajitori.embedded.apiserver.strategies.rules import rule_faults
+from kajitori.embedded.apiserver.strategies.custom_kinds.rules import rule_faults
+from kajitori.embedded.apiserver.strategies.custom_kinds.validation import validate
 from kajitori.errors import InvalidInput
 
 VERSION = custom_resource_definition()["spec"]["versions"][0]
@@ -81,9 +81,11 @@ def faults(spec: dict[str, Any]) -> list[str]:
         ({"timeLimit": "soon"}, 'spec.timeLimit: Invalid value: "soon": write seconds, or a time'),
         ({"launcher": "tourchrun"}, 'supported values: "none", "torchrun", "mpi"'),
         ({"launcher": "mpi"}, "launcher mpi needs a command"),
+        ({"stdin": True, "replicas": 2}, "only a run with one member can have stdin or a terminal"),
+        ({"tty": True, "array": "0"}, "only a run with one member can have stdin or a terminal"),
         ({"launcher": "torchrun", "type": "service"}, "a launcher needs members that start and end together"),
         ({"array": "0-9", "replicas": 3}, "replicas and array cannot be combined"),
-        ({"array": "0-9", "type": "service"}, "a service cannot be a sweep"),
+        ({"array": "0-9", "type": "service"}, "only runs of type batch can be sweeps"),
         ({"array": "0-9", "launcher": "torchrun"}, "launcher and array cannot be combined"),
         ({"array": "0-9", "minReplicas": 1}, "a sweep cannot be elastic"),
         ({"stopAt": "first-success"}, "stopAt applies to sweeps only"),
@@ -91,7 +93,7 @@ def faults(spec: dict[str, Any]) -> list[str]:
         ({"stuckAfter": "20m", "array": "0-9"}, "only gangs are watched for hangs"),
         ({"onStuck": "restart", "type": "service"}, "only gangs are watched for hangs"),
         ({"onStuck": "restart", "restarts": 0}, "onStuck is restart, but restarts is 0"),
-        ({"minReplicas": 1, "type": "service"}, "a service cannot be elastic"),
+        ({"minReplicas": 1, "type": "service"}, "only runs of type batch can be elastic"),
         ({"minReplicas": 1, "launcher": "mpi", "args": ["a"]}, "an MPI gang cannot be elastic"),
         ({"volumes": [{"path": "/a"}]}, "spec.volumes[0]: Invalid value: a volume has either the name"),
         ({"volumes": [{"name": "a", "path": "b"}]}, 'spec.volumes[0].path: Invalid value: "b": begin it with /'),
@@ -148,7 +150,7 @@ def test_the_schema_has_exactly_the_fields_of_spec_and_status() -> None:
     told = SCHEMA["properties"]["status"]["description"].split("Its fields: ")[1].rstrip(".").split(", ")
     assert told == [field.encode_name for field in msgspec.structs.fields(RunStatus)]
     assert spec["resources"]["properties"]["memory"]["x-kubernetes-int-or-string"] is True
-    assert spec["type"]["enum"] == ["batch", "service"]
+    assert spec["type"]["enum"] == ["batch", "service", "notebook"]
 
 
 def fits(value: Any, schema: dict[str, Any], path: str = "") -> None:

@@ -23,6 +23,8 @@ WHOLE: dict[str, Any] = {
     "resources": {"gpu": 8, "gpuType": "h100", "cpu": "500m"},
     "code": {"digest": "abc"},
     "secrets": [{"name": "token"}],
+    "stdin": True,
+    "tty": True,
 }
 READ = StoredSpec(
     type="service",
@@ -39,6 +41,8 @@ READ = StoredSpec(
     cpu_millis=500,
     code_digest="abc",
     secret_names=frozenset({"token"}),
+    has_stdin=True,
+    has_tty=True,
 )
 
 

@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from tests.helpers.recorded_flight import recorded_dumps
+from tests.helpers.gpus.recorded_flight import recorded_dumps
 
 from kajitori.core.telemetry.flight import MAX_BYTES, MAX_INSTRUCTIONS, Flight, GroupState, compare, read_dump
 

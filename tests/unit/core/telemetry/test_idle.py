@@ -232,3 +232,82 @@ def test_nodes_say_which_gpus_are_idle() -> None:
         Place(2, 0): {"gpu.used": quiet, "gpu.sm.active": busy},
     }
     assert idle_places(samples, LIMITS) == [Place(0, 1), Place(1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("minute", "works", "peak"),
+    [
+        ({"gpu.used": 4.9, "cpu.used": 0.5}, True, 4.9),
+        ({"gpu.used": 4.9, "cpu.used": 0.49}, False, 4.9),
+        ({"gpu.used": 1.0, "network.sent": 2.0**20}, True, 1.0),
+        ({"gpu.used": 1.0, "network.sent": 2.0**20 - 1}, False, 1.0),
+        ({"gpu.used": 1.0, "gpu.sm.active": 3.0}, False, 3.0),
+    ],
+)
+def test_other_work_counts_from_a_limit_on(minute: Minute, works: bool, peak: float) -> None:
+    (each,) = intervals_of((1, minute))
+    found = use_in(each, LIMITS)
+    assert found is not None and (found.works, found.peak, found.idle) == (works, peak, (8, 8))
+
+
+def test_limits_of_a_gpu_are_those_of_use() -> None:
+    for name in LIMITS.of_gpu:
+        (at,), (under,) = (
+            intervals_of((1, {"gpu.used": 0.0, name: 5.0})),
+            intervals_of((1, {"gpu.used": 0.0, name: 4.9})),
+        )
+        busy, idle = use_in(at, LIMITS), use_in(under, LIMITS)
+        assert busy is not None and idle is not None and (busy.idle, idle.idle) == ((0, 0), (8, 8))
+    missing = {"gpu.used": band(0.0, 8), "gpu.sm.active": band(0.0, 6)}
+    found = use_in(Interval("u", 1, 60, START, 1, missing), LIMITS)
+    assert found is not None and found.gpus == 8, "an older GPU has one of both figures"
+
+
+def test_a_finding_needs_fresh_minutes_and_tells_what_it_knows() -> None:
+    intervals = intervals_of((130, IDLE | {"gpu.used": 1.0}), (1, IDLE | {"gpu.used": 4.0}))
+    watched, until = watch_all(None, intervals, HELD, LIMITS), START + 131 * 60
+    assert judge(watched, BATCH, until + 300).verdict is Verdict.IDLE
+    assert judge(watched, BATCH, until + 301) == Finding(Verdict.UNKNOWN, 1)
+    assert judge(None, BATCH, until) == Finding(Verdict.UNKNOWN, 0)
+    found = judge(watched, BATCH, until)
+    assert (found.peak, found.is_older, found.works) == (4.0, True, False)
+    later = watch_all(None, [*intervals_of((2, TRAINS)), *intervals_of((2, TRAINS), (130, IDLE))[2:]], HELD, LIMITS)
+    assert judge(later, BATCH, START + 132 * 60).is_older is False
+    assert judge(watched, Patience(None, None), until).verdict is Verdict.USED
+    exactly = watch_all(None, intervals_of((120, IDLE)), HELD, LIMITS)
+    assert judge(exactly, BATCH, START + 120 * 60).verdict is Verdict.IDLE
+    mixed = watch_all(None, intervals_of((60, PREPARES), (700, IDLE)), HELD, LIMITS)
+    assert judge(mixed, BATCH, START + 760 * 60).works is True
+
+
+def test_a_stretch_has_the_bounds_of_all_of_its_minutes() -> None:
+    """Two to four of eight GPUs are idle, then one to two, then four to six."""
+
+    def some(p10: float, median: float) -> Band:
+        return Band(8, 0.0, p10, median, 97.0, 98.0, Place(5, 1), Place(0, 0))
+
+    parts = [(0.0, 95.0), (95.0, 96.0), (0.0, 0.0)]
+    intervals = [
+        Interval("u", 1, 60, START + 60 * number, 1, {"gpu.used": some(*each)}) for number, each in enumerate(parts)
+    ]
+    uses = [use for each in intervals if (use := use_in(each, LIMITS)) is not None]
+    assert [use.idle for use in uses] == [(1, 4), (1, 1), (4, 7)]
+    watched = watch_all(None, intervals, HELD, LIMITS)
+    assert watched is not None and watched.part is not None and watched.whole is None
+    assert (watched.part.idle, watched.part.since, watched.least_rank) == ((1, 1), START, 5)
+    assert watch_all(watched, intervals[:2], HELD, LIMITS) == watched, "they are older"
+    gap = Interval("u", 1, 60, START + 180 + 900, 1, intervals[2].bands)
+    kept = watch(watched, [gap], HELD, LIMITS)
+    assert kept is not None and kept.part is not None and kept.part.since == START
+    longer = watch(watched, [Interval("u", 1, 60, gap.start + 60, 1, gap.bands)], HELD, LIMITS)
+    assert longer is not None and longer.part is not None and longer.part.since == gap.start + 60
+    assert longer.first == START
+
+
+def test_the_least_used_gpu_of_several_attempts_is_known() -> None:
+    low = Band(1, 1.0, 1.0, 1.0, 1.0, 1.0, Place(7, 0), Place(7, 0))
+    high = Band(1, 2.0, 2.0, 2.0, 2.0, 9.0, Place(3, 0), Place(3, 0))
+    several = [Interval("u", 2, 60, START, 1, {"gpu.used": high}), Interval("u", 1, 60, START, 1, {"gpu.used": low})]
+    watched = watch(None, several, {1: 1, 2: 1}, LIMITS)
+    assert watched is not None and (watched.least_rank, watched.attempt) == (7, 2)
+    assert watched.part is not None and watched.part.peak == 9.0

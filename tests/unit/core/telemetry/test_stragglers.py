@@ -60,6 +60,7 @@ def end(intervals: Sequence[Interval]) -> float:
         ("gpu.sm.active", {"gpu.used": [99.0] * 8, "gpu.sm.active": with_one(40, 80, 6)}),
         ("gpu.power", {"gpu.used": [99.0] * 8, "gpu.power": with_one(300, 620, 6)}),
         ("cpu.used", {"cpu.used": with_one(0.5, 0.95, 6)}),
+        ("gpu.nvlink.links", {"gpu.used": [99.0] * 8, "gpu.nvlink.links": [18.0] * 6 + [17.0, 18.0]}),
     ],
 )
 def test_each_sign_tells_the_slow_one_from_its_waiting_peers(quantity: str, values: Minute) -> None:
@@ -70,6 +71,22 @@ def test_each_sign_tells_the_slow_one_from_its_waiting_peers(quantity: str, valu
     assert found is not None
     spot = Spot("n1", 3, 0) if gpus else Spot("n3", 6)
     assert (found.sign.quantity, found.spot, found.since, found.minutes) == (quantity, spot, START, 15)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "usual", "odd"), [("link.rate", 400.0, 200.0), ("link.ports", 8.0, 7.0), ("link.rate", 400.0, 400.0)]
+)
+def test_a_node_with_a_worse_network_than_the_others_is_named(quantity: str, usual: float, odd: float) -> None:
+    """All ranks of a node have the values of its ports, so its first rank is the extreme."""
+    nodes = {rank: f"n{rank // 2}" for rank in range(32)}
+    series = minutes((15, {quantity: [usual] * 10 + [odd] * 2 + [usual] * 20}))
+    found = find(series, nodes, end(series))
+    if odd == usual:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.sign.quantity, found.spot.node) == (quantity, "n5")
+    assert "port" in told(found)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +193,72 @@ def test_healthy_days_have_no_finding(name: str) -> None:
 def test_a_rank_that_slows_the_gang_is_found_within_minutes() -> None:
     courses = [course for name in ("even", "drifting") for course in slowed(name, 64, 1.4, 3)]
     assert all(course.found_after is not None and course.found_after <= 40 for course in courses), courses
+
+
+def extreme(most: float, *, p90: float = 0.51, p10: float = 0.5, median: float = 0.5, size: int = 8) -> bool:
+    """Whether the largest value of such a minute stands out."""
+    found = outlier({"cpu.used": Band(size, p10, p10, median, p90, most, Place(0), Place(5))}, CPU)
+    return found is not None
+
+
+@pytest.mark.parametrize(
+    ("inside", "beyond"),
+    [
+        pytest.param(extreme(0.6), extreme(0.599), id="ratio"),
+        pytest.param(extreme(5.0), extreme(5.01), id="ratio-beyond-which-it-works-alone"),
+        pytest.param(extreme(0.9, size=4), extreme(0.9, size=3), id="peers"),
+        pytest.param(
+            extreme(0.2, median=0.1, p90=0.11, p10=0.1), extreme(0.2, median=0.099, p90=0.11, p10=0.099), id="median"
+        ),
+        # 0.0641 is 0.05 standard deviations by the share of the 10th percentile: six are 0.3.
+        pytest.param(extreme(0.801, p10=0.436), extreme(0.799, p10=0.436), id="deviations"),
+        pytest.param(extreme(0.9, p90=0.799), extreme(0.9, p90=0.801), id="alone"),
+    ],
+)
+def test_a_value_stands_out_from_a_limit_on(inside: bool, beyond: bool) -> None:
+    assert (inside, beyond) == (True, False)
+
+
+def test_clocks_of_gpus_that_are_half_idle_say_nothing() -> None:
+    clock = {"gpu.clock.sm": band(with_one(1980, 1200, 6), 2)}
+    (sign,) = (each for each in SIGNS if each.quantity == "gpu.clock.sm")
+    assert outlier(clock | {"gpu.used": band(with_one(97, 50, 1), 2)}, sign) is not None
+    assert outlier(clock | {"gpu.used": band(with_one(97, 49, 1), 2)}, sign) is None
+    assert outlier(clock, sign) is None
+    assert outlier({}, sign) is None
+
+
+def test_minutes_count_until_they_are_five_minutes_old() -> None:
+    series = minutes((15, RANK_5_WORKS))
+    assert find(series, NODES, end(series) + 300) is not None
+    longer = [*series, Interval("u", 1, 600, START + 900, 8, dict(series[0].bands))]
+    found = find(longer, NODES, end(series))
+    assert found is not None and found.minutes == 15, "longer intervals do not count"
+
+
+def test_the_ranks_of_a_spot_are_told() -> None:
+    peers = Peers(NODES)
+    assert (peers.ranks_at(Spot("n2", 5)), peers.ranks_at(Spot("n2"))) == ([5], [4, 5])
+    assert peers.ranks_at(Spot("n1", 0, 3)) == [0]
+
+
+def test_sentences_name_ranks_with_small_and_large_values() -> None:
+    series = minutes((15, RANK_5_WORKS))
+    found = find(series, NODES, end(series))
+    assert found is not None
+    assert told(found) == (
+        "Rank 5 on n2 has been slower than its peers since 2033-05-18T03:33:00Z: it uses its processors while the "
+        "others wait (cpu.used 0.95 cores, median of 8 ranks 0.51 cores, in 15 of the last 15 minutes)."
+    )
+    first = find(minutes((15, {"gpu.used": with_one(96, 10, 0)}), gpus=2), {}, end(series))
+    assert first is not None and told(first).startswith("GPU 0 of rank 0 has been slower")
+    assert "(gpu.used 10 %" in told(first)
+
+
+@pytest.mark.parametrize("quantity", ["gpu.used", "gpu.sm.active", "gpu.power"])
+def test_peers_that_do_no_work_have_no_straggler(quantity: str) -> None:
+    (sign,) = (each for each in SIGNS if each.quantity == quantity)
+    factor = 3.0 if sign.is_high else 0.4
+    for median, stands_out in ((sign.least_median, True), (sign.least_median * 0.99, False)):
+        values = [median] * 7 + [median * factor]
+        assert (outlier({quantity: band(values)}, sign) is not None) is stands_out

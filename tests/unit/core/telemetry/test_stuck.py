@@ -9,7 +9,7 @@ import pytest
 
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.telemetry.stacks import Frame, ProcessStacks, ThreadStack
+from kajitori.core.telemetry.stacks import NO_TIME, Frame, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, judge, stood_still, told
 
 START = 1_200_000
@@ -172,17 +172,76 @@ def stacks(*lines: int) -> dict[int, list[ProcessStacks]]:
     }
 
 
-def test_evidence_is_that_no_process_moved_between_two_looks() -> None:
-    assert stood_still(stacks(4, 9), stacks(4, 9))
-    assert not stood_still(stacks(4, 9), stacks(4, 10))
-    assert not stood_still({}, stacks(4)), "nothing was compared"
+def test_evidence_is_that_no_process_moved_in_all_looks() -> None:
+    assert stood_still([stacks(4, 9), stacks(4, 9)], (0, 1))
+    assert stood_still([stacks(4, 9), stacks(4, 10)], (0, 1)) is False
+    assert stood_still([stacks(4, 9), stacks(4, 10), stacks(4, 9)], (0, 1)) is False
+    assert stood_still([{}, stacks(4)], [0]) is None, "nothing was compared"
     started_anew = {0: [msgspec.structs.replace(stacks(4)[0][0], pid=8)]}
-    assert not stood_still(stacks(4), started_anew), "another process is no evidence"
+    assert stood_still([stacks(4), started_anew], [0]) is None, "another process is no evidence"
 
 
-def test_a_process_that_could_not_be_looked_at_twice_says_nothing() -> None:
-    """A node with many processes may have no time for all of them in one of the looks."""
-    no_time = {1: [msgspec.structs.replace(stacks(9)[0][0], threads=(), trouble="there was no time left")]}
-    assert stood_still(stacks(4, 9), stacks(4) | no_time)
-    assert not stood_still(stacks(4, 9), stacks(5) | no_time)
-    assert not stood_still({1: stacks(9)[0]}, no_time)
+def test_a_rank_that_was_not_read_twice_may_be_the_one_that_works() -> None:
+    """A node with many processes may have no time for all of them, or not answer at all."""
+    no_time = {1: [msgspec.structs.replace(stacks(9)[0][0], threads=(), trouble=NO_TIME)]}
+    looks = [stacks(4, 9), stacks(4) | no_time]
+    assert stood_still(looks, (0, 1)) is None
+    assert stood_still([*looks, stacks(4, 9)], (0, 1)) is True, "it was read twice"
+    assert stood_still([*looks, stacks(4, 8)], (0, 1)) is False
+    assert stood_still([stacks(4), stacks(4)], (0, 1)) is None, "its node did not answer"
+    assert stood_still([stacks(4), stacks(5)], (0, 1)) is False
+    assert stood_still([{1: stacks(9)[0]}, no_time], [1]) is None
+
+
+def test_a_program_that_cannot_be_read_does_not_prevent_the_verdict() -> None:
+    """Other ranks that wait are the evidence, also if one of them runs no Python program."""
+    no_python = {1: [ProcessStacks(7, "./solver", "S", trouble="Failed to find python version")]}
+    assert stood_still([stacks(4) | no_python, stacks(4) | no_python], (0, 1)) is True
+
+
+@pytest.mark.parametrize(
+    ("minute", "works"),
+    [
+        ({"cpu.used": 0.05}, True),
+        ({"cpu.used": 0.049}, False),
+        ({"cpu.used": 0.0, "gpu.used": 1.0}, True),
+        ({"cpu.used": 0.0, "gpu.used": 0.9}, False),
+        ({}, False),
+    ],
+)
+def test_a_quiet_run_works_if_it_uses_a_processor_or_a_gpu(minute: Minute, works: bool) -> None:
+    assert judged((30, TRAINS), (5, minute)).works is works
+    assert judged((30, TRAINS), (1, minute), (4, STOPPED)).works is works, "once in the quiet time is enough"
+
+
+def test_traffic_counts_as_progress_from_a_limit_on() -> None:
+    assert judged((30, TRAINS), (5, {"network.sent": 4096.0})).quiet_seconds == 0.0
+    assert judged((30, TRAINS), (5, {"network.sent": 4095.0})).quiet_seconds == 300.0
+    assert judged((5, WAITS)).longest_seconds == 0.0
+
+
+def test_a_rhythm_is_known_after_three_minutes_with_progress() -> None:
+    assert judged((3, TRAINS), (15, WAITS)).verdict is Verdict.SUSPECTED
+    assert judged((2, TRAINS), (15, WAITS)).verdict is Verdict.UNKNOWN
+
+
+def test_findings_become_sentences() -> None:
+    quiet = judged((30, TRAINS), (5, WAITS))
+    assert told(quiet, is_still=None) == ("It has shown no progress for 5m, which is suspicious only after 10m.")
+    assert told(judged((5, TRAINS)), is_still=None).startswith("It makes progress: ")
+    assert told(Finding(Verdict.UNKNOWN), is_still=None).startswith("Whether it makes progress is not known: ")
+    suspected = judged((5, TRAINS), (2, WAITS), (5, TRAINS), (90, SPINS))
+    assert told(suspected, is_still=None) == (
+        "It may be stuck: no rank has shown progress for 1h30m, though processors or GPUs are busy. "
+        "Its longest quiet time before was 2m."
+    )
+    assert told(suspected, is_still=False).startswith("It may be stuck, but its processes still move: ")
+    assert told(suspected, is_still=True).startswith("It is stuck: ")
+    rates = Interval("u", 1, 60, START, 4, {"train.step.rate": band(2.0), "train.step": band(7.0)})
+    assert judge([rates], START + 60, Patience(exact_seconds=60.0)).step == 7.0
+
+
+def test_the_last_step_stays_known_in_minutes_without_figures() -> None:
+    found = judged((30, TRAINS | {"step": 1.0}), (15, STOPPED))
+    assert found.step == 30.0
+    assert judged((10, TRAINS | {"train.loss.rate": 3.0}), (5, WAITS | {"train.loss.rate": 4.0})).quiet_seconds == 300.0

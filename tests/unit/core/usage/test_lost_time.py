@@ -238,3 +238,15 @@ def test_dalys_interval_costs_no_more_than_its_neighbours(cost: float, between: 
 
     assert best > 0
     assert total(best) <= min(total(best * 1.2), total(best / 1.2)) * 1.0001
+
+
+def test_only_lost_work_has_a_cause_and_a_node() -> None:
+    lost, unclear = divide(held(), []), divide(held(saves_every=NOT_DECLARED), [])
+    assert [(each.category.value, each.cause, each.node) for each in (lost[1], unclear[1])] == [
+        ("lost", "NodeLost", "gpu-7"),
+        ("unclear", "", ""),
+    ]
+
+
+def test_each_category_is_explained() -> None:
+    assert all(category.meaning for category in Category)

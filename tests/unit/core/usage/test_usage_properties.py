@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED
+from tests.helpers.scenes.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED
 
 from kajitori.core import gang
 from kajitori.core.gang import CreateMembers, DeleteMember, DeleteMembers, Limits, Member, NeedsNodes, Run
@@ -19,7 +19,7 @@ from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Amounts, RunStatus, Segment, Usage, UsageTotal
 from kajitori.core.usage import ledger
 from kajitori.core.usage.ledger import amounts_key, members_of, nodes_of, open_attempt, open_ranks, seconds_between
-from kajitori.core.words.node_lists import compress, expand
+from kajitori.core.words.nodes.node_lists import compress, expand
 from kajitori.core.words.times import format_time, parse_time
 
 NODES = [f"gpu-{number}" for number in range(6)]

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.helpers.custom_resource import boat, definition
-from tests.helpers.kinds_pipeline import MemoryView, create, fresh
+from tests.helpers.objects.custom_resource import boat, definition
+from tests.helpers.objects.kinds_pipeline import MemoryView, create, fresh
 
 from kajitori.embedded.apiserver.discovery import groups as discovery
 from kajitori.embedded.apiserver.discovery.openapi import OpenApi

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.helpers import kinds_cases
-from tests.helpers.kinds_cases import Case
-from tests.helpers.kinds_pipeline import create, fresh
+from tests.helpers.objects import kinds_cases
+from tests.helpers.objects.kinds_cases import Case
+from tests.helpers.objects.kinds_pipeline import create, fresh
 
 FILES = ("pods", "others", "definitions", "admission_policies", "custom_resources")
 CASES = [pytest.param(file, case, id=f"{file}:{case.name}") for file in FILES for case in kinds_cases.load(file)]

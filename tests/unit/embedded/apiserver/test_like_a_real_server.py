@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.embedded_server import APPLY, MERGE, EmbeddedServer, embedded_server
+from tests.harness.servers.embedded_server import APPLY, MERGE, EmbeddedServer, embedded_server
 
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from tests.helpers.kinds_pipeline import create, fresh
+from tests.helpers.objects.kinds_pipeline import create, fresh
 
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.schemas.schema import Object

@@ -6,7 +6,7 @@ import json
 import ssl
 from pathlib import Path
 
-from tests.harness.embedded_server import embedded_server
+from tests.harness.servers.embedded_server import embedded_server
 from tests.helpers.differential import recorded
 from tests.helpers.differential.generate import fences
 from tests.helpers.differential.lockstep import connection, replay

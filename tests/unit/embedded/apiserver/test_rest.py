@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness.embedded_server import JSON_PATCH, MERGE, STRATEGIC, EmbeddedServer, embedded_server
+from tests.harness.servers.embedded_server import JSON_PATCH, MERGE, STRATEGIC, EmbeddedServer, embedded_server
 
 from kajitori.embedded.apiserver.requests.formats import parse_body
 

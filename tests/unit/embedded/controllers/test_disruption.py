@@ -11,7 +11,7 @@ from kajitori.embedded.controllers import budgets
 from kajitori.embedded.controllers.disruption import Disruption, Workload
 from kajitori.embedded.objects import Pod
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import Resource
 
 NS = "team"

@@ -20,7 +20,7 @@ from kajitori.embedded.controllers.node_ranges import NodeRanges
 from kajitori.embedded.objects import Node, Pod
 from kajitori.errors import InvalidInput, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 
 CLUSTER = IPv4Network("10.244.0.0/22")
 """Four ranges of /24."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from tests.helpers import nvidia_slices as nvidia
+from tests.helpers.gpus import nvidia_slices as nvidia
 
 from kajitori.embedded.objects import Pod, WrittenClaim
 from kajitori.embedded.scheduler.devices import DeviceState, Needs, claim_of_extended

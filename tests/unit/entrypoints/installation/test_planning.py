@@ -9,7 +9,7 @@ import pytest
 from kajitori.configuration.options.operators import InstallOptions
 from kajitori.entrypoints.installation.planning import rendered
 from kajitori.errors import InvalidInput
-from kajitori.install.objects import identity
+from kajitori.install.parts.objects import identity
 
 
 def test_a_dry_run_goes_by_all_files_and_options(tmp_path: Path) -> None:

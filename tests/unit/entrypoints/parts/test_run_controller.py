@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.helpers.queue_scene import mirror_of_nodes
+from tests.helpers.scenes.queue_scene import mirror_of_nodes
 
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.entrypoints.parts.run_controller import run_controller
 from kajitori.kube.client import KubeClient
-from kajitori.kube.config import KubeConfig
+from kajitori.kube.connection.config import KubeConfig
 
 
 async def test_a_controller_whose_term_is_over_follows_the_mirror_no_more() -> None:

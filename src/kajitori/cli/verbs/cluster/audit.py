@@ -57,8 +57,8 @@ def log(
     Changes through the Web API, also refused ones with the rule that refused them, and the controller's decisions
     about runs. This trail cannot be edited.
     """
-    from kajitori.cli.export import Kind, print_data
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.export import Kind, print_data
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.cli.times import moment_option
 
     params = {
@@ -124,7 +124,7 @@ def clients(
     from kajitori.configuration.options.operators import AuditOptions
 
     settings = AuditOptions(kubeconfig=kubeconfig, context=context, audit_log=audit_log, planned_nodes=planned_nodes)
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.entrypoints.audit import audit_clients
 
     found = audit_clients(settings)
@@ -146,7 +146,7 @@ def _document(found: Audit) -> dict[str, Any]:
 
 
 def _print(cli: Cli, found: Audit) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words.runs import human_duration, plural
 
     report = found.report

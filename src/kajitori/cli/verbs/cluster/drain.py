@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import server_options
-from kajitori.cli.terminal import echo, say
+from kajitori.cli.many import Done
+from kajitori.cli.options import done_option, server_options
+from kajitori.cli.terminal import say
 from kajitori.core.words.suggestions import first_few
 from kajitori.errors import NotFound
 
 if TYPE_CHECKING:
-    from kajitori.cli.connection.http import Api
+    from kajitori.client.web_api import Api
 
 POLL_SECONDS = 1.0
 LISTED = 5
@@ -25,6 +26,7 @@ LISTED = 5
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @click.option("--wait/--no-wait", default=True, help="Wait until no run is left there.", show_default=True)
 @click.option("--reason", default="", metavar="TEXT", help="Why; everybody who sees the node sees it.")
+@done_option
 @server_options
 @click.pass_obj
 def command(cli: Cli, nodes: tuple[str, ...], wait: bool, reason: str) -> int:
@@ -49,6 +51,7 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool, reason: str) -> int:
             names = " ".join(view["name"] for view in views)
             say(f"\nruns leave all the same; to let new ones come again: kaji uncordon {names}")
             return 130
+    told = Done()
     for view in views:
         foreign = [member["holder"] for member in view["members"] if not member["isRun"]]
         if foreign:
@@ -56,7 +59,8 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool, reason: str) -> int:
                 f"note: Pods that belong to no run stay on {view['name']}: {first_few(foreign, LISTED)}; to move them: "
                 f"kubectl drain {view['name']} --ignore-daemonsets"
             )
-        echo(view["name"])
+        told.add(view)
+    told.finish()
     return 0
 
 

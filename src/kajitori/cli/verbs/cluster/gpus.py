@@ -34,7 +34,7 @@ def command(cli: Cli, nodes: bool, public: bool, by: str, output: str | None) ->
     still starting are used. Idle are those of the used GPUs with which nothing was done for long (`kaji idle`). If
     policy has guarantees for teams, it shows how much of them they use.
     """
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
 
     with cli.api() as api:
         if nodes:
@@ -70,7 +70,7 @@ def print_board(cli: Cli, board: dict[str, Any], *, by: str = "user", wide: bool
 
 
 def _print_types(cli: Cli, board: dict[str, Any]) -> None:
-    from kajitori.cli.output import Column, bar, print_table
+    from kajitori.cli.printing.output import Column, bar, print_table
 
     if not board["types"]:
         echo("This cluster has no GPUs.")
@@ -89,7 +89,7 @@ def _print_types(cli: Cli, board: dict[str, Any]) -> None:
 
 
 def _print_public(cli: Cli, board: dict[str, Any]) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words.runs import age
 
     if not board["holdings"]:
@@ -113,7 +113,7 @@ def _print_public(cli: Cli, board: dict[str, Any]) -> None:
 
 def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> None:
     """Print the holders of GPUs with their runs: the first few, or all."""
-    from kajitori.cli.output import Column, bar, print_table
+    from kajitori.cli.printing.output import Column, bar, print_table
     from kajitori.cli.words.runs import age
     from kajitori.core.words.suggestions import first_few
 
@@ -151,7 +151,7 @@ def _print_holders(cli: Cli, board: dict[str, Any], by: str, *, wide: bool) -> N
 
 def print_guarantees(cli: Cli, guarantees: Sequence[Mapping[str, Any]]) -> None:
     """Print the guarantees of policy by team and resource, with their use."""
-    from kajitori.cli.output import Column, bar, print_table
+    from kajitori.cli.printing.output import Column, bar, print_table
     from kajitori.cli.words.runs import guarantee_rows
 
     rows = [
@@ -165,7 +165,7 @@ def print_guarantees(cli: Cli, guarantees: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_runs(cli: Cli, users: Sequence[Mapping[str, Any]]) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words.runs import age
 
     echo()
@@ -189,7 +189,7 @@ def _print_runs(cli: Cli, users: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_nodes(cli: Cli, nodes: list[dict[str, Any]]) -> None:
-    from kajitori.cli.output import Column, bar, print_table
+    from kajitori.cli.printing.output import Column, bar, print_table
 
     columns = [Column("NODE"), Column("TYPE"), Column("FREE", right=True), Column("TOTAL", right=True), Column("")]
     columns.append(Column("TAKES NO WORK", flexible=True))

@@ -30,7 +30,7 @@ def ls(cli: Cli, address: str | None, output: str | None) -> None:
 
     With an ADDRESS only those that it lies in, as its cluster uses it or as it is seen from outside.
     """
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
 
     with cli.api() as api:
         view = api.get("/v1/networks")
@@ -73,7 +73,7 @@ def _around(ranges: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
 
 
 def _print_ranges(cli: Cli, ranges: list[dict[str, Any]]) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
 
     columns = [Column("CLUSTER"), Column("WHAT"), Column("RANGE"), Column("ADDRESSES", right=True)]
     columns += [Column("FROM OUTSIDE"), Column("THROUGH", flexible=True)]
@@ -94,6 +94,51 @@ def _count(cidr: str) -> str:
     network = ip_network(cidr)
     bits = network.max_prefixlen - network.prefixlen
     return f"{network.num_addresses:,}" if bits <= 32 else f"2^{bits}"
+
+
+@command.command(epilog="\b\nExample:\n  kaji network forecast")
+@output_option("json", "yaml")
+@server_options
+@click.pass_obj
+def forecast(cli: Cli, output: str | None) -> None:
+    """Tell when this cluster's addresses run out.
+
+    Extends the trend of the last 90 days of each range that is in use. Two weeks of history are needed.
+    """
+    from kajitori.cli.printing.output import Column, print_document, print_table
+
+    with cli.api() as api:
+        view = api.get("/v1/networks/forecast")
+    if output is not None:
+        print_document(view, output)
+        return
+    if not view["items"]:
+        echo("No range of the registry, and no node's own range, is in use.")
+        return
+    columns = [Column("RANGE"), Column("OF"), Column("USED", right=True), Column("A DAY", right=True)]
+    columns += [Column("RUNS OUT"), Column("95 %", flexible=True)]
+    rows = []
+    for pool in view["items"]:
+        unit = "" if pool["unit"] == "addresses" else " node ranges"
+        used = f"{pool['used']:,} of {pool['capacity']:,}{unit}"
+        per_day = f"{pool['perDay']:+.1f}" if pool.get("perDay") else ""
+        rows.append([pool["cidr"] or "all nodes", pool["kind"], used, per_day, *_when(pool)])
+    print_table(cli, columns, rows)
+
+
+def _when(pool: dict[str, Any]) -> tuple[str, str]:
+    """Return when a pool runs out, and the dates between which that is known with confidence."""
+    if pool["state"] == "runs out":
+        latest = pool["latest"][:10] if pool.get("latest") else "more than ten years"
+        return pool["at"][:10], f"{pool['earliest'][:10]} to {latest}"
+    known = pool["daysKnown"]
+    words = {
+        "full": "now: none is left",
+        "far": "not in ten years",
+        "not growing": "not growing",
+        "too little history": f"not known yet: {known} of 14 days recorded",
+    }
+    return words[pool["state"]], ""
 
 
 @command.command(epilog="\b\nExample:\n  kaji network validate networks.yaml")
@@ -160,7 +205,7 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
     was rendered, and shows what was dropped. Exits with 1 if anything is not as expected.
     """
     from kajitori.cli.network.check import dropped, look_at_host, own_addresses, rendered_for, try_all
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.core.network.probes import landmarks, place_named, place_of, probes
     from kajitori.errors import InvalidInput
 
@@ -228,7 +273,7 @@ def bench(cli: Cli, /, source: str | None, target: str | None, output: str | Non
     from dataclasses import asdict
 
     from kajitori.cli.network.bench import Bench, Wish, conclusions
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.errors import InvalidInput
 
     if source is not None and target is None:
@@ -272,7 +317,7 @@ def _registry_of_server(cli: Cli) -> Networks:
 
 
 def _print_found(cli: Cli, here: str, found: list[Found], wrong: int) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
 
     echo(f"By the registry this is {here}.")
     echo()

@@ -24,7 +24,7 @@ def command(cli: Cli, node: str | None, healthy: bool, output: str | None) -> No
 
     With NODE: everything about it, who uses it, and how it left the pool and came back.
     """
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
 
     if healthy and node is None:
         raise click.UsageError("--healthy needs a node: kaji nodes NODE --healthy")
@@ -54,7 +54,7 @@ def command(cli: Cli, node: str | None, healthy: bool, output: str | None) -> No
 
 
 def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words.runs import age
 
     columns = [Column("NAME"), Column("STATUS", styled=True), Column("GPUS", right=True), Column("TYPE")]
@@ -77,7 +77,7 @@ def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
 
 
 def _describe(cli: Cli, node: dict[str, Any]) -> None:
-    from kajitori.cli.output import Column, print_pairs, print_table
+    from kajitori.cli.printing.output import Column, print_pairs, print_table
     from kajitori.cli.words.runs import age, cpu_words
     from kajitori.core.words.quantities import round_memory
 

@@ -11,7 +11,7 @@ from kajitori.cli.options import output_option, server_options
 from kajitori.cli.terminal import echo, heading
 
 if TYPE_CHECKING:
-    from kajitori.cli.output import Column
+    from kajitori.cli.printing.output import Column
     from kajitori.core.network.limits import Figure
     from kajitori.core.network.plan import IpFamily, Plan, PlanRequest, Ranges, Stop
     from kajitori.core.network.use import NodeUse
@@ -67,7 +67,7 @@ def network(
     Shows how many addresses each needs, which ranges, what limits it and when, and how much of a link is usable.
     Clouds' limits are those that they publish; `-o wide` names the page of each, and when it was read.
     """
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.core.network.growth import NO_GROWTH, parse_growth
     from kajitori.core.network.plan import PlanRequest, notes, plan_all
     from kajitori.core.network.use import NodeUse, usual_family
@@ -159,7 +159,7 @@ def _pods(wanted: PlanRequest) -> str:
 
 
 def _print_plans(cli: Cli, wanted: PlanRequest, plans: list[Plan], growth: str | None) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.core.network.kinds import FAMILIES
     from kajitori.core.network.plan import notes
 
@@ -202,7 +202,7 @@ def _print_plans(cli: Cli, wanted: PlanRequest, plans: list[Plan], growth: str |
 
 
 def _range_columns(wanted: PlanRequest, version: int, growth: str | None) -> list[Column]:
-    from kajitori.cli.output import Column
+    from kajitori.cli.printing.output import Column
 
     six = " (6)" if wanted.ip_family == "dual" and version == 6 else ""
     columns = [Column("POD ADDRESSES", right=True)] if version == 4 else [Column(f"EACH NODE{six}")]
@@ -275,7 +275,7 @@ def _comparison(wanted: PlanRequest) -> list[dict[str, Any]]:
 
 
 def _print_comparison(cli: Cli, wanted: PlanRequest) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
 
     compared = _comparison(wanted)
     sizes = list(compared[0]["nodes"])

@@ -33,7 +33,7 @@ for _verb in (render, audit, diff):
 @click.pass_obj
 def show(cli: Cli, output: str | None) -> None:
     """Show the policy in force."""
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
 
     with cli.api() as api:
         answer = api.get("/v1/policy")
@@ -115,7 +115,7 @@ def check(
 def _check_cluster(
     cli: Cli, name: str, text: bytes | None, namespace: str | None, *, quiet: bool, output: str | None
 ) -> int:
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
 
     path, params = "/v1/policy/cluster", {"namespace": namespace} if namespace else {}
     with cli.api() as api:

@@ -27,7 +27,7 @@ def diff(cli: Cli, file: str, namespace: str | None, output: str | None) -> None
     Which fields it changes, which waiting runs it would refuse or move in the queue, what it names and the cluster
     lacks, and which existing Pods break its rules. Nothing is changed; `-` reads stdin.
     """
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.cli.words.runs import plural
     from kajitori.core.policy.file import parse_policy
 
@@ -46,7 +46,7 @@ def diff(cli: Cli, file: str, namespace: str | None, output: str | None) -> None
 
 def _print_parts(cli: Cli, answer: Mapping[str, Any]) -> bool:
     """Print every part that has lines; return whether there were any."""
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
 
     refused = [(run["run"], run["owner"], _faults(run["faults"])) for run in answer["refused"]]
     parts = (

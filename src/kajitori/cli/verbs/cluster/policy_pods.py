@@ -60,7 +60,7 @@ def audit(cli: Cli, namespace: str | None, output: str | None) -> None:
     They were created before the rules, or while these only warned. Nothing happens to them until they are created
     again.
     """
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
 
     with cli.api() as api:
         answer = api.get("/v1/policy/pods", {"namespace": namespace} if namespace else {})

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import server_options
+from kajitori.cli.options import output_option, server_options
 from kajitori.cli.terminal import echo, say
 
 if TYPE_CHECKING:
-    from kajitori.cli.connection.http import Api
+    from kajitori.client.web_api import Api
 
 POLL_SECONDS = 2.0
 SHOWN = 3
@@ -22,14 +22,17 @@ _GOES_ON = ("asked", "testing")
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("--all", "every", is_flag=True, help="All nodes that policy has a test for, and that can be tested now.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the results.", show_default=True)
+@output_option("json", "yaml")
 @server_options
 @click.pass_obj
-def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool) -> int:
+def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool, output: str | None) -> int:
     """Test nodes; those that fail leave the pool.
 
     The test is the one of policy (preflight): a run that has the node for itself, so it waits until no other is there.
     A node that is out of the pool comes back when it passes. Ends with 1 if a node did not pass.
     """
+    from kajitori.cli.printing.output import print_document
+
     if bool(nodes) == every:
         raise click.UsageError("name nodes, or say --all")
     with cli.api() as api:
@@ -39,13 +42,19 @@ def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool) -> int:
         chosen = api.post("/v1/preflight", {"all": True} if every else {"nodes": list(nodes)})["nodes"]
         if every:
             _say_who_is_left_out(known, len(chosen))
+        if not wait and output is not None:
+            print_document({"items": [known[name] for name in chosen if name in known]}, output)
+            return 0
         if not wait:
             for name in chosen:
                 echo(name)
             return 0
         before = {name: _result(view) for name, view in known.items()}
         views = _awaited(cli, api, chosen, before)
-    _print(cli, views)
+    if output is not None:
+        print_document({"items": views}, output)
+    else:
+        _print(cli, views)
     return 0 if all((view.get("test") or {}).get("state") == "passed" for view in views) else 1
 
 
@@ -85,7 +94,7 @@ def _says(view: dict[str, Any]) -> str:
 
 
 def _print(cli: Cli, views: list[dict[str, Any]]) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
 
     columns = [Column("NODE"), Column("TEST", styled=True), Column("POOL"), Column("SAYS", flexible=True)]
     rows = []

@@ -22,7 +22,7 @@ def command(cli: Cli, output: str | None) -> None:
     estimate: it assumes that every run takes as long as expected and that no other run is submitted. `-o wide` shows
     the numbers behind the order.
     """
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
 
     cli.notices.hush()
     with cli.api() as api:
@@ -33,15 +33,34 @@ def command(cli: Cli, output: str | None) -> None:
     if (queue.get("controller") or {}).get("absent"):
         echo(f"Nothing starts: {queue['controller']['says']}.")
     if not queue["items"]:
-        echo("Nobody waits.")
+        echo("No run waits for nodes." if queue.get("dependents") else "Nobody waits.")
     else:
         print_queue(cli, queue["items"], wide=output == "wide")
+    if queue.get("dependents"):
+        _print_dependents(cli, queue["dependents"])
+
+
+def _print_dependents(cli: Cli, dependents: list[dict[str, Any]]) -> None:
+    """Print the runs that wait for other runs to end. They have no place in the queue yet."""
+    from kajitori.cli.printing.output import Column, print_table
+    from kajitori.cli.terminal import heading
+
+    heading("Wait for other runs")
+    rows = [
+        [
+            f"{run['namespace']}/{run['name']}",
+            run["owner"],
+            ", ".join(f"{o['run']} ({o['condition']})" for o in run["after"]),
+        ]
+        for run in dependents
+    ]
+    print_table(cli, [Column("RUN"), Column("OWNER"), Column("AFTER", flexible=True)], rows)
 
 
 def print_queue(cli: Cli, items: list[dict[str, Any]], *, wide: bool = False) -> None:
     """Print a line for each waiting run."""
-    from kajitori.cli.output import Column, print_table
     from kajitori.cli.pages.queue_words import expectation_words, in_words, part_words
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words.runs import human_duration
 
     columns = [Column("#", right=True), Column("RUN"), Column("OWNER"), Column("ASKS FOR"), Column("WAITED")]
@@ -82,7 +101,7 @@ def _asks(item: dict[str, Any]) -> str:
 
 def _note(item: dict[str, Any]) -> str:
     """Return remarks about a waiting run."""
-    from kajitori.core.words.node_lists import brief
+    from kajitori.core.words.nodes.node_lists import brief
     from kajitori.core.words.suggestions import first_few
 
     notes = []

@@ -26,7 +26,7 @@ def list_teams(cli: Cli, output: str | None) -> None:
 
     A star marks those that you belong to.
     """
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.cli.terminal import echo
 
     with cli.api() as api:
@@ -65,7 +65,7 @@ def render(policy: str) -> None:
     """
     from kajitori.cli.terminal import echo_data
     from kajitori.core.policy.file import parse_policy
-    from kajitori.install.objects import as_yaml
-    from kajitori.install.teams import team_objects
+    from kajitori.install.parts.objects import as_yaml
+    from kajitori.install.parts.teams import team_objects
 
     echo_data(as_yaml(team_objects(parse_policy(read_file(policy, "POLICY")).teams)))

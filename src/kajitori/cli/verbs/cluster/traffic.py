@@ -16,7 +16,7 @@ _SHOWN_SILENT = 60
 
 @click.command(
     epilog="\b\nExamples:\n  kaji traffic\n  kaji traffic bert\n  kaji traffic --by user --class storage\n"
-    "  kaji traffic --by node -o wide\n\n"
+    "  kaji traffic --by node -o wide\n  kaji traffic --since 7d --by namespace\n\n"
     "Counted by kaji agent on each node; classes are those of policy's section traffic. IN is to the Pods."
 )
 @click.argument("run", required=False, shell_complete=complete_run)
@@ -31,6 +31,7 @@ _SHOWN_SILENT = 60
     "--class", "address_class", metavar="CLASS", help="Sort by traffic with these addresses; default: internet."
 )
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="Rows.")
+@click.option("--since", metavar="TIME", help="Only traffic since then: a duration, or 2026-11-21T10:00:00Z.")
 @namespace_option("Only runs of this namespace.")
 @output_option("json", "yaml", "wide")
 @server_options
@@ -41,20 +42,24 @@ def command(
     by: str,
     address_class: str | None,
     limit: int,
+    since: str | None,
     namespace: str | None,
     output: str | None,
 ) -> None:
     """Show who talks to the internet, and how much.
 
     Bytes by class of the addresses at the other end, and how fast it went over the last minutes. With RUN: that run,
-    and its share of each node.
+    and its share of each node. With --since: what history recorded, by hour for 14 days and by day before that.
     """
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
 
+    if since is not None:
+        _print_past(cli, run, by, since, {"class": address_class, "limit": limit}, namespace, output)
+        return
     with cli.api() as api:
         if run is not None:
-            from kajitori.cli.connection.http import run_path
-            from kajitori.cli.lookup import find_run
+            from kajitori.client.lookup import find_run
+            from kajitori.client.web_api import run_path
 
             view = find_run(api, run, namespace)
             answer = api.get(run_path(view, "/traffic"), {"class": address_class})
@@ -80,6 +85,50 @@ def command(
         say(f"{hidden} of namespaces that you may not read: kaji traffic --by namespace has their sums.")
 
 
+def _print_past(
+    cli: Cli,
+    run: str | None,
+    by: str,
+    since: str,
+    query: dict[str, Any],
+    namespace: str | None,
+    output: str | None,
+) -> None:
+    """Print sums of traffic since a time."""
+    from kajitori.cli.printing.output import print_document
+    from kajitori.cli.times import moment_option
+    from kajitori.cli.words.runs import plural
+    from kajitori.client.lookup import find_run
+    from kajitori.errors import InvalidInput
+
+    if by == "node":
+        raise InvalidInput.one("--by", "history has no traffic of single nodes", value=by, hint="leave out --since")
+    query |= {"by": by, "since": moment_option("--since", since, cli.now())}
+    with cli.api() as api:
+        if run is not None:
+            view = find_run(api, run, namespace)
+            query |= {"by": "run", "name": f"{view['namespace']}/{view['name']}"}
+            namespace = view["namespace"]
+        found = api.get("/v1/traffic/history", query | {"namespace": namespace if query["by"] == "run" else None})
+    if output in ("json", "yaml"):
+        print_document(found, output)
+        return
+    if found["items"]:
+        _print(cli, str(query["by"]).upper(), found["items"], by_run=query["by"] == "run", wide=False, rates=False)
+        _say_more(len(found["items"]), found["total"])
+    else:
+        echo(f"Nothing was recorded from {found['since']} to {found['until']}.")
+    known = [point["classes"] is not None for point in found["points"]]
+    if True in known:
+        kind, first = ("hour" if found["intervalSeconds"] == 3600 else "day"), known.index(True)
+        if first:
+            say(f"Traffic is recorded since {found['points'][first]['at']}.")
+        if gaps := known[first:].count(False):
+            say(f"No server recorded anything in {plural(gaps, kind)}; traffic of that time is in the {kind} after it.")
+    if found.get("hidden"):
+        say(f"{plural(found['hidden'], 'run')} of namespaces that you may not read: --by namespace has their sums.")
+
+
 def _print_run(cli: Cli, answer: dict[str, Any], limit: int, *, wide: bool) -> None:
 
     if not answer["run"]["classes"]:
@@ -103,7 +152,7 @@ def _print(
     indent: int = 0,
 ) -> None:
     """Print a line for each holder and class of addresses."""
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
 
     columns = [Column(title, flexible=not by_run)]
     columns += [Column("USER", flexible=True)] if by_run else []
@@ -121,12 +170,17 @@ def _rows(item: Mapping[str, Any], *, by_run: bool, wide: bool, rates: bool) -> 
     for traffic in item["classes"]:
         received, sent = traffic["received"], traffic["sent"]
         row = [name, *([item.get("user", "")] if by_run else []), traffic["name"]]
-        row += [round_memory(received["bytes"]), round_memory(sent["bytes"])]
+        row += [round_memory(_bytes(received)), round_memory(_bytes(sent))]
         if rates:
             row += [_rate(received["bytesPerSecond"]), _rate(sent["bytesPerSecond"])]
         if wide:
             row += [str(received["packets"]), str(sent["packets"])]
         yield row
+
+
+def _bytes(count: int | Mapping[str, Any]) -> int:
+    """Return the bytes of a direction: sums of the past are plain numbers."""
+    return count if isinstance(count, int) else int(count["bytes"])
 
 
 def _rate(bytes_per_second: int) -> str:

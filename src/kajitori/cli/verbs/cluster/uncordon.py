@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import server_options
-from kajitori.cli.terminal import echo
+from kajitori.cli.many import Done
+from kajitori.cli.options import done_option, server_options
 
 
 @click.command(epilog="\b\nExample:\n  kaji uncordon gpu-00012")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@done_option
 @server_options
 @click.pass_obj
 def command(cli: Cli, nodes: tuple[str, ...]) -> None:
@@ -20,6 +21,8 @@ def command(cli: Cli, nodes: tuple[str, ...]) -> None:
     """
     from kajitori.cli.lookup import node_path, require_nodes
 
+    told = Done()
     with cli.api() as api:
         for node in require_nodes(api, nodes):
-            echo(api.post(node_path(node, "/uncordon"), {})["name"])
+            told.add(api.post(node_path(node, "/uncordon"), {}))
+    told.finish()

@@ -39,7 +39,7 @@ def command(
     cli: Cli, by: str, since: str, until: str | None, owner: str | None, namespace: str | None, output: str | None
 ) -> None:
     """Show what teams, owners, runs or nodes used, and its cost."""
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.cli.times import moment_option
 
     params = {
@@ -60,7 +60,7 @@ def command(
 
 
 def _print_data(form: str, found: dict[str, Any]) -> None:
-    from kajitori.cli.export import Kind, print_data
+    from kajitori.cli.printing.export import Kind, print_data
 
     columns = {found["by"]: Kind.TEXT, "gpuSeconds": Kind.COUNT, "coreSeconds": Kind.NUMBER}
     columns |= {"memoryGibSeconds": Kind.NUMBER, "memberSeconds": Kind.COUNT, "cost": Kind.MONEY}
@@ -68,7 +68,7 @@ def _print_data(form: str, found: dict[str, Any]) -> None:
 
 
 def _print(cli: Cli, found: dict[str, Any]) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
 
     if not found["items"]:
         say(f"nothing was used from {found['since']} to {found['until']}")

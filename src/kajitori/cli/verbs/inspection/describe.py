@@ -12,11 +12,12 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
 from kajitori.cli.terminal import echo, heading
+from kajitori.client.views import is_final, phase_of, status_of
+from kajitori.core.words.nodes.suspects import avoided_nodes
 from kajitori.core.words.suggestions import first_few
-from kajitori.core.words.suspects import avoided_nodes
 
 if TYPE_CHECKING:
-    from kajitori.cli.connection.http import Api
+    from kajitori.client.web_api import Api
 
 _EVENTS_SHOWN = 10
 _MEMBERS_SHOWN = 16
@@ -31,8 +32,8 @@ _MEMBERS_SHOWN = 16
 @click.pass_obj
 def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> None:
     """Tell everything about a run."""
-    from kajitori.cli.lookup import find_run
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
+    from kajitori.client.lookup import find_run
 
     with cli.api() as api:
         view = find_run(api, run, namespace, or_removed=True)
@@ -50,7 +51,7 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
 
 def _attempts(view: dict[str, Any]) -> None:
     """Print where the attempts of a removed run ran, and how they ended."""
-    from kajitori.cli.output import print_pairs
+    from kajitori.cli.printing.output import print_pairs
 
     heading("Attempts")
     rows = []
@@ -63,12 +64,11 @@ def _attempts(view: dict[str, Any]) -> None:
 
 def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
     """Return the expected (remaining) duration and its evidence; empty for a run that has ended."""
-    from kajitori.cli.connection.http import run_path
     from kajitori.cli.pages.queue_words import expected_words
-    from kajitori.cli.words import runs as run_words
+    from kajitori.client.web_api import run_path
     from kajitori.errors import KajitoriError
 
-    if run_words.is_final(view):
+    if is_final(view):
         return ""
     try:
         found = api.get(run_path(view, "/expected"))
@@ -79,11 +79,10 @@ def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
 
 def _stuck(api: Api, view: dict[str, Any]) -> str:
     """Return that a run is suspected to be stuck; empty if it is not."""
-    from kajitori.cli.connection.http import run_path
-    from kajitori.cli.words import runs as run_words
+    from kajitori.client.web_api import run_path
     from kajitori.errors import KajitoriError
 
-    if run_words.phase_of(view) != "Running":
+    if phase_of(view) != "Running":
         return ""
     try:
         found = api.get(run_path(view, "/why"), {"look": "false"})
@@ -93,13 +92,13 @@ def _stuck(api: Api, view: dict[str, Any]) -> str:
 
 
 def _overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None:
-    from kajitori.cli.output import print_pairs
+    from kajitori.cli.printing.output import print_pairs
     from kajitori.cli.words import runs as run_words
     from kajitori.core.spec.command_line import command_line
 
-    now, status = cli.now(), run_words.status_of(view)
+    now, status = cli.now(), status_of(view)
     attempt = status.get("attempt") or {}
-    waited, is_queued = "", run_words.phase_of(view) == "Queued"
+    waited, is_queued = "", phase_of(view) == "Queued"
     if is_queued:
         waited = run_words.age(status.get("queuedAt") or view.get("createdAt"), now)
     start, end = run_words.moment(status.get("startedAt")), run_words.moment(status.get("finishedAt"))
@@ -118,6 +117,7 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None
             ("Status", run_words.status_words(view)),
             ("Reason", run_words.reason_words(view)),
             ("Message", str(status.get("message") or "")),
+            ("After", run_words.after_words(view)),
             ("Progress", stuck),
             ("Created", _ago(run_words.age(view.get("createdAt"), now))),
             ("Waiting", waited),
@@ -143,8 +143,8 @@ def _idle(view: Mapping[str, Any], now: datetime) -> str:
     from kajitori.cli.words import runs as run_words
     from kajitori.cli.words.telemetry import idle_gpu_words
 
-    idle = run_words.status_of(view).get("idle")
-    if not idle or run_words.is_final(view):
+    idle = status_of(view).get("idle")
+    if not idle or is_final(view):
         return ""
     words = f"{idle_gpu_words(idle)}, for {run_words.age(idle['since'], now)}; see kaji idle {view['name']}"
     return f"{words}; parked at {idle['parkAt']} unless somebody answers" if idle.get("parkAt") else words
@@ -176,7 +176,7 @@ def _peak(view: dict[str, Any], now: datetime) -> str:
     from kajitori.cli.words import runs as run_words
     from kajitori.core.words.quantities import round_memory
 
-    memory = run_words.status_of(view).get("memory") or {}
+    memory = status_of(view).get("memory") or {}
     if not run_words.peak_words(view):
         return ""
     attempt = "" if run_words.is_sweep(view) else f" in attempt {memory.get('attempt', 0)}"
@@ -201,16 +201,16 @@ def _avoided(view: Any) -> dict[str, int]:
 
 
 def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words import runs as run_words
 
-    status = run_words.status_of(view)
+    status = status_of(view)
     counts = status.get("members") or {}
     parts = run_words.count_words(view)
     size, there = run_words.size_words(view), run_words.members_there(view)
     total = f"{there} of {size}" if size else str(counts.get("total", 0))
     heading(f"Members: {total}{' (' + ', '.join(parts) + ')' if parts else ''}")
-    if 0 < counts.get("total", 0) <= _MEMBERS_SHOWN and not run_words.is_final(view):
+    if 0 < counts.get("total", 0) <= _MEMBERS_SHOWN and not is_final(view):
         _every_member(cli, api, view)
     if run_words.is_sweep(view):
         echo(f"  Of each: kaji results {view['name']}")
@@ -239,9 +239,9 @@ def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
 
 
 def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
-    from kajitori.cli.connection.http import run_path
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words.runs import age
+    from kajitori.client.web_api import run_path
 
     members = api.all_items(run_path(view, "/members"))
     columns = [Column("RANK", right=True), Column("ATTEMPT", right=True), Column("POD"), Column("NODE")]
@@ -270,8 +270,8 @@ def _state(member: Mapping[str, Any]) -> str:
 
 
 def _findings(view: dict[str, Any]) -> None:
-    from kajitori.cli.output import print_pairs
-    from kajitori.cli.words.runs import status_of
+    from kajitori.cli.printing.output import print_pairs
+    from kajitori.client.views import status_of
 
     findings = status_of(view).get("findings") or ()
     if findings:
@@ -280,8 +280,8 @@ def _findings(view: dict[str, Any]) -> None:
 
 
 def _events(cli: Cli, api: Api, view: dict[str, Any]) -> None:
-    from kajitori.cli.connection.http import run_path
     from kajitori.cli.verbs.inspection.events import print_events
+    from kajitori.client.web_api import run_path
     from kajitori.errors import KajitoriError
 
     try:

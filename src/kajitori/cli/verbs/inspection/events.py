@@ -12,7 +12,7 @@ from kajitori.cli.options import complete_run, line_count, namespace_option, out
 from kajitori.cli.terminal import echo, json_text, one_line, say
 
 if TYPE_CHECKING:
-    from kajitori.cli.connection.http import Api
+    from kajitori.client.web_api import Api
 
 LAST = 100
 MOST = 1000
@@ -34,10 +34,10 @@ def command(
 
     The newest come last. With -f, -o json prints one document per line.
     """
-    from kajitori.cli.connection.streams import Outage, all_events, outage_of
-    from kajitori.cli.connection.streams import events as events_of
-    from kajitori.cli.lookup import find_run
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
+    from kajitori.client.lookup import find_run
+    from kajitori.client.streams import Outage, all_events, outage_of
+    from kajitori.client.streams import events as events_of
 
     last = line_count(tail) if tail is not None else None if run is not None else LAST
     with cli.api() as api:
@@ -61,7 +61,7 @@ def command(
 
 
 def _events_of(api: Api, view: dict[str, Any]) -> list[dict[str, Any]]:
-    from kajitori.cli.connection.http import run_path
+    from kajitori.client.web_api import run_path
 
     return list(api.documents(run_path(view, "/events")))
 
@@ -76,7 +76,7 @@ def _followable(last: int | None) -> int:
 
 
 def _follow(events: Iterable[dict[str, Any]], output: str | None) -> int:
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
 
     try:
         for event in events:
@@ -94,7 +94,7 @@ def _follow(events: Iterable[dict[str, Any]], output: str | None) -> int:
 
 def print_events(cli: Cli, events: list[dict[str, Any]], *, indent: int = 0) -> None:
     """Print events as a table, oldest first."""
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words.runs import age
 
     columns = [Column("AGE"), Column("TYPE", styled=True), Column("REASON"), Column("OBJECT")]

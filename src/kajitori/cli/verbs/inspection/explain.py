@@ -20,9 +20,9 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
     Shows what is missing, what holds it, and exactly what has to be freed: if just that becomes free, the run starts;
     if any part of it does not, the run keeps waiting.
     """
-    from kajitori.cli.connection.http import run_path
-    from kajitori.cli.lookup import find_run
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
+    from kajitori.client.lookup import find_run
+    from kajitori.client.web_api import run_path
 
     cli.notices.hush()
     with cli.api() as api:

@@ -52,7 +52,7 @@ def command(
 
     Yours, or all, the newest first. kaji describe, logs and results show a removed run by its name or its UID.
     """
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.cli.times import moment_option
 
     params: dict[str, Any] = {
@@ -79,7 +79,7 @@ def command(
 
 
 def _print_data(form: str, runs: Iterable[dict[str, Any]]) -> None:
-    from kajitori.cli.export import Kind, print_data
+    from kajitori.cli.printing.export import Kind, print_data
 
     columns = dict.fromkeys(_TEXTS, Kind.TEXT) | dict.fromkeys(_TIMES, Kind.TIME) | dict.fromkeys(_COUNTS, Kind.COUNT)
     print_data(form, columns, runs)
@@ -87,7 +87,7 @@ def _print_data(form: str, runs: Iterable[dict[str, Any]]) -> None:
 
 def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, owners: bool) -> None:
     """Print what `kaji ps` shows of each run, and whether its object is still there."""
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words import runs as words
 
     now = cli.now()

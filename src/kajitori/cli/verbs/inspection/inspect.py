@@ -21,10 +21,10 @@ def command(cli: Cli, runs: tuple[str, ...], output: str | None, template: str |
     A list, as docker inspect prints one: each run as the Web API shows it, with its members. Removed runs are found in
     history by their whole name or UID, and have `removedAt`. For people: kaji describe.
     """
-    from kajitori.cli.connection.http import run_path
-    from kajitori.cli.lookup import find_runs
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.cli.problems import print_error
+    from kajitori.client.lookup import find_runs
+    from kajitori.client.web_api import run_path
     from kajitori.errors import InvalidInput
 
     if template is not None:

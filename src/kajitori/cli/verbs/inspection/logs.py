@@ -55,13 +55,13 @@ def command(
     """
     from functools import partial
 
-    from kajitori.cli.connection.streams import LogReader, outage_of
     from kajitori.cli.follow.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
     from kajitori.cli.follow.log_printing import LogPrinter
     from kajitori.cli.follow.log_searching import LogSearch, found_parts
-    from kajitori.cli.lookup import find_run
     from kajitori.cli.words.runs import has_started, is_sweep, members_asked_for, progress_words
-    from kajitori.core.words.node_lists import compress_ranks
+    from kajitori.client.lookup import find_run
+    from kajitori.client.streams import LogReader, outage_of
+    from kajitori.core.words.nodes.node_lists import compress_ranks
 
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
@@ -129,7 +129,7 @@ def command(
 
 def _are_pods_gone(view: dict[str, Any], attempt: int | None) -> bool:
     """Whether the Pods of the requested attempt are gone, so that its log was kept or lost."""
-    from kajitori.cli.words.runs import phase_of, status_of
+    from kajitori.client.views import phase_of, status_of
 
     newest = (status_of(view).get("attempt") or {}).get("number", 0)
     return phase_of(view) == "Stopped" or (attempt is not None and attempt < newest)

@@ -9,6 +9,7 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, server_options
 from kajitori.cli.terminal import echo
+from kajitori.client.views import phase_of, status_of
 
 _FILTERS = ("status", "name", "label", "owner", "sweep")
 _FORMAT_FIELDS = (
@@ -51,7 +52,7 @@ def command(
     output: str | None,
 ) -> None:
     """List runs: yours that are active, or all."""
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
 
     if template is not None and output is not None:
         raise click.UsageError("--format and -o exclude each other")
@@ -76,7 +77,7 @@ def command(
 
 
 def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, cut: bool, owners: bool) -> None:
-    from kajitori.cli.output import Column, print_table
+    from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words import runs as words
 
     now = cli.now()
@@ -113,7 +114,7 @@ def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
     """Return a run's fields for `--format`: those of docker, and a few more."""
     from kajitori.cli.words import runs as words
 
-    spec, status, now = run.get("spec") or {}, words.status_of(run), cli.now()
+    spec, status, now = run.get("spec") or {}, status_of(run), cli.now()
     mounts = [str(volume.get("name") or volume.get("hostPath") or "") for volume in spec.get("volumes") or ()]
     code = status.get("exitCode")
     values = (
@@ -127,7 +128,7 @@ def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
         run.get("createdAt") or "",
         f"{words.age(run.get('createdAt'), now)} ago",
         words.time_words(run, now),
-        words.phase_of(run),
+        phase_of(run),
         words.status_words(run),
         words.reason_words(run),
         str(status.get("message") or ""),

@@ -10,14 +10,14 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import output_option
-from kajitori.cli.submit.borrowed_options import borrowed_words
+from kajitori.cli.submit.borrowing import borrowed_words
 from kajitori.cli.terminal import echo, say
 from kajitori.cli.verbs.runs import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_AFTERWARDS = {"detach", "remove", "rank", "all_ranks", "quiet", "dry_run"}
+_AFTERWARDS = {"detach", "detach_keys", "remove", "rank", "all_ranks", "quiet", "dry_run"}
 """Options of `kaji run` that say what happens once it is submitted. They are taken, so that any line of it can be asked
 about."""
 
@@ -49,12 +49,12 @@ def command(cli: Cli, /, output: str | None, **words: Any) -> None:
 
     Takes the options of kaji run and creates nothing. With --name, it asks about a waiting run with other options.
     """
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.cli.submit.code import Code
-    from kajitori.cli.submit.request import build_request
-    from kajitori.cli.submit.run_options import RunWords
     from kajitori.cli.words.runs import size_words
-    from kajitori.errors import InvalidInput
+    from kajitori.client.submit.request import build_request
+    from kajitori.client.submit.run_options import RunWords
+    from kajitori.client.submit.sending import what_if
 
     asked = {name: value for name, value in words.items() if name not in _AFTERWARDS}
     pack = Code(cli, quiet=True).pack
@@ -71,10 +71,7 @@ def command(cli: Cli, /, output: str | None, **words: Any) -> None:
     for line in request.notes:
         say(line)
     with cli.api() as api:
-        try:
-            answer: Mapping[str, Any] = api.post("/v1/what-if", run.at_home(api, request).body())
-        except InvalidInput as error:
-            raise request.in_users_words(error) from None
+        answer = what_if(api, run.at_home(api, request))
     if output is not None:
         print_document(answer, output)
         return
@@ -90,7 +87,7 @@ def _print(cli: Cli, answer: Mapping[str, Any], size: str, array: str | None) ->
     from kajitori.cli.pages.explanation import print_explanation
     from kajitori.cli.words.runs import plural
     from kajitori.core.spec.array import parse_array
-    from kajitori.core.words.node_lists import brief
+    from kajitori.core.words.nodes.node_lists import brief
 
     start = answer.get("start") or {}
     if not answer.get("starts"):

@@ -31,9 +31,9 @@ def command(cli: Cli, run: str, attempt: int | None, namespace: str | None, outp
     Stacks are kept if an attempt was suspected to be stuck, and if a member failed: what the others did before they
     were ended. --attempt shows them.
     """
-    from kajitori.cli.connection.http import run_path
-    from kajitori.cli.lookup import find_run
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
+    from kajitori.client.lookup import find_run
+    from kajitori.client.web_api import run_path
 
     with cli.api() as api:
         view = find_run(api, run, namespace)

@@ -26,12 +26,13 @@ def command(cli: Cli, source: str, target: str, rank: int, namespace: str | None
     """Copy files into a member of a run, or out of it.
 
     One of the two is RUN:PATH, the other a path here, or - for a tar archive. Names are as for docker cp. Needs tar in
-    the image, and the right that `kaji exec` needs. A member's files go with it; a checkpoint or a volume stays.
+    the image, and the right that `kaji exec` needs. A member's files go with it; a checkpoint or a volume stays. Of a
+    run that has ended, files of its checkpoint can be copied; `kaji files` lists them.
     """
-    from kajitori.cli.connection.copying import copy_in, copy_out, read_place
+    from kajitori.cli.connection.copying import copy_checkpoint, copy_in, copy_out, read_place
     from kajitori.cli.connection.execution import execute
-    from kajitori.cli.lookup import find_run
-    from kajitori.cli.terminal import say
+    from kajitori.client.lookup import find_run
+    from kajitori.client.views import is_final
 
     there, here = read_place(source), read_place(target)
     if bool(there.run) == bool(here.run):
@@ -39,11 +40,18 @@ def command(cli: Cli, source: str, target: str, rank: int, namespace: str | None
         raise click.UsageError(f"one of the two is RUN:PATH; {what} (write ./NAME for a path here with a colon)")
     with cli.api() as api:
         view = find_run(api, there.run or here.run, namespace)
+        if there.run and is_final(view):
+            return _say_left_out(copy_checkpoint(api, view, there.path, target))
     run = partial(execute, cli.find_target(), view, rank=rank, debug=cli.debug)
     if here.run:
         copy_in(run, source, here.path)
         return 0
-    left_out = copy_out(run, there.path, target)
+    return _say_left_out(copy_out(run, there.path, target))
+
+
+def _say_left_out(left_out: list[str]) -> int:
+    from kajitori.cli.terminal import say
+
     for path in left_out[:10]:
         say(f"left out: {path}")
     if len(left_out) > 10:

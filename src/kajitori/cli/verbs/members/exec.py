@@ -32,7 +32,7 @@ def command(
     Ends with the command's exit code.
     """
     from kajitori.cli.connection.execution import NO_STDIN, execute
-    from kajitori.cli.lookup import find_run
+    from kajitori.client.lookup import find_run
 
     if tty and not sys.stdin.isatty():
         raise click.UsageError("-t needs a terminal, and stdin is none")

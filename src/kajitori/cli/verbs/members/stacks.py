@@ -13,7 +13,8 @@ from kajitori.cli.terminal import echo, say
 
 
 @click.command(
-    epilog="\b\nExamples:\n  kaji stacks bert\n  kaji stacks --rank 3 bert\n  kaji stacks -o json bert > stacks.json"
+    epilog="\b\nExamples:\n  kaji stacks bert\n  kaji stacks --rank 3 bert\n  kaji stacks --native bert\n"
+    "  kaji stacks -o json bert > stacks.json"
 )
 @run_argument
 @click.option(
@@ -25,31 +26,40 @@ from kajitori.cli.terminal import echo, say
     metavar="R",
     help="The whole stacks of this rank; repeat it for several.",
 )
+@click.option(
+    "--native",
+    is_flag=True,
+    help="Also calls in native code, of the ranks of --rank or of a few. Stops each process for half a second or more.",
+)
 @namespace_option()
 @output_option("json", "yaml")
 @server_options
 @click.pass_obj
-def command(cli: Cli, run: str, ranks: tuple[int, ...], namespace: str | None, output: str | None) -> int:
+def command(cli: Cli, run: str, ranks: tuple[int, ...], native: bool, namespace: str | None, output: str | None) -> int:
     """Show where the processes of a run are in their code.
 
     The agents on the nodes read the stacks of Python programs from outside, with py-spy: programs and images need
     nothing for it. Ranks at the same place are one line; first come those for which the others may wait. Needs the
     right that `kaji exec` needs.
+
+    --native says what a line of Python waits for: a lock, a socket, NCCL. Of a thread that waits in the kernel, and of
+    programs without Python, the kernel's functions are shown in any case.
     """
-    from kajitori.cli.connection.http import run_path
-    from kajitori.cli.lookup import find_run
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
+    from kajitori.client.lookup import find_run
+    from kajitori.client.web_api import run_path
 
     with cli.api() as api:
         view = find_run(api, run, namespace)
-        answer = api.get(run_path(view, "/stacks"), {"rank": list(ranks) or None})
+        answer = api.get(run_path(view, "/stacks"), {"rank": list(ranks) or None, "native": native or None})
     if output is not None:
         print_document(answer, output)
         return 0 if answer["ranks"] else 1
     for each in answer["groups"]:
         echo(f"{each['words'][:1].upper()}{each['words'][1:]}.")
-    if ranks:
-        for member in answer["ranks"]:
+    if ranks or native:
+        shown = [member for member in answer["ranks"] if ranks or _has_native(member)]
+        for member in shown:
             for line in _lines(member):
                 echo(line)
     elif answer["groups"]:
@@ -57,7 +67,7 @@ def command(cli: Cli, run: str, ranks: tuple[int, ...], namespace: str | None, o
         say(f"The whole stacks of a rank: kaji stacks --rank {first} {view['name']}")
     silent = answer.get("silent", [])
     if silent:
-        from kajitori.core.words.node_lists import compress_ranks
+        from kajitori.core.words.nodes.node_lists import compress_ranks
 
         say(f"kaji: no stacks of rank {compress_ranks(silent)}: {answer.get('trouble', '')}")
     if not answer["ranks"]:
@@ -75,8 +85,22 @@ def _lines(member: Mapping[str, Any]) -> Iterator[str]:
             kernel = f", waits in {process['waits_in']}" if process.get("waits_in") else ""
             yield f"  no stack (state {process['state']}{kernel}): {process['trouble']}"
         for thread in process.get("threads", ()):
-            yield f"  Thread {thread['name'] or '?'} ({'active' if thread['active'] else 'waits'})"
-            for frame in thread["frames"]:
-                yield f"    {frame['function']} ({frame['file']}:{frame['line']})"
+            yield from _thread(thread, "Thread")
+        for thread in process.get("native", ()):
+            yield from _thread(thread, "Native code and kernel, thread")
+        if process.get("native_trouble"):
+            yield f"  no calls in native code: {process['native_trouble']}"
     if member.get("left_out"):
         yield f"  and {member['left_out']} more processes"
+
+
+def _thread(thread: Mapping[str, Any], title: str) -> Iterator[str]:
+    yield f"  {title} {thread['name'] or '?'} ({'active' if thread['active'] else 'waits'})"
+    for frame in thread["frames"]:
+        is_native = not frame["line"] and frame["file"].startswith("[")
+        at = frame["file"] if is_native else f"({frame['file']}:{frame['line']})"
+        yield f"    {frame['function']} {at}"
+
+
+def _has_native(member: Mapping[str, Any]) -> bool:
+    return any(process.get("native") or process.get("native_trouble") for process in member["processes"])

@@ -9,12 +9,6 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, output_option, run_argument, server_options
 
-_LOOK = """
-echo "$$ $PPID"; cat /proc/uptime; getconf PAGESIZE 2>/dev/null || echo 4096
-head -c 600 /proc/[0-9]*/stat /proc/[0-9]*/cmdline 2>/dev/null
-"""
-"""For /bin/sh: needs no ps, which many images lack. `head` names each file before what is in it."""
-
 
 @click.command(epilog="\b\nExample:\n  kaji top --rank 3 bert")
 @run_argument
@@ -31,17 +25,17 @@ def command(cli: Cli, run: str, rank: int, output: str | None, namespace: str | 
     Each with its processor time, memory and age. Reads /proc inside the member, with the right that `kaji exec` needs.
     """
     from kajitori.cli.connection.execution import execute
-    from kajitori.cli.connection.processes import read_processes
-    from kajitori.cli.lookup import find_run
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.cli.terminal import say
     from kajitori.cli.words.runs import human_duration
+    from kajitori.client.lookup import find_run
+    from kajitori.client.processes import LOOK, read_processes
     from kajitori.core.words.quantities import round_memory
 
     with cli.api() as api:
         view = find_run(api, run, namespace)
     told, complaints = io.BytesIO(), io.BytesIO()
-    words = ("/bin/sh", "-c", _LOOK)
+    words = ("/bin/sh", "-c", LOOK)
     code = execute(cli.find_target(), view, words, rank=rank, stdout=told, stderr=complaints, debug=cli.debug)
     processes = read_processes(told.getvalue().decode("utf-8", "replace"))
     if not processes:

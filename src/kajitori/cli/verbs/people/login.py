@@ -56,9 +56,9 @@ def command(
     """
     if device + no_browser + token_stdin > 1:
         raise click.UsageError("--device, --no-browser and --token-stdin are different ways: choose one")
-    from kajitori.cli.connection.target import Target, choose, sign_in_file
     from kajitori.cli.terminal import say
     from kajitori.client.sign_in.starting import context_name, server_url, signed_in_at, with_given_token
+    from kajitori.client.target import Target, choose, sign_in_file
     from kajitori.configuration import signed_in
 
     known = _known(cli, name) if url is None else None
@@ -86,7 +86,7 @@ def command(
 
 def _known(cli: Cli, name: str | None) -> SignedIn:
     """Return the sign-in to repeat."""
-    from kajitori.cli.connection.target import chosen_sign_in, sign_in_file
+    from kajitori.client.target import chosen_sign_in, sign_in_file
     from kajitori.configuration import signed_in
 
     file = sign_in_file(name, cli.runtime_dir) if name else chosen_sign_in(cli.runtime_dir)

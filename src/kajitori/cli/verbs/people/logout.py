@@ -23,8 +23,8 @@ def command(cli: Cli, name: str | None) -> None:
     Deletes its tokens here, and revokes them at the OpenID provider if that is possible. Without NAME: the server that
     commands use. A token that was already sent to the server stays valid there until it expires.
     """
-    from kajitori.cli.connection.target import choose, chosen_sign_in, sign_in_file
     from kajitori.cli.terminal import say
+    from kajitori.client.target import choose, chosen_sign_in, sign_in_file
     from kajitori.configuration import signed_in
     from kajitori.errors import KajitoriError, NotFound
 

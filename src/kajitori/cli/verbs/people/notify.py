@@ -9,10 +9,10 @@ from urllib.parse import quote
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import output_option, server_options
+from kajitori.cli.options import done_option, output_option, server_options
 
 if TYPE_CHECKING:
-    from kajitori.cli.connection.http import Api
+    from kajitori.client.web_api import Api
 
 PATH = "/v1/channels"
 POLL_SECONDS = 0.5
@@ -50,6 +50,7 @@ def command() -> None:
 @click.option("--webhook", is_flag=True, help="An https URL of yours, which gets signed requests. Prints their key.")
 @click.option("--no-test", is_flag=True, help="Send no test.")
 @team_option
+@done_option
 @server_options
 @click.pass_obj
 def add(cli: Cli, name: str, on: str | None, webhook: bool, no_test: bool, team: str | None) -> int:
@@ -57,7 +58,8 @@ def add(cli: Cli, name: str, on: str | None, webhook: bool, no_test: bool, team:
 
     The URL is asked for at the terminal, or read from stdin.
     """
-    from kajitori.cli.terminal import echo, say
+    from kajitori.cli.many import Done
+    from kajitori.cli.terminal import say
 
     if "://" in name:
         raise click.UsageError("the URL stands on the command line, where others can read it: give a name alone")
@@ -66,8 +68,10 @@ def add(cli: Cli, name: str, on: str | None, webhook: bool, no_test: bool, team:
         body["kinds"] = [word for word in on.split(",") if word]
     with cli.api() as api:
         made = api.post(PATH, body, {"team": team})
-        echo(name)
-        if made["key"]:
+        told = Done()
+        told.add({"name": name}, **({"key": made["key"]} if made["key"] else {}))
+        told.finish()
+        if made["key"] and cli.output is None:
             say(
                 f"its requests are signed (standardwebhooks.com) with this key, which is not shown again: {made['key']}"
             )
@@ -90,7 +94,7 @@ def list_channels(cli: Cli, team: str | None, output: str | None) -> None:
 
     LAST is the time of the last delivery. STATE tells what went wrong since.
     """
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.cli.terminal import echo
     from kajitori.cli.words.runs import age
 
@@ -118,6 +122,7 @@ def list_channels(cli: Cli, team: str | None, output: str | None) -> None:
 @command.command(epilog="\b\nExample:\n  kaji notify rm slack")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @team_option
+@done_option
 @server_options
 @click.pass_obj
 def rm(cli: Cli, names: tuple[str, ...], team: str | None) -> int:
@@ -134,15 +139,23 @@ def rm(cli: Cli, names: tuple[str, ...], team: str | None) -> int:
 @command.command(epilog="\b\nExample:\n  kaji notify test slack")
 @click.argument("name")
 @team_option
+@done_option
 @server_options
 @click.pass_obj
 def test(cli: Cli, name: str, team: str | None) -> int:
     """Send a message to a channel, and tell whether it took it.
 
-    Ends with 1 if it did not.
+    Ends with 1 if it did not. Prints the name of a channel that took it.
     """
+    from kajitori.cli.many import Done
+
     with cli.api() as api:
-        return _test(cli, api, name, team)
+        code = _test(cli, api, name, team)
+    told = Done()
+    if code == 0:
+        told.add({"name": name})
+    told.finish()
+    return code
 
 
 def _test(cli: Cli, api: Api, name: str, team: str | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, output_option, server_options
+from kajitori.cli.options import done_option, namespace_option, output_option, server_options
 
 
 @click.group(epilog="\b\nExample:\n  kaji token create --for ci --ttl 30d >ci.token")
@@ -31,6 +31,7 @@ def command() -> None:
     help="What it may do.",
 )
 @namespace_option("Namespace where the robot works.")
+@done_option
 @server_options
 @click.pass_obj
 def create(cli: Cli, name: str, ttl: str, role: str, namespace: str | None) -> None:
@@ -38,6 +39,7 @@ def create(cli: Cli, name: str, ttl: str, role: str, namespace: str | None) -> N
 
     It is printed once, to stdout, and kept nowhere. A robot that exists gets a further token.
     """
+    from kajitori.cli.printing.output import print_document
     from kajitori.cli.terminal import echo_data, say
 
     with cli.api() as api:
@@ -45,6 +47,9 @@ def create(cli: Cli, name: str, ttl: str, role: str, namespace: str | None) -> N
         if where := namespace or api.target.namespace:
             body["namespace"] = where
         made = api.post("/v1/tokens", body)
+    if cli.output == "json":
+        print_document(made, "json")
+        return
     say(f"token of {made['user']} ({made['role']}), valid until {made['expiresAt']}")
     echo_data(f"{made['token']}\n")
 
@@ -56,7 +61,7 @@ def create(cli: Cli, name: str, ttl: str, role: str, namespace: str | None) -> N
 @click.pass_obj
 def list_robots(cli: Cli, namespace: str | None, output: str | None) -> None:
     """List the robots of a namespace."""
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.cli.terminal import echo
 
     with cli.api() as api:
@@ -77,6 +82,7 @@ def list_robots(cli: Cli, namespace: str | None, output: str | None) -> None:
 @command.command("rm", epilog="\b\nExample:\n  kaji token rm ci")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @namespace_option("Namespace of the robots.")
+@done_option
 @server_options
 @click.pass_obj
 def remove(cli: Cli, names: tuple[str, ...], namespace: str | None) -> None:
@@ -86,10 +92,12 @@ def remove(cli: Cli, names: tuple[str, ...], namespace: str | None) -> None:
     """
     from urllib.parse import quote
 
-    from kajitori.cli.terminal import echo
+    from kajitori.cli.many import Done
 
+    told = Done()
     with cli.api() as api:
         where = namespace or api.target.namespace
         for name in names:
             api.delete(f"/v1/tokens/{quote(name, safe='')}", {"namespace": where} if where else None)
-            echo(name)
+            told.add({"name": name})
+    told.finish()

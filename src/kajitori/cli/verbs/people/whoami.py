@@ -19,7 +19,7 @@ def command(cli: Cli, output: str | None) -> None:
 
     As the cluster's API server sees you: user, groups, and your role in each namespace where you may see runs.
     """
-    from kajitori.cli.output import print_document, print_pairs
+    from kajitori.cli.printing.output import print_document, print_pairs
     from kajitori.cli.terminal import echo
     from kajitori.configuration.signed_in import read
     from kajitori.openid.tokens import expiry_of

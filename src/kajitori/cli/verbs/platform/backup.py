@@ -70,7 +70,7 @@ def command(
         return _list(cli, words[1], max_age, output)
     if max_age is not None:
         raise click.UsageError("--max-age belongs to kaji backup ls")
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.entrypoints import backup
 
     if action == "verify":
@@ -93,7 +93,7 @@ def command(
 
 
 def _list(cli: Cli, place: str, max_age: str | None, output: str | None) -> int:
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.core.words.quantities import parse_duration_seconds
     from kajitori.core.words.times import format_time
     from kajitori.entrypoints import backup

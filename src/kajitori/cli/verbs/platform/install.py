@@ -102,7 +102,7 @@ def say_done(settings: InstallSettings) -> None:
 
 def _print_objects(objects: list[dict[str, Any]], form: str) -> None:
     from kajitori.cli.terminal import json_text
-    from kajitori.install.objects import as_yaml
+    from kajitori.install.parts.objects import as_yaml
 
     if form == "yaml":
         echo(as_yaml(objects), nl=False)
@@ -111,7 +111,7 @@ def _print_objects(objects: list[dict[str, Any]], form: str) -> None:
 
 
 def _print_findings(cli: Cli, found: list[Finding], output: str | None) -> int:
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.install.checks import State
 
     if output is not None:

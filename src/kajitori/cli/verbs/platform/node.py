@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.process_options import FILE, insecure_http_option, kubeconfig_options, log_options
+from kajitori.cli.process_options import FILE, engine_option, insecure_http_option, kubeconfig_options, log_options
 from kajitori.cli.terminal import say
 
 _EXAMPLES = "\b\nExamples:\n  kaji node --kubeconfig node.kubeconfig --data /var/lib/kaji-node --label zone=a\n"
@@ -40,6 +40,7 @@ def _folder(data: Path | None) -> Path:
 @click.option(
     "--client-ca", type=FILE, metavar="FILE", help="Authority of the API server's client certificates; else as it says."
 )
+@engine_option
 @click.option(
     "--pod-network", default="host", show_default=True, metavar="host|namespace", help="namespace: as root only."
 )
@@ -57,7 +58,7 @@ def _folder(data: Path | None) -> Path:
 def command(context: click.Context, /, data: Path | None, **options: Any) -> int | None:
     """Make this machine a node.
 
-    A kubelet that runs Pods as processes, without a container engine. Killed and started again it adopts them.
+    A kubelet that runs Pods through Podman or Docker, else as processes. Killed and started again it adopts them.
     """
     if context.invoked_subcommand is not None:
         return None

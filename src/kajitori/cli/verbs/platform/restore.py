@@ -43,7 +43,7 @@ def command(source: str, dry_run: bool, missing_runs: bool, secrets: bool, outpu
 
     report = backup.bring_back(settings, source, say, dry_run=dry_run, missing_runs=missing_runs, secrets=secrets)
     if output is not None:
-        from kajitori.cli.output import print_document
+        from kajitori.cli.printing.output import print_document
 
         print_document({name: getattr(report, name) for name in report.__dataclass_fields__}, output)
     else:

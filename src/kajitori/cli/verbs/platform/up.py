@@ -11,6 +11,7 @@ from kajitori.cli.process_options import (
     FILE,
     blobs_option,
     data_default,
+    engine_option,
     gpu_type_option,
     history_options,
     insecure_http_option,
@@ -33,6 +34,7 @@ from kajitori.cli.process_options import (
 @click.option("--nodes", type=int, default=0, metavar="N", help="Simulated nodes beside this machine.")
 @click.option("--gpus", type=int, default=8, show_default=True, metavar="N", help="GPUs of each simulated node.")
 @gpu_type_option
+@engine_option
 @click.option("--no-kubelet", is_flag=True, help="Do not use this machine as a node.")
 @click.option("--memory", is_flag=True, help="Keep objects in memory only.")
 @click.option("--repair", is_flag=True, help="First save what can be read of damaged objects.")
@@ -72,8 +74,8 @@ def command(data: Path | None, no_kubelet: bool, memory: bool, gpu_type: tuple[s
 
     folder = (data or data_default()).expanduser().absolute()
     settings = UpOptions(data=folder, kubelet=not no_kubelet, in_memory=memory, gpu_type=gpu_type, **options)
-    from kajitori.cli.connection.target import others_that_run
     from kajitori.cli.terminal import say
+    from kajitori.client.target import others_that_run
     from kajitori.entrypoints.up import up
 
     if others := others_that_run(folder):

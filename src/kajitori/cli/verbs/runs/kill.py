@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, runs_or_all_argument, server_options
+from kajitori.cli.options import done_option, namespace_option, runs_or_all_argument, server_options
 
 
 @click.command(epilog="\b\nExample:\n  kaji kill bert gpt")
 @runs_or_all_argument("All of your runs that have not ended.")
 @click.option("-s", "--signal", metavar="SIGNAL", default="KILL", help="KILL, or TERM, which is kaji stop.")
 @namespace_option()
+@done_option
 @server_options
 @click.pass_obj
 def command(cli: Cli, runs: tuple[str, ...], everything: bool, signal: str, namespace: str | None) -> int:
@@ -19,8 +20,8 @@ def command(cli: Cli, runs: tuple[str, ...], everything: bool, signal: str, name
 
     Members have one second between SIGTERM and SIGKILL, also those that `kaji stop` gave more. Prints each name.
     """
-    from kajitori.cli.connection.http import run_path
     from kajitori.cli.many import all_of_mine, for_each
+    from kajitori.client.web_api import run_path
 
     body = {} if _is_term(signal, runs) else {"grace": "0s"}
     with cli.api() as api:

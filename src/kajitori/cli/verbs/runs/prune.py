@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, seconds_of, server_options
+from kajitori.cli.options import done_option, namespace_option, seconds_of, server_options
 
 _SHOWN = 10
 
@@ -20,6 +20,7 @@ _SHOWN = 10
 @click.option("-v", "--volumes", is_flag=True, help="Remove their checkpoints, too.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until the names are free.")
 @namespace_option("Of this namespace only.")
+@done_option
 @server_options
 @click.pass_obj
 def command(
@@ -35,9 +36,10 @@ def command(
 
     Asks first. Their logs and results go with them, their checkpoints stay unless -v is given.
     """
-    from kajitori.cli.many import all_of_mine, delete_each
+    from kajitori.cli.many import Done, all_of_mine, delete_each
     from kajitori.cli.terminal import say
-    from kajitori.cli.words.runs import FINAL, plural
+    from kajitori.cli.words.runs import plural
+    from kajitori.client.views import FINAL
     from kajitori.core.words.suggestions import first_few
 
     for word in filters:  # docker prune's only filter that makes sense here
@@ -50,6 +52,7 @@ def command(
         found = [run for run in found if limit is None or _ended_before(run, limit)]
         if not found:
             say("there is nothing to delete")
+            Done().finish()
             return 0
         if not force:
             names = first_few([run["name"] for run in found], _SHOWN)
@@ -69,7 +72,8 @@ def _is_sure() -> bool:
 
 
 def _ended_before(run: dict[str, Any], limit: datetime) -> bool:
-    from kajitori.cli.words.runs import moment, status_of
+    from kajitori.cli.words.runs import moment
+    from kajitori.client.views import status_of
 
     ended = moment(status_of(run).get("finishedAt"))
     return ended is not None and ended < limit

@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, runs_argument, seconds_of, server_options
+from kajitori.cli.options import done_option, namespace_option, runs_argument, seconds_of, server_options
 
 
 @click.command(epilog="\b\nExample:\n  kaji restart -t 5m bert")
 @runs_argument
 @click.option("-t", "--time", "grace", metavar="TIME", help="Time between SIGTERM and SIGKILL; default: the run's own.")
 @namespace_option()
+@done_option
 @server_options
 @click.pass_obj
 def command(cli: Cli, runs: tuple[str, ...], grace: str | None, namespace: str | None) -> int:
@@ -21,10 +22,10 @@ def command(cli: Cli, runs: tuple[str, ...], grace: str | None, namespace: str |
 
     They go on from their checkpoints; a run that has ended is started. Prints each name once it is in the queue again.
     """
-    from kajitori.cli.connection.http import Api, run_path
     from kajitori.cli.follow.ending import deadline, wait_until_final
     from kajitori.cli.many import for_each
-    from kajitori.cli.words.runs import is_final
+    from kajitori.client.views import is_final
+    from kajitori.client.web_api import Api, run_path
     from kajitori.core.words.quantities import format_duration
 
     body = {} if grace is None else {"grace": format_duration(seconds_of(grace, "--time"))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, runs_or_all_argument, server_options
+from kajitori.cli.options import done_option, namespace_option, runs_or_all_argument, server_options
 
 
 @click.command(
@@ -17,6 +17,7 @@ from kajitori.cli.options import namespace_option, runs_or_all_argument, server_
 @click.option("-v", "--volumes", is_flag=True, help="Remove the checkpoint with the run.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until the names are free.")
 @namespace_option()
+@done_option
 @server_options
 @click.pass_obj
 def command(
@@ -28,7 +29,7 @@ def command(
     -f only, and killed at once. Its checkpoint outlives it unless -v is given.
     """
     from kajitori.cli.many import all_of_mine, delete_each
-    from kajitori.cli.words.runs import FINAL
+    from kajitori.client.views import FINAL
 
     with cli.api() as api:
         found = all_of_mine(api, namespace, {} if force else {"phase": sorted(FINAL)}) if everything else None

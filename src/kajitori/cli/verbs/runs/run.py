@@ -14,18 +14,21 @@ from kajitori.cli.options import (
     complete_file,
     complete_folder,
     complete_image,
+    complete_run,
     complete_secret,
     complete_template,
-    complete_volume,
+    env_option,
     namespace_option,
+    remember_output,
     server_options,
+    volume_option,
 )
-from kajitori.cli.submit.borrowed_options import BorrowingCommand, borrowed_words
+from kajitori.cli.submit.borrowing import BorrowingCommand, borrowed_words
 from kajitori.cli.terminal import echo, say
 
 if TYPE_CHECKING:
-    from kajitori.cli.connection.http import Api
-    from kajitori.cli.submit.request import RunRequest
+    from kajitori.client.submit.request import RunRequest
+    from kajitori.client.web_api import Api
     from kajitori.errors import InvalidInput
 
 _DOCKER, _CLUSTER = "As in docker run", "Kajitori's own"
@@ -48,6 +51,7 @@ class _RunCommand(BorrowingCommand):
 _DOCKERS = {
     *("detach", "name", "env", "env_file", "volume", "mount", "workdir", "entrypoint", "user", "label", "publish"),
     *("remove", "gpus", "cpus", "memory", "shm_size", "privileged", "network"),
+    *("interactive", "tty"),
 }
 
 
@@ -68,18 +72,11 @@ def _words(*known: str) -> Any:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
 @click.option("-d", "--detach", is_flag=True, help="Print the name and leave.")
 @click.option("--name", help="Name of the run; one is made up otherwise.")
-@click.option("-e", "--env", multiple=True, metavar="NAME[=VALUE]", help="Environment variable.")
+@env_option
 @click.option(
     "--env-file", multiple=True, metavar="FILE", shell_complete=complete_file, help="Environment variables, one a line."
 )
-@click.option(
-    "-v",
-    "--volume",
-    multiple=True,
-    metavar="SOURCE:PATH[:ro]",
-    shell_complete=complete_volume,
-    help="Volume by name, or a folder.",
-)
+@volume_option
 @click.option("--mount", multiple=True, metavar="type=…,…", help="The same in docker's long form.")
 @click.option("-w", "--workdir", metavar="PATH", help="Folder the program starts in.")
 @click.option("--entrypoint", metavar="PROGRAM", help="Instead of the image's own.")
@@ -104,9 +101,10 @@ def _words(*known: str) -> Any:
 @click.option("--expose", hidden=True, multiple=True, metavar="PORT")
 @click.option("--platform", hidden=True, metavar="OS/ARCH")
 @click.option("--stop-timeout", hidden=True, metavar="SECONDS")
-@click.option("-i", "--interactive", is_flag=True, hidden=True)
-@click.option("-t", "--tty", is_flag=True, hidden=True)
-@click.option("-n", "--replicas", metavar="N|8-32", help="Members, started together; 8-32: as many as fit, at least 8.")
+@click.option("-i", "--interactive", is_flag=True, help="Pass stdin on, and keep it open.")
+@click.option("-t", "--tty", is_flag=True, help="With a terminal; leave: ctrl-p,ctrl-q.")
+@click.option("--detach-keys", default="ctrl-p,ctrl-q", hidden=True, metavar="KEYS")
+@click.option("-n", "--replicas", metavar="N|8-32", help="Members; 8-32: as many as fit, at least 8.")
 @click.option(
     "--array", metavar="0-999%64", help="A sweep: a member for each number (KAJI_ARRAY_INDEX); %64: 64 at once."
 )
@@ -125,7 +123,17 @@ def _words(*known: str) -> Any:
     help="What starts a member's processes.",
 )
 @click.option(
-    "--type", metavar="batch|service", shell_complete=_words("batch", "service"), help="service: kept running for good."
+    "--type",
+    metavar="TYPE",
+    shell_complete=_words("batch", "service", "notebook"),
+    help="batch, service (runs for good) or notebook.",
+)
+@click.option(
+    "--after",
+    multiple=True,
+    metavar="RUN[:ended]",
+    shell_complete=complete_run,
+    help="Start once RUN has succeeded; with :ended, once it has ended.",
 )
 @click.option(
     "--code",
@@ -175,12 +183,14 @@ def _words(*known: str) -> Any:
 )
 @click.option("--all-ranks", is_flag=True, help="Follow the logs of all members, up to 256.")
 @click.option("-q", "--quiet", is_flag=True, help="No notes and no progress.")
-@click.option("--dry-run", is_flag=True, help="Show what would be made and when it could start; make nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be made; make nothing.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["json", "yaml", "name"]),
     metavar="json|yaml|name",
+    is_eager=True,
+    callback=remember_output,
     help="With -d or --dry-run.",
 )
 @server_options
@@ -193,6 +203,7 @@ def command(
     quiet: bool,
     dry_run: bool,
     output: str | None,
+    detach_keys: str,
     **words: Any,
 ) -> int:
     """Run a program on the cluster, in Docker's words.
@@ -201,15 +212,22 @@ def command(
     """
     from kajitori.cli.follow.follow import Follower, follow_to_the_end
     from kajitori.cli.follow.interrupts import Signals
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.cli.submit.code import Code
-    from kajitori.cli.submit.request import build_request
-    from kajitori.cli.submit.run_options import RunWords
+    from kajitori.client.submit.request import build_request
+    from kajitori.client.submit.run_options import RunWords
 
     if output is not None and not (words["detach"] or dry_run):
         raise click.UsageError("-o goes with -d or --dry-run: otherwise stdout is the program's")
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
+    is_attached = not (words["detach"] or dry_run)
+    if is_attached and words["interactive"] and words["tty"] and not sys.stdin.isatty():
+        raise click.UsageError("-t needs a terminal, and stdin is none")
+    if words["tty"]:
+        from kajitori.client.detach_keys import detach_keys_of
+
+        detach_keys_of(detach_keys)  # refuses faulty ones before anything is created
     code = Code(cli, quiet=quiet)
     said = RunWords(**words, borrowed=borrowed_words())
     request = build_request(
@@ -234,30 +252,35 @@ def command(
         view = _submit(api, request)
         if not quiet:
             note((view.get("status") or {}).get("findings") or ())
+            if ports := (view.get("spec") or {}).get("ports"):
+                say(f"its ports on this machine: kaji port-forward {view['name']} {' '.join(map(str, ports))}")
         if words["detach"]:
             if output in ("json", "yaml"):
                 print_document(view, output)
             else:
                 echo(view["name"])
             return 0
-        follower = Follower(cli, api, view, rank=rank, all_ranks=all_ranks, quiet=quiet)
-        return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
+        spec = view.get("spec") or {}
+        if not (spec.get("stdin") or spec.get("tty")):
+            follower = Follower(cli, api, view, rank=rank, all_ranks=all_ranks, quiet=quiet)
+            return follow_to_the_end(cli, api, follower, signals, remove=words["remove"])
+    from kajitori.cli.follow.attached import attach_to_the_end
+    from kajitori.client.detach_keys import detach_keys_of
+
+    with cli.api() as api:
+        return attach_to_the_end(
+            cli, api, view, keys=detach_keys_of(detach_keys), from_start=True, quiet=quiet, remove=words["remove"]
+        )
 
 
 def template_of(cli: Cli, name: str | None) -> Mapping[str, Any] | None:
     """Return the spec of a template of the policy; None without a name. Raises InvalidInput for one that is unknown."""
-    from kajitori.core.words.suggestions import did_you_mean
-    from kajitori.errors import InvalidInput
+    from kajitori.client.submit.sending import template_spec
 
     if name is None:
         return None
     with cli.api() as api:
-        templates = api.get("/v1/policy")["policy"].get("templates") or {}
-    if name not in templates:
-        hint = did_you_mean(name, templates) or "the operators write templates into the policy: kaji policy show"
-        raise InvalidInput.one("--template", f"there is no template {name!r:.80}", value=name, hint=hint)
-    spec: Mapping[str, Any] = templates[name]["spec"]
-    return spec
+        return template_spec(api, name)
 
 
 def _require_member(request: RunRequest, rank: int) -> None:
@@ -279,41 +302,32 @@ def _require_member(request: RunRequest, rank: int) -> None:
 
 def all_faults(cli: Cli, request: RunRequest) -> InvalidInput:
     """Return the error for a faulty request, with the server's faults if it answers. Nothing is created."""
+    from kajitori.client.submit import sending
     from kajitori.errors import InvalidInput, KajitoriError
 
     try:
-        if request.whole:
-            with cli.api() as api:
-                api.post("/v1/runs", at_home(api, request).body(), {"dryRun": True}, tries=1)
-    except InvalidInput as error:
-        return request.in_users_words(error)
+        with cli.api() as api:
+            return sending.all_faults(api, at_home(api, request))
     except KajitoriError:
-        pass
-    return InvalidInput(request.faults)
+        return InvalidInput(request.faults)
 
 
 def _submit(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str, Any]:
-    from kajitori.errors import InvalidInput
+    from kajitori.client.submit import sending
 
-    try:
-        answer: dict[str, Any] = api.post("/v1/runs", at_home(api, request).body(), {"dryRun": dry_run})
-    except InvalidInput as error:
-        raise request.in_users_words(error) from None
-    return answer
+    return sending.submit(api, at_home(api, request), dry_run=dry_run)
 
 
 def at_home(api: Api, request: RunRequest) -> RunRequest:
     """Return the request with the namespace of the server's address, unless it names one."""
-    from dataclasses import replace
+    from kajitori.client.submit import sending
 
-    if request.namespace is None and api.target.namespace:
-        return replace(request, namespace=api.target.namespace)
-    return request
+    return sending.at_home(request, api.target.namespace)
 
 
 def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
     """Print the result of a dry run for people, or the whole document for programs. Returns the exit code."""
-    from kajitori.cli.output import print_document
+    from kajitori.cli.printing.output import print_document
     from kajitori.cli.words.runs import gpu_words, members_asked_for, size_words
     from kajitori.core.spec.command_line import command_line
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, runs_argument, server_options
+from kajitori.cli.options import done_option, namespace_option, runs_argument, server_options
 
 
 @click.command(epilog="\b\nExample:\n  kaji start -a bert")
 @runs_argument
 @click.option("-a", "--attach", is_flag=True, help="Follow it to its end; one RUN only.")
 @namespace_option()
+@done_option
 @server_options
 @click.pass_obj
 def command(cli: Cli, runs: tuple[str, ...], attach: bool, namespace: str | None) -> int:
@@ -19,13 +20,15 @@ def command(cli: Cli, runs: tuple[str, ...], attach: bool, namespace: str | None
 
     They go on from their checkpoints, as with `kaji resume`. Prints the name of each, or what it prints.
     """
-    from kajitori.cli.connection.http import run_path
     from kajitori.cli.follow.follow import Follower, follow_to_the_end
     from kajitori.cli.follow.interrupts import Signals
-    from kajitori.cli.lookup import find_run
     from kajitori.cli.many import for_each
-    from kajitori.cli.words.runs import status_of
+    from kajitori.client.lookup import find_run
+    from kajitori.client.views import status_of
+    from kajitori.client.web_api import run_path
 
+    if attach and cli.output is not None:
+        raise click.UsageError("-o does not go with -a: then stdout is the program's")
     if attach and len(runs) > 1:
         raise click.UsageError("-a follows one RUN")
     if not attach:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import namespace_option, runs_or_all_argument, seconds_of, server_options
+from kajitori.cli.options import done_option, namespace_option, runs_or_all_argument, seconds_of, server_options
 
 
 @click.command(
@@ -14,6 +14,7 @@ from kajitori.cli.options import namespace_option, runs_or_all_argument, seconds
 @runs_or_all_argument("All of your runs that have not ended.")
 @click.option("-t", "--time", "grace", metavar="TIME", help="Time between SIGTERM and SIGKILL; default: the run's own.")
 @namespace_option()
+@done_option
 @server_options
 @click.pass_obj
 def command(cli: Cli, runs: tuple[str, ...], everything: bool, grace: str | None, namespace: str | None) -> int:
@@ -21,8 +22,8 @@ def command(cli: Cli, runs: tuple[str, ...], everything: bool, grace: str | None
 
     Prints the name of each. `kaji resume` starts them again.
     """
-    from kajitori.cli.connection.http import run_path
     from kajitori.cli.many import all_of_mine, for_each
+    from kajitori.client.web_api import run_path
     from kajitori.core.words.quantities import format_duration
 
     body = {} if grace is None else {"grace": format_duration(seconds_of(grace, "--time"))}

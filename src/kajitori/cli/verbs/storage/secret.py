@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_file, complete_secret, namespace_option, output_option, server_options
+from kajitori.cli.options import (
+    complete_file,
+    complete_secret,
+    done_option,
+    namespace_option,
+    output_option,
+    server_options,
+)
 
 
 @click.group(epilog="\b\nExample:\n  kaji secret create wandb WANDB_API_KEY    # asks for its value")
@@ -45,6 +52,7 @@ def command() -> None:
 )
 @click.option("--replace", is_flag=True, help="Replace an existing secret of this name.")
 @namespace_option("Namespace of the runs that use it.")
+@done_option
 @server_options
 @click.pass_obj
 def create(
@@ -61,7 +69,8 @@ def create(
     The value of each KEY is asked for at the terminal, or read from stdin for a single one, without its last line end.
     Prints the name.
     """
-    from kajitori.cli.terminal import echo, say
+    from kajitori.cli.many import Done
+    from kajitori.cli.terminal import say
 
     values = _values(keys, files, env_files)
     with cli.api() as api:
@@ -69,7 +78,9 @@ def create(
         if where := namespace or api.target.namespace:
             body["namespace"] = where
         api.post("/v1/secrets", body, {"replace": replace})
-    echo(name)
+    told = Done()
+    told.add({"name": name})
+    told.finish()
     say(f"use it: kaji run --secret {name} …")
 
 
@@ -146,7 +157,7 @@ def list_secrets(cli: Cli, quiet: bool, namespace: str | None, output: str | Non
 
     KEYS are names for secrets that `kaji` made, else a number. USED BY names runs that have not ended.
     """
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.cli.terminal import echo
     from kajitori.cli.words.runs import age
 
@@ -171,6 +182,7 @@ def _row(secret: dict[str, Any], age: str) -> tuple[str, ...]:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_secret)
 @click.option("-f", "--force", is_flag=True, help="Also if a run uses it; the run's next attempt will not start then.")
 @namespace_option("Of this namespace.")
+@done_option
 @server_options
 @click.pass_obj
 def rm(cli: Cli, names: tuple[str, ...], force: bool, namespace: str | None) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_checkpoint, namespace_option, output_option, server_options
+from kajitori.cli.options import complete_checkpoint, done_option, namespace_option, output_option, server_options
 
 
 @click.group(
@@ -26,7 +26,7 @@ def command(ctx: click.Context, namespace: str | None, output: str | None) -> No
     """
     if ctx.invoked_subcommand is not None:
         return
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.cli.terminal import echo, say
 
     cli: Cli = ctx.obj
@@ -65,6 +65,7 @@ def _row(volume: dict[str, Any]) -> tuple[str, ...]:
 @command.command(epilog="\b\nExample:\n  kaji volumes rm bert-checkpoint")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_checkpoint)
 @namespace_option("Of this namespace.")
+@done_option
 @server_options
 @click.pass_obj
 def rm(cli: Cli, names: tuple[str, ...], namespace: str | None) -> int:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_context, output_option, server_options
+from kajitori.cli.options import complete_context, done_option, output_option, server_options
 
 if TYPE_CHECKING:
-    from kajitori.cli.connection.target import Context
+    from kajitori.client.target import Context
 
 
 @click.group(epilog="\b\nExamples:\n  kaji context ls\n  kaji context use lab")
@@ -33,9 +33,9 @@ def list_contexts(cli: Cli, quiet: bool, output: str | None) -> None:
 
     A star marks the one in use.
     """
-    from kajitori.cli.connection.target import contexts
-    from kajitori.cli.output import Column, print_document, print_table
+    from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.cli.terminal import echo
+    from kajitori.client.target import contexts
 
     found = contexts(cli.environment, cli.cluster, cli.runtime_dir)
     if output is not None:
@@ -63,9 +63,9 @@ def list_contexts(cli: Cli, quiet: bool, output: str | None) -> None:
 @click.pass_obj
 def show(cli: Cli, output: str | None) -> None:
     """Show the cluster that commands use, and why this one."""
-    from kajitori.cli.connection.target import contexts
-    from kajitori.cli.output import print_document, print_pairs
+    from kajitori.cli.printing.output import print_document, print_pairs
     from kajitori.cli.terminal import echo
+    from kajitori.client.target import contexts
 
     target = cli.find_target()  # raises what keeps commands from using any
     found = [context for context in contexts(cli.environment, cli.cluster, cli.runtime_dir) if context.why]
@@ -89,18 +89,22 @@ def show(cli: Cli, output: str | None) -> None:
 @command.command("use", epilog="\b\nExamples:\n  kaji context use lab\n  kaji context use --none")
 @click.argument("name", required=False, shell_complete=complete_context)
 @click.option("--none", "nothing", is_flag=True, help="Take the choice back.")
+@done_option
 @server_options
 @click.pass_obj
 def use(cli: Cli, name: str | None, nothing: bool) -> None:
     """Choose the cluster that commands use from now on."""
-    from kajitori.cli.connection.target import choose
-    from kajitori.cli.terminal import echo, say
+    from kajitori.cli.many import Done
+    from kajitori.cli.terminal import say
+    from kajitori.client.target import choose
 
     if (name is None) != nothing:
         raise click.UsageError("name a context, or say --none")
     choose(name, cli.runtime_dir)
+    told = Done()
     if name is not None:
-        echo(name)
+        told.add({"name": name})
+    told.finish()
     for variable in ("KAJI_SERVER", "KAJI_CONTEXT"):
         if cli.environment.get(variable):
             say(f"note: ${variable} is set, and counts before this choice")

@@ -21,7 +21,7 @@ def command(cli: Cli, client: bool, output: str | None) -> int:
 
     Ends with 125 if the server does not answer.
     """
-    from kajitori.cli.output import print_document, print_pairs
+    from kajitori.cli.printing.output import print_document, print_pairs
     from kajitori.cli.problems import print_error
     from kajitori.cli.words.runs import controller_words
     from kajitori.errors import KajitoriError

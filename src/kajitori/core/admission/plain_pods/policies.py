@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kajitori.core.admission.member_policy import IS_CONTROLLER
 from kajitori.core.admission.plain_pods.expressions import cel, regex_of
 from kajitori.core.admission.plain_pods.pod_view import VARIABLES, wants_gpus
 from kajitori.core.admission.plain_pods.rules import DAEMON_SET_CONTROLLERS, Circumstances, Rule, rules_of
 from kajitori.core.admission.policy_objects import Manifest, admission_policy, policy_binding
 from kajitori.core.policy.model import Policy
+from kajitori.core.words import names
 from kajitori.core.words.quantities import format_memory
 
 PODS = "kajitori-pods"
@@ -132,6 +134,7 @@ def _validating(policy: Policy, target: _Target, rules: Sequence[Rule]) -> Manif
         "matchConstraints": {"resourceRules": _resource_rules(target, ["CREATE", "UPDATE"])},
         "matchConditions": [
             {"name": "namespace", "expression": _namespaces(policy)},
+            *_no_readers(target),
             {
                 "name": "changed",
                 "expression": f"request.operation == 'CREATE' || {target.spec} != {target.old_spec}",
@@ -165,7 +168,7 @@ def _mutating(policy: Policy, mutations: Sequence[str]) -> Manifest:
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
         "matchConstraints": {"resourceRules": _resource_rules(target, ["CREATE"])},
-        "matchConditions": [{"name": "namespace", "expression": _namespaces(policy)}],
+        "matchConditions": [{"name": "namespace", "expression": _namespaces(policy)}, *_no_readers(target)],
         "variables": variables,
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}} for expression in mutations],
     }
@@ -243,6 +246,15 @@ def _resource_rules(target: _Target, operations: list[str]) -> list[Manifest]:
         {"apiGroups": [group], "apiVersions": ["*"], "operations": operations, "resources": list(resources)}
         for group, resources in target.resources
     ]
+
+
+def _no_readers(target: _Target) -> list[Manifest]:
+    """Return the condition that exempts Pods by which a controller of Kajitori reads checkpoint folders
+    (`core.pods.reader`): such a folder may be on a node with GPUs."""
+    if target.name != PODS:
+        return []
+    is_labelled = f"{cel(names.LABEL_READER)} in object.metadata.?labels.orValue({{}})"
+    return [{"name": "no-reader", "expression": f"!({is_labelled} && {IS_CONTROLLER})"}]
 
 
 def _namespaces(policy: Policy) -> str:

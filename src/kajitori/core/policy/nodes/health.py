@@ -64,10 +64,14 @@ class NodeHealth(Document):
     If all of these runs belong to one user, one more is needed. 0: never."""
     proven_after_seconds: DurationAboveZero = Field(default=600, alias="provenAfter")
     """A run does well on other nodes if it succeeds there, or runs for this long."""
+    slow_runs: int = Field(default=2, ge=0, alias="slowRuns")
+    """A node is taken out when the members of this many runs on it were persistently slower than those on other nodes.
+    If all of these runs belong to one user, one more is needed. Runs in which the same rank was slow count once, unless
+    its GPU's clock or a link was slower: this rank may have more work in all of them. 0: never."""
     lost_times: int = Field(default=3, ge=0, alias="lostTimes")
     """A node is taken out when it stopped reporting this often while members ran on it. 0: never."""
     window_seconds: DurationAboveZero = Field(default=86400, alias="window")
-    """How long a failed run or a lost node counts."""
+    """How long a failed run, a slow run or a lost node counts."""
     at_most_percent: int = Field(default=10, ge=0, le=100, alias="atMostPercent")
     """Largest share of all nodes that is taken out automatically, but at least one node. Further unhealthy nodes only
     cause a warning, so that a broken image cannot empty the cluster. 0: no node is taken out, there are only

@@ -20,7 +20,7 @@ from kajitori.core.documents.fields import (
     ObjectName,
 )
 from kajitori.core.placement.snapshot import NodeFacts
-from kajitori.core.words.taints import Taint
+from kajitori.core.words.nodes.taints import Taint
 from kajitori.errors import FieldError
 
 ATOMIC_CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

@@ -8,7 +8,7 @@ from typing import Any
 
 from kajitori.embedded.apiserver.kinds import Kind
 from kajitori.embedded.apiserver.registry import KindRegistry
-from kajitori.embedded.apiserver.strategies.definitions import version_priority
+from kajitori.embedded.apiserver.strategies.custom_kinds.definitions import version_priority
 
 AGGREGATED_V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """The content type of aggregated discovery, for clients whose Accept header names g=apidiscovery.k8s.io;v=v2."""

@@ -31,7 +31,9 @@ _LOG_PARAMETERS = (
     "timestamps",
     "previous",
     "limitBytes",
+    "stream",
 )
+_LOG_STREAMS = ("All", "Stdout", "Stderr")
 _PARAMETERS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """The kubelet's names for the parameters of exec and attach."""
 _CONNECT_SECONDS = 10.0
@@ -271,6 +273,11 @@ def _check_log(request: web.BaseRequest) -> None:
         value = query.get(name)
         if value and (not value.isdecimal() or (name != "tailLines" and int(value) < 1)):
             raise StatusError.bad_request(f"{name} must be a number of at least {0 if name == 'tailLines' else 1}")
+    stream = query.get("stream", "All")
+    if stream not in _LOG_STREAMS:
+        raise StatusError.bad_request(f"stream must be one of {', '.join(_LOG_STREAMS)}")
+    if stream != "All" and query.get("tailLines"):
+        raise StatusError.bad_request("`tailLines` and specific `stream` are mutually exclusive for now")
     if query.get("sinceSeconds") and query.get("sinceTime"):
         raise StatusError.bad_request("at most one of `sinceTime` or `sinceSeconds` may be specified")
 

@@ -12,14 +12,15 @@ import http.client
 import io
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from aiohttp import web
 
 from kajitori.embedded.upgrades import TakenOver, taken_over
+from kajitori.kube.connection.joined import RECEIVED_BYTES, JoinedEnd, until_either_ends
 
-HEAD_BYTES = 64 * 1024
+HEAD_BYTES = RECEIVED_BYTES
 """Largest head of a response that is accepted."""
 REFUSAL_BYTES = 4096
 REFUSAL_SECONDS = 5.0
@@ -50,29 +51,15 @@ class _Head(NamedTuple):
     headers: http.client.HTTPMessage
 
 
-class _End(asyncio.Protocol):
-    """One end of the joined connection. Once joined, it sends received bytes to the other end."""
-
-    def __init__(self) -> None:
-        self.transport: asyncio.Transport
-        self.ended = asyncio.Event()
-        self._other: _End | None = None
-        self._received = bytearray()
-        self._changed = asyncio.Event()
-
-    def join(self, other: _End) -> None:
-        """Send all received bytes to the other end, including those received before."""
-        self._other = other
-        if self._received:
-            other.transport.write(bytes(self._received))
-            self._received.clear()
+class _End(JoinedEnd):
+    """One end of the joined connection, which can read the answer to an upgrade before it is joined."""
 
     async def read_head(self) -> _Head:
         """Read the head of a response. Raises ConnectionError."""
         while (end := self._received.find(b"\r\n\r\n")) < 0:
             if self.ended.is_set() or len(self._received) > HEAD_BYTES:
                 raise ConnectionResetError("the kubelet hung up without an answer")
-            await self._wait()
+            await self.arrived()
         head = bytes(self._received[: end + 4])
         del self._received[: end + 4]
         first, _, rest = head.partition(b"\r\n")
@@ -90,37 +77,8 @@ class _End(asyncio.Protocol):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REFUSAL_SECONDS):
                 while len(self._received) < wanted and not self.ended.is_set():
-                    await self._wait()
+                    await self.arrived()
         return self._received[:wanted].decode(errors="replace").strip()
-
-    async def _wait(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not asyncio's by inheritance
-
-    def data_received(self, data: bytes) -> None:
-        if self._other is not None:
-            if not self._other.transport.is_closing():
-                self._other.transport.write(data)
-            return
-        self._received += data
-        if len(self._received) > HEAD_BYTES:
-            self.transport.pause_reading()
-        self._changed.set()
-
-    def pause_writing(self) -> None:
-        if self._other is not None:
-            self._other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self._other is not None:
-            self._other.transport.resume_reading()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.ended.set()
-        self._changed.set()
 
 
 async def pass_on(
@@ -140,10 +98,9 @@ async def pass_on(
             raise Refused(head.code, await upstream.read_text(int(length) if length.isdecimal() else REFUSAL_BYTES))
         downstream = _End()
         async with taken_over(request, _answer(head.headers), downstream):
-            upstream.transport.resume_reading()
             downstream.join(upstream)
             upstream.join(downstream)
-            await _first(upstream.ended, downstream.ended)
+            await until_either_ends(upstream, downstream)
     finally:
         upstream.transport.close()
     return TakenOver()
@@ -168,14 +125,3 @@ def _request(request: web.BaseRequest, url: str, query: Sequence[tuple[str, str]
 def _answer(headers: http.client.HTTPMessage) -> Mapping[str, str]:
     found = {name: " ".join(str(headers[name]).split()) for name in _ANSWERED if headers[name]}
     return {"Connection": "Upgrade", **found}
-
-
-async def _first(*events: asyncio.Event) -> None:
-    """Wait until one of the events is set."""
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)

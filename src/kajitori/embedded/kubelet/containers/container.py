@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import signal
 import socket
@@ -19,12 +20,16 @@ from typing import Any
 import msgspec
 
 from kajitori.embedded.kubelet.containers import control
-from kajitori.embedded.kubelet.containers.control import Attachment, Execution
+from kajitori.embedded.kubelet.containers.control import Attachment
+from kajitori.embedded.kubelet.containers.engine_execution import AnyExecution, execute_in_engine
+from kajitori.embedded.kubelet.engine.client import EngineClient
 from kajitori.embedded.kubelet.shim import main as shim
 from kajitori.embedded.kubelet.shim import tree
 from kajitori.embedded.kubelet.shim.cgroups import Cgroup
 from kajitori.embedded.kubelet.shim.connection import MESSAGE_BYTES
-from kajitori.errors import Unavailable
+from kajitori.errors import KajitoriError, Unavailable
+
+log = logging.getLogger(__name__)
 
 CGROUPS_FILE = "cgroups.json"
 ORIGIN_FILE = "origin.json"
@@ -32,7 +37,10 @@ ORIGIN_FILE = "origin.json"
 folder it holds the identity of the original."""
 MARKER_VARIABLE = "KAJITORI_CONTAINER"
 """Variable in every process of a container, by which the processes are found if their shim was killed."""
-_SHIM_COMMAND = "import sys; sys.path.append({folder!r}); " + shim.COMMAND_END
+ENGINE_FILE = "engine.json"
+"""File that names the engine's container. Without it the container is a process below its shim."""
+REMOVE_AGAIN_SECONDS = 2.0
+_SHIM_COMMAND = "import sys; sys.path.append({folder!r}); "
 
 
 class ContainerState(msgspec.Struct, frozen=True):
@@ -50,6 +58,9 @@ class ContainerState(msgspec.Struct, frozen=True):
     """The container was killed for memory below its own limit: the machine had no memory left."""
     peak_bytes: int = 0
     message: str = ""
+    container_uri: str = ""
+    """An engine's identifier of the container, such as `podman://…`; empty for a process."""
+    image_id: str = ""
     lost: bool = False
     """The shim was killed, or the machine restarted, so the program's end is unknown."""
 
@@ -82,6 +93,8 @@ class Launch:
     """The host name that the program sees, if it has a network of its own."""
     tty: bool = False
     stdin: bool = False
+    engine: EngineContainer | None = None
+    """The engine's container to create; None: `argv` runs as a process."""
 
     def document(self, directory: Path, mark: str) -> dict[str, Any]:
         """Return the document for the shim, as JSON. All processes of the container carry `mark`."""
@@ -106,7 +119,18 @@ class Launch:
             "host_name": self.host_name,
             "tty": self.tty,
             "stdin": self.stdin,
-        }
+        } | ({"engine": msgspec.to_builtins(self.engine)} if self.engine is not None else {})
+
+
+class EngineContainer(msgspec.Struct, frozen=True):
+    """A container that an engine runs."""
+
+    socket: str
+    """Path of the engine's socket."""
+    scheme: str
+    name: str
+    body: dict[str, Any] = {}
+    """What the engine creates; it may hold secrets, so no file has it."""
 
 
 class Container:
@@ -124,6 +148,17 @@ class Container:
         self._pidfd: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._cpu_seconds_counted = 0.0
+        self._engine: EngineContainer | None = None
+        self._settling: asyncio.Task[None] | None = None
+
+    @property
+    def engine(self) -> EngineContainer | None:
+        """The engine's container; None for a process."""
+        if self._engine is None:
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                data = (self.directory / ENGINE_FILE).read_bytes()
+                self._engine = msgspec.json.decode(data, type=EngineContainer)
+        return self._engine
 
     def cpu_seconds(self) -> float:
         """Return the processor time since the start, in seconds: from a control group, else summed over the processes.
@@ -143,6 +178,9 @@ class Container:
         (self.directory / CGROUPS_FILE).write_text(json.dumps([cgroup.as_document() for cgroup in launch.cgroups]))
         origin = _identity(self.directory)
         (self.directory / ORIGIN_FILE).write_text(json.dumps(origin))
+        if launch.engine is not None:
+            self._engine = msgspec.structs.replace(launch.engine, body={})
+            (self.directory / ENGINE_FILE).write_bytes(msgspec.json.encode(self._engine))
         launch.log_path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         lock = os.open(self.directory / shim.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         document = os.memfd_create("launch", os.MFD_CLOEXEC)
@@ -155,7 +193,15 @@ class Container:
             os.lseek(document, 0, os.SEEK_SET)
             with (self.directory / "shim.err").open("wb") as errors:
                 self._process = subprocess.Popen(  # noqa: ASYNC220 - a vfork, 2 ms
-                    [sys.executable, "-I", "-S", "-c", _shim_program(), str(lock), str(self.directory.resolve())],
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        "-c",
+                        _shim_program(self._engine),
+                        str(lock),
+                        str(self.directory.resolve()),
+                    ],
                     stdin=document,
                     stdout=shim_report,
                     stderr=errors,
@@ -199,6 +245,8 @@ class Container:
             state = self._read_state()
         if state is None:
             return False
+        if state.running:
+            await self._remove_from_engine()
         self._settle()
         return True
 
@@ -207,12 +255,14 @@ class Container:
         shim waits for."""
         await self._order({"do": "stop", "signal": int(number), "grace_seconds": grace_seconds})
 
-    async def execute(self, argv: Sequence[str], stdio: Sequence[int], *, tty: bool = False) -> Execution:
+    async def execute(self, argv: Sequence[str], stdio: Sequence[int], *, tty: bool = False) -> AnyExecution:
         """Run a command beside the program. `stdio` are three descriptors, or one for a terminal; the caller closes
         them.
 
         Raises KajitoriError if it can't be started.
         """
+        if (engine := self.engine) is not None:
+            return await execute_in_engine(EngineClient(engine.socket), engine.name, argv, stdio, tty=tty)
         return await control.execute(self.directory, argv, stdio, tty=tty)
 
     async def attach(self, outputs: Sequence[int]) -> Attachment:
@@ -229,7 +279,14 @@ class Container:
 
     def pids(self) -> list[int]:
         """Return the container's processes, without the shim."""
-        return tree.descendants(self.state.shim_pid) if self._pidfd is not None else []
+        if self._pidfd is None:
+            return []
+        if self.engine is None:
+            return tree.descendants(self.state.shim_pid)
+        first = self.state.pid
+        # Commands beside the program are no children of its, but in its control groups.
+        found = {pid for group in self.cgroups()[:1] for pid in group.pids()} or set(tree.descendants(first))
+        return [first, *sorted(found - {first})] if first else []
 
     def memory_cgroup(self) -> Cgroup | None:
         """Return the control group that counts its memory, or None."""
@@ -259,7 +316,32 @@ class Container:
         self.close()
         if self._process is not None:
             self._process.wait()
+        state = self._read_state()
+        if self.engine is not None and (state is None or state.running):
+            self._settling = asyncio.create_task(self._remove_and_settle())
+        else:
+            self._settle()
+
+    async def _remove_and_settle(self) -> None:
+        await self._remove_from_engine()
         self._settle()
+
+    async def _remove_from_engine(self) -> None:
+        """Remove the engine's container after its shim was killed. Returns when it is gone, however long that takes: no
+        other attempt may run beside it."""
+        origin = self._origin()
+        if (engine := self.engine) is None or (origin is not None and origin != _identity(self.directory)):
+            return
+        is_logged = False
+        while True:
+            try:
+                await EngineClient(engine.socket).remove(engine.name)
+                return
+            except KajitoriError as error:
+                if not is_logged:
+                    log.warning("container %s can't be removed yet: %s", engine.name, error.message)
+                is_logged = True
+                await asyncio.sleep(REMOVE_AGAIN_SECONDS)
 
     def _settle(self) -> None:
         """Read the end from the state file; if there is none, clean up after a shim that was killed."""
@@ -290,7 +372,7 @@ class Container:
         A copy of a data folder names the original's processes and groups; it must touch neither.
         """
         origin = self._origin()
-        if origin is not None and origin != _identity(self.directory):
+        if self.engine is not None or (origin is not None and origin != _identity(self.directory)):
             return
         # Without an origin file this may be a copy as well. Processes below a living shim belong to the original then.
         supervised = shim_processes() if origin is None else set()
@@ -392,7 +474,7 @@ def shim_processes() -> set[int]:
         if entry.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{entry}/cmdline", "rb") as file:
                 words = os.fsdecode(file.read()).split("\0")[:-1]
-                if len(words) > 2 and words[-3].endswith(shim.COMMAND_END):
+                if len(words) > 2 and words[-3].endswith(shim.COMMAND_ENDS):
                     found.update((int(entry), *tree.descendants(int(entry))))
     return found
 
@@ -409,8 +491,9 @@ def _mark(container_id: str, origin: Sequence[Any]) -> str:
     return f"{container_id}-{origin[0]:x}-{origin[1]:x}"
 
 
-def _shim_program() -> str:
-    return _SHIM_COMMAND.format(folder=str(Path(shim.__file__).parent.parent))
+def _shim_program(engine: EngineContainer | None) -> str:
+    end = shim.COMMAND_END if engine is None else shim.ENGINE_COMMAND_END
+    return _SHIM_COMMAND.format(folder=str(Path(shim.__file__).parent.parent)) + end
 
 
 async def _read_all(fd: int) -> None:

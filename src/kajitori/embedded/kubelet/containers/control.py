@@ -54,6 +54,9 @@ class Execution:
             order = json.dumps({"do": "signal", "signal": number}).encode()
             await asyncio.get_running_loop().sock_sendall(self._connection, order)
 
+    def resized(self) -> None:
+        """Note that its terminal has another size: the kernel has told the command."""
+
     def close(self) -> None:
         """End the command if it still runs."""
         self._connection.close()

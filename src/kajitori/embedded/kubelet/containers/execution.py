@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from kajitori.embedded.kubelet.containers.container import Container
-from kajitori.embedded.kubelet.containers.control import Attachment, CommandNotStarted, Execution
+from kajitori.embedded.kubelet.containers.control import Attachment, CommandNotStarted
+from kajitori.embedded.kubelet.containers.engine_execution import AnyExecution
 from kajitori.errors import KajitoriError
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -142,6 +143,12 @@ class RemoteCommand(Remote):
         super().__init__(stdin=stdin, stderr=stderr, tty=tty, send=send)
         self._container = container
         self._argv = argv
+        self._execution: AnyExecution | None = None
+
+    def resize(self, message: bytes) -> None:
+        super().resize(message)
+        if self._execution is not None:
+            self._execution.resized()
 
     async def run(self) -> dict[str, Any]:
         """Run the command to its end. Return the Status object for the error channel."""
@@ -191,9 +198,12 @@ class RemoteCommand(Remote):
         finally:
             self._terminal = -1
 
-    async def _serve(self, execution: Execution, stdin: int, outputs: Sequence[Awaitable[None]]) -> int:
+    async def _serve(self, execution: AnyExecution, stdin: int, outputs: Sequence[Awaitable[None]]) -> int:
         feeding = asyncio.create_task(self._feed(stdin)) if stdin >= 0 else None
         pumps = [asyncio.ensure_future(output) for output in outputs]
+        self._execution = execution
+        if self._tty:
+            execution.resized()
         try:
             code = await execution.wait()
             # A child that the command left may keep the pipes open, but they hold all that the command wrote.

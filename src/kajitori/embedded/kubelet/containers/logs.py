@@ -20,7 +20,8 @@ LONGEST_ENTRY_BYTES = 64 * 1024
 RENAMED_MEANWHILE = 100
 """Number of times that a folder is listed again while files in it are being renamed."""
 
-_TIME, _TAG, _CONTENT = slice(0, 30), slice(38, 39), slice(40, None)
+STDOUT, STDERR = "stdout", "stderr"
+_TIME, _STREAM, _TAG, _CONTENT = slice(0, 30), slice(30, 38), slice(38, 39), slice(40, None)
 """Positions in an entry `2026-11-21T11:00:00.123456789Z stdout F line`."""
 _WHOLE_LINES = frozenset({b" stdout F ", b" stderr F "})
 _BEFORE_CONTENT = re.compile(rb" std(?:out|err) F (?<=^.{40})", re.MULTILINE)
@@ -38,6 +39,8 @@ class LogOptions:
     """RFC 3339 time in UTC; earlier entries are left out."""
     timestamps: bool = False
     limit_bytes: int | None = None
+    stream: str = ""
+    """Only what the program wrote to `stdout`, or to `stderr`; empty: both."""
 
 
 async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool]) -> AsyncGenerator[bytes]:
@@ -64,7 +67,11 @@ async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool]) -
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             unread_bytes -= len(block)
-            text = renderer.notice(*reader.take_dropped()) + renderer.text(block)
+            dropped = reader.take_dropped()
+            if options.stream:
+                block = entries_of_stream(block, options.stream)
+            text = renderer.notice(*dropped) if options.stream != STDERR else b""
+            text += renderer.text(block)
             if text:
                 yield text if len(text) <= left else text[: int(left)]
                 left -= len(text)
@@ -82,6 +89,12 @@ def last_text(path: Path, limit_bytes: int) -> str:
     except OSError:
         return ""
     return Renderer(timestamps=False).text(block)[-limit_bytes:].decode(errors="replace")
+
+
+def entries_of_stream(block: bytes, stream: str) -> bytes:
+    """Return the entries of a block that the program wrote to this stream."""
+    mark = b" %s " % stream.encode()
+    return b"".join([entry + b"\n" for entry in block.split(b"\n") if entry[_STREAM] == mark])
 
 
 class Renderer:

@@ -31,7 +31,10 @@ from kajitori.embedded.kubelet.http.remote import (
     keep_awake,
     open_websocket,
 )
-from kajitori.embedded.kubelet.http.spdy_session import (
+from kajitori.embedded.kubelet.shim import syscalls
+from kajitori.embedded.upgrades import TakenOver, taken_over
+from kajitori.errors import InvalidInput
+from kajitori.kube.spdy.session import (
     CLOSE_SECONDS,
     Session,
     Stream,
@@ -39,9 +42,6 @@ from kajitori.embedded.kubelet.http.spdy_session import (
     WebSocketWire,
     Wire,
 )
-from kajitori.embedded.kubelet.shim import syscalls
-from kajitori.embedded.upgrades import TakenOver, taken_over
-from kajitori.errors import InvalidInput
 
 PROTOCOL = "portforward.k8s.io"
 TUNNEL = f"{SPDY}+{PROTOCOL}"

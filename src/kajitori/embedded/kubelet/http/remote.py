@@ -22,9 +22,9 @@ from kajitori.embedded.kubelet.containers.execution import (
     Send,
     flag,
 )
-from kajitori.embedded.kubelet.http.spdy_session import PING_SECONDS, Session, Stream, TransportWire
 from kajitori.embedded.upgrades import TakenOver, taken_over
 from kajitori.errors import InvalidInput
+from kajitori.kube.spdy.session import PING_SECONDS, Session, Stream, TransportWire
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STREAMS_SECONDS = 30.0

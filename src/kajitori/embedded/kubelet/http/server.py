@@ -15,7 +15,7 @@ from aiohttp import web
 from kajitori.embedded.kubelet.adapter import Isolation
 from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.embedded.kubelet.containers.execution import Remote, RemoteAttachment, RemoteCommand, Send, flag
-from kajitori.embedded.kubelet.containers.logs import LogOptions, read_log
+from kajitori.embedded.kubelet.containers.logs import STDERR, STDOUT, LogOptions, read_log
 from kajitori.embedded.kubelet.http import resource_metrics
 from kajitori.embedded.kubelet.http.authentication import Gate
 from kajitori.embedded.kubelet.http.port_forward import PodPorts, serve_port_forward
@@ -34,6 +34,10 @@ AUTHENTICATION, AUTHENTICATION_NAMESPACE = "extension-apiserver-authentication",
 
 HUNG_UP = 499
 """Not a code of HTTP's; web servers log it for a client that went away before the answer."""
+
+ALL_STREAMS = "All"
+_LOG_STREAMS = {ALL_STREAMS: "", "Stdout": STDOUT, "Stderr": STDERR}
+"""Values of the parameter `stream` of a log, and the stream's name in the log."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -237,6 +241,9 @@ def _log_options(request: web.Request) -> LogOptions:
             raise InvalidInput.one(name, "must be a number that is not negative", value=text)
         return int(text)
 
+    stream = query.get("stream", ALL_STREAMS)
+    if stream not in _LOG_STREAMS:
+        raise InvalidInput.one("stream", f"must be one of {', '.join(_LOG_STREAMS)}", value=stream)
     since = ""
     seconds = number("sinceSeconds")
     if seconds is not None:
@@ -253,6 +260,7 @@ def _log_options(request: web.Request) -> LogOptions:
         since=since,
         timestamps=flag(query, "timestamps"),
         limit_bytes=number("limitBytes"),
+        stream=_LOG_STREAMS[stream],
     )
 
 

@@ -12,7 +12,6 @@ from kajitori.embedded import objects
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.adapter import Isolation
 from kajitori.embedded.kubelet.manifest import Manifest, Request
-from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.volumes.pod_volumes import SUPPORTED, kind_of
 from kajitori.embedded.scheduler import fit
 
@@ -26,13 +25,22 @@ class Refusal:
 
 
 def refusal(
-    pod: Manifest, capacity: Request, used: Request, pod_count: int, max_pods: int, node: str, labels: Mapping[str, str]
+    pod: Manifest,
+    capacity: Request,
+    used: Request,
+    pod_count: int,
+    max_pods: int,
+    node: str,
+    labels: Mapping[str, str],
+    *,
+    runs_images: bool = False,
 ) -> Refusal | None:
     """Return why the Pod may not run here, or None. Reasons and wording follow Kubernetes' kubelet (`OutOfcpu`,
     `NodeAffinity`)."""
-    faults = list(unsupported(pod))
+    faults = list(unsupported(pod, runs_images=runs_images))
     if faults:
-        return Refusal("Unsupported", f"the process kubelet runs plain processes and can't give: {'; '.join(faults)}")
+        what = "container engine's kubelet" if runs_images else "process kubelet runs plain processes and"
+        return Refusal("Unsupported", f"the {what} can't give: {'; '.join(faults)}")
     demand = fit.demand_of(msgspec.convert(pod, objects.Pod))
     if not fit.matches_node(demand, node, labels):
         return Refusal(
@@ -55,11 +63,11 @@ def refusal(
     return None
 
 
-def isolation_refusal(isolation: Isolation, network: PodNetwork) -> Refusal | None:
+def isolation_refusal(isolation: Isolation, can_isolate: bool) -> Refusal | None:
     """Return why this node cannot restrict a Pod's network access as it must, or None."""
     if isolation is Isolation.GROUP:
         message = "can't isolate Pods that must still reach each other: only a single one can be without network here"
-    elif isolation is Isolation.LOOPBACK and not network.can_isolate:
+    elif isolation is Isolation.LOOPBACK and not can_isolate:
         message = (
             "can't isolate Pods on this node, because they use the machine's own network: start the node as root with "
             "--pod-network namespace, or leave out --network none"
@@ -73,8 +81,8 @@ def _too_little(resource: str, requested: int, used: int, capacity: int) -> str:
     return f"Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
 
 
-def unsupported(pod: Manifest) -> Iterable[str]:
-    """Yield everything in the Pod that a plain process of this machine can't have, with its field."""
+def unsupported(pod: Manifest, *, runs_images: bool = False) -> Iterable[str]:
+    """Yield everything in the Pod that this node can't give, with its field: most of it only to plain processes."""
     root = os.geteuid() == 0
     for volume in pod["spec"].get("volumes") or ():
         if kind_of(volume) not in SUPPORTED:
@@ -84,12 +92,14 @@ def unsupported(pod: Manifest) -> Iterable[str]:
     for container in pods.all_containers(pod):
         where = f"container {container['name']!r}"
         context = container.get("securityContext") or {}
+        if container.get("volumeDevices"):
+            yield f"{where}: volumeDevices"
+        if runs_images:
+            continue
         if context.get("privileged"):
             yield f"{where}: securityContext.privileged"
         if (context.get("capabilities") or {}).get("add") and not root:
             yield f"{where}: securityContext.capabilities.add (this kubelet is not root)"
-        if container.get("volumeDevices"):
-            yield f"{where}: volumeDevices"
         uid, gid = identity(pod, container)
         for field, wanted, own in (("runAsUser", uid, os.geteuid()), ("runAsGroup", gid, os.getegid())):
             if wanted is not None and wanted != own and not root:
@@ -102,6 +112,13 @@ def identity(pod: Manifest, container: Mapping[str, object]) -> tuple[int | None
     """Return the user and group that the container asks for; None means the kubelet's own."""
     uid, gid = effective(pod, container, "runAsUser"), effective(pod, container, "runAsGroup")
     return (int(str(uid)) if uid is not None else None, int(str(gid)) if gid is not None else None)
+
+
+def supplemental_groups(pod: Manifest) -> list[int]:
+    """Return the further groups of the Pod's programs."""
+    context = pod["spec"].get("securityContext") or {}
+    own = [context["fsGroup"]] if context.get("fsGroup") is not None else []
+    return [int(group) for group in (*(context.get("supplementalGroups") or ()), *own)]
 
 
 def effective(pod: Manifest, container: Mapping[str, object], field: str) -> object:

@@ -17,6 +17,8 @@ from kajitori.embedded.kubelet.manifest import Manifest, Request
 from kajitori.embedded.kubelet.network.pod_networks import PodNetwork
 from kajitori.embedded.kubelet.pods import admission
 from kajitori.embedded.kubelet.pods.admission import Refusal
+from kajitori.embedded.kubelet.pods.runtime import Runtime
+from kajitori.embedded.kubelet.pods.runtimes.process import ProcessRuntime
 from kajitori.embedded.kubelet.settings import MAX_PROCESSES_SHARE, KubeletSettings
 from kajitori.embedded.kubelet.volumes.pod_volumes import Volumes
 
@@ -40,8 +42,24 @@ class Context:
     """Requests of the admitted Pods that have not ended, by UID."""
     node_labels: dict[str, str] = field(default_factory=dict)
     """All labels of the Node, including those that other programs set."""
+    engine: Runtime | None = None
+    """The engine that runs images; None if this node runs processes only."""
     draining: bool = False
     """True if the kubelet starts no more containers, because it is about to end them all."""
+
+    def __post_init__(self) -> None:
+        self.processes = ProcessRuntime(
+            self.settings,
+            self.machine,
+            self.adapter.variable_prefix,
+            memory_bytes=self.capacity.memory_bytes,
+            max_processes=self.max_processes,
+        )
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of containers that are no programs of this machine."""
+        return self.engine or self.processes
 
     @property
     def capacity(self) -> Request:
@@ -72,9 +90,18 @@ class Context:
         count = sum(owner != uid for owner in self.admitted)
         labels = {"kubernetes.io/hostname": self.settings.node_name, **self.node_labels}
         refused = admission.refusal(
-            pod, self.capacity, used, count, self.settings.max_pods, self.settings.node_name, labels
+            pod,
+            self.capacity,
+            used,
+            count,
+            self.settings.max_pods,
+            self.settings.node_name,
+            labels,
+            runs_images=self.engine is not None,
         )
-        refused = refused or admission.isolation_refusal(self.adapter.isolation(pod), self.network)
+        refused = refused or admission.isolation_refusal(
+            self.adapter.isolation(pod), self.network.can_isolate or self.runtime.can_isolate
+        )
         if refused is not None:
             return refused, []
         asked = pods.pod_request(pod)

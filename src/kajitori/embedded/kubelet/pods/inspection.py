@@ -12,7 +12,7 @@ from kajitori.embedded.kubelet.pods.worker import PodWorker
 
 @dataclass(frozen=True)
 class RunningContainer:
-    """A container whose program runs."""
+    """A container with a running program."""
 
     pod: Manifest
     name: str

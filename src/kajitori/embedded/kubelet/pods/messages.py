@@ -1,7 +1,8 @@
 """Termination messages: the status of an ended container shows what its program wrote into the Pod's message file.
 
-The kubelet mounts nothing over the path of that file, since the path belongs to this machine. Instead it rewrites the
-environment variables of the platform's programs that hold the path.
+For a process the kubelet mounts nothing over the path of that file, since the path belongs to this machine. Instead it
+rewrites the environment variables of the platform's programs that hold the path. In an engine's container the file is
+mounted at the path.
 """
 
 from __future__ import annotations
@@ -41,6 +42,17 @@ def with_message_file(
     finally:
         os.close(fd)
     return {**environment, **dict.fromkeys(names, str(file))}
+
+
+def create(file: Path) -> None:
+    """Create an empty file into which every user of a container may write."""
+    file.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)  # left by a start that a crash interrupted
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(fd, 0o666)
+    finally:
+        os.close(fd)
 
 
 def read(file: Path) -> str:

@@ -16,7 +16,7 @@ from kajitori.embedded.kubelet.containers.logs import last_text
 from kajitori.embedded.kubelet.pods import messages
 from kajitori.embedded.kubelet.pods.probes import ContainerProbes
 from kajitori.embedded.kubelet.pods.records import PodFolders
-from kajitori.embedded.kubelet.pods.status import ContainerView
+from kajitori.embedded.kubelet.pods.status import IMAGE_ID, ContainerView
 from kajitori.embedded.kubelet.pods.steps import Observed
 from kajitori.embedded.kubelet.shim import main as shim
 
@@ -128,16 +128,24 @@ class Slot:
         return ContainerView(
             name=self.name,
             attempt=self.attempt,
-            container_id=f"process://{self.container_id(self.attempt)}" if self.attempt >= 0 else "",
+            container_id=self._uri(state, self.attempt),
+            image_id=(state.image_id if state is not None else "") or IMAGE_ID,
             state=state if not (state is not None and self.running and not state.running) else None,
             previous=self.previous,
-            previous_id=f"process://{self.container_id(self.attempt - 1)}" if self.attempt > 0 else "",
+            previous_id=self._uri(self.previous, self.attempt - 1),
             waiting_reason="" if running else self.waiting_reason,
             waiting_message=self.waiting_message,
             termination_message=self._termination_message(state),
             ready=ready,
             started=running and (self.probes is None or self.probes.started),
         )
+
+    def _uri(self, state: ContainerState | None, attempt: int) -> str:
+        if attempt < 0:
+            return ""
+        engine = self.container.engine if self.container is not None else None
+        scheme = engine.scheme if engine is not None else "process"
+        return (state.container_uri if state is not None else "") or f"{scheme}://{self.container_id(attempt)}"
 
     def _container(self, attempt: int) -> Container:
         return Container(self._folders.container(self.name, attempt), self.container_id(attempt))

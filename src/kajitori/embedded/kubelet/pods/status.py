@@ -24,6 +24,7 @@ class ContainerView:
     name: str
     attempt: int = -1
     container_id: str = ""
+    image_id: str = IMAGE_ID
     state: ContainerState | None = None
     """State of the current attempt; None before the first."""
     previous: ContainerState | None = None
@@ -153,7 +154,7 @@ def _container_status(spec: Manifest, view: ContainerView, phase: str) -> dict[s
     return {
         "name": spec["name"],
         "image": spec.get("image", ""),
-        "imageID": IMAGE_ID if view.attempt >= 0 else "",
+        "imageID": view.image_id if view.attempt >= 0 else "",
         "containerID": view.container_id,
         "state": shown,
         "lastState": {"terminated": last} if last else {},

@@ -49,7 +49,7 @@ def _shims_below(root: Path) -> Iterator[tuple[int, Path, str]]:
             continue
         with contextlib.suppress(OSError), open(f"/proc/{entry}/cmdline", "rb") as file:
             words = os.fsdecode(file.read()).split("\0")[:-1]
-            if len(words) > 2 and words[-1].startswith(pods) and words[-3].endswith(shim.COMMAND_END):
+            if len(words) > 2 and words[-1].startswith(pods) and words[-3].endswith(shim.COMMAND_ENDS):
                 yield int(entry), Path(words[-1]), words[-2]
 
 

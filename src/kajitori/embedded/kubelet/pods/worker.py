@@ -12,6 +12,7 @@ from typing import Any
 from kajitori.embedded import names
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.containers.environment import ConfigError
+from kajitori.embedded.kubelet.engine.images import ImageNotReady
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network.links import NetworkError
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
@@ -284,6 +285,8 @@ class PodWorker:
         """Start the container's next attempt. Return the seconds until the next try, 0 if it was started."""
         try:
             launch = await self._prepare(slot)
+        except ImageNotReady as error:
+            return self._wait_for_image(slot, error)
         except WaitingForPeer as error:
             if self.context.clock() > self.record.started_at + self.context.settings.peer_wait_seconds:
                 self.fail("PeerUnavailable", f"{error.message}, for {self.context.settings.peer_wait_seconds:g} s")
@@ -309,13 +312,6 @@ class PodWorker:
             observed = slot.observed(self.record.restarts_in_a_row.get(slot.name, 0))
             self.record.restarts_in_a_row[slot.name] = self._backoff.next_restarts_in_a_row(observed)
             self._save()
-        else:
-            image = slot.spec.get("image", "")
-            self.context.events.record(
-                self.pod,
-                "Pulled",
-                f'Image "{image}" is taken by its name: this node runs plain processes of its own software',
-            )
         slot.waiting_reason = slot.waiting_message = ""
         slot.end_probes()
         try:
@@ -338,7 +334,16 @@ class PodWorker:
             self._mounts_checked = True
         if await self._attach():
             self._save()
+        await self._starter.ensure_image(self.pod, slot, self._say)
         return await self._starter.launch(self.pod, self.record, slot)
+
+    def _say(self, reason: str, message: str, is_warning: bool) -> None:
+        self.context.events.record(self.pod, reason, message, warning=is_warning)
+
+    def _wait_for_image(self, slot: Slot, error: ImageNotReady) -> float:
+        if error.code in ("ImagePullBackOff", "ErrImageNeverPull") and slot.waiting_reason != error.code:
+            self._say("BackOff" if error.code == "ImagePullBackOff" else error.code, error.message, True)
+        return self._wait_for(slot, error.code, error.message, error.retry_seconds)
 
     def _wait_for(self, slot: Slot, reason: str, message: str, seconds: float) -> float:
         slot.waiting_reason, slot.waiting_message = reason, message

@@ -20,6 +20,7 @@ from .logfile import PARTIAL_AFTER_SECONDS, LogWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .cgroups import Cgroup
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 STATE_FILE = "state.json"
 LOCK_FILE = "lock"
 COMMAND_END = "from shim.main import main; main()"
-"""End of every shim's command line, by which shims are found; the descriptor of its lock and its container's folder
-follow."""
+ENGINE_COMMAND_END = "from shim.engine import main; main()"
+COMMAND_ENDS = (COMMAND_END, ENGINE_COMMAND_END)
+"""Ends of the command lines of shims, by which they are found: of a process, and of a container of an engine. The
+descriptor of the shim's lock and its container's folder follow."""
 CONTROL_SOCKET = "control"
 READ_BYTES = 64 * 1024
 RUNNING, EXITED, FAILED = "running", "exited", "failed"
@@ -41,7 +44,7 @@ READ_REST_SECONDS = 2.0
 """Time for an attached remote to read the end of an ended program's output."""
 
 
-def write_atomically(path: str, document: dict[str, Any]) -> None:
+def write_atomically(path: str, document: dict[str, Any] | list[dict[str, Any]]) -> None:
     """Write a document so that the file holds either the old content or the whole document, whenever the
     machine stops."""
     fresh = f"{path}.new"
@@ -55,7 +58,11 @@ def write_atomically(path: str, document: dict[str, Any]) -> None:
 
 
 class Shim:
-    """One container: its program, its log, and the orders that kubelets send."""
+    """One container: its program, its log, and the orders that kubelets send.
+
+    The program of this class is a process below the shim. A subclass that runs it in another way replaces
+    `_start_program`, `_received`, `_lives`, `_reap`, `_kill_everything`, `_pids` and `signal_leader`.
+    """
 
     def __init__(self, document: dict[str, Any], lock: int, report: int) -> None:
         self.directory: str = document["directory"]
@@ -69,6 +76,8 @@ class Shim:
         self.log = LogWriter(document["log_path"], document["log_max_bytes"], document["log_max_files"])
         self.poll = select.poll()
         self.streams: dict[int, str] = {}
+        self.handlers: dict[int, Callable[[], None]] = {}
+        """Further functions to call when a descriptor is ready."""
         self.connections: dict[int, Connection] = {}
         self.awaited: dict[int, Connection] = {}
         """Connections by the full pipe of their attached remote."""
@@ -109,11 +118,11 @@ class Shim:
             self._finish(FAILED, str(error))
             self._send_report(f"failed {error}")
             return
-        self.state["pid"] = self.leader
+        self.state["pid"] = max(0, self.leader)
         self.state["started_at"] = time.time()
         self._write_state(RUNNING)
         self._send_report("running")
-        while self.leader or self._has_children():
+        while self._lives():
             self._run_once()
         self._drain()
         self._finish(EXITED, "")
@@ -193,6 +202,8 @@ class Shim:
                 self._accept()
             elif fd in self.connections:
                 self.connections[fd].receive()
+            elif fd in self.handlers:
+                self.handlers[fd]()
         self._serve_attached()
         self._reap()
         now = time.monotonic()
@@ -224,10 +235,7 @@ class Shim:
         except OSError:
             data = b""  # a terminal without users answers EIO
         if data:
-            self.log.write(self.streams[fd], data)
-            for connection in list(self.connections.values()):
-                if connection.attachment is not None and not connection.attachment.write(self.streams[fd], data):
-                    connection.close()
+            self._received(fd, data)
         else:
             if not self.is_output_paused:
                 self.poll.unregister(fd)
@@ -235,6 +243,17 @@ class Shim:
                 self.stdin = -1
             del self.streams[fd]
             os.close(fd)
+
+    def _received(self, fd: int, data: bytes) -> None:
+        """Take what was read from a descriptor of `streams`."""
+        self.print(self.streams[fd], data)
+
+    def print(self, stream: str, data: bytes) -> None:
+        """Write the program's output to the log and to attached remotes."""
+        self.log.write(stream, data)
+        for connection in list(self.connections.values()):
+            if connection.attachment is not None and not connection.attachment.write(stream, data):
+                connection.close()
 
     def _serve_attached(self) -> None:
         """Write pending output to attached remotes. Leave the program's output unread while a remote is far behind."""
@@ -288,7 +307,10 @@ class Shim:
                 if connection.pid == pid:
                     connection.ended(code)
 
-    def _has_children(self) -> bool:
+    def _lives(self) -> bool:
+        """Return whether the program, or a process that it left, still runs."""
+        if self.leader:
+            return True
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -316,8 +338,11 @@ class Shim:
         self.page_cache_bytes = max(self.page_cache_bytes, cache)
         self.peak_bytes = max(self.peak_bytes, used, group.peak_bytes() - self.page_cache_bytes)
 
+    def _pids(self) -> list[int]:
+        return tree.descendants(os.getpid())
+
     def _measure_tree(self, now: float) -> None:
-        pids = tree.descendants(os.getpid())
+        pids = self._pids()
         resident = tree.resident_bytes(pids)
         may_be_over = 0 < self.memory_limit_bytes < resident
         may_be_peak = resident > self.peak_bytes and now >= self.measure_at
@@ -408,6 +433,11 @@ def boot_id() -> str:
 
 
 def main() -> None:
+    """Run one container as a process below this one."""
+    run(Shim)
+
+
+def run(make: Callable[[dict[str, Any], int, int], Shim]) -> None:
     """Run one container. `argv[1]` is the descriptor of the locked lock file, `argv[2]` the container's folder. The
     launch document comes on stdin, the report goes to stdout.
 
@@ -427,6 +457,6 @@ def main() -> None:
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     with contextlib.suppress(OSError):
         os.chdir("/")
-    shim = Shim(document, lock, report)
+    shim = make(document, lock, report)
     shim.keeps_stdin = bool(document["stdin"])
     shim.run()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.helpers.deciding import decided
+from tests.helpers.scenes.deciding import decided
 
 from kajitori.core.admission.plain_pods.expressions import IMAGE_IN_FULL, is_plain_image, regex_of
 from kajitori.core.admission.plain_pods.pod_view import VARIABLES, PodView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.harness.embedded_server import EmbeddedServer, embedded_server
+from tests.harness.servers.embedded_server import EmbeddedServer, embedded_server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from tests.helpers.kinds_pipeline import CLIENT_CA, MemoryView, create, fresh
+from tests.helpers.objects.kinds_pipeline import CLIENT_CA, MemoryView, create, fresh
 
 from kajitori.embedded.apiserver.admission import admission
 from kajitori.embedded.apiserver.admission.admission import LIMIT_RANGES, QUOTAS, AdmissionRequest

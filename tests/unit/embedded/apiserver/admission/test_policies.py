@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.embedded_server import MERGE, EmbeddedServer, embedded_server
-from tests.helpers.custom_resource import boat, definition
+from tests.harness.servers.embedded_server import MERGE, EmbeddedServer, embedded_server
+from tests.helpers.objects.custom_resource import boat, definition
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "/apis/admissionregistration.k8s.io/v1"

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.embedded_server import APPLY, EmbeddedServer, embedded_server
-from tests.helpers.custom_resource import definition
+from tests.harness.servers.embedded_server import APPLY, EmbeddedServer, embedded_server
+from tests.helpers.objects.custom_resource import definition
 
 from kajitori.core.admission.owner_policy import owner_policy
 from kajitori.core.spec.definition import custom_resource_definition
 from kajitori.core.words.cel import Scope
-from kajitori.embedded.apiserver.strategies import rules
+from kajitori.embedded.apiserver.strategies.custom_kinds import rules
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.embedded_server import (
+from tests.harness.servers.embedded_server import (
     APPLY,
     JSON,
     JSON_PATCH,

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 from aiohttp import web
 from cryptography import x509
-from tests.harness.embedded_server import MERGE, EmbeddedServer, embedded_server
+from tests.harness.servers.embedded_server import MERGE, EmbeddedServer, embedded_server
 from tests.harness.waiting import until
 
 from kajitori.embedded import names

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.harness.embedded_server import MERGE, Answer, EmbeddedServer, embedded_server
+from tests.harness.servers.embedded_server import MERGE, Answer, EmbeddedServer, embedded_server
 from tests.unit.embedded.apiserver.test_apply import DEFINITION
 
 SPACE = "/api/v1/namespaces/team"

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Bench, alive, until
 
 from kajitori.embedded.kubelet.containers.container import ORIGIN_FILE, Container
-from kajitori.embedded.kubelet.containers.control import CommandNotStarted
+from kajitori.embedded.kubelet.containers.control import CommandNotStarted, Execution
 from kajitori.embedded.kubelet.shim import main as shim
 from kajitori.embedded.kubelet.shim import tree
 
@@ -205,6 +205,7 @@ async def test_a_client_that_disconnects_ends_its_command(bench: Bench) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     execution = await container.execute(["sleep", "1000"], (null, null, null))
     os.close(null)
+    assert isinstance(execution, Execution)
     assert alive(execution.pid)
     execution.close()
     await until(lambda: not alive(execution.pid))

@@ -158,6 +158,16 @@ async def test_stdout_and_stderr_are_merged_as_on_a_terminal(path: Path) -> None
     assert [line[31:] for line in stamped] == [b"10%\rhello", b"20%\r100%", b""]
 
 
+async def test_the_lines_of_one_stream_are_read_alone(path: Path) -> None:
+    writer = LogWriter(str(path), max_bytes=100_000, max_files=2)
+    writer.write("stderr", b"10%")
+    writer.write("stdout", b"hello\n" + b"x" * 20_000 + b"\n")
+    writer.write("stderr", b" 20%\n")
+    writer.close()
+    assert await whole(path, stream="stdout") == b"hello\n" + b"x" * 20_000 + b"\n"
+    assert await whole(path, stream="stderr") == b"10% 20%\n"
+
+
 async def test_a_read_ends_at_the_length_of_its_beginning(path: Path) -> None:
     writer = LogWriter(str(path), max_bytes=10_000, max_files=5)
     writer.write("stdout", lines(0, 100))

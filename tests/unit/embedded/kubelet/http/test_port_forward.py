@@ -16,8 +16,10 @@ import pytest
 import uvloop
 from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Machine, until
 
-from kajitori.embedded.kubelet.http import port_forward, remote, spdy_session
-from kajitori.embedded.kubelet.http.spdy import (
+from kajitori.embedded.kubelet.http import port_forward, remote
+from kajitori.embedded.kubelet.settings import ServerSettings
+from kajitori.kube.spdy import session as spdy_session
+from kajitori.kube.spdy.frames import (
     Connection,
     DataReceived,
     Event,
@@ -25,7 +27,6 @@ from kajitori.embedded.kubelet.http.spdy import (
     StreamReplied,
     StreamReset,
 )
-from kajitori.embedded.kubelet.settings import ServerSettings
 
 TOKEN = "a-token-of-this-test"
 PATH = "/portForward/default/p"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from tests.helpers.networks import in_a_network_of_its_own, ip, needs_networks, nft
+from tests.helpers.network.networks import in_a_network_of_its_own, ip, needs_networks, nft
 from tests.unit.embedded.kubelet.conftest import Machine, until
 
 from kajitori.embedded.kubelet.adapter import Isolation, LocalProgram, PodAdapter
@@ -105,7 +105,13 @@ class InterfacesOfTheStep:
     argv = ("sh", "-c", SHOW)
 
     def environment(
-        self, container_environment: Mapping[str, str], user: int | None, group: int | None, *, mounts: bool
+        self,
+        container_environment: Mapping[str, str],
+        user: int | None,
+        group: int | None,
+        *,
+        mounts: bool,
+        is_process: bool,
     ) -> dict[str, str]:
         return dict(container_environment)
 

@@ -1,0 +1,1 @@
+"""Readings of this node's GPUs from drivers and exporters, and which Pod holds which GPU."""

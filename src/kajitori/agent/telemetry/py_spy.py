@@ -1,0 +1,117 @@
+"""py-spy as a child process: the threads of a Python process, read from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sysconfig
+import threading
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from kajitori.core.telemetry import native
+from kajitori.core.telemetry.stacks import MAX_TEXT, Detail, Frame, ThreadStack
+
+MAX_OUTPUT_BYTES = 4 << 20
+"""Most output of py-spy that is read. A program cannot make the agent read more."""
+
+
+class _SpyLocal(msgspec.Struct):
+    name: str = ""
+    repr: str | None = None
+
+
+class _SpyFrame(msgspec.Struct):
+    name: str = ""
+    filename: str = ""
+    line: int = 0
+    module: str | None = None
+    """The library; None for Python's frames."""
+    locals: list[_SpyLocal] | None = None
+
+
+class _SpyThread(msgspec.Struct):
+    thread_name: str | None = None
+    active: bool = False
+    frames: list[_SpyFrame] = []
+
+
+_decode = msgspec.json.Decoder(list[_SpyThread]).decode
+
+
+def dump(pid: int, nonblocking: bool, seconds: float, detail: Detail = Detail.PLAIN) -> tuple[ThreadStack, ...]:
+    """Return the threads of a Python process. It is not stopped meanwhile if `nonblocking`.
+
+    Raises TimeoutError, or another OSError if it is no Python process, or cannot be read in this way.
+    """
+    until = time.monotonic() + seconds
+    try:
+        return _dump(pid, nonblocking, seconds, detail)
+    except OSError:
+        left = until - time.monotonic()
+        if nonblocking or left <= 0 or detail is Detail.NATIVE:  # which needs it to be stopped
+            raise
+        return _dump(pid, True, left, detail)  # it is traced by a debugger, or was stopped just now
+
+
+_OPTIONS = {Detail.PLAIN: (), Detail.NATIVE: ("--native",), Detail.VALUES: ("--locals",)}
+
+
+def _dump(pid: int, nonblocking: bool, seconds: float, detail: Detail) -> tuple[ThreadStack, ...]:
+    options = [*_OPTIONS[detail], *(["--nonblocking"] if nonblocking else [])]
+    command = [_program(), "dump", "--json", "--pid", str(pid), *options]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"RUST_BACKTRACE": "0"}
+    ) as spy:
+        assert spy.stdout is not None and spy.stderr is not None
+        is_late = threading.Event()
+
+        def give_up() -> None:
+            is_late.set()
+            spy.kill()
+
+        timer = threading.Timer(seconds, give_up)
+        timer.start()
+        try:
+            told = spy.stdout.read(MAX_OUTPUT_BYTES)
+            complaint = spy.stderr.read(MAX_TEXT)
+        finally:
+            timer.cancel()
+            spy.kill()
+    if spy.returncode == 0:
+        with contextlib.suppress(msgspec.MsgspecError):
+            return tuple(_thread(each) for each in _decode(told))
+    if is_late.is_set():
+        raise TimeoutError(f"py-spy took longer than {seconds:.0f} s")
+    lines = complaint.decode(errors="replace").splitlines()
+    raise OSError(lines[0] if lines else f"py-spy ended with {spy.returncode}")
+
+
+def _thread(each: _SpyThread) -> ThreadStack:
+    frames = tuple(native.merged(map(_frame, each.frames)))
+    return ThreadStack(each.thread_name or "", frames, each.active, _fingerprint(each.frames))
+
+
+def _frame(frame: _SpyFrame) -> Frame:
+    if frame.module is not None:
+        return native.named(frame.name, frame.module)
+    return Frame(frame.name, frame.filename, frame.line)
+
+
+def _fingerprint(frames: Sequence[_SpyFrame]) -> int:
+    """Return a number for the values of all local variables. It is another one in each process of the agent, because
+    Python hashes text with a secret of the process: so nobody can guess values from it."""
+    if all(frame.locals is None for frame in frames):
+        return 0
+    return hash(tuple((each.name, each.repr) for frame in frames for each in frame.locals or ())) or 1
+
+
+def _program() -> str:
+    """Return py-spy's path. Raises FileNotFoundError without it."""
+    found = shutil.which("py-spy", path=sysconfig.get_path("scripts")) or shutil.which("py-spy")
+    if found is None:
+        raise FileNotFoundError("py-spy is not installed on the node")
+    return found

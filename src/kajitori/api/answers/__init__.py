@@ -1,0 +1,1 @@
+"""What all answers have in common: pages of lists, compression, and errors as problem+json."""

@@ -1,0 +1,1 @@
+"""State of the proxy for programs between requests: sessions of browsers at other origins, and open connections."""

@@ -1,0 +1,1 @@
+"""The proxy through which people open the web pages of their runs' programs."""

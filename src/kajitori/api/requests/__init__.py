@@ -1,0 +1,1 @@
+"""What all requests pass: middleware, limits of callers, and reading bodies."""

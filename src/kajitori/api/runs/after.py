@@ -1,0 +1,68 @@
+"""The runs that a submitted run is to wait for: each has to exist, and its condition has to be possible."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kajitori.api.auth import User
+from kajitori.api.context import Api
+from kajitori.api.lookup import find_run
+from kajitori.cluster.run_object import RunObject
+from kajitori.core import gang
+from kajitori.core.spec.draft import Draft
+from kajitori.core.spec.run import After
+from kajitori.errors import Fault, Forbidden, InvalidInput, NotFound
+
+
+async def with_found_runs(
+    api: Api, user: User, draft: Draft, namespace: str, name: str
+) -> tuple[Draft, tuple[Fault, ...]]:
+    """Return the draft with the whole names of the runs that it waits for, and a fault for each impossible condition.
+
+    A unique beginning of a name is enough, as in commands. `name`: the run's own name; empty if the server makes one.
+    If the user may not read runs, nothing is looked up, and the controller judges the conditions.
+    """
+    spec = draft.spec
+    if spec is None or not spec.after or not await user.may("get", namespace):
+        return draft, ()
+    found, faults = list[After](), list[Fault]()
+    for index, other in enumerate(spec.after):
+        field = f"spec.after[{index}].run"
+        try:
+            if other.run == name:
+                hint = "name another run, or leave it out"
+                raise InvalidInput.one(field, "a run cannot wait for itself", value=name, hint=hint)
+            run = await find_run(api, user, namespace, other.run)
+            other = other.model_copy(update={"run": run.metadata.name})
+            faults += _faults(api, run, other, field)
+        except NotFound as error:
+            faults.append(Fault(field, error.message, other.run, await _hint(api, namespace, other.run)))
+        except InvalidInput as error:
+            faults += [replace(fault, field=field) for fault in error.faults]
+        except Forbidden:
+            pass
+        found.append(other)
+    twice = {other.run for other in found if [known.run for known in found].count(other.run) > 1}
+    if twice and not draft.faults:
+        message = f"two of the names stand for the same run: {', '.join(sorted(twice))}"
+        faults.append(Fault("spec.after", message, hint="list each run once"))
+    return replace(draft, spec=spec.model_copy(update={"after": found})), tuple(map(draft.as_written, faults))
+
+
+def _faults(api: Api, run: RunObject, other: After, field: str) -> list[Fault]:
+    seen = api.cluster.dependencies.sight_of(run)
+    why = gang.why_never(gang.Awaited(other.run, other.condition, seen), api.now())
+    if not why:
+        return []
+    hint = f"wait for its end alone ({other.run}:ended)"
+    if seen.type == "batch":
+        hint += f", or resume it first: kaji resume {other.run}" if not seen.deleting else ""
+    return [Fault(field, f"the condition succeeded cannot hold: {why}", other.run, hint, "NeverSatisfied")]
+
+
+async def _hint(api: Api, namespace: str, name: str) -> str:
+    """Return what to do about a run that does not exist. History may know it; it says nothing about live runs."""
+    record = await api.stores.history.run(namespace, name) if api.stores.history is not None else None
+    if record is None:
+        return "submit that run first; see them all: kaji ps -a"
+    return f"it was removed after its end ({record.phase}), so there is nothing to wait for: leave it out"

@@ -1,0 +1,51 @@
+"""The checkpoint folder of a run, read through the Web API, which opens it first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from kajitori.cli.terminal import say
+from kajitori.client.views import View
+from kajitori.client.web_api import Api, Params, run_path
+from kajitori.errors import Unavailable
+
+PATIENCE_SECONDS = 120.0
+"""Time for which the folder may be opening. An image may have to be pulled first."""
+_WAIT_SECONDS = 10
+"""Time that the server waits before it answers what it waits for."""
+_SAY_AFTER_SECONDS = 1
+_OPENING = "Opening"
+
+
+def list_folder(api: Api, run: View, params: Params) -> dict[str, Any]:
+    """Return one page of a folder. Raises Unavailable if the folder does not open in time."""
+    for wait in _waits(run):
+        try:
+            page: dict[str, Any] = api.get(run_path(run, "/files"), {**params, "wait": wait}, tries=1)
+        except Unavailable as error:
+            _go_on(error)
+        else:
+            return page
+    raise AssertionError("unreachable")
+
+
+def open_folder(api: Api, run: View, path: str, params: Params) -> Iterator[bytes]:
+    """Yield the bytes of a file or an archive. Raises Unavailable if the folder does not open in time."""
+    list_folder(api, run, {"limit": 1})
+    yield from api.chunks(run_path(run, path), params)
+
+
+def _waits(run: View) -> Iterator[int]:
+    until = time.monotonic() + PATIENCE_SECONDS
+    yield _SAY_AFTER_SECONDS
+    say(f"opening the checkpoint folder of {run['name']} …")
+    while time.monotonic() < until:
+        yield _WAIT_SECONDS
+    yield 0
+
+
+def _go_on(error: Unavailable) -> None:
+    if error.code != _OPENING:
+        raise error

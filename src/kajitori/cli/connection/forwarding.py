@@ -1,0 +1,218 @@
+"""Ports of this machine whose connections lead to ports of a member.
+
+A new connection finds the member that runs at that moment, so forwarding survives restarts of the member and of the
+server; connections that are open then break.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from websockets.exceptions import ConnectionClosed
+
+from kajitori.cli.terminal import echo, say
+from kajitori.client.member_streams import PortConnection
+from kajitori.client.port_tunnels import PortTunnels
+from kajitori.client.streams import outage_of, watch
+from kajitori.client.target import Target
+from kajitori.client.views import View, phase_of
+from kajitori.client.web_api import Api
+from kajitori.errors import FieldError, InvalidInput, KajitoriError, Unavailable
+from kajitori.kube.spdy.ports import PortChannel
+
+READ_BYTES = 256 * 1024
+"""Largest message to the server, and number of unread bytes at which a local connection is not read."""
+MOST_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A port of this machine, 0 for any that is free, and the port of the member that it leads to."""
+
+    local: int
+    remote: int
+
+    @classmethod
+    def parse(cls, text: str) -> Forward:
+        """Read `PORT`, `LOCAL:PORT` or `:PORT`. Raises FieldError."""
+        local, colon, remote = text.rpartition(":")
+        local = local if colon else remote
+        for part in (remote, local or "0"):
+            if not part.isascii() or not part.isdigit() or int(part) > MOST_PORT:
+                raise FieldError(f"{text!r:.80} is not a port", "write PORT, LOCAL:PORT, or :PORT for any local port")
+        if not int(remote):
+            raise FieldError(f"{text!r:.80}: a program listens on no port 0", "write LOCAL:PORT, such as 8888:80")
+        return cls(int(local or 0), int(remote))
+
+
+class Forwarder:
+    """Listens on local ports, and joins each connection to one to the member's port."""
+
+    def __init__(self, find_target: Callable[[], Target], run: View, rank: int, tell: Callable[[str], None]) -> None:
+        """`find_target` looks for the server again, whose address may be another one after a restart. `tell` reports
+        connections that fail."""
+        self._find_target = find_target
+        self._target = find_target()
+        self._tunnels = PortTunnels(run, rank)
+        self._tell = tell
+        self._told = ""
+        self._servers: list[asyncio.Server] = []
+        self._joined: set[asyncio.Task[None]] = set()
+
+    async def listen(self, address: str, forward: Forward) -> int:
+        """Listen on a local port, and return its number. Raises InvalidInput if that is not possible."""
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = cast("asyncio.Task[None]", asyncio.current_task())
+            self._joined.add(task)
+            try:
+                await self._serve(forward, reader, writer)
+            finally:
+                self._joined.discard(task)
+
+        try:
+            server = await asyncio.start_server(serve, address, forward.local, limit=READ_BYTES, backlog=1024)
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            hint = f"let the machine choose a free port: :{forward.remote}"
+            where = f"{address}:{forward.local}"
+            raise InvalidInput.one("PORT", f"can't listen on {where}: {why}", value=where, hint=hint) from error
+        self._servers.append(server)
+        port: int = server.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self) -> None:
+        """Stop listening and break all connections."""
+        for server in self._servers:
+            server.close()
+        for task in self._joined:
+            task.cancel()
+        await asyncio.gather(*self._joined, return_exceptions=True)
+        await self._tunnels.close()
+
+    async def _serve(self, forward: Forward, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                await _join(await self._connect(stack, forward.remote), reader, writer)
+        except KajitoriError as error:
+            self._report(f"port {forward.remote}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        except ConnectionClosed:
+            self._report(f"port {forward.remote}: the connection to the server broke; new ones are tried")
+        except OSError:
+            pass  # the local program has broken its connection
+        else:
+            self._told = ""
+        finally:
+            writer.close()
+
+    async def _connect(self, stack: contextlib.AsyncExitStack, port: int) -> PortChannel | PortConnection:
+        """Connect to the member's port. If the server does not answer, look for it again."""
+        try:
+            return await stack.enter_async_context(self._tunnels.connected(self._target, port))
+        except Unavailable:
+            found = await asyncio.to_thread(self._find_target)
+            if found == self._target:
+                raise
+        self._target = found
+        return await stack.enter_async_context(self._tunnels.connected(self._target, port))
+
+    def _report(self, text: str) -> None:
+        """Report a failure, once until another one or a success follows: a browser tries again and again."""
+        if text != self._told:
+            self._told = text
+            self._tell(text)
+
+
+async def _join(
+    connection: PortChannel | PortConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Copy bytes both ways until both sides have ended. Raises Unavailable with the server's reason if it breaks the
+    connection off, OSError if the local program does."""
+
+    async def upload() -> None:
+        while data := await reader.read(READ_BYTES):
+            await connection.write(data)
+        await connection.end_writing()
+
+    async def download() -> None:
+        while data := await connection.read():
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+    tasks = [asyncio.create_task(upload()), asyncio.create_task(download())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        if tasks[1].done():
+            tasks[1].result()  # it knows why the server broke off
+        tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def forward_until_end(
+    open_api: Callable[[], Api],
+    forwarder: Forwarder,
+    view: View,
+    forwards: Sequence[Forward],
+    address: str,
+    notebook: View | None = None,
+) -> None:
+    """Listen, print where, and forward until the run has ended. `open_api` opens a client of the Web API, and
+    `notebook` has port, path and token of a notebook.
+
+    Raises InvalidInput if a port is taken, NotFound if the run is deleted.
+    """
+    asyncio.run(_forward(open_api, forwarder, view, forwards, address, notebook))
+
+
+async def _forward(
+    open_api: Callable[[], Api],
+    forwarder: Forwarder,
+    view: View,
+    forwards: Sequence[Forward],
+    address: str,
+    notebook: View | None,
+) -> None:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[View] = loop.create_future()
+    try:
+        for forward in forwards:
+            port = await forwarder.listen(address, forward)
+            where = f"[{address}]" if ":" in address else address
+            echo(f"Forwarding {where}:{port} -> port {forward.remote} of {view['name']}")
+            if notebook is not None and forward.remote == notebook["port"]:
+                echo(f"Open http://{where}:{port}{notebook['path']}/lab?token={notebook['token']}")
+                say("the link is a password for the notebook, until it is started again")
+        threading.Thread(target=_watch_end, args=(open_api, view, loop, ended), name="watch", daemon=True).start()
+        last = await ended
+    finally:
+        await forwarder.close()
+    say(f"{view['name']} has ended: {phase_of(last)}")
+
+
+def _watch_end(
+    open_api: Callable[[], Api], view: View, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[View]
+) -> None:
+    """Settle the future once the run is final or cannot be followed any longer."""
+    settle: Callable[[], object] = partial(ended.set_result, view)
+    while True:
+        try:
+            with open_api() as api:
+                for seen in watch(api, view, outage_of(view, say)):
+                    settle = partial(ended.set_result, seen)
+        except Unavailable:
+            continue  # the server has been away for minutes
+        except BaseException as error:
+            settle = partial(ended.set_exception, error)
+        break
+    with contextlib.suppress(RuntimeError):  # the command has ended
+        loop.call_soon_threadsafe(lambda: ended.done() or settle())

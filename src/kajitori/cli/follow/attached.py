@@ -1,0 +1,245 @@
+"""Attached to a run: this command's input, output and terminal are its program's, through restarts of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+
+from kajitori.cli.connection.execution import raw_terminal
+from kajitori.cli.context import Cli
+from kajitori.cli.follow.follow import tell_the_end
+from kajitori.cli.follow.progress import Progress
+from kajitori.cli.terminal import say, write_as_is
+from kajitori.client.detach_keys import DetachKeys
+from kajitori.client.exitcodes import exit_code_of
+from kajitori.client.member_streams import Channel, CommandStream, attach_url, joined, running
+from kajitori.client.streams import LogReader, outage_of, watch
+from kajitori.client.views import View, is_final, phase_of, status_of
+from kajitori.client.web_api import Api, run_path
+from kajitori.errors import KajitoriError, NotFound, Unavailable, WrongState
+
+INTERRUPTED = 130
+AGAIN_SECONDS = 1.0
+"""Pause before a connection that broke is opened again, and before a service's program is looked for again."""
+_CHUNK_BYTES = 32 * 1024
+
+
+class _Input:
+    """Reads standard input in a thread for the whole session, and sends it over the connection that is open."""
+
+    def __init__(self, keys: bytes) -> None:
+        self.detached = False
+        self.ended = False
+        self._keys = DetachKeys(keys)
+        self._changed = threading.Condition()
+        self._connection: tuple[CommandStream, asyncio.AbstractEventLoop, asyncio.Task[Any] | None] | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._read, name="stdin", daemon=True).start()
+
+    def connect(self, stream: CommandStream) -> None:
+        """Send to this stream from now on."""
+        with self._changed:
+            self._connection = stream, asyncio.get_running_loop(), asyncio.current_task()
+            self._changed.notify_all()
+
+    def disconnect(self) -> None:
+        """Hold back what is typed until the next connection."""
+        with self._changed:
+            self._connection = None
+
+    def _read(self) -> None:
+        fd = sys.stdin.fileno()
+        while data := os.read(fd, _CHUNK_BYTES):
+            data, self.detached = self._keys.feed(data)
+            stream, loop, task = self._wait()
+            if data:
+                self._run(stream.write(data), loop)
+            if self.detached and task is not None:
+                with suppress(RuntimeError):  # the event loop has ended
+                    loop.call_soon_threadsafe(task.cancel)
+                return
+        self.ended = True
+        stream, loop, _ = self._wait()
+        self._run(stream.end_input(), loop)
+
+    def _wait(self) -> tuple[CommandStream, asyncio.AbstractEventLoop, asyncio.Task[Any] | None]:
+        with self._changed:
+            while self._connection is None:
+                self._changed.wait()
+            return self._connection
+
+    def _run(self, sending: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> None:
+        """Send, and wait until the connection has taken it. What is typed while a connection breaks is lost."""
+        try:
+            asyncio.run_coroutine_threadsafe(sending, loop).result()
+        except RuntimeError:
+            sending.close()  # the event loop has ended
+        except (ConnectionClosed, CancelledError, OSError):
+            pass
+
+
+class Attachment:
+    """The session of one command."""
+
+    def __init__(self, cli: Cli, api: Api, run: View, *, keys: bytes, from_start: bool, quiet: bool) -> None:
+        """With `from_start`, output from before the first connection is shown, too."""
+        spec = run.get("spec") or {}
+        self._cli = cli
+        self._api = api
+        self._view = run
+        self._quiet = quiet
+        self._from_start = from_start
+        self._has_stdin = bool(spec.get("stdin"))
+        self._has_tty = bool(spec.get("tty"))
+        self._is_service = spec.get("type") == "service"
+        self._is_terminal = self._has_tty and sys.stdin.isatty()
+        self._input = _Input(keys if self._is_terminal else b"")
+        self._ended_attempt: object = None
+        self._tell = say if not quiet else _silent
+
+    def last(self) -> View | None:
+        """Stay attached until the run is final, and return its last view; None if the user has detached."""
+        if self._has_stdin:
+            self._input.start()
+        while not is_final(self._view):
+            self._follow()
+            if self._input.detached:
+                return None
+        if self._from_start:  # the program ended before a connection was possible
+            write_as_is(self._log())
+        return self._view
+
+    def _follow(self) -> None:
+        """Wait for a member that runs, and attach to it. Return after a connection, or once the run is final."""
+        progress = Progress(self._cli, say, quiet=self._quiet)
+        try:
+            for view in watch(self._api, self._view, outage_of(self._view, say)):
+                self._view = view
+                if is_final(view):
+                    return
+                if phase_of(view) == "Running" and _attempt(view) != self._ended_attempt:
+                    progress.stop()
+                    if self._attach():
+                        return
+                else:
+                    progress.show(view)
+        finally:
+            progress.stop()
+
+    def _attach(self) -> bool:
+        """Attach until the program or the connection ends. Return False if there is nothing to attach to now."""
+        wants_stdin = self._has_stdin and (self._has_tty or not self._input.ended)
+        try:
+            asyncio.run(self._converse(attach_url(self._api.target, self._view, stdin=wants_stdin)))
+        except asyncio.CancelledError:
+            if not self._input.detached:
+                raise
+        except (WrongState, NotFound):
+            return False
+        except KajitoriError as error:
+            if not isinstance(error, Unavailable) and type(error) is not KajitoriError:
+                raise
+            self._tell(f"{self._view['name']}: {error.message}; attaching again")
+            if wants_stdin and not self._has_tty:
+                self._tell(f"{self._view['name']}: its input ended with the connection")
+                self._has_stdin = False
+            self._api.sleep(AGAIN_SECONDS)
+        else:
+            if self._is_service:  # its kubelet starts the program again
+                self._api.sleep(AGAIN_SECONDS)
+            else:
+                self._ended_attempt = _attempt(self._view)
+        return True
+
+    async def _converse(self, url: str) -> None:
+        async with running(self._api.target, url) as stream:
+            with raw_terminal(self._is_terminal) as resized:
+                loop = asyncio.get_running_loop()
+                resizing: set[asyncio.Task[None]] = set()
+
+                def resize() -> None:
+                    os.read(resized, 1024)
+                    task = loop.create_task(stream.resize(*shutil.get_terminal_size()))
+                    resizing.add(task)
+                    task.add_done_callback(resizing.discard)
+
+                if resized >= 0:
+                    await stream.resize(*shutil.get_terminal_size())
+                    loop.add_reader(resized, resize)
+                self._input.connect(stream)
+                try:
+                    await self._print(stream)
+                finally:
+                    self._input.disconnect()
+                    if resized >= 0:
+                        loop.remove_reader(resized)
+
+    async def _print(self, stream: CommandStream) -> None:
+        """Print the output; before it, what was printed before the connection."""
+        early = b""
+
+        async def print_log() -> None:
+            log = await asyncio.to_thread(self._log)
+            self._from_start = False
+            write_as_is(joined(log, early))
+
+        printing = asyncio.create_task(print_log()) if self._from_start else None
+        async for channel, data in stream.output():
+            if channel is Channel.STDERR:
+                sys.stderr.buffer.write(data)
+                sys.stderr.buffer.flush()
+            elif self._from_start:
+                early += data
+            else:
+                write_as_is(data)
+        if printing is not None:
+            await printing
+
+    def _log(self) -> bytes:
+        """Return what the program has printed so far."""
+        try:
+            log = b"".join(part.text for part in LogReader(self._api, self._view).parts())
+        except KajitoriError:
+            return b""  # kaji logs tells why
+        is_unfinished = self._has_tty and log.endswith(b"\n") and not log.endswith(b"\r\n")
+        return log[:-1] if is_unfinished else log  # a log ends an unfinished line, such as a prompt
+
+
+def _attempt(view: View) -> object:
+    return (status_of(view).get("attempt") or {}).get("number")
+
+
+def _silent(_: str) -> None:
+    return None
+
+
+def attach_to_the_end(
+    cli: Cli, api: Api, run: View, *, keys: bytes, from_start: bool, quiet: bool, remove: bool
+) -> int:
+    """Attach to a run with standard input or a terminal, and return its exit code; 0 if the user detaches."""
+    name = run["name"]
+    try:
+        final = Attachment(cli, api, run, keys=keys, from_start=from_start, quiet=quiet).last()
+    except KeyboardInterrupt:
+        say(f"\n{name} goes on. Come back: kaji attach {name}   Stop it: kaji stop {name}")
+        return INTERRUPTED
+    except NotFound as error:
+        raise Unavailable(error.message, hint=error.hint) from error
+    if final is None:
+        say(f"\n{name} goes on. Come back: kaji attach {name}   Stop it: kaji stop {name}")
+        return 0
+    tell_the_end(final, quiet=quiet, remove=remove)
+    if remove:
+        with suppress(NotFound):  # another client has deleted it
+            api.delete(run_path(final))
+    return exit_code_of(final)

@@ -1,0 +1,1 @@
+"""Forms of output: tables, JSON and YAML, and tables for other programs."""

@@ -1,0 +1,185 @@
+"""The SSH server for one member, on the standard streams of this process: OpenSSH's client starts it as ProxyCommand.
+
+Nobody signs in at this server: its only client is the process that started it, which has the rights of the same user.
+The Web API decides about each command and connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import asyncssh
+from websockets.exceptions import ConnectionClosed
+
+from kajitori.cli.ssh.files import MemberFiles
+from kajitori.cli.ssh.member import Member, shell_command
+from kajitori.client.member_streams import Channel, CommandStream, PortConnection
+from kajitori.errors import KajitoriError
+from kajitori.kube.spdy.ports import PortChannel
+
+_CHUNK_BYTES = 64 << 10
+_WINDOW_BYTES = 8 << 20
+_FAILED_EXIT_CODE = 255
+"""As OpenSSH's client exits if the connection fails."""
+_HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "")
+"""Hosts by which a client means the member itself."""
+
+Say = Callable[[str], None]
+
+
+async def serve(member: Member, host_key: Path, stdin: int, stdout: int) -> None:
+    """Serve SSH for a member until the client hangs up. `stdin` and `stdout` are descriptors of the client's stream.
+
+    Raises:
+        OSError: the key cannot be read.
+    """
+    ours, passed_on = socket.socketpair()
+    for end in (ours, passed_on):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    threading.Thread(target=_copy, args=(stdin, passed_on, True), name="from client", daemon=True).start()
+    writer = threading.Thread(target=_copy, args=(stdout, passed_on, False), name="to client", daemon=True)
+    writer.start()
+    connection = await asyncssh.run_server(
+        ours,
+        server_factory=partial(_Server, member),
+        process_factory=partial(_run, member),
+        sftp_factory=partial(MemberFiles, member=member),
+        allow_scp=False,  # scp's old protocol is a program in the member
+        server_host_keys=[str(host_key)],
+        encoding=None,
+        window=_WINDOW_BYTES,
+        max_pktsize=_CHUNK_BYTES,
+        compression_algs=None,
+        encryption_algs=["aes128-gcm@openssh.com", "aes256-gcm@openssh.com"],
+        agent_forwarding=False,
+        x11_forwarding=False,
+        keepalive_interval=0,
+    )
+    await connection.wait_closed()
+    await asyncio.to_thread(writer.join, 5.0)
+
+
+class _Server(asyncssh.SSHServer):
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def begin_auth(self, username: str) -> bool:
+        """Accept the client without a password or key."""
+        return False
+
+    def connection_requested(
+        self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
+    ) -> Callable[[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]], Awaitable[None]]:
+        """Connect to a port of the member. Raises ChannelOpenError for a port of another host."""
+        if dest_host not in _HERE:
+            reason = f"{dest_host} is another host: only ports of the member itself can be reached, as localhost"
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
+        return partial(_forward, self._member, dest_port)
+
+
+async def _run(member: Member, process: asyncssh.SSHServerProcess[bytes]) -> None:
+    """Run a session: the user's command, or a shell."""
+    if process.subsystem is not None:
+        process.stderr.write(f"there is no subsystem {process.subsystem}\n".encode())
+        process.exit(_FAILED_EXIT_CODE)
+        return
+    has_terminal = process.term_type is not None
+    environment = {**process.env, **({"TERM": process.term_type} if process.term_type else {})}
+    command = shell_command(process.command, environment)
+    try:
+        async with member.running(command, tty=has_terminal) as stream:
+            if has_terminal:
+                await _resize(stream, process.term_size)
+            passing_on = asyncio.create_task(_pass_input(process, stream))
+            try:
+                async for channel, data in stream.output():
+                    writer = process.stderr if channel is Channel.STDERR else process.stdout
+                    writer.write(data)
+                    await writer.drain()
+            finally:
+                passing_on.cancel()
+        process.exit(stream.exit_code or 0)
+    except (asyncssh.ConnectionLost, BrokenPipeError):
+        return
+    except KajitoriError as error:
+        end = b"\r\n" if has_terminal else b"\n"
+        process.stderr.write(f"kaji: {error.message}".encode() + end)
+        if error.hint:
+            process.stderr.write(f"      {error.hint}".encode() + end)
+        process.exit(_FAILED_EXIT_CODE)
+
+
+async def _pass_input(process: asyncssh.SSHServerProcess[bytes], stream: CommandStream) -> None:
+    """Pass on what the client sends until its end."""
+    try:
+        while True:
+            try:
+                data = await process.stdin.read(_CHUNK_BYTES)
+            except asyncssh.TerminalSizeChanged as change:
+                await _resize(stream, (change.width, change.height, 0, 0))
+            except asyncssh.BreakReceived:
+                await stream.write(b"\x03")
+            except asyncssh.SignalReceived as received:
+                if received.signal in ("INT", "SIGINT"):
+                    await stream.write(b"\x03")  # to a terminal this is the signal; nothing else can be sent
+            else:
+                if not data:
+                    await stream.end_input()
+                    return
+                await stream.write(data)
+    except ConnectionClosed:
+        return
+
+
+async def _resize(stream: CommandStream, size: tuple[int, int, int, int]) -> None:
+    columns, lines = size[:2]
+    if columns and lines:
+        await stream.resize(columns, lines)
+
+
+async def _forward(
+    member: Member, port: int, reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]
+) -> None:
+    """Pass on a connection to a port of the member; each direction ends by itself."""
+    try:
+        async with member.connected(port) as connection:
+            sending = asyncio.create_task(_send(reader, connection))
+            try:
+                while data := await connection.read():
+                    writer.write(data)
+                    await writer.drain()
+                writer.write_eof()
+                await sending
+            finally:
+                sending.cancel()
+    except (KajitoriError, ConnectionClosed, OSError):
+        pass  # as a connection that is refused or reset; the client's program says so
+    finally:
+        writer.close()
+
+
+async def _send(reader: asyncssh.SSHReader[bytes], connection: PortChannel | PortConnection) -> None:
+    while data := await reader.read(_CHUNK_BYTES):
+        await connection.write(data)
+    await connection.end_writing()
+
+
+def _copy(descriptor: int, end: socket.socket, is_input: bool) -> None:
+    """Copy bytes between a descriptor, which may be a pipe, and a socket until one of them ends."""
+    try:
+        if is_input:
+            while data := os.read(descriptor, _CHUNK_BYTES):
+                end.sendall(data)
+            end.shutdown(socket.SHUT_WR)
+        else:
+            while data := end.recv(_CHUNK_BYTES):
+                while data:
+                    data = data[os.write(descriptor, data) :]
+    except OSError:
+        pass

@@ -1,0 +1,102 @@
+"""`kaji port-forward`: ports of a member on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, run_argument, server_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kajitori.cli.connection.forwarding import Forward
+    from kajitori.client.views import View
+
+
+@click.command(
+    "port-forward",
+    epilog="\b\nExamples:\n  kaji port-forward web 8888           # http://127.0.0.1:8888\n"
+    "  kaji port-forward web 9000:80 :5432  # local 9000, and any free port",
+)
+@run_argument
+@click.argument("ports", nargs=-1, metavar="[[LOCAL:]PORT]...")
+@click.option(
+    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Of this member; else rank 0."
+)
+@click.option(
+    "--address", default="127.0.0.1", metavar="ADDRESS", help="Address of this machine to listen on; else 127.0.0.1."
+)
+@namespace_option()
+@server_options
+@click.pass_obj
+def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str, namespace: str | None) -> int:
+    """Make ports of a member reachable on this machine.
+
+    Connections to LOCAL lead to PORT at localhost of the member. Without LOCAL it is the same number; `:PORT` takes any
+    local port that is free. Without ports, those that `kaji run -p` named. It lasts until Ctrl-C or the run's end, and
+    survives restarts of the run and of the server. Use an `--address` of the network only if everybody there may
+    connect. For a notebook, the link with its token is printed.
+    """
+    from kajitori.cli.connection.forwarding import Forwarder, forward_until_end
+    from kajitori.cli.terminal import say
+    from kajitori.client.lookup import find_run
+    from kajitori.client.views import is_final, phase_of
+    from kajitori.errors import WrongState
+
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+    name = view["name"]
+    forwards = _forwards(view, ports)
+    if is_final(view):
+        raise WrongState(
+            f"{name} is {phase_of(view)}: nothing listens there", hint=f"start it again: kaji resume {name}"
+        )
+    if phase_of(view) != "Running":
+        say(f"{name} is {phase_of(view)}; connections fail until it runs")
+
+    def find() -> Any:
+        cli.target = None
+        return cli.find_target()
+
+    secret = _notebook(cli, view) if rank == 0 else None
+    forward_until_end(cli.api, Forwarder(find, view, rank, say), view, forwards, address, secret)
+    return 0
+
+
+def _notebook(cli: Cli, view: View) -> View | None:
+    """Return port, path and token of a running notebook; None for other runs and for notebooks without a token."""
+    from kajitori.client.views import phase_of
+    from kajitori.client.web_api import run_path
+    from kajitori.errors import NotFound, Unavailable, WrongState
+
+    if view["spec"].get("type") != "notebook" or phase_of(view) != "Running":
+        return None
+    try:
+        with cli.api() as api:
+            found: View = api.get(run_path(view, "/notebook"))
+    except (NotFound, Unavailable, WrongState):  # NotFound: an older server
+        return None
+    return found
+
+
+def _forwards(view: View, ports: Sequence[str]) -> list[Forward]:
+    """Return what to forward. Raises InvalidInput with all faults."""
+    from kajitori.cli.connection.forwarding import Forward
+    from kajitori.errors import Fault, FieldError, InvalidInput
+
+    texts = [*ports] or [str(port) for port in (view.get("spec") or {}).get("ports") or ()]
+    if not texts:
+        hint = f"name one: kaji port-forward {view['name']} 8888"
+        raise InvalidInput.one("PORT", f"{view['name']} says of no port that it listens there", hint=hint)
+    found, faults = [], []
+    for text in texts:
+        try:
+            found.append(Forward.parse(text))
+        except FieldError as error:
+            faults.append(Fault("PORT", error.message, text, error.hint))
+    if faults:
+        raise InvalidInput(faults)
+    return found

@@ -1,0 +1,172 @@
+"""`kaji notebook`: JupyterLab in a run, opened in the browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import (
+    complete_image,
+    complete_template,
+    env_option,
+    namespace_option,
+    server_options,
+    volume_option,
+)
+
+if TYPE_CHECKING:
+    from kajitori.client.web_api import Api
+
+POLL_SECONDS = 1.0
+_MAX_NAME = 48
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji notebook\n  kaji notebook --gpus h100:1 --time-limit 8h\n"
+    "  kaji notebook vision --image quay.io/jupyter/pytorch-notebook:cuda12-latest --gpus 2\n"
+    "  kaji stop vision         # its files are kept; kaji notebook vision goes on\n"
+    "  kaji notebook --print    # for a browser elsewhere",
+)
+@click.argument("name", required=False)
+@click.option("--image", metavar="IMAGE", shell_complete=complete_image, help="Else the policy's.")
+@click.option("--gpus", metavar="N|TYPE:N", help="GPUs, such as 2 or h100:2.")
+@click.option("--gpu-type", metavar="TYPE", help="Such as h100; see kaji gpus.")
+@click.option("--cpus", metavar="N", help="Cores, such as 8.")
+@click.option("-m", "--memory", metavar="SIZE", help="Memory limit, such as 64g.")
+@click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm, taken from memory.")
+@env_option
+@volume_option
+@click.option("--checkpoint", metavar="PATH[:SIZE]", help="Where its folder is, instead of the policy's path.")
+@click.option("--time-limit", metavar="TIME", help="It ends after it, such as 8h; its files are kept.")
+@click.option("--priority", metavar="high|normal|low", help="Who goes first.")
+@click.option(
+    "--template", metavar="NAME", shell_complete=complete_template, help="Begin with a template of the policy."
+)
+@click.option("--print", "print_only", is_flag=True, help="Print the link, and open no browser.")
+@namespace_option("Namespace of the run.")
+@server_options
+@click.pass_obj
+def command(cli: Cli, /, name: str | None, print_only: bool, namespace: str | None, **words: Any) -> None:
+    """Open your notebook, and start it if it does not run.
+
+    NAME is by default notebook- with your name. Its files are kept when it ends, or loses its node.
+    """
+    from kajitori.cli.opening import open_place, program_path
+    from kajitori.cli.terminal import say
+    from kajitori.client.web_api import run_path
+
+    asked = sorted(word.replace("_", "-") for word, value in words.items() if value)
+    with cli.api() as api:
+        name = name or default_name(str(api.get("/v1/whoami")["user"]))
+        view = _existing(api, name, namespace)
+        if view is None:
+            view = _start(cli, api, name, namespace, words)
+        elif _phase(view) in ("Succeeded", "Failed", "Stopped"):
+            _refuse_options(asked, name, "has ended")
+            say(f"{name} has ended, and is started again")
+            view = api.post(run_path(view, "/resume"))
+        else:
+            _refuse_options(asked, name, f"is {_phase(view)}")
+        view = _wait(cli, api, view)
+        open_place(cli, api, program_path(view, None), print_only=print_only, is_program=True)
+
+
+def default_name(user: str) -> str:
+    """Return the name of a user's notebook that has no other name."""
+    own = re.sub(r"[^a-z0-9]+", "-", user.lower().rpartition(":")[2].partition("@")[0]).strip("-")
+    return f"notebook-{own}"[:_MAX_NAME].rstrip("-")
+
+
+def _existing(api: Api, name: str, namespace: str | None) -> dict[str, Any] | None:
+    """Return the run of this very name, if it is a notebook or anything else with ports."""
+    from kajitori.errors import WrongState
+
+    home = namespace or api.target.namespace
+    query = {"name": name, "namespace": home or None, "limit": 20}
+    found = [run for run in api.get("/v1/runs", query)["items"] if run["name"] == name]
+    if not found:
+        return None
+    if found[0]["spec"].get("type") != "notebook":
+        raise WrongState(f"{name} is a run, but no notebook", hint="choose another name: kaji notebook NAME")
+    view: dict[str, Any] = found[0]
+    return view
+
+
+def _refuse_options(asked: list[str], name: str, state: str) -> None:
+    """Raise WrongState if options were given for a notebook that exists: they could not take effect."""
+    from kajitori.errors import WrongState
+
+    if asked:
+        listed = ", ".join(f"--{word}" for word in asked)
+        hint = f"kaji rm -f {name}, then the same again: its files are kept; or choose another name"
+        raise WrongState(f"{name} {state}, and was started without {listed}", hint=hint)
+
+
+def _start(cli: Cli, api: Api, name: str, namespace: str | None, words: Mapping[str, Any]) -> dict[str, Any]:
+    from kajitori.cli.submit.notes import notes
+    from kajitori.cli.terminal import say
+    from kajitori.client.submit import sending
+    from kajitori.client.submit.request import build_request
+    from kajitori.client.submit.run_options import RunWords
+
+    template = sending.template_spec(api, words["template"]) if words["template"] else None
+    image = words["image"] or (template or {}).get("image") or default_image(api)
+    said = RunWords(**{**words, "image": image}, name=name, namespace=namespace, type="notebook", detach=True)
+    request = build_request(
+        said,
+        environment=cli.environment,
+        folder=Path.cwd(),
+        read_text=lambda path: Path(path).read_text(),
+        pack=lambda folder: "",
+        template=template,
+    )
+    request = sending.at_home(request, api.target.namespace)
+    if request.faults:
+        raise sending.all_faults(api, request)
+    view = sending.submit(api, request)
+    for line in notes((view.get("status") or {}).get("findings") or ()):
+        say(line)
+    return view
+
+
+def default_image(api: Api) -> str:
+    """Return the image of notebooks that name none, by policy."""
+    from kajitori.core.policy.runs.notebooks import Notebooks
+
+    rules = api.get("/v1/policy")["policy"].get("notebooks") or {}
+    return str(rules.get("image") or Notebooks().image)
+
+
+def _wait(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
+    """Wait until the notebook runs, and say what it waits for. Raises WrongState if it ends before."""
+    from kajitori.cli.terminal import say
+    from kajitori.client.web_api import run_path
+    from kajitori.errors import WrongState
+
+    told, name = "", view["name"]
+    while not view.get("programs"):
+        status = view.get("status") or {}
+        if _phase(view) in ("Succeeded", "Failed", "Stopped") and not _is_resumed(view):
+            message = f"{name} has ended: {_phase(view)} {status.get('message', '')}".rstrip()
+            raise WrongState(message, hint=f"see what it printed: kaji logs {name}")
+        now = f"{_phase(view)}: {status['message']}" if status.get("message") else _phase(view)
+        if now != told:
+            say(f"{name}: {now}")
+            told = now
+        cli.sleep(POLL_SECONDS)
+        view = api.get(run_path(view))
+    return view
+
+
+def _phase(view: Mapping[str, Any]) -> str:
+    return str((view.get("status") or {}).get("phase") or "Queued")
+
+
+def _is_resumed(view: Mapping[str, Any]) -> bool:
+    """Whether the controller has yet to start it again."""
+    return int(view["spec"].get("resumes") or 0) > int((view.get("status") or {}).get("resumes") or 0)

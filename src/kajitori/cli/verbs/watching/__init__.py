@@ -1,0 +1,1 @@
+"""Verbs that show what runs use, and where their time went."""

@@ -1,0 +1,74 @@
+"""`kaji tensorboard`: TensorBoard beside a run's program, opened in the browser."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from kajitori.cli.context import Cli
+from kajitori.cli.options import namespace_option, server_options
+
+NOT_INSTALLED = 127
+_SCRIPT = r"""
+exec 3<&0
+if command -v tensorboard >/dev/null 2>&1; then tensorboard --logdir "$1" --host 127.0.0.1 --port "$2" &
+elif python3 -c 'import tensorboard' 2>/dev/null; then
+  python3 -m tensorboard.main --logdir "$1" --host 127.0.0.1 --port "$2" &
+else exit 127
+fi
+board=$!
+(cat <&3 >/dev/null; kill "$board" 2>/dev/null) &
+wait "$board"
+"""
+"""Starts TensorBoard, and ends it with its standard input: a program of `exec` may outlive its connection."""
+
+
+@click.command(
+    epilog="\b\nExamples:\n  kaji tensorboard bert\n  kaji tensorboard bert --logdir /ckpt/events --port 6007",
+)
+@click.argument("run")
+@click.option("--logdir", metavar="PATH", help="Folder with event files; else that of kaji run --tensorboard.")
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), default=6006, show_default=True, help="Where it listens in the run."
+)
+@click.option("--rank", type=click.IntRange(min=0), default=0, metavar="R", help="The member that has the files.")
+@click.option("--print", "print_only", is_flag=True, help="Print the link, and open no browser.")
+@namespace_option()
+@server_options
+@click.pass_obj
+def command(
+    cli: Cli, run: str, logdir: str | None, port: int, rank: int, print_only: bool, namespace: str | None
+) -> int:
+    """Show a running run in TensorBoard, until Ctrl-C.
+
+    TensorBoard runs inside the member, whose image must have it, and reads the event files there.
+    """
+    from kajitori.cli.connection.execution import execute
+    from kajitori.cli.opening import open_place, program_path
+    from kajitori.client.lookup import find_run
+    from kajitori.errors import WrongState
+
+    with cli.api() as api:
+        view = find_run(api, run, namespace)
+        name, spec = view["name"], view["spec"]
+        folder = logdir or spec.get("tensorboard")
+        if not folder:
+            hint = f"name the folder: kaji tensorboard {name} --logdir PATH"
+            raise WrongState(f"{name} names no folder with event files", hint=hint)
+        phase = (view.get("status") or {}).get("phase") or "Queued"
+        if phase != "Running":
+            hint = f"kaji metrics {name} plots what was read; to see the files: kaji cp {name}:{folder} FOLDER"
+            raise WrongState(f"{name} is {phase}: no member of it runs", hint=hint)
+        place = program_path(view, f"{port}-{rank}" if rank else str(port))
+        open_place(cli, api, place, print_only=print_only, is_program=True)
+    held, holding = os.pipe()  # stdin of the script, which ends when this process does
+    try:
+        words = ["/bin/sh", "-c", _SCRIPT.strip(), "sh", folder, str(port)]
+        code = execute(cli.find_target(), view, words, rank=rank, stdin=held, debug=cli.debug)
+    finally:
+        os.close(holding)
+    if code == NOT_INSTALLED:
+        message = f"TensorBoard is not installed in {spec['image']}"
+        raise WrongState(message, hint=f"kaji exec {name} --rank {rank} python3 -m pip install tensorboard")
+    return code

@@ -1,0 +1,497 @@
+"""The synchronous client: `kajitori.Client` and the runs that it returns."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+
+import msgspec
+
+from kajitori.client.lookup import find_run
+from kajitori.client.models import CommandOutput, Event, Explanation, Member, Outlook, Result, RunState, Series
+from kajitori.client.streams import LogReader, Outage, Patience, events, watch
+from kajitori.client.submit.keywords import RunOptions
+from kajitori.client.target import Target, find_target
+from kajitori.client.web_api import Api, Params, run_path
+from kajitori.errors import InvalidInput, NotFound, WrongState
+
+if TYPE_CHECKING:
+    from kajitori.client.connection import Transport
+    from kajitori.client.submit.request import RunRequest
+    from kajitori.codepack.packing import Pack
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 2.0
+"""Pauses between two questions whether a run has ended, if the caller set a timeout."""
+
+T = TypeVar("T")
+
+
+class RunProperties:
+    """The state of the run at the last request."""
+
+    state: RunState
+
+    @property
+    def name(self) -> str:
+        return self.state.name
+
+    @property
+    def namespace(self) -> str:
+        return self.state.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.state.uid
+
+    @property
+    def phase(self) -> str:
+        """Queued, Starting, Running, Restarting, Succeeded, Failed or Stopped."""
+        return self.state.phase
+
+    @property
+    def reason(self) -> str:
+        return self.state.reason
+
+    @property
+    def message(self) -> str:
+        return self.state.message
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run had ended."""
+        return self.state.is_final
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of an ended run as `kaji wait` prints it; None before the end."""
+        return self.state.exit_code
+
+    def __repr__(self) -> str:
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"<{type(self).__name__} {self.namespace}/{self.name}: {self.phase}{reason}>"
+
+
+class Run(RunProperties):
+    """A run. `state` is what the server said last; `refresh` and `wait` renew it."""
+
+    def __init__(self, client: Client, state: RunState) -> None:
+        self._client = client
+        self.state = state
+
+    def refresh(self) -> Self:
+        """Ask for the present state. Raises NotFound for a removed run."""
+        self.state = self._client.state_of(self)
+        return self
+
+    def wait(self, timeout: float | None = None, *, progress: bool | Callable[[str], None] = False) -> Self:
+        """Wait until the run has ended; arguments and errors as for `Client.wait`."""
+        self.state = self._client.wait(self, timeout, progress=progress).state
+        return self
+
+    def logs(
+        self, *, follow: bool = False, rank: int | None = None, tail: int | None = None, since: str = ""
+    ) -> Iterator[str]:
+        """Yield the lines of a member's log; arguments as for `Client.logs`."""
+        return self._client.logs(self, follow=follow, rank=rank, tail=tail, since=since)
+
+    def members(self) -> Sequence[Member]:
+        """Return the run's members by rank."""
+        return self._client.members(self)
+
+    def metrics(self, *names: str, since: str = "1h") -> Sequence[Series]:
+        """Return what the run used and its training figures."""
+        return self._client.metrics(self, *names, since=since)
+
+    def results(self, *, states: Sequence[str] = (), best: bool = False, by: str = "") -> Sequence[Result]:
+        """Return the results of a sweep's members."""
+        return self._client.results(self, states=states, best=best, by=by)
+
+    def events(self, *, follow: bool = False) -> Iterator[Event]:
+        """Yield what happened to the run."""
+        return self._client.events(self, follow=follow)
+
+    def explain(self) -> Explanation:
+        """Return why the run is in its phase."""
+        return self._client.explain(self)
+
+    def exec(self, command: str | Sequence[str], *, rank: int = 0) -> CommandOutput:
+        """Run a command in a member and return what it printed."""
+        return self._client.exec(self, command, rank=rank)
+
+    def stop(self, grace: str | None = None) -> Self:
+        """Ask the run to stop; its checkpoint is kept."""
+        self.state = self._client.stop(self, grace).state
+        return self
+
+    def kill(self) -> Self:
+        """End the run at once; its checkpoint is kept."""
+        self.state = self._client.kill(self).state
+        return self
+
+    def resume(self) -> Self:
+        """Start the ended run again, from its checkpoint."""
+        self.state = self._client.resume(self).state
+        return self
+
+    def remove(self, *, force: bool = False, checkpoint: bool = False) -> None:
+        """Delete the run; arguments as for `Client.remove`."""
+        self._client.remove(self, force=force, checkpoint=checkpoint)
+
+
+class Client:
+    """A client of the Web API, with the sign-in, contexts, TLS settings and retries of `kaji`.
+
+    It may be used from several threads, and closes its connections at the end of a `with` block. Errors are those of
+    `kajitori.errors`.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        context: str | None = None,
+        namespace: str | None = None,
+        *,
+        token: str | None = None,
+        transport: Transport | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Choose the server as `kaji` does: `context` is a name of `kaji context ls` or the folder of a `kaji up`;
+        `server` is an address, with `token` or $KAJI_TOKEN. Without both, the environment and the chosen context count.
+
+        `namespace` is that of runs for which none is named. `transport` replaces the network in tests. Raises
+        Unavailable, InvalidInput or Unauthenticated if there is no server to use.
+        """
+        variables = dict(os.environ if environment is None else environment)
+        if server is not None and context is not None:
+            raise InvalidInput.one("server", "excludes context", value=server, hint="leave one of them out")
+        if server is not None:
+            variables["KAJI_SERVER"] = server
+            variables.pop("KAJI_NAMESPACE", None)
+        if token is not None:
+            variables["KAJI_TOKEN"] = token
+        target = find_target(variables, Path(context) if context is not None else None)
+        self._api = Api(target, transport=transport)
+        self.namespace = namespace or target.namespace
+        """Namespace of runs for which none is named; empty lets the server decide."""
+
+    @classmethod
+    def of(cls, api: Api, namespace: str = "") -> Self:
+        """Return a client on an existing connection."""
+        client = cls.__new__(cls)
+        client._api = api
+        client.namespace = namespace or api.target.namespace
+        return client
+
+    @property
+    def api(self) -> Api:
+        """The connection, for calls of the Web API that have no method here: `client.api.get("/v1/gpus")`."""
+        return self._api
+
+    @property
+    def target(self) -> Target:
+        """The server, and the caller's token there."""
+        return self._api.target
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._api.__exit__()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, image: str | None = None, command: str | Sequence[str] = (), **options: Unpack[RunOptions]) -> Run:
+        """Start a run and return it without waiting for it. The options are those of `kaji run`.
+
+        Raises InvalidInput and Refused with all faults at once, in which case nothing was made; TypeError for an
+        unknown option.
+        """
+        return Run(self, self.submit(image, command, options))
+
+    def submit(self, image: str | None, command: str | Sequence[str], options: RunOptions) -> RunState:
+        """Start a run and return its state; arguments and errors as for `run`."""
+        from kajitori.client.submit import sending
+        from kajitori.client.submit.keywords import in_keywords
+
+        try:
+            request, pack = self._request(image, command, options)
+            if request.faults:
+                raise sending.all_faults(self._api, request)
+            if pack is not None:
+                check = partial(sending.submit, self._api, request, dry_run=True)
+                self.upload(pack, request.namespace or "", check=check)
+            return _convert(sending.submit(self._api, request), RunState)
+        except InvalidInput as error:
+            raise in_keywords(error) from None
+
+    def what_if(
+        self, image: str | None = None, command: str | Sequence[str] = (), **options: Unpack[RunOptions]
+    ) -> Outlook:
+        """Return what would become of a run with these options, and create nothing; arguments and errors as for `run`.
+
+        With the name of a waiting run it is about that run's place in the queue.
+        """
+        from kajitori.client.submit import sending
+        from kajitori.client.submit.keywords import in_keywords
+
+        try:
+            request, _ = self._request(image, command, options)
+            if request.faults:
+                raise sending.all_faults(self._api, request)
+            document = sending.what_if(self._api, request)
+        except InvalidInput as error:
+            raise in_keywords(error) from None
+        return _convert({**document, "document": document}, Outlook)
+
+    def upload(self, pack: Pack, namespace: str = "", *, check: Callable[[], object] = lambda: None) -> None:
+        """Upload packed code unless the server has it; the errors are those of `upload_code`."""
+        from kajitori.client.submit.uploading import upload_code
+
+        upload_code(self._api, pack, namespace or self.namespace, check=check, patience=Patience(self._api))
+
+    def get(self, name: str) -> Run:
+        """Return the run with this name, `namespace/name`, or unique beginning of a name. Raises NotFound, and
+        InvalidInput with the candidates if there are several."""
+        return Run(self, self._find(name))
+
+    def list(
+        self,
+        *,
+        active: bool = False,
+        everybody: bool = False,
+        phase: str | Sequence[str] = (),
+        label: str | Sequence[str] = (),
+        name: str = "",
+        limit: int | None = None,
+    ) -> Sequence[Run]:
+        """Return runs of the client's namespace, or of all namespaces if it has none; the newest first.
+
+        Without `everybody` only one's own; with `active` only those that have not ended. `label` is `key` or
+        `key=value`, and `name` the beginning of names.
+        """
+        params: dict[str, Any] = {"owner": None if everybody else "@me", "namespace": self.namespace or None}
+        params |= {"active": active, "name": name or None}
+        params |= {"phase": _several(phase), "label": _several(label)}
+        items = self._api.all_items("/v1/runs", params, limit=limit)
+        return [Run(self, _convert(item, RunState)) for item in items]
+
+    def state_of(self, run: Run | str) -> RunState:
+        """Return the present state of a run. Raises NotFound for a removed one."""
+        if isinstance(run, str):
+            return self._find(run)
+        state = _convert(self._api.get(run_path(_key(run.state))), RunState)
+        if state.uid != run.uid:
+            raise NotFound(f"{run.name} was deleted", hint="another run has its name now")
+        return state
+
+    def wait(
+        self, run: Run | str, timeout: float | None = None, *, progress: bool | Callable[[str], None] = False
+    ) -> Run:
+        """Wait until a run has ended and return it. A server that is away for less than two minutes does not matter.
+
+        `progress` prints a line of plain text at each change of the run's phase, or calls a function with it. Raises
+        TimeoutError after `timeout` seconds, and NotFound if the run is deleted.
+        """
+        found = self._resolve(run)
+        tell = _Progress(progress)
+        outage = Outage(tell.say, found.name, "the run itself goes on") if progress else None
+        if timeout is None:
+            for view in watch(self._api, _key(found.state), outage):
+                found.state = _convert(view, RunState)
+                tell.show(found.state)
+            return found
+        until, pause = time.monotonic() + timeout, FIRST_PAUSE_SECONDS
+        while True:
+            found.state = self.state_of(found)
+            tell.show(found.state)
+            left = until - time.monotonic()
+            if found.is_final:
+                return found
+            if left <= 0:
+                raise TimeoutError(f"{found.name} is still {found.phase} after {timeout:g} s")
+            self._api.sleep(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+
+    def logs(
+        self,
+        run: Run | str,
+        *,
+        follow: bool = False,
+        rank: int | None = None,
+        tail: int | None = None,
+        since: str = "",
+    ) -> Iterator[str]:
+        """Yield the lines of a member's log without their ends: of rank 0, or of `rank`.
+
+        With `follow` until the run has ended; after a broken connection it continues at the same byte. `tail` is a
+        number of lines, `since` a duration before now or a time.
+        """
+        view = _key(self._resolve(run).state)
+        return LogReader(self._api, view, rank=rank, follow=follow, tail=tail, since=since).lines()
+
+    def members(self, run: Run | str) -> Sequence[Member]:
+        """Return the members of a run by rank."""
+        view = _key(self._resolve(run).state)
+        return [_convert(item, Member) for item in self._api.each_item(run_path(view, "/members"))]
+
+    def metrics(self, run: Run | str, *names: str, since: str = "1h") -> Sequence[Series]:
+        """Return what a run used and its training figures, as bands over its ranks.
+
+        `names` are quantities such as `gpu.used`, or beginnings such as `train.`; all without any. `since` is a
+        duration before now or a time.
+        """
+        params = {"since": since, "name": list(names) or None}
+        answer = self._api.get(run_path(_key(self._resolve(run).state), "/metrics"), params)
+        return [_convert(series, Series) for series in answer["series"]]
+
+    def results(
+        self, run: Run | str, *, states: Sequence[str] = (), best: bool = False, by: str = ""
+    ) -> Sequence[Result]:
+        """Return how the members of a sweep ended, and their results, by index; with `best`, the best first.
+
+        `states` selects members by state, and `by` names the value that orders them.
+        """
+        params = {"state": list(states) or None, "best": best, "by": by}
+        path = run_path(_key(self._resolve(run).state), "/results")
+        return [_convert(item, Result) for item in self._api.each_item(path, params)]
+
+    def events(self, run: Run | str, *, follow: bool = False) -> Iterator[Event]:
+        """Yield what happened to a run, the oldest first; with `follow` until it has ended, each event once."""
+        view = _key(self._resolve(run).state)
+        documents = events(self._api, view) if follow else self._api.documents(run_path(view, "/events"))
+        return (_convert(document, Event) for document in documents)
+
+    def explain(self, run: Run | str) -> Explanation:
+        """Return why a run is in its phase, and what would start a waiting one."""
+        document = self._api.get(run_path(_key(self._resolve(run).state), "/explain"))
+        return _convert({**document, "document": document}, Explanation)
+
+    def exec(self, run: Run | str, command: str | Sequence[str], *, rank: int = 0) -> CommandOutput:
+        """Run a command in a member of a running run and return what it printed. A command that is one text is split as
+        a shell does.
+
+        Raises Unavailable if the connection breaks before the command ends, and KajitoriError if it did not start.
+        """
+        import asyncio
+        from concurrent.futures import ThreadPoolExecutor
+
+        from kajitori.client.member_streams import output_of
+
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+        view = _key(self._resolve(run).state)
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs an event loop already
+            code, stdout, stderr = thread.submit(asyncio.run, output_of(self.target, view, words, rank)).result()
+        return CommandOutput(exit_code=code, stdout=stdout, stderr=stderr)
+
+    def stop(self, run: Run | str, grace: str | None = None) -> Run:
+        """Ask a run to stop and return it; its checkpoint is kept. `grace` (`"5m"`) replaces the run's own."""
+        return self._changed(run, "/stop", {} if grace is None else {"grace": grace})
+
+    def kill(self, run: Run | str) -> Run:
+        """End a run at once and return it; its checkpoint is kept."""
+        return self._changed(run, "/stop", {"grace": "0s"})
+
+    def resume(self, run: Run | str) -> Run:
+        """Start an ended run again, from its checkpoint, and return it."""
+        return self._changed(run, "/resume", None)
+
+    def remove(self, run: Run | str, *, force: bool = False, checkpoint: bool = False) -> None:
+        """Delete a run that has ended; with `force` any run, with `checkpoint` also its checkpoint. Does not wait until
+        it is gone. Raises WrongState for a run that has not ended."""
+        found = self._resolve(run)
+        if not force and not found.is_final and not found.refresh().is_final:
+            raise WrongState(f"{found.name} is {found.phase}", hint="stop it first, or remove it with force=True")
+        params: Params = {"checkpoint": checkpoint, "grace": "0s" if force else None}
+        self._api.delete(run_path(_key(found.state)), params)
+
+    def _changed(self, run: Run | str, action: str, body: object) -> Run:
+        found = self._resolve(run)
+        found.state = _convert(self._api.post(run_path(_key(found.state), action), body), RunState)
+        return found
+
+    def _resolve(self, run: Run | str) -> Run:
+        return self.get(run) if isinstance(run, str) else run
+
+    def _find(self, name: str) -> RunState:
+        return _convert(find_run(self._api, name, self.namespace or None), RunState)
+
+    def _request(
+        self, image: str | None, command: str | Sequence[str], options: RunOptions
+    ) -> tuple[RunRequest, Pack | None]:
+        from kajitori.client.submit import sending
+        from kajitori.client.submit.keywords import words_of
+        from kajitori.client.submit.request import build_request
+        from kajitori.codepack.packing import digest_listing, list_folder
+
+        packs: list[Pack] = []
+
+        def pack(folder: Path) -> str:
+            packs.append(digest_listing(list_folder(folder)))
+            return packs[0].digest
+
+        words = words_of(image, command, options)
+        request = build_request(
+            words,
+            environment=os.environ,
+            folder=Path.cwd(),
+            read_text=lambda file: Path(file).expanduser().read_text(encoding="utf-8"),
+            pack=pack,
+            template=None if words.template is None else sending.template_spec(self._api, words.template),
+        )
+        return sending.at_home(request, self.namespace), packs[0] if packs else None
+
+
+class _Progress:
+    """Tells each change of a run's phase once, as a line of plain text."""
+
+    def __init__(self, progress: bool | Callable[[str], None]) -> None:
+        self._say = progress if callable(progress) else _print if progress else None
+        self._told = ""
+
+    def say(self, text: str) -> None:
+        if self._say is not None:
+            self._say("".join(char if char.isprintable() else " " for char in text))
+
+    def show(self, state: RunState) -> None:
+        words = progress_words(state)
+        if words != self._told:
+            self._told = words
+            self.say(words)
+
+
+def progress_words(state: RunState) -> str:
+    """Return a line about the phase of a run: `bert: Running, 3 of 4 members run`."""
+    counts = state.status.get("members") or {}
+    total = counts.get("total", 1)
+    words = f"{state.name}: {state.phase}"
+    if state.phase == "Running" and total > 1:
+        done = counts.get("succeeded", 0)
+        return f"{words}, {counts.get('running', 0)} of {total} members run" + (f", {done} are done" if done else "")
+    if state.reason:
+        words += f" ({state.reason})"
+    return f"{words}: {state.message}" if state.message else words
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 (a notebook has no other place for it)
+
+
+def _key(state: RunState) -> dict[str, Any]:
+    """Return the fields of a view that requests for the run need."""
+    return {"name": state.name, "namespace": state.namespace, "uid": state.uid}
+
+
+def _several(words: str | Sequence[str]) -> list[str] | None:
+    return ([words] if isinstance(words, str) else list(words)) or None
+
+
+def _convert(document: Any, model: type[T]) -> T:
+    return msgspec.convert(document, model)

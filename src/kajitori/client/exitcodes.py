@@ -1,0 +1,42 @@
+"""The end of a run as an exit code and in words."""
+
+from __future__ import annotations
+
+import signal
+
+from kajitori.client.views import View, phase_of, status_of
+
+EXIT_CODE_BY_REASON = {
+    "ProgramFailed": 1,
+    "DependencyNeverSatisfied": 1,
+    "Refused": 2,
+    "RunsAsRoot": 2,
+    "CommandNotFound": 127,
+    "OutOfMemory": 128 + signal.SIGKILL,
+    "TimeLimit": 128 + signal.SIGTERM,
+}
+
+
+def exit_code_of(run: View) -> int:
+    """Return the exit code for an ended run: the program's own, else what a shell would give, else 125."""
+    status = status_of(run)
+    phase, code = phase_of(run), status.get("exitCode")
+    if phase == "Succeeded":
+        return 0
+    if phase == "Stopped":
+        return int(code) if code is not None else 128 + signal.SIGTERM
+    if code:
+        return int(code)
+    return EXIT_CODE_BY_REASON.get(str(status.get("reason") or ""), 125)
+
+
+def end_words(run: View) -> str:
+    """Return a line about the end of a run that did not succeed; empty for one that did."""
+    phase, status = phase_of(run), status_of(run)
+    if phase == "Succeeded":
+        return ""
+    if phase == "Stopped":
+        return f"{run['name']} was stopped"
+    return ": ".join(
+        str(part) for part in (f"{run['name']} failed", status.get("reason"), status.get("message")) if part
+    )

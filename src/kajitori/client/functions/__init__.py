@@ -1,0 +1,1 @@
+"""Functions as runs: calls that workers of a run do, and their results."""

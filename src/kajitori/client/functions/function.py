@@ -1,0 +1,261 @@
+"""`@kajitori.function`: Python functions that run on the cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import re
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
+
+from kajitori.client.functions import worker
+from kajitori.client.functions.calls import Call, CallQueue, result_of
+from kajitori.client.submit.keywords import RunOptions
+from kajitori.errors import InvalidInput, KajitoriError, Unsupported, WrongState
+
+if TYPE_CHECKING:
+    from kajitori.client.client import Client
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEFAULT_AT_MOST = 16
+"""Workers of a map that names no number."""
+RESTARTS = 3
+"""Restarts of each worker after it died."""
+
+
+class Function(Generic[P, T]):
+    """A function that can be called here (`f(x)`, `f.local(x)`) and on the cluster (`f.remote(x)`, `f.map(xs)`).
+
+    A call on the cluster is done at least once: if its worker is killed, another one does it again.
+    """
+
+    def __init__(
+        self,
+        wrapped: Callable[P, T],
+        *,
+        image: str | None = None,
+        client: Client | None = None,
+        options: RunOptions | None = None,
+    ) -> None:
+        functools.update_wrapper(self, wrapped)
+        self._wrapped = wrapped
+        self._image = image or f"python:{sys.version_info[0]}.{sys.version_info[1]}"
+        self._client = client
+        self._options: RunOptions = options or {}
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._wrapped(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a worker has the plain function, and no kajitori
+        return functools.partial, (self._wrapped,)
+
+    def local(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function in this process."""
+        return self._wrapped(*args, **kwargs)
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+        """Start a run with one worker that does this call, and return the call without waiting for it."""
+        pool = Pool(self, 1)
+        call = pool.remote(*args, **kwargs)
+        pool.close()
+        return call
+
+    def map(self, values: Iterable[Any], *, at_most: int = DEFAULT_AT_MOST, ordered: bool = True) -> Map[T]:
+        """Call the function with each value on the workers of one sweep, at most `at_most` at once, and yield the
+        results: in the order of the values, or as they come.
+
+        The sweep starts at once. It is ended if the iterator is closed before its end. Raises the exception of the
+        first call that failed when its turn comes. Calls that were cancelled are left out.
+        """
+        return self.starmap(((value,) for value in values), at_most=at_most, ordered=ordered)
+
+    def starmap(
+        self, values: Iterable[tuple[Any, ...]], *, at_most: int = DEFAULT_AT_MOST, ordered: bool = True
+    ) -> Map[T]:
+        """Do the same as `map` with the arguments of each call in a tuple."""
+        calls = [_pickled((tuple(arguments), {})) for arguments in values]
+        if not calls:
+            return Map(None, 0, ordered)
+        pool = Pool(self, min(at_most, len(calls)))
+        numbers = pool.queue.add(calls, closed=True)
+        return Map(pool.queue, len(numbers), ordered)
+
+    def pool(self, at_most: int = DEFAULT_AT_MOST) -> Pool[P, T]:
+        """Return workers that stay warm for calls that are added later:
+
+        with f.pool(at_most=8) as pool:
+            calls = [pool.remote(x) for x in range(100)]
+        """
+        return Pool(self, at_most)
+
+
+class Map(Iterator[T]):
+    """The results of a map. Its run is ended if this iterator is closed or dropped before its end."""
+
+    def __init__(self, queue: CallQueue | None, count: int, ordered: bool) -> None:
+        self.calls: list[Call[T]] = [Call(queue, number) for number in range(count)] if queue is not None else []
+        """The calls in the order of the values: each can be waited for and cancelled on its own."""
+        self._queue = queue
+        self._results: Iterator[T] = _results(queue, count, ordered) if queue is not None else iter(())
+
+    def __next__(self) -> T:
+        return next(self._results)
+
+    def cancel(self) -> None:
+        """End the run at once, with all calls that it has. Does nothing if it has ended."""
+        if self._queue is not None:
+            with contextlib.suppress(WrongState):
+                self._queue.client.kill(self._queue.run)
+
+    def close(self) -> None:
+        """End the run if results are left that nobody waits for any more."""
+        if isinstance(self._results, Generator):
+            self._results.close()
+
+
+class Pool(Generic[P, T]):
+    """A run with workers that do calls of a function until the pool is closed."""
+
+    def __init__(self, function: Function[P, T], workers: int) -> None:
+        from kajitori.client.client import Client
+
+        if workers < 1:
+            raise InvalidInput.one("at_most", "is the number of workers: 1 or more", value=str(workers))
+        client = function._client or Client()
+        token = secrets.token_urlsafe(32)
+        name = f"{_run_name(function._wrapped)}-{secrets.token_hex(3)}"
+        options: RunOptions = {**function._options, "name": name}
+        options.setdefault("restarts", RESTARTS)
+        options["array"] = f"0-{workers - 1}"
+        with tempfile.TemporaryDirectory(prefix="kajitori-") as folder:
+            command = ["python3", "-u", f"{worker.FOLDER}/{Path(worker.__file__).name}"]
+            namespace = options.get("namespace") or client.namespace or _default_namespace(client)
+            _stage(Path(folder), function, {"token": token, "namespace": namespace})
+            options["code"] = folder
+            run = client.run(function._image, command, **options)
+        self.queue = CallQueue(client, run, hashlib.sha256(token.encode()).hexdigest())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            _end(self.queue)
+
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+        """Add a call and return it without waiting for it."""
+        return Call(self.queue, self.queue.add([_pickled((args, kwargs))])[0])
+
+    def close(self) -> None:
+        """Add no more calls: the run ends once all are done."""
+        self.queue.close()
+
+
+@overload
+def function(wrapped: Callable[P, T], /) -> Function[P, T]: ...
+
+
+@overload
+def function(
+    *,
+    image: str | None = None,
+    client: Client | None = None,
+    **options: Unpack[RunOptions],
+) -> Callable[[Callable[P, T]], Function[P, T]]: ...
+
+
+def function(
+    wrapped: Callable[..., Any] | None = None,
+    /,
+    *,
+    image: str | None = None,
+    client: Client | None = None,
+    **options: Any,
+) -> Any:
+    """Make a function whose calls can be done on the cluster. The options are those of `Client.run`, for each worker.
+
+    `image` needs Python of the version that runs here; without one it is `python:3.X`. `code` is a folder whose modules
+    the function imports, such as `"."`. `client` is the server to use; without one, `Client()`.
+    """
+
+    def decorate(wrapped: Callable[..., Any]) -> Function[..., Any]:
+        return Function(wrapped, image=image, client=client, options=cast(RunOptions, options))
+
+    unknown = sorted((options.keys() - RunOptions.__annotations__.keys()) | (options.keys() & {"array", "replicas"}))
+    if unknown:
+        raise TypeError(f"function() got an unexpected keyword argument {unknown[0]!r}")
+    return decorate if wrapped is None else decorate(wrapped)
+
+
+def _results(queue: CallQueue, count: int, ordered: bool) -> Iterator[Any]:
+    try:
+        for call in range(count) if ordered else queue.ended(count):
+            found = queue.outcome(call)
+            if found.kind != "cancelled":
+                yield result_of(found, f"call {queue.run.name}/{call}")
+    except BaseException:
+        _end(queue)
+        raise
+
+
+def _end(queue: CallQueue) -> None:
+    """End a run when nobody waits for its results."""
+    with contextlib.suppress(KajitoriError):
+        queue.client.kill(queue.run)
+
+
+def _stage(folder: Path, wanted: Function[..., Any], settings: dict[str, Any]) -> None:
+    """Write everything that workers need into a folder: the caller's code, the function, the worker and cloudpickle."""
+    import cloudpickle
+
+    if (code := wanted._options.get("code")) is not None:
+        from kajitori.codepack.packing import pack
+        from kajitori.codepack.unpacking import unpack
+
+        packed = pack(Path(code))
+        unpack(packed.stream(), folder / "code", digest=packed.digest, size_bytes=packed.size_bytes)
+        for path in (folder / "code").iterdir():
+            shutil.move(path, folder / path.name)
+        (folder / "code").rmdir()
+    own = folder / worker.FOLDER
+    own.mkdir()
+    shutil.copy(worker.__file__, own)
+    shutil.copytree(
+        Path(cloudpickle.__file__).parent,
+        own / worker.LIBRARY_FOLDER / "cloudpickle",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    (own / worker.FUNCTION_FILE).write_bytes(_pickled(wanted._wrapped))
+    settings |= {"python": list(sys.version_info[:2])}
+    (own / worker.SETTINGS_FILE).write_text(json.dumps(settings), encoding="utf-8")
+
+
+def _pickled(value: object) -> bytes:
+    try:
+        import cloudpickle
+    except ImportError as error:
+        raise Unsupported("functions need cloudpickle", hint="pip install 'kajitori[functions]'") from error
+    found: bytes = cloudpickle.dumps(value)
+    return found
+
+
+def _default_namespace(client: Client) -> str:
+    """Return the namespace that the server gives to runs that name none."""
+    return str(client.api.get("/v1/sign-in")["namespace"])
+
+
+def _run_name(wrapped: Callable[..., Any]) -> str:
+    """Return the function's name as the beginning of a run's name."""
+    words = re.sub(r"[^a-z0-9]+", "-", getattr(wrapped, "__name__", "function").lower()).strip("-")
+    return words[:30].rstrip("-") if words[:1].isalpha() else f"f-{words[:30]}".rstrip("-")

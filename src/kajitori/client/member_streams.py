@@ -1,0 +1,314 @@
+"""Commands in members and connections to their ports, over WebSockets of the Web API.
+
+An event loop reads and writes the connections: two threads must not use one TLS connection at the same time, which the
+synchronous client of `websockets` would do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from enum import IntEnum
+from typing import Any
+from urllib.parse import urlencode
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Subprotocol
+
+from kajitori.client.connection import Response
+from kajitori.client.target import Target
+from kajitori.client.views import View
+from kajitori.client.web_api import error_of, run_path
+from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
+
+COMMAND_PROTOCOL = Subprotocol("v5.channel.k8s.io")
+PORT_PROTOCOL = Subprotocol("v1.port-forward.kajitori.dev")
+TUNNEL_PROTOCOL = Subprotocol("v2.port-forward.kajitori.dev")
+"""SPDY/3.1 of `portforward.k8s.io` in binary messages."""
+NOTHING_LISTENS = 1014
+"""Close code of a connection if no program listens on the port."""
+_OPEN_SECONDS = 15.0
+PING_SECONDS = 20.0
+"""Interval of this side's pings, since proxies close idle connections, most of them after 60 s."""
+SILENCE_SECONDS = 45.0
+"""Silence after which the server is gone. It pings every 10 s, also while the program does not read."""
+
+
+class Channel(IntEnum):
+    """The first byte of each message of `v5.channel.k8s.io`."""
+
+    STDIN = 0
+    STDOUT = 1
+    STDERR = 2
+    STATUS = 3
+    RESIZE = 4
+    CLOSE = 255
+
+
+class WatchedConnection(ClientConnection):
+    """A WebSocket that breaks once the server was silent for SILENCE_SECONDS."""
+
+    was_silent = False
+    """Whether it was broken for that reason."""
+    _heard_at = 0.0
+    _look: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._heard_at = self.loop.time()
+        self._look_later(SILENCE_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self.loop.time()
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        super().connection_lost(exc)
+
+    def _look_later(self, seconds: float) -> None:
+        self._look = self.loop.call_later(seconds, self._look_now)
+
+    def _look_now(self) -> None:
+        if not self.transport.is_reading():  # what has arrived waits for this process
+            self._heard_at = self.loop.time()
+        left_seconds = self._heard_at + SILENCE_SECONDS - self.loop.time()
+        if left_seconds > 0:
+            self._look_later(left_seconds)
+        else:
+            self.was_silent = True
+            self.transport.abort()
+
+
+class CommandStream:
+    """A command that runs in a member. Iterate over `output` for what it prints; then `exit_code` is known."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self.exit_code: int | None = None
+
+    async def write(self, data: bytes) -> None:
+        """Send standard input. Raises ConnectionClosed if the connection has ended."""
+        await self._socket.send(bytes([Channel.STDIN]) + data)
+
+    async def end_input(self) -> None:
+        """Tell the command that its standard input ends. Raises ConnectionClosed if the connection has ended."""
+        await self._socket.send(bytes([Channel.CLOSE, Channel.STDIN]))
+
+    async def resize(self, columns: int, lines: int) -> None:
+        """Set the size of the terminal. Raises ConnectionClosed if the connection has ended."""
+        size = json.dumps({"Width": columns, "Height": lines}).encode()
+        await self._socket.send(bytes([Channel.RESIZE]) + size)
+
+    async def output(self) -> AsyncGenerator[tuple[Channel, bytes]]:
+        """Yield pieces of standard output and standard error until the command ends.
+
+        Raises Unavailable if the connection breaks before, and KajitoriError if the command could not be run.
+        """
+        try:
+            async for message in self._socket:
+                data = message.encode() if isinstance(message, str) else message
+                if not data:
+                    continue
+                if data[0] in (Channel.STDOUT, Channel.STDERR):
+                    yield Channel(data[0]), data[1:]
+                elif data[0] == Channel.STATUS:
+                    self.exit_code = _exit_code(data[1:])
+                    return
+        except ConnectionClosed as error:
+            raise Unavailable(_reason(self._socket, error, "the connection broke while the command ran")) from error
+        raise Unavailable("the connection ended before the command did")
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._socket.close()
+
+
+class PortConnection:
+    """A connection to a port of a member. Each direction ends by itself."""
+
+    def __init__(self, socket: ClientConnection, port: int) -> None:
+        self._socket = socket
+        self._port = port
+        self._is_over = False
+
+    async def read(self) -> bytes:
+        """Return the next bytes; none after the end of this direction. Raises Unavailable if nothing listens on the
+        port, or if the connection breaks."""
+        if self._is_over:
+            return b""
+        try:
+            data = await self._socket.recv(decode=False)
+        except ConnectionClosed as error:
+            if error.rcvd is not None and error.rcvd.code == NOTHING_LISTENS:
+                raise Unavailable(error.rcvd.reason or f"nothing listens on port {self._port} of the member") from error
+            raise Unavailable(_reason(self._socket, error, "the connection broke")) from error
+        self._is_over = not data
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes. Raises ConnectionClosed if the connection has ended."""
+        if data:
+            await self._socket.send(data)
+
+    async def end_writing(self) -> None:
+        """End this direction; the other one continues. Raises ConnectionClosed if the connection has ended."""
+        await self._socket.send(b"")
+
+
+def command_url(
+    target: Target, run: View, command: Sequence[str], *, rank: int = 0, stdin: bool = False, tty: bool = False
+) -> str:
+    """Return the URL of the WebSocket for a command in a member."""
+    flags = [("rank", str(rank))] + [("stdin", "true")] * stdin + [("tty", "true")] * tty
+    return _url(target, run_path(run, "/exec"), [*(("command", word) for word in command), *flags])
+
+
+def attach_url(target: Target, run: View, *, rank: int = 0, stdin: bool = False) -> str:
+    """Return the URL of the WebSocket to the program of a member."""
+    flags = [("rank", str(rank))] + [("stdin", "true")] * stdin
+    return _url(target, run_path(run, "/attach"), flags)
+
+
+@asynccontextmanager
+async def running(target: Target, url: str) -> AsyncIterator[CommandStream]:
+    """Run the command of `command_url`, or attach by `attach_url`; the connection closes at the end.
+
+    Raises:
+        Unavailable: the server cannot be reached.
+        KajitoriError: the server refuses the command.
+    """
+    socket = await _connect(url, target, COMMAND_PROTOCOL)
+    try:
+        yield CommandStream(socket)
+    except BaseException:
+        socket.transport.abort()  # a closing handshake would wait for what the server still sends
+        raise
+    await socket.close()
+
+
+async def output_of(target: Target, run: View, command: Sequence[str], rank: int) -> tuple[int, bytes, bytes]:
+    """Run a command in a member and return its exit code, standard output and standard error; errors as for
+    `running`."""
+    found = {Channel.STDOUT: bytearray(), Channel.STDERR: bytearray()}
+    async with running(target, command_url(target, run, command, rank=rank)) as stream:
+        async for channel, data in stream.output():
+            found[channel] += data
+        assert stream.exit_code is not None
+        return stream.exit_code, bytes(found[Channel.STDOUT]), bytes(found[Channel.STDERR])
+
+
+@asynccontextmanager
+async def connected(target: Target, run: View, port: int, rank: int = 0) -> AsyncIterator[PortConnection]:
+    """Connect to a port of a member; the connection closes at the end.
+
+    Raises:
+        Unavailable: the server cannot be reached.
+        KajitoriError: the server refuses the connection.
+    """
+    url = _url(target, run_path(run, "/port-forward"), [("port", str(port)), ("rank", str(rank))])
+    socket = await _connect(url, target, PORT_PROTOCOL)
+    try:
+        yield PortConnection(socket, port)
+    except BaseException:
+        socket.transport.abort()  # a closing handshake would wait for what the server still sends
+        raise
+    await socket.close()
+
+
+async def open_tunnel(target: Target, run: View, port: int, rank: int) -> ClientConnection | None:
+    """Open a WebSocket for any number of connections to `port` and other ports of a member.
+
+    Return None if the server is older and has a WebSocket for each connection only. Raises KajitoriError as `connected`
+    does.
+    """
+    url = _url(target, run_path(run, "/port-forward"), [("port", str(port)), ("rank", str(rank))])
+    socket = await _connect(url, target, TUNNEL_PROTOCOL, PORT_PROTOCOL)
+    if socket.subprotocol == TUNNEL_PROTOCOL:
+        return socket
+    socket.transport.abort()
+    return None
+
+
+def joined(log: bytes, attached: bytes) -> bytes:
+    """Return a log and what arrived since an attachment that is older than the end of the log, each byte once.
+
+    A log ends an unfinished last line, which the program did not do if it is the end of what arrived.
+    """
+    if attached and not attached.endswith(b"\n") and log.endswith(attached + b"\n"):
+        return log[:-1]
+    for length in range(min(len(log), len(attached)), 0, -1):
+        if log.endswith(attached[:length]):
+            return log + attached[length:]
+    return log + attached
+
+
+def _url(target: Target, path: str, query: Sequence[tuple[str, str]]) -> str:
+    return "ws" + target.url.removeprefix("http") + f"{path}?{urlencode(query)}"
+
+
+async def _connect(url: str, target: Target, *protocols: Subprotocol) -> ClientConnection:
+    try:
+        return await _open(url, target, *protocols)
+    except Unauthenticated:
+        if target.signed_in is None:
+            raise
+        return await _open(url, await asyncio.to_thread(target.renewed), *protocols)
+
+
+async def _open(url: str, target: Target, *protocols: Subprotocol) -> ClientConnection:
+    """Open a WebSocket that pings the server, so that proxies do not close an idle connection. It does not wait for the
+    answers: a server that passes data on to a slow program does not read them."""
+    try:
+        return await connect(
+            url,
+            subprotocols=protocols,
+            additional_headers={"Authorization": f"Bearer {target.token}"},
+            proxy=None if target.is_local else True,
+            ssl=target.tls() if url.startswith("wss") else None,
+            open_timeout=_OPEN_SECONDS,
+            max_size=None,
+            compression=None,
+            ping_interval=PING_SECONDS,
+            ping_timeout=None,
+            # the session of a tunnel has pings of its own
+            create_connection=ClientConnection if TUNNEL_PROTOCOL in protocols else WatchedConnection,
+        )
+    except InvalidStatus as error:
+        raise _refusal(error, target) from error
+    except (OSError, InvalidHandshake, TimeoutError) as error:
+        raise Unavailable(f"{target.url} can't be reached: {error}", hint=target.way_out) from error
+
+
+def _reason(socket: ClientConnection, error: ConnectionClosed, otherwise: str) -> str:
+    """Return why a WebSocket has ended."""
+    if isinstance(socket, WatchedConnection) and socket.was_silent:
+        return f"the server was silent for {SILENCE_SECONDS:.0f} seconds: {otherwise}"
+    return (error.rcvd.reason if error.rcvd is not None else "") or otherwise
+
+
+def _refusal(error: InvalidStatus, target: Target) -> KajitoriError:
+    """Return the error for an answer that refuses the WebSocket."""
+    body = bytes(error.response.body or b"")
+    return error_of(Response(error.response.status_code, {}, iter([body]), target.url))
+
+
+def _exit_code(payload: bytes) -> int:
+    """Return the exit code in a Kubernetes Status. Raises KajitoriError if the command did not run."""
+    try:
+        status = json.loads(payload)
+    except ValueError as error:
+        raise Unavailable("the server did not say how the command ended") from error
+    if status.get("status") == "Success":
+        return 0
+    causes: list[Mapping[str, Any]] = (status.get("details") or {}).get("causes") or []
+    for cause in causes:
+        if cause.get("reason") == "ExitCode":
+            with contextlib.suppress(ValueError, KeyError):
+                return int(cause["message"])
+    raise KajitoriError(str(status.get("message") or "the command could not be run"))

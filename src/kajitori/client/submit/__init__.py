@@ -1,0 +1,1 @@
+"""From the words of `docker run` to the body of `POST /v1/runs`."""

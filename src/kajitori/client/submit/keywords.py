@@ -1,0 +1,143 @@
+"""The options of `kaji run` as keyword arguments."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+
+from kajitori.client.submit.run_options import RunWords
+
+if TYPE_CHECKING:
+    from kajitori.errors import InvalidInput
+
+Number = int | float | str
+
+
+class Named(Protocol):
+    """A run that the client returned."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `kaji run`; a hyphen is an underscore, and options that may be repeated have plural names."""
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    env: Mapping[str, str]
+    volumes: Sequence[str]
+    """`imagenet:/data:ro`, as after `kaji run -v`."""
+    secrets: Sequence[str]
+    ports: Sequence[int | str]
+    workdir: str
+    entrypoint: str
+    user: str
+    gpus: Number
+    """`8`, `"all"` or `"h100:8"`."""
+    gpu_type: str
+    cpus: Number
+    memory: str
+    """`"64g"`."""
+    shm_size: str
+    whole_node: bool
+    replicas: int | str
+    array: str
+    """`"0-99%8"`: a sweep of 100 members, 8 at once."""
+    stop_at: str
+    launcher: str
+    after: str | Named | Sequence[str | Named]
+    """`["prepare", "fetch:ended"]`: runs that have to succeed, or to end, before this one starts. A run that the client
+    returned stands for its name."""
+    type: str
+    code: str | os.PathLike[str]
+    """A folder that all members start in."""
+    checkpoint: str
+    checkpoint_every: str
+    tensorboard: str
+    restarts: int
+    time_limit: str
+    grace: str
+    priority: str
+    notify: str
+    stuck_after: str
+    on_stuck: str
+    network: str
+    allow_from: Sequence[str]
+    allow_to: Sequence[str]
+    node_selector: Mapping[str, str]
+    tolerations: Sequence[str]
+    privileged: bool
+    template: str
+    file: str | os.PathLike[str]
+    remove: bool
+    """Delete the run once it has ended."""
+
+
+_PLURALS = {
+    "labels": "label",
+    "volumes": "volume",
+    "secrets": "secret",
+    "ports": "publish",
+    "tolerations": "toleration",
+}
+_KEYWORD_OF = {f"--{option}": keyword for keyword, option in _PLURALS.items()} | {"--rm": "remove"}
+_KNOWN = {field.name for field in fields(RunWords)}
+_FLAGS = frozenset({"whole_node", "privileged", "remove"})
+_OPTION = re.compile(r"(--[a-z][a-z-]*)(?: ([A-Za-z0-9][^\s,;)]*))?")
+
+
+def words_of(image: str | None, command: str | Sequence[str], options: Mapping[str, Any]) -> RunWords:
+    """Return the words of `kaji run` for these arguments. A command that is one text is split as a shell does.
+
+    Raises TypeError for a keyword that is no option.
+    """
+    unknown = sorted(options.keys() - RunOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"run() got an unexpected keyword argument {unknown[0]!r}")
+    words: dict[str, Any] = {}
+    for keyword, value in options.items():
+        if value is not None:
+            name = _PLURALS.get(keyword, keyword)
+            words[name] = value if name in _FLAGS else _names(value) if name == "after" else _text(value)
+    typed = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+    return RunWords(image=image, command=typed, detach=True, **words)
+
+
+def _names(runs: str | Named | Iterable[str | Named]) -> list[str]:
+    several = runs if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
+    return [run if isinstance(run, str) else run.name for run in several]
+
+
+def _text(value: object) -> str | list[str]:
+    if isinstance(value, Mapping):
+        return [f"{key}={content}" for key, content in value.items()]
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [str(entry) for entry in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def in_keywords(error: InvalidInput) -> InvalidInput:
+    """Return the error with keyword arguments in place of options, in fields and hints."""
+    faults = [replace(fault, field=_keywords(fault.field), hint=_keywords(fault.hint)) for fault in error.faults]
+    return type(error)(faults, hint=_keywords(error.hint))
+
+
+def _keywords(text: str) -> str:
+    """Return a text with `--gpu-type h100` as `gpu_type="h100"`; words that are no option stay."""
+
+    def keyword(found: re.Match[str]) -> str:
+        option, value = found[1], found[2]
+        name = _KEYWORD_OF.get(option, option.removeprefix("--").replace("-", "_"))
+        if _PLURALS.get(name, name) not in _KNOWN:
+            return found[0]
+        if value is None:
+            return name
+        return f"{name}={value if value.isdecimal() else repr(value)}"
+
+    return _OPTION.sub(keyword, text)

@@ -1,0 +1,1 @@
+"""Calls of functions: which worker of a run does which call next."""

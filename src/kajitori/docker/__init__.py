@@ -1,0 +1,1 @@
+"""A bridge that serves Docker's Engine API for one user, and does everything through the Web API as that user."""

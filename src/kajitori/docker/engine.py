@@ -1,0 +1,226 @@
+"""The state of a bridge. None of it has to survive: containers are runs, and their notes are stored with the runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass
+
+from aiohttp import web
+from websockets.exceptions import ConnectionClosed
+
+from kajitori.client.member_streams import CommandStream
+from kajitori.core.spec.reasons import WAITING, Phase
+from kajitori.docker.events import EventLog
+from kajitori.docker.execution import Commands
+from kajitori.docker.platform import Platform
+from kajitori.docker.ports import PublishedPorts
+from kajitori.docker.translation.container import Container
+from kajitori.docker.translation.creation import Creation, renamed
+from kajitori.errors import AlreadyExists, KajitoriError, NotFound
+
+SETTLED_SECONDS = 5.0
+"""Longest time for which the answer to a start is delayed."""
+DRAIN_SECONDS = 10.0
+"""Time that clients have to read the rest of a log before a container with --rm is removed."""
+
+
+@dataclass
+class Terminal:
+    """The size of a container's terminal, and the connection that is told of changes."""
+
+    size: tuple[int, int] | None = None
+    """Columns and lines."""
+    stream: CommandStream | None = None
+
+    async def resize(self, columns: int, lines: int) -> None:
+        self.size = columns, lines
+        if self.stream is not None:
+            with suppress(ConnectionClosed):
+                await self.stream.resize(columns, lines)
+
+
+class Engine:
+    """The state of the bridge, shared by all routes."""
+
+    def __init__(self, platform: Platform, now: Callable[[], float] = time.time) -> None:
+        self.platform = platform
+        self.now = now
+        self.events = EventLog()
+        self.commands = Commands()
+        self.ports = PublishedPorts(platform)
+        self.networks: dict[str, dict[str, object]] = {}
+        """Networks that clients made, by name. They exist for clients alone."""
+        self.joined: dict[str, dict[str, list[str]]] = {}
+        """Networks of containers that were connected or disconnected later, by UID: aliases by name."""
+        self.terminals: dict[str, Terminal] = {}
+        """Terminals of containers that clients are attached to, by UID."""
+        self._started: dict[str, asyncio.Future[Container]] = {}
+        """By UID: the container once it is started through this bridge."""
+        self._readers: Counter[str] = Counter()
+        self._drained: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._cares: dict[str, asyncio.Task[None]] = {}
+
+    def tell(self, action: str, container: Container, **more: str) -> None:
+        """Add an event of a container."""
+        self.events.add(action, container.id, _attributes(container) | more)
+
+    async def create(self, creation: Creation) -> Container:
+        """Create a container, which is a stopped run."""
+        container = await self.platform.create(creation.body(self.platform.namespace))
+        self.events.foretell("create", container.id, _attributes(container))
+        return container
+
+    async def rename(self, container: Container, name: str) -> None:
+        """Give a container that was never started another name: its run is made again under that name."""
+        made = renamed(container, name)
+        taken = [one for one in await self.platform.containers() if one.name == name]
+        if taken:
+            raise AlreadyExists(f'Conflict. The container name "/{name}" is already in use by container {taken[0].id}')
+        self.events.replaced.add(container.uid)
+        self.events.expect("create", container.id)
+        try:
+            new = await self.platform.create(made.body(self.platform.namespace))
+        except KajitoriError:
+            self.events.replaced.discard(container.uid)
+            raise
+        if container.uid in self.joined:
+            self.joined[new.uid] = self.joined.pop(container.uid)
+        await self.platform.delete(container, at_once=True)
+        self.tell("rename", new, oldName=container.name)
+
+    def networks_of(self, container: Container) -> dict[str, list[str]]:
+        """Return the container's aliases by the network's name."""
+        return dict(self.joined.get(container.uid, container.networks))
+
+    async def start(self, container: Container) -> None:
+        """Start a container, open its published ports here, and remove it at its end if it was made with --rm."""
+        await self.ports.open(container)
+        try:
+            container = await self.platform.start(container)
+        except BaseException:
+            self.ports.close(container)
+            raise
+        self.events.foretell("start", container.id, _attributes(container))
+        if (waiting := self._started.pop(container.uid, None)) is not None:
+            waiting.set_result(container)
+        self._care_for(container)
+        await self.settled(container)
+
+    async def settled(self, container: Container) -> Container:
+        """Return the container once it runs, has ended, or waits for nodes, or after a few seconds.
+
+        Clients use a container as soon as its start is answered.
+        """
+        seen = container
+        try:
+            async with asyncio.timeout(SETTLED_SECONDS), aclosing(self.platform.changes(container)) as changes:
+                async for seen in changes:
+                    waits = seen.status.get("reason") in {reason.value for reason in WAITING}
+                    if seen.phase not in (Phase.QUEUED, Phase.STARTING) or (waits and not seen.is_starting_again):
+                        break
+        except (TimeoutError, KajitoriError):
+            pass
+        return seen
+
+    async def adopt(self) -> None:
+        """Go on with the containers of an earlier bridge: open their ports, and remove those with --rm at their end."""
+        for container in await self.platform.containers(active=True):
+            try:
+                await self.ports.open(container)
+            except KajitoriError as error:
+                log.warning("%s: %s", container.name, error)
+            self._care_for(container)
+
+    def _care_for(self, container: Container) -> None:
+        has_ports = self.ports.of(container) is not None
+        if (container.is_removed_at_end or has_ports) and container.uid not in self._cares:
+            care = asyncio.create_task(self._until_end(container))
+            self._cares[container.uid] = care
+            care.add_done_callback(lambda _: self._cares.pop(container.uid, None))
+
+    async def begun(self, container: Container) -> Container:
+        """Wait until a container that does not run is started through this bridge, and return it then."""
+        if container.uid not in self._started:
+            self._started[container.uid] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._started[container.uid])  # several clients may wait
+
+    async def ended(self, container: Container) -> Container:
+        """Wait until a container that was started has ended, and return it then."""
+        async for seen in self.platform.changes(container):
+            container = seen
+        return container
+
+    async def stopped(self, container: Container) -> Container:
+        """Wait until a container that was told to stop has ended."""
+        container = await self.ended(container)
+        exit_code = {"exitCode": str(container.exit_code)}
+        self.events.foretell("die", container.id, _attributes(container) | exit_code)
+        return container
+
+    async def removed(self, container: Container) -> None:
+        """Wait until a container with --rm is gone."""
+        care = self._cares.get(container.uid)
+        if care is not None:
+            await asyncio.shield(care)
+
+    @contextmanager
+    def reading(self, container: Container) -> Iterator[None]:
+        """Keep a container with --rm while a client reads what it prints."""
+        self._readers[container.uid] += 1
+        try:
+            yield
+        finally:
+            self._readers[container.uid] -= 1
+            if not self._readers[container.uid]:
+                del self._readers[container.uid]
+                self._drained.pop(container.uid, asyncio.Event()).set()
+
+    async def close(self) -> None:
+        """End what runs in the background. The cluster removes containers with --rm that are left."""
+        cares = list(self._cares.values())
+        for care in cares:
+            care.cancel()
+        await asyncio.gather(*cares, return_exceptions=True)
+        self.ports.close_all()
+
+    async def _until_end(self, container: Container) -> None:
+        """Wait for a container's end, then close its ports, and remove it if it was made with --rm."""
+        try:
+            container = await self.ended(await self.platform.refreshed(container))
+            self.ports.close(container)
+            if not container.is_removed_at_end:
+                return
+            if self._readers[container.uid]:
+                try:
+                    async with asyncio.timeout(DRAIN_SECONDS):
+                        await self._drained[container.uid].wait()
+                except TimeoutError:
+                    pass
+            await self.platform.delete(container, at_once=True)
+        except (NotFound, KajitoriError):
+            return  # it is gone, or the cluster removes it later
+
+
+def _attributes(container: Container) -> dict[str, str]:
+    return container.labels | {"name": container.name, "image": str(container.spec.get("image", ""))}
+
+
+log = logging.getLogger(__name__)
+
+ENGINE = web.AppKey("engine", Engine)
+"""The bridge's state in its application."""
+
+
+def json_answer(document: object, status: int = 200) -> web.Response:
+    """Return a document. Docker's client recognises JSON by its media type without any parameter."""
+    return web.Response(body=json.dumps(document).encode(), status=status, content_type="application/json")
+
+
+def engine_of(request: web.Request) -> Engine:
+    return request.app[ENGINE]

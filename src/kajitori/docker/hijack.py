@@ -1,0 +1,120 @@
+"""Hijacked connections: after the head of the answer, bytes go both ways without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+RAW = "application/vnd.docker.raw-stream"
+MULTIPLEXED = "application/vnd.docker.multiplexed-stream"
+
+
+def frame(stream: int, data: bytes) -> bytes:
+    """Return a frame of a multiplexed stream: its kind, its length and its bytes."""
+    return struct.pack(">BxxxL", stream, len(data)) + data
+
+
+@dataclass
+class Hijacked:
+    """The raw connection of a request."""
+
+    reader: asyncio.StreamReader
+    """The client's input. It ends when the client closes its half of the connection."""
+    writer: asyncio.StreamWriter
+    lost: asyncio.Event
+    """Set when the connection is closed in both directions."""
+    is_raw: bool
+    """Whether the streams are not told apart, as with a terminal."""
+    is_detached: bool = False
+    """Whether the client has typed the keys that detach: the program goes on without it."""
+
+    async def write(self, stream: int, data: bytes) -> None:
+        """Write output of the container. Raises ConnectionError if the client is gone."""
+        self.writer.write(data if self.is_raw else frame(stream, data))
+        await self.writer.drain()
+
+
+class Answered(web.StreamResponse):
+    """An answer that was written by hand on the raw connection."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+
+class _Tail:
+    """Takes the bytes that arrived behind the request's head before the connection was hijacked."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self._reader.feed_data(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        self._reader.feed_eof()
+
+
+@asynccontextmanager
+async def hijacked(request: web.Request, *, is_raw: bool) -> AsyncIterator[Hijacked]:
+    """Take the connection over from aiohttp: 101 if the client asked for an upgrade, else 200.
+
+    aiohttp closes a connection as soon as the client has half-closed it, which ends `echo x | docker run -i` too early.
+    So another protocol, which does not, is put in its place meanwhile.
+    """
+    transport, before = request.transport, request.protocol
+    if transport is None:
+        raise ConnectionResetError("the client is gone")
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    tail: Any = _Tail(reader)
+    before.set_parser(tail)
+    protocol = _Raw(reader)
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    writer.write(_head(request, is_raw=is_raw))
+    try:
+        yield Hijacked(reader, writer, protocol.lost, is_raw)
+    finally:
+        transport.set_protocol(before)
+        if protocol.lost.is_set():
+            loop.call_soon(before.connection_lost, None)
+        else:
+            transport.close()
+
+
+class _Raw(asyncio.StreamReaderProtocol):
+    """A protocol that tells when the connection is lost."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        super().__init__(reader)
+        self.lost = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
+        super().connection_lost(exc)
+
+
+def _head(request: web.Request, *, is_raw: bool) -> bytes:
+    kind = RAW if is_raw else MULTIPLEXED
+    if "upgrade" in request.headers.get("Connection", "").lower():
+        return f"HTTP/1.1 101 UPGRADED\r\nContent-Type: {kind}\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n".encode()
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode()
+
+
+def answered() -> Answered:
+    """Return the answer of a handler that has hijacked its connection."""
+    response = Answered()
+    response.force_close()
+    return response

@@ -1,0 +1,233 @@
+"""Output of containers in the format of Docker's clients: stdout and stderr are separate, and may be followed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kajitori.core.spec.reasons import Phase
+from kajitori.docker.hijack import STDERR, STDOUT
+from kajitori.docker.platform import Platform, run_path
+from kajitori.docker.translation.container import Container
+from kajitori.errors import InvalidInput, KajitoriError, NotFound
+
+QUEUED_AFTER_SECONDS = 2.0
+"""Time for which a started run may wait before its client is told that it waits."""
+
+STREAM_NAMES = {STDOUT: "stdout", STDERR: "stderr"}
+
+Piece = tuple[int, bytes]
+"""The number of a stream, and some bytes of it."""
+
+
+@dataclass(frozen=True)
+class LogQuery:
+    """The parameters of `GET /containers/{id}/logs`."""
+
+    streams: tuple[int, ...]
+    follow: bool = False
+    timestamps: bool = False
+    tail: int | None = None
+    since: str = ""
+    """RFC 3339 time of the earliest line; empty: all lines."""
+    until: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> LogQuery:
+        """Read the parameters. Raises InvalidInput."""
+        streams = tuple(number for number, name in STREAM_NAMES.items() if flag(query, name))
+        if not streams:
+            raise InvalidInput.one("", "Bad parameters: you must choose at least one stream")
+        tail = query.get("tail", "all")
+        return cls(
+            streams,
+            follow=flag(query, "follow"),
+            timestamps=flag(query, "timestamps"),
+            tail=int(tail) if tail.isascii() and tail.isdigit() else None,
+            since=moment(query.get("since", ""), "since"),
+            until=moment(query.get("until", ""), "until"),
+        )
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """Whether a parameter is switched on, in any of the ways in which clients write that."""
+    return query.get(name, "").lower() not in ("", "0", "no", "false", "none")
+
+
+def moment(text: str, name: str) -> str:
+    """Return the RFC 3339 time that a parameter stands for: seconds since the epoch, or such a time; empty for 0."""
+    if not text or text == "0":
+        return ""
+    try:
+        time = datetime.fromtimestamp(float(text), UTC)
+    except ValueError:
+        try:
+            time = datetime.fromisoformat(text).astimezone(UTC)
+        except ValueError:
+            raise InvalidInput.one(name, "is neither a number of seconds nor a time", value=text[:80]) from None
+    except OverflowError:
+        raise InvalidInput.one(name, "is no time", value=text[:80]) from None
+    return f"{time:%Y-%m-%dT%H:%M:%S.%f}000Z"
+
+
+async def read_output(platform: Platform, container: Container, query: LogQuery) -> AsyncGenerator[Piece]:
+    """Yield the log of a container. A container that was never started has none."""
+    if container.was_never_started:
+        return
+    lines = await _present(platform, container, query)
+    for _, stream, text in lines:
+        yield stream, text
+    if not query.follow or not container.is_active:
+        return
+    after = max((stamp for stamp, _, _ in lines), default=query.since)
+    pieces = _followed(platform, container, query, after=after, exclusive=bool(lines))
+    async with aclosing(pieces) as followed:
+        async for piece in followed:
+            yield piece
+
+
+async def follow_start(platform: Platform, container: Container, streams: tuple[int, ...]) -> AsyncGenerator[Piece]:
+    """Yield what a container prints from this start on, and a line on stderr while it waits for nodes.
+
+    `container` is as its start answered.
+    """
+    params = {"fromAttempt": container.attempts + 1}
+    await platform.seen_by_controller(container)  # the log of an ended run ends at once
+    queue: asyncio.Queue[Piece | None] = asyncio.Queue(256)
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(_tell_waiting(platform, container, queue))
+        readers = [tasks.create_task(_feed(platform, container, stream, params, queue)) for stream in streams]
+        try:
+            left = len(readers)
+            while left:
+                piece = await queue.get()
+                if piece is None:
+                    left -= 1
+                else:
+                    yield piece
+        finally:
+            for task in (waiting, *readers):
+                task.cancel()
+
+
+async def _present(platform: Platform, container: Container, query: LogQuery) -> list[tuple[str, int, bytes]]:
+    """Return time, stream and text of the lines that are there, in order of time."""
+    if query.tail == 0:
+        return []
+    params: dict[str, Any] = {"rank": container.rank, "timestamps": "true"}
+    params |= {"since": query.since} if query.since else {}
+    found: list[tuple[str, int, bytes]] = []
+    for stream in query.streams:
+        text = b""
+        try:
+            asked = params | {"stream": STREAM_NAMES[stream]}
+            async with aclosing(platform.chunks(run_path(container, "/logs"), asked)) as chunks:
+                text = b"".join([chunk async for chunk in chunks])
+        except NotFound:
+            continue  # the program has not started, or its log is gone with its Pod
+        for line in text.split(b"\n")[:-1]:
+            stamp, _, rest = line.partition(b" ")
+            shown = line if query.timestamps else rest
+            found.append((stamp.decode(errors="replace"), stream, shown + b"\n"))
+    found.sort(key=lambda line: line[0])
+    if query.until:
+        found = [line for line in found if line[0] <= query.until]
+    return found[-query.tail :] if query.tail is not None else found
+
+
+async def _followed(
+    platform: Platform, container: Container, query: LogQuery, *, after: str, exclusive: bool
+) -> AsyncGenerator[Piece]:
+    """Yield the lines behind a time, as they come."""
+    params: dict[str, Any] = {"timestamps": "true"}
+    if query.tail == 0 and not after:
+        after = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}000Z"
+    params |= {"since": after} if after else {}
+    queue: asyncio.Queue[Piece | None] = asyncio.Queue(256)
+    async with asyncio.TaskGroup() as tasks:
+        readers = [tasks.create_task(_feed(platform, container, one, params, queue)) for one in query.streams]
+        rests = dict.fromkeys(query.streams, b"")
+        left = len(readers)
+        try:
+            while left:
+                piece = await queue.get()
+                if piece is None:
+                    left -= 1
+                    continue
+                stream, data = piece
+                *lines, rests[stream] = (rests[stream] + data).split(b"\n")
+                for line in lines:
+                    stamp, _, rest = line.partition(b" ")
+                    if not exclusive or stamp.decode(errors="replace") > after:
+                        yield stream, (line if query.timestamps else rest) + b"\n"
+        finally:
+            for task in readers:
+                task.cancel()
+
+
+async def _feed(
+    platform: Platform,
+    container: Container,
+    stream: int,
+    params: Mapping[str, Any],
+    queue: asyncio.Queue[Piece | None],
+) -> None:
+    """Put what one stream prints into the queue until the run has ended; then None."""
+    asked = {"follow": "true", "rank": container.rank, "stream": STREAM_NAMES[stream], **params}
+    try:
+        async with aclosing(platform.chunks(run_path(container, "/logs"), asked)) as chunks:
+            async for chunk in chunks:
+                await queue.put((stream, chunk))
+    except KajitoriError as error:
+        if not isinstance(error, NotFound):
+            await queue.put((STDERR, f"kaji: the log can't be read: {error.message}\n".encode()))
+    finally:
+        await queue.put(None)
+
+
+async def _tell_waiting(platform: Platform, container: Container, queue: asyncio.Queue[Piece | None]) -> None:
+    """Say on stderr that a started run waits, each time the reason changes, until it runs."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + QUEUED_AFTER_SECONDS
+    with contextlib.suppress(KajitoriError):
+        await _tell_changes(platform, container, queue, until)
+
+
+async def _tell_changes(
+    platform: Platform, container: Container, queue: asyncio.Queue[Piece | None], until: float
+) -> None:
+    told, loop = "", asyncio.get_running_loop()
+    async with aclosing(platform.changes(container)) as changes:
+        pending: asyncio.Future[Container | None] | None = None
+        latest = container
+        try:
+            while True:
+                pending = pending or asyncio.ensure_future(anext(changes, None))
+                left = max(0.0, until - loop.time()) if not told else None
+                await asyncio.wait({pending}, timeout=left)
+                if pending.done():
+                    found, pending = pending.result(), None
+                    if found is None:
+                        return
+                    latest = found
+                if latest.phase not in (Phase.QUEUED, Phase.STARTING):
+                    return
+                text = waiting_words(latest)
+                if loop.time() >= until and text != told:
+                    told = text
+                    await queue.put((STDERR, f"{text}\n".encode()))
+        finally:
+            if pending is not None:  # a generator can't be closed while it works
+                pending.cancel()
+                await asyncio.gather(pending, return_exceptions=True)
+
+
+def waiting_words(container: Container) -> str:
+    """Return the line that tells a client that its container has not started yet, and why."""
+    why = container.status.get("message") or container.status.get("reason") or "it is new"
+    return f"kaji: {container.name} is {container.phase.value}: {why} (for details: kaji explain {container.run})"

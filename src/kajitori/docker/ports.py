@@ -1,0 +1,120 @@
+"""Published ports: listeners on this machine that lead to ports of containers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+
+from kajitori.client.member_streams import PortConnection, connected
+from kajitori.docker.platform import Platform
+from kajitori.docker.translation.container import Container
+from kajitori.errors import KajitoriError, Unavailable
+
+log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+CHUNK_BYTES = 64 * 1024
+
+Bindings = dict[str, list[dict[str, str]]]
+
+
+@dataclass
+class _Published:
+    """The open ports of one container."""
+
+    bindings: Bindings = field(default_factory=dict)
+    servers: list[asyncio.Server] = field(default_factory=list)
+
+
+class PublishedPorts:
+    """The ports of containers that are open on this machine while the containers are active."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._open: dict[str, _Published] = {}
+
+    def of(self, container: Container) -> Bindings | None:
+        """Return the open ports of a container, with the numbers on this machine; None if none is open."""
+        published = self._open.get(container.uid)
+        return published.bindings if published is not None else None
+
+    async def open(self, container: Container) -> None:
+        """Listen on the ports that the container publishes. Raises Unavailable if one is taken."""
+        wanted: Mapping[str, Any] = container.host_config.get("PortBindings") or {}
+        if not wanted or container.uid in self._open:
+            return
+        published = self._open[container.uid] = _Published()
+        try:
+            for name, bindings in wanted.items():
+                port = int(name.partition("/")[0])
+                for binding in bindings or [{}]:
+                    await self._listen(container, published, name, port, binding)
+        except BaseException:
+            self.close(container)
+            raise
+
+    async def _listen(
+        self, container: Container, published: _Published, name: str, port: int, binding: Mapping[str, str]
+    ) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._forward(container, port, reader, writer)
+
+        host = binding.get("HostIp") or LOOPBACK
+        text = str(binding.get("HostPort") or "0")
+        if not text.isdigit():
+            raise Unavailable(f"{text} is no single port", hint="publish ports one by one: -p 8080:80")
+        try:
+            server = await asyncio.start_server(serve, host, int(text))
+        except OSError as error:
+            hint = "publish another port, or -p CONTAINER_PORT for a free one"
+            raise Unavailable(f"port {host}:{text} can't be opened here: {error.strerror}", hint=hint) from error
+        published.servers.append(server)
+        number = server.sockets[0].getsockname()[1]
+        published.bindings.setdefault(name, []).append({"HostIp": host, "HostPort": str(number)})
+
+    async def _forward(
+        self, container: Container, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Pass one connection on until both directions have ended."""
+        try:
+            target = await self._platform.signed_in()
+            async with connected(target, container.view, port, container.rank) as connection:
+                sending = asyncio.create_task(_send(reader, connection))
+                try:
+                    while data := await connection.read():
+                        writer.write(data)
+                        await writer.drain()
+                finally:
+                    sending.cancel()
+                    await asyncio.gather(sending, return_exceptions=True)
+        except (KajitoriError, ConnectionError, ConnectionClosed) as error:
+            log.info("port %s of %s: %s", port, container.name, error)
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    def close(self, container: Container) -> None:
+        """Close the ports of a container that has ended."""
+        published = self._open.pop(container.uid, None)
+        for server in published.servers if published is not None else ():
+            server.close()
+
+    def close_all(self) -> None:
+        for published in self._open.values():
+            for server in published.servers:
+                server.close()
+        self._open.clear()
+
+
+async def _send(reader: asyncio.StreamReader, connection: PortConnection) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        while data := await reader.read(CHUNK_BYTES):
+            await connection.write(data)
+        await connection.end_writing()

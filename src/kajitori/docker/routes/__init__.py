@@ -1,0 +1,1 @@
+"""The routes of the Engine API, by subject."""

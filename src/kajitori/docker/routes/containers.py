@@ -1,0 +1,250 @@
+"""The life of containers: create, list, inspect, start, stop, kill, wait, remove."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from aiohttp import web
+
+from kajitori.docker.engine import Engine, engine_of, json_answer
+from kajitori.docker.output import flag
+from kajitori.docker.platform import run_path
+from kajitori.docker.translation.container import Container, seconds_of
+from kajitori.docker.translation.creation import read_creation
+from kajitori.docker.translation.filters import (
+    CONTAINER_FILTERS,
+    check_container_filters,
+    matching,
+    parse_filters,
+)
+from kajitori.docker.translation.inspection import inspection, summary
+from kajitori.errors import AlreadyExists, InvalidInput, NotFound, WrongState
+
+PRUNE_FILTERS = frozenset({"until", "label", "label!"})
+CONDITIONS = ("not-running", "next-exit", "removed")
+KILLS = frozenset({"KILL", "SIGKILL", "9", ""})
+TERMINATES = frozenset({"TERM", "SIGTERM", "15", "INT", "SIGINT", "2", "QUIT", "SIGQUIT", "3", "HUP", "SIGHUP", "1"})
+
+routes = web.RouteTableDef()
+
+
+async def container_of(request: web.Request) -> Container:
+    """Return the container that the path names. Raises NotFound."""
+    return await engine_of(request).platform.find(request.match_info["id"])
+
+
+@routes.post("/containers/create")
+async def create(request: web.Request) -> web.Response:
+    engine = engine_of(request)
+    try:
+        body = await request.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise InvalidInput.one("", "the body must be an object in JSON")
+    platform = request.query.get("platform", "")
+    creation = read_creation(body, request.query.get("name", "").removeprefix("/"))
+    if platform:
+        _, _, architecture = platform.partition("/")
+        creation.spec["nodeSelector"] = {"kubernetes.io/arch": architecture.partition("/")[0] or platform}
+    names = {str(one["Id"]): name for name, one in engine.networks.items()}  # clients may name networks by their ids
+    creation.notes["Networks"] = {names.get(key, key): found for key, found in creation.notes["Networks"].items()}
+    try:
+        container = await engine.create(creation)
+    except AlreadyExists as error:
+        message = f'Conflict. The container name "/{creation.name}" is already in use: {error.message}'
+        raise AlreadyExists(message, hint=error.hint) from error
+    return json_answer({"Id": container.id, "Warnings": creation.warnings}, status=201)
+
+
+@routes.get("/containers/json")
+async def list_containers(request: web.Request) -> web.Response:
+    engine = engine_of(request)
+    filters = parse_filters(request.query.get("filters", ""), CONTAINER_FILTERS)
+    check_container_filters(filters)
+    limit = int(request.query.get("limit") or 0)
+    everything = flag(request.query, "all") or limit > 0 or bool(filters.keys() & {"status", "exited"})
+    containers = matching(await engine.platform.containers(), filters)
+    shown = [one for one in containers if everything or one.is_active]
+    now = engine.now()
+    shown = shown[:limit] if limit > 0 else shown
+    return json_answer([summary(one, now, engine.ports.of(one), engine.networks_of(one)) for one in shown])
+
+
+@routes.get("/containers/{id}/json")
+async def inspect(request: web.Request) -> web.Response:
+    engine, container = engine_of(request), await container_of(request)
+    shown = inspection(
+        container, await engine.platform.members(container), engine.ports.of(container), engine.networks_of(container)
+    )
+    if flag(request.query, "size"):
+        shown |= {"SizeRw": 0, "SizeRootFs": 0}
+    return json_answer(shown)
+
+
+@routes.post("/containers/{id}/start")
+async def start(request: web.Request) -> web.Response:
+    container = await container_of(request)
+    if container.is_active:
+        return web.Response(status=304)
+    await engine_of(request).start(container)
+    return web.Response(status=204)
+
+
+@routes.post("/containers/{id}/stop")
+async def stop(request: web.Request) -> web.Response:
+    container = await container_of(request)
+    if not container.is_active:
+        return web.Response(status=304)
+    await _stop(engine_of(request), container, _grace(request))
+    return web.Response(status=204)
+
+
+@routes.post("/containers/{id}/restart")
+async def restart(request: web.Request) -> web.Response:
+    container = await container_of(request)
+    engine = engine_of(request)
+    if container.is_active:
+        container = await _stop(engine, container, _grace(request))
+    await engine.start(container)
+    engine.tell("restart", container)
+    return web.Response(status=204)
+
+
+@routes.post("/containers/{id}/kill")
+async def kill(request: web.Request) -> web.Response:
+    container = await container_of(request)
+    signal = request.query.get("signal", "").upper()
+    if not container.is_active:
+        raise WrongState(f"container {container.name} is not running")
+    if signal not in KILLS | TERMINATES:
+        hint = f"docker exec {container.name} kill -{signal.removeprefix('SIG')} 1"
+        raise InvalidInput.one("--signal", "only signals that end a program reach all members", value=signal, hint=hint)
+    grace = None if signal in TERMINATES else "0s"
+    body = {"grace": grace} if grace is not None else None
+    await engine_of(request).platform.post(run_path(container, "/stop"), body)
+    engine_of(request).tell("kill", container, signal="15" if grace is None else "9")
+    if grace is not None:  # a container that was killed can be removed at once
+        await engine_of(request).stopped(await engine_of(request).platform.refreshed(container))
+    return web.Response(status=204)
+
+
+@routes.post("/containers/{id}/wait")
+async def wait(request: web.Request) -> web.StreamResponse:
+    """Answer at the end. The head is sent at once, because clients start the container only after they have seen it."""
+    condition = request.query.get("condition") or "not-running"
+    if condition not in CONDITIONS:
+        raise InvalidInput.one("condition", f"invalid condition: {condition!r}", hint=f"use {', '.join(CONDITIONS)}")
+    container = await container_of(request)
+    engine = engine_of(request)
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    begun = asyncio.ensure_future(engine.begun(container)) if not container.is_active else None
+    await response.prepare(request)
+    await response.write(b"")
+    try:
+        if begun is not None and (condition != "not-running" or container.was_never_started):
+            container = await begun
+        if container.is_active:
+            container = await engine.ended(container)
+        if condition == "removed":
+            await engine.removed(container)
+    finally:
+        if begun is not None:
+            begun.cancel()
+    answer: dict[str, object] = {"StatusCode": container.exit_code}
+    await response.write(json.dumps(answer).encode())
+    await response.write_eof()
+    return response
+
+
+@routes.delete("/containers/{id}")
+async def remove(request: web.Request) -> web.Response:
+    container = await container_of(request)
+    force = flag(request.query, "force")
+    if flag(request.query, "link"):
+        raise InvalidInput.one("--link", "there are no links between containers", hint="leave it out")
+    if container.is_active and not force:
+        hint = f"stop it before removing it, or use -f: docker rm -f {container.name}"
+        raise WrongState(f"cannot remove container {container.name!r}: container is running", hint=hint)
+    await engine_of(request).platform.delete(container, at_once=force, checkpoint=flag(request.query, "v"))
+    return web.Response(status=204)
+
+
+@routes.post("/containers/prune")
+async def prune(request: web.Request) -> web.Response:
+    """Remove containers that have ended, and those that were never started."""
+    engine = engine_of(request)
+    filters = parse_filters(request.query.get("filters", ""), PRUNE_FILTERS)
+    labels = {key: value for key, value in filters.items() if key == "label"}
+    found = [one for one in matching(await engine.platform.containers(), labels) if not one.is_active]
+    for limit in filters.get("until", ()):
+        before = _until(limit, engine.now())
+        found = [one for one in found if seconds_of(str(one.view["createdAt"])) < before]
+    unwanted = filters.get("label!", frozenset())
+    found = [one for one in found if not unwanted & {*one.labels, *(f"{k}={v}" for k, v in one.labels.items())}]
+    deleted = []
+    for container in found:
+        try:
+            await engine.platform.delete(container, at_once=False)
+        except NotFound:
+            continue
+        deleted.append(container.id)
+    return json_answer({"ContainersDeleted": deleted, "SpaceReclaimed": 0})
+
+
+@routes.post("/containers/{id}/rename")
+async def rename(request: web.Request) -> web.Response:
+    engine, container = engine_of(request), await container_of(request)
+    if container.was_never_started:
+        await engine.rename(container, request.query.get("name", "").removeprefix("/"))
+        return web.Response(status=204)
+    hint = f"docker run --name {request.query.get('name', 'NEW')}, and docker rm {container.name}"
+    message = "a run that was started keeps its name, because its Pods, its address and its checkpoint have it"
+    raise InvalidInput.one("rename", message, hint=hint)
+
+
+@routes.post("/containers/{id}/update")
+async def update(request: web.Request) -> web.Response:
+    await container_of(request)
+    hint = "docker run with the new values; a checkpoint is taken over with the same name"
+    raise InvalidInput.one("update", "the resources of a run are fixed while it exists", hint=hint)
+
+
+@routes.post("/containers/{id}/pause")
+@routes.post("/containers/{id}/unpause")
+async def pause(request: web.Request) -> web.Response:
+    container = await container_of(request)
+    hint = f"to free the GPUs: docker stop {container.name}, and docker start {container.name} to go on"
+    raise InvalidInput.one("pause", "a gang that is frozen would keep its GPUs without using them", hint=hint)
+
+
+async def _stop(engine: Engine, container: Container, grace: str | None) -> Container:
+    """Stop a run and wait for its end."""
+    body = {"grace": grace} if grace is not None else None
+    await engine.platform.post(run_path(container, "/stop"), body)
+    container = await engine.stopped(await engine.platform.refreshed(container))
+    engine.tell("stop", container)
+    return container
+
+
+def _grace(request: web.Request) -> str | None:
+    text = request.query.get("t", "")
+    return f"{int(text)}s" if text.isascii() and text.isdigit() else None
+
+
+def _until(text: str, now: float) -> float:
+    from kajitori.core.words.quantities import QuantityError, parse_duration_seconds
+
+    try:
+        return now - parse_duration_seconds(text)
+    except QuantityError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        try:
+            return seconds_of(text)
+        except ValueError:
+            hint = "write a duration such as 24h, or a time"
+            raise InvalidInput.one("until", "is neither a duration nor a time", value=text, hint=hint) from None

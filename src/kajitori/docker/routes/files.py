@@ -1,0 +1,134 @@
+"""Files of containers: `docker cp` in both directions, by the member's own tar."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+
+from kajitori.docker.engine import Engine, engine_of
+from kajitori.docker.execution import Command, output_of
+from kajitori.docker.hijack import STDOUT
+from kajitori.docker.routes.containers import container_of
+from kajitori.docker.routes.streams import CHUNK_BYTES
+from kajitori.docker.translation.container import Container
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
+
+_DIRECTORY, _SYMLINK, _DEVICE, _PIPE, _SOCKET = 1 << 31, 1 << 27, 1 << 26, 1 << 25, 1 << 24
+"""Bits of Go's file modes, by which the client tells kinds of files."""
+_GO_KINDS = {0o040000: _DIRECTORY, 0o120000: _SYMLINK, 0o060000: _DEVICE, 0o010000: _PIPE, 0o140000: _SOCKET}
+
+_STAT = 'stat -c "%f %s %Y" "$1" && readlink "$1"; test -e "$1" -o -L "$1"'
+
+routes = web.RouteTableDef()
+
+
+@routes.head("/containers/{id}/archive")
+async def stat(request: web.Request) -> web.Response:
+    container, path = await _asked(request)
+    return web.Response(headers=_stat_header(await _stat(engine_of(request), container, path)))
+
+
+@routes.get("/containers/{id}/archive", allow_head=False)
+async def read(request: web.Request) -> web.StreamResponse:
+    engine = engine_of(request)
+    container, path = await _asked(request)
+    found = await _stat(engine, container, path)
+    folder, name = posixpath.split(path.rstrip("/") or "/")
+    words = ["tar", "-cf", "-", "-C", folder or "/", "--", name or "."]
+    response = web.StreamResponse(headers={"Content-Type": "application/x-tar", **_stat_header(found)})
+    await response.prepare(request)
+
+    async def write(stream: int, data: bytes) -> None:
+        if stream == STDOUT:
+            await response.write(data)
+
+    if await Command(container, words, words).run(engine.platform, write, None):
+        raise ConnectionResetError("tar failed in the container")  # the broken answer tells the client
+    await response.write_eof()
+    return response
+
+
+@routes.put("/containers/{id}/archive")
+async def write(request: web.Request) -> web.Response:
+    engine = engine_of(request)
+    container, path = await _asked(request)
+    found = await _stat(engine, container, path)
+    if not found["mode"] & (_DIRECTORY | _SYMLINK):
+        raise InvalidInput.one("", f"{path} is not a directory")
+    words = ["tar", "-xf", "-", "-C", path]
+    complaints: list[bytes] = []
+
+    async def note(stream: int, data: bytes) -> None:
+        complaints.append(data)
+
+    code = await Command(container, words, words, stdin=True).run(engine.platform, note, _body(request))
+    if code:
+        text = b"".join(complaints).decode("utf-8", "replace").strip()
+        raise InvalidInput.one("", f"the files could not be unpacked in the container: {text or f'tar: {code}'}")
+    return web.Response(status=200)
+
+
+async def _asked(request: web.Request) -> tuple[Container, str]:
+    container, path = await container_of(request), request.query.get("path", "")
+    if not path:
+        raise InvalidInput.one("path", "bad parameter: path is empty")
+    if container.state != "running":
+        hint = f"files can be copied while it runs; those of its checkpoint also later: kaji cp --help, {container.run}"
+        raise WrongState(f"container {container.name} is {container.state}, not running", hint=hint)
+    folder = str(container.spec.get("workingDir") or "/")
+    return container, posixpath.normpath(posixpath.join(folder, path))
+
+
+async def _stat(engine: Engine, container: Container, path: str) -> dict[str, Any]:
+    """Return what Docker's client wants to know of a file. Raises NotFound if there is none."""
+    words = ["/bin/sh", "-c", _STAT, "sh", path]
+    try:
+        code, told, complaint = await output_of(engine.platform, container, words)
+    except KajitoriError as error:
+        error.hint = "docker cp needs /bin/sh, stat and tar in the image"
+        raise
+    lines = told.decode("utf-8", "replace").splitlines()
+    if code or not lines:
+        why = complaint.decode("utf-8", "replace").strip()
+        raise NotFound(f"Could not find the file {path} in container {container.name}: {why}")
+    mode_text, size, modified = lines[0].split()
+    return file_stat(path, int(mode_text, 16), int(size), int(modified), lines[1] if len(lines) > 1 else "")
+
+
+def file_stat(path: str, mode: int, size: int, modified: int, link: str) -> dict[str, Any]:
+    """Return a file's description with Go's bits for its kind."""
+    return {
+        "name": posixpath.basename(path) or "/",
+        "size": size,
+        "mode": _GO_KINDS.get(mode & 0o170000, 0) | mode & 0o777,
+        "mtime": f"{datetime.fromtimestamp(modified, UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "linkTarget": posixpath.join(posixpath.dirname(path), link) if link else "",
+    }
+
+
+def _stat_header(found: dict[str, Any]) -> dict[str, str]:
+    return {"X-Docker-Container-Path-Stat": b64encode(json.dumps(found).encode()).decode()}
+
+
+async def _body(request: web.Request) -> AsyncIterator[bytes]:
+    while data := await request.content.read(CHUNK_BYTES):
+        yield data
+
+
+@routes.get("/containers/{id}/changes")
+async def changes(request: web.Request) -> web.Response:
+    await container_of(request)
+    raise InvalidInput.one("diff", "only nodes know what a program changed in its image", hint="use docker exec")
+
+
+@routes.get("/containers/{id}/export")
+async def export(request: web.Request) -> web.Response:
+    container = await container_of(request)
+    hint = f"docker cp {container.name}:/PATH ."
+    raise InvalidInput.one("export", "images stay on the nodes", hint=hint)

@@ -1,0 +1,237 @@
+"""Volumes, which policy offers, and networks, which exist for clients alone; and what a cluster does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from kajitori.docker.engine import Engine, engine_of, json_answer
+from kajitori.docker.translation.container import NO_TIME, Container, network_id
+from kajitori.docker.translation.filters import has_labels, parse_filters
+from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound, Unavailable, Unsupported
+
+BUILT_IN = ("bridge", "host", "none")
+VOLUME_FILTERS = frozenset({"dangling", "driver", "label", "name"})
+NETWORK_FILTERS = frozenset({"dangling", "driver", "id", "label", "name", "scope", "type", "until"})
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/volumes")
+async def list_volumes(request: web.Request) -> web.Response:
+    wanted = parse_filters(request.query.get("filters", ""), VOLUME_FILTERS).get("name", frozenset())
+    volumes, note = await _volumes(engine_of(request))
+    shown = [one for name, one in volumes.items() if not wanted or any(word in name for word in wanted)]
+    return json_answer({"Volumes": shown, "Warnings": [note] if note else None})
+
+
+@routes.post("/volumes/create")
+async def create_volume(request: web.Request) -> web.Response:
+    """Answer with a volume that policy offers. Others can't be made."""
+    name = str((await request.json()).get("Name") or "")
+    volumes, _ = await _volumes(engine_of(request))
+    if name not in volumes:
+        known = ", ".join(volumes) or "none"
+        hint = f"policy offers {known}; ask the operators for another, or use --label kaji.checkpoint=/PATH"
+        missing = f"no volume {name}" if name else "no anonymous volume"
+        raise Forbidden(f"volumes are made by the cluster's operators, and there is {missing}: {hint}")
+    return json_answer(volumes[name], status=201)
+
+
+@routes.get("/volumes/{name}")
+async def inspect_volume(request: web.Request) -> web.Response:
+    volumes, _ = await _volumes(engine_of(request))
+    try:
+        return json_answer(volumes[request.match_info["name"]])
+    except KeyError:
+        raise NotFound(f"get {request.match_info['name']}: no such volume") from None
+
+
+@routes.delete("/volumes/{name}")
+@routes.post("/volumes/prune")
+async def remove_volume(request: web.Request) -> web.Response:
+    hint = "checkpoints: docker rm -v CONTAINER, or kaji volumes rm"
+    raise Forbidden(f"volumes are kept by the cluster's operators; {hint}")
+
+
+async def _volumes(engine: Engine) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return the volumes that policy offers by name, and what is missing from them."""
+    namespace = engine.platform.namespace
+    answer = await engine.platform.get("/v1/volumes", {"namespace": namespace} if namespace else None)
+    volumes = {
+        one["name"]: {
+            "Name": one["name"],
+            "Driver": "kajitori",
+            "Mountpoint": one["source"],
+            "CreatedAt": one["createdAt"] or NO_TIME,
+            "Labels": {},
+            "Scope": "global",
+            "Options": {"kind": one["kind"]},
+            "Status": {"state": one["state"], "usedBy": one["usedBy"]},
+        }
+        for one in answer["items"]
+        if one["kind"] not in ("folder", "checkpoint")
+    }
+    return volumes, str(answer["note"])
+
+
+@routes.get("/networks")
+async def list_networks(request: web.Request) -> web.Response:
+    filters = parse_filters(request.query.get("filters", ""), NETWORK_FILTERS)
+    networks = _networks(engine_of(request)).values()
+    return json_answer([one for one in networks if _fits(one, filters)])
+
+
+@routes.post("/networks/create")
+async def create_network(request: web.Request) -> web.Response:
+    body = await request.json()
+    name, engine = str(body.get("Name") or ""), engine_of(request)
+    if not name:
+        raise InvalidInput.one("Name", "a network needs a name")
+    if name in _networks(engine):
+        raise AlreadyExists(f"network with name {name} already exists")
+    given = {"Labels": body.get("Labels") or {}, "Driver": body.get("Driver") or "bridge"}
+    engine.networks[name] = _network(name) | given
+    warning = "runs of a namespace reach each other by name, with or without this network; policy separates namespaces"
+    return json_answer({"Id": _network(name)["Id"], "Warning": warning}, status=201)
+
+
+@routes.post("/networks/prune")
+async def prune_networks(request: web.Request) -> web.Response:
+    deleted = list(engine_of(request).networks)
+    engine_of(request).networks.clear()
+    return json_answer({"NetworksDeleted": deleted})
+
+
+@routes.get("/networks/{id}")
+async def inspect_network(request: web.Request) -> web.Response:
+    engine = engine_of(request)
+    network = _find(engine, request.match_info["id"])
+    members = [one for one in await engine.platform.containers(active=True) if _is_in(engine, one, network)]
+    return json_answer(network | {"Containers": {one.id: _member(one) for one in members}})
+
+
+def _is_in(engine: Engine, container: Container, network: dict[str, Any]) -> bool:
+    return network["Name"] in engine.networks_of(container)
+
+
+def _member(container: Container) -> dict[str, str]:
+    return {"Name": container.name, "EndpointID": container.id, "MacAddress": "", "IPv4Address": "", "IPv6Address": ""}
+
+
+@routes.delete("/networks/{id}")
+async def remove_network(request: web.Request) -> web.Response:
+    engine = engine_of(request)
+    name = str(_find(engine, request.match_info["id"])["Name"])
+    if name in BUILT_IN:
+        raise Forbidden(f"{name} is a pre-defined network and cannot be removed")
+    engine.networks.pop(name, None)
+    return web.Response(status=204)
+
+
+@routes.post("/networks/{id}/connect")
+async def connect(request: web.Request) -> web.Response:
+    engine, name, container, body = await _joining(request)
+    aliases = (body.get("EndpointConfig") or {}).get("Aliases") or []
+    engine.joined[container.uid] = engine.networks_of(container) | {name: list(aliases)}
+    return web.Response(status=200)
+
+
+@routes.post("/networks/{id}/disconnect")
+async def disconnect(request: web.Request) -> web.Response:
+    engine, name, container, _ = await _joining(request)
+    networks = engine.networks_of(container)
+    if networks.pop(name, None) is None:
+        raise Forbidden(f"container {container.id} is not connected to network {name}")
+    engine.joined[container.uid] = networks
+    return web.Response(status=200)
+
+
+async def _joining(request: web.Request) -> tuple[Engine, str, Container, dict[str, Any]]:
+    """Return the name of the network and the container that a request names, and the request's body."""
+    engine, body = engine_of(request), await request.json()
+    name = str(_find(engine, request.match_info["id"])["Name"])
+    return engine, name, await engine.platform.find(str(body.get("Container") or "")), body
+
+
+def _networks(engine: Engine) -> dict[str, dict[str, Any]]:
+    return {name: _network(name) for name in BUILT_IN} | engine.networks
+
+
+def _find(engine: Engine, reference: str) -> dict[str, Any]:
+    networks = _networks(engine)
+    if reference in networks:
+        return networks[reference]
+    found = [one for one in networks.values() if str(one["Id"]).startswith(reference)]
+    if len(found) != 1:
+        raise NotFound(f"network {reference} not found")
+    return found[0]
+
+
+def _fits(network: dict[str, Any], filters: dict[str, frozenset[str]]) -> bool:
+    tests = {
+        "name": lambda wanted: any(word in network["Name"] for word in wanted),
+        "id": lambda wanted: any(network["Id"].startswith(word) for word in wanted),
+        "driver": lambda wanted: network["Driver"] in wanted,
+        "label": lambda wanted: has_labels(network["Labels"], wanted),
+        "type": lambda wanted: ("builtin" if network["Name"] in BUILT_IN else "custom") in wanted,
+        "scope": lambda wanted: "local" in wanted,
+        "dangling": lambda wanted: ("true" in wanted) == (network["Name"] not in BUILT_IN),
+    }
+    return all(tests[key](wanted) for key, wanted in filters.items() if key in tests)
+
+
+def _network(name: str) -> dict[str, Any]:
+    return {
+        "Name": name,
+        "Id": network_id(name),
+        "Created": NO_TIME,
+        "Scope": "local",
+        "Driver": {"host": "host", "none": "null"}.get(name, "bridge"),
+        "EnableIPv4": True,
+        "EnableIPv6": False,
+        "IPAM": {"Driver": "default", "Options": None, "Config": []},
+        "Internal": False,
+        "Attachable": False,
+        "Ingress": False,
+        "ConfigFrom": {"Network": ""},
+        "ConfigOnly": False,
+        "Containers": {},
+        "Options": {},
+        "Labels": {},
+    }
+
+
+@routes.post("/build")
+@routes.post("/build/prune")
+@routes.post("/build/cancel")
+@routes.post("/session")
+@routes.post("/grpc")
+async def build(request: web.Request) -> web.Response:
+    hint = "build it with another docker context or in CI, and push it to a registry that the nodes can reach"
+    raise Unsupported(f"images are not built on the cluster: {hint}; docker context use default")
+
+
+@routes.route("*", r"/{kind:swarm|nodes|services|tasks|secrets|configs}{rest:(/.*)?}")
+async def swarm(request: web.Request) -> web.Response:
+    raise Unavailable(
+        "This node is not a swarm manager. Kubernetes runs this cluster: a gang is docker run --label kaji.replicas=4, "
+        "and a secret is kaji secret create"
+    )
+
+
+@routes.get("/plugins")
+async def plugins(request: web.Request) -> web.Response:
+    return json_answer([])
+
+
+@routes.route("*", "/plugins/{rest:.*}")
+async def plugin(request: web.Request) -> web.Response:
+    raise Unsupported("a cluster has no plugins of Docker: ask its operators for volumes and networks")
+
+
+@routes.post("/auth")
+async def auth(request: web.Request) -> web.Response:
+    hint = "a registry's credentials are with the cluster: ask its operators (policy's images)"
+    raise Unsupported(f"nodes pull images, not this bridge: {hint}")

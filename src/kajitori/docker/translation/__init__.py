@@ -1,0 +1,1 @@
+"""Pure translations between the Engine API's documents and those of the Web API."""

@@ -1,0 +1,222 @@
+"""A run as a container: its id, name, state and exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from kajitori.core.spec.reasons import Phase, Reason
+
+ANNOTATION = "docker.kajitori.dev/container"
+"""Annotation of a run with those parts of the container's configuration that a spec has no field for, as JSON."""
+
+NETWORK = "bridge"
+"""The network of containers whose client named none."""
+
+NO_TIME = "0001-01-01T00:00:00Z"
+ID_LENGTH, SHORT_ID_LENGTH = 64, 12
+
+KILLED, TERMINATED = 137, 143
+"""Exit codes of a program that ended by SIGKILL and by SIGTERM."""
+NOT_FOUND = 127
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container: a run, or one member of a gang."""
+
+    view: Mapping[str, Any]
+    """The run, as the Web API shows it."""
+    rank: int = 0
+
+    @cached_property
+    def id(self) -> str:
+        """64 hexadecimal digits that follow from the run's UID, so that each bridge finds the same.
+
+        A container that was renamed before its start keeps the id that its first run gave it.
+        """
+        return str(self.notes.get("Id") or container_id(self.uid))
+
+    @property
+    def uid(self) -> str:
+        return str(self.view["uid"])
+
+    @property
+    def run(self) -> str:
+        """Name of the run."""
+        return str(self.view["name"])
+
+    @property
+    def name(self) -> str:
+        """Name of the container; it differs from the run's if that can't have such a name."""
+        return str(self.notes.get("Name") or self.run)
+
+    @cached_property
+    def notes(self) -> Mapping[str, Any]:
+        """Notes that the bridge stored with the run; empty if the run was not made by `docker`."""
+        try:
+            found = json.loads((self.view.get("annotations") or {}).get(ANNOTATION, "{}"))
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        found = self.notes.get("Config")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def host_config(self) -> Mapping[str, Any]:
+        found = self.notes.get("HostConfig")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        found = self.config.get("Labels")
+        return dict(found if isinstance(found, dict) else self.view.get("labels") or {})
+
+    @property
+    def networks(self) -> dict[str, list[str]]:
+        """Names of the networks that the client asked for, each with the container's aliases there."""
+        found = self.notes.get("Networks")
+        return dict(found) if isinstance(found, dict) and found else {NETWORK: []}
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.view["spec"]
+        return found
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.view["status"]
+        return found
+
+    @property
+    def has_terminal(self) -> bool:
+        return bool(self.config.get("Tty"))
+
+    @property
+    def has_stdin(self) -> bool:
+        return bool(self.config.get("OpenStdin"))
+
+    @property
+    def is_removed_at_end(self) -> bool:
+        return bool(self.host_config.get("AutoRemove"))
+
+    @property
+    def attempts(self) -> int:
+        return int(self.status.get("attempts") or 0)
+
+    @property
+    def resumes(self) -> int:
+        """How often the run was asked to start again. A smaller number tells an older view."""
+        return int(self.spec.get("resumes") or 0)
+
+    @property
+    def replicas(self) -> int:
+        return int(self.spec.get("replicas") or 1)
+
+    @property
+    def phase(self) -> Phase:
+        """The run's phase; Queued from the moment at which the run was asked to start again."""
+        phase = Phase(self.status["phase"])
+        return Phase.QUEUED if phase.is_final and self.is_starting_again else phase
+
+    @property
+    def is_starting_again(self) -> bool:
+        """Whether the run was asked to start, and its controller has not seen that yet."""
+        return not self.spec.get("stopped") and self.resumes > int(self.status.get("resumes") or 0)
+
+    @property
+    def was_never_started(self) -> bool:
+        """Whether the run was created as a stopped run, and has never been started."""
+        is_new = not self.attempts and not self.resumes
+        return bool(is_new and self.spec.get("stopped") and self.notes)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the run was started and has not ended. It may still wait for nodes."""
+        return not self.was_never_started and not self.phase.is_final
+
+    @property
+    def has_ended(self) -> bool:
+        return self.phase.is_final and not self.was_never_started
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a run that was created is known to its controller, so that it can be started."""
+        return Phase(self.status["phase"]).is_final
+
+    @property
+    def state(self) -> str:
+        """Docker's word: created, running, restarting, removing or exited. A run that waits for nodes is `created`."""
+        if self.view.get("deleting"):
+            return "removing"
+        if self.was_never_started:
+            return "created"
+        return _STATES[self.phase]
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the run; 0 while it has none."""
+        if not self.has_ended:
+            return 0
+        code = self.status.get("exitCode")
+        if code is not None:
+            return int(code)
+        if self.phase is Phase.SUCCEEDED:
+            return 0
+        reason = self.status.get("reason")
+        if self.phase is Phase.STOPPED:
+            return KILLED if self.spec.get("stopGrace") in ("0s", "0") else TERMINATED
+        return {Reason.OUT_OF_MEMORY.value: KILLED, Reason.COMMAND_NOT_FOUND.value: NOT_FOUND}.get(str(reason), 1)
+
+    @property
+    def started_at(self) -> str:
+        return str(self.status.get("startedAt") or "")
+
+    @property
+    def finished_at(self) -> str:
+        return str(self.status.get("finishedAt") or "") if self.has_ended else ""
+
+
+_STATES = {
+    Phase.QUEUED: "created",
+    Phase.STARTING: "created",
+    Phase.RUNNING: "running",
+    Phase.RESTARTING: "restarting",
+    Phase.SUCCEEDED: "exited",
+    Phase.FAILED: "exited",
+    Phase.STOPPED: "exited",
+}
+
+
+def container_id(uid: str) -> str:
+    """Return the id of the container of a run."""
+    return sha256(f"kajitori run {uid}".encode()).hexdigest()
+
+
+def image_id(image: str) -> str:
+    """Return an id for an image's name: clients want one, and only nodes know the image itself."""
+    return "sha256:" + sha256(f"kajitori image {image}".encode()).hexdigest()
+
+
+def network_id(name: str) -> str:
+    """Return the id of a network, which exists for clients alone."""
+    return sha256(f"kajitori network {name}".encode()).hexdigest()
+
+
+def split_rank(reference: str) -> tuple[str, int | None]:
+    """Return the container and the rank that a reference names: `bert.3` is rank 3 of the gang `bert`."""
+    name, dot, rank = reference.rpartition(".")
+    return (name, int(rank)) if dot and rank.isascii() and rank.isdigit() and len(rank) <= 5 else (reference, None)
+
+
+def seconds_of(time: str) -> float:
+    """Return seconds since the epoch of a time such as 2026-11-23T20:17:01Z; 0 for an empty one."""
+    return datetime.fromisoformat(time).timestamp() if time else 0.0

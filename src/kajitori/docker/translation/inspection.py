@@ -1,0 +1,262 @@
+"""Containers as `docker ps` and `docker inspect` show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.words.quantities import parse_spec_memory_bytes
+from kajitori.docker.translation.container import NETWORK, NO_TIME, Container, image_id, network_id, seconds_of
+
+Networks = Mapping[str, Sequence[str]]
+"""Names of networks, each with the container's aliases there."""
+
+Ports = Mapping[str, Sequence[Mapping[str, str]]]
+"""Addresses and ports of this machine that lead to a container's port, such as `80/tcp`."""
+
+
+def summary(
+    container: Container, now: float, ports: Ports | None = None, networks: Networks | None = None
+) -> dict[str, Any]:
+    """Return one entry of `GET /containers/json`. `ports` are those that are open on this machine."""
+    networks = container.networks if networks is None else networks
+    return {
+        "Id": container.id,
+        "Names": [f"/{container.name}"],
+        "Image": container.spec.get("image", ""),
+        "ImageID": image_id(str(container.spec.get("image", ""))),
+        "Command": " ".join(_words(container)),
+        "Created": int(seconds_of(str(container.view["createdAt"]))),
+        "Ports": _port_list(container, ports),
+        "Labels": container.labels,
+        "State": container.state,
+        "Status": status_words(container, now),
+        "HostConfig": {"NetworkMode": next(iter(networks), NETWORK)},
+        "NetworkSettings": {"Networks": _endpoints(container, "", networks)},
+        "Mounts": mounts(container),
+    }
+
+
+def inspection(
+    container: Container,
+    members: Sequence[Mapping[str, Any]],
+    ports: Ports | None = None,
+    networks: Networks | None = None,
+) -> dict[str, Any]:
+    """Return the answer of `GET /containers/{id}/json`. `members` are those of the run that have a Pod, `ports` those
+    that are open on this machine."""
+    words = _words(container)
+    member = next((one for one in members if one["rank"] == container.rank), None)
+    address = str(member["address"]) if member is not None else ""
+    image = str(container.spec.get("image", ""))
+    return {
+        "Id": container.id,
+        "Created": container.view["createdAt"],
+        "Path": words[0] if words else "",
+        "Args": words[1:],
+        "State": state(container),
+        "Image": image_id(image),
+        "ResolvConfPath": "",
+        "HostnamePath": "",
+        "HostsPath": "",
+        "LogPath": "",
+        "Name": f"/{container.name}",
+        "RestartCount": int(container.status.get("restarts") or 0),
+        "Driver": "kajitori",
+        "Platform": "linux",
+        "MountLabel": "",
+        "ProcessLabel": "",
+        "AppArmorProfile": "",
+        "ExecIDs": None,
+        "HostConfig": _host_config(container),
+        "GraphDriver": {"Name": "kajitori", "Data": None},
+        "Mounts": mounts(container),
+        "Config": _config(container, member),
+        "NetworkSettings": _network_settings(container, address, ports, networks),
+    }
+
+
+def state(container: Container) -> dict[str, Any]:
+    """Return the `State` of an inspected container."""
+    word = container.state
+    return {
+        "Status": word,
+        "Running": word in ("running", "restarting"),
+        "Paused": False,
+        "Restarting": word == "restarting",
+        "OOMKilled": container.has_ended and container.status.get("reason") == Reason.OUT_OF_MEMORY,
+        "Dead": False,
+        "Pid": 1 if word == "running" else 0,
+        "ExitCode": container.exit_code,
+        "Error": str(container.status.get("message") or "") if container.phase is Phase.FAILED else "",
+        "StartedAt": container.started_at or NO_TIME,
+        "FinishedAt": container.finished_at or NO_TIME,
+    }
+
+
+def status_words(container: Container, now: float) -> str:
+    """Return the column STATUS of `docker ps`."""
+    if container.view.get("deleting"):
+        return "Removal In Progress"
+    if container.was_never_started:
+        return "Created"
+    phase = container.phase
+    if container.has_ended:
+        return f"Exited ({container.exit_code}) {_ago(now - seconds_of(container.finished_at))} ago"
+    if phase is Phase.RUNNING:
+        return f"Up {_ago(now - seconds_of(container.started_at))}"
+    message = str(container.status.get("message") or "")
+    return f"{phase.value}: {message}" if message else phase.value
+
+
+def mounts(container: Container) -> list[dict[str, Any]]:
+    """Return the volumes and folders of a container."""
+    return [
+        {
+            "Type": "volume" if use.get("name") else "bind",
+            **({"Name": use["name"], "Driver": "kajitori"} if use.get("name") else {}),
+            "Source": use.get("name") or use.get("hostPath", ""),
+            "Destination": use["path"],
+            "Mode": "ro" if use.get("readOnly") else "",
+            "RW": not use.get("readOnly"),
+            "Propagation": "",
+        }
+        for use in container.spec.get("volumes") or ()
+    ]
+
+
+def published(container: Container, ports: Ports | None = None) -> dict[str, list[dict[str, str]] | None]:
+    """Return the ports of a container by Docker's name, such as `80/tcp`, each with those that lead to it."""
+    names = sorted(f"{port}/tcp" for port in container.spec.get("ports") or ())
+    found = {name: [dict(one) for one in (ports or {}).get(name, ())] for name in names}
+    return {name: bindings or None for name, bindings in found.items()}
+
+
+def _words(container: Container) -> list[str]:
+    return [*(container.spec.get("command") or ()), *(container.spec.get("args") or ())]
+
+
+def _config(container: Container, member: Mapping[str, Any] | None) -> dict[str, Any]:
+    spec, stored = container.spec, container.config
+    return {
+        "Hostname": str(member["pod"]) if member is not None else container.run,
+        "Domainname": "",
+        "User": spec.get("user") or "",
+        "AttachStdin": False,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": False,
+        "OpenStdin": False,
+        "StdinOnce": False,
+        **{key: value for key, value in stored.items() if key not in ("Hostname", "Domainname")},
+        "Env": [f"{name}={value}" for name, value in (spec.get("env") or {}).items()],
+        "Cmd": spec.get("args") or None,
+        "Image": spec.get("image", ""),
+        "Volumes": None,
+        "WorkingDir": spec.get("workingDir") or "",
+        "Entrypoint": spec.get("command") or None,
+        "OnBuild": None,
+        "Labels": container.labels,
+    }
+
+
+def _host_config(container: Container) -> dict[str, Any]:
+    resources = container.spec.get("resources") or {}
+    is_service = container.spec.get("type") == "service"
+    restarts = int(container.spec.get("restarts") or 0)
+    defaults: dict[str, Any] = {
+        "Binds": None,
+        "NetworkMode": NETWORK,
+        "CgroupnsMode": "private",
+        "Isolation": "",
+        "PortBindings": {},
+        "RestartPolicy": {
+            "Name": "always" if is_service else "on-failure" if restarts else "no",
+            "MaximumRetryCount": restarts,
+        },
+        "AutoRemove": False,
+        "Privileged": bool(container.spec.get("privileged")),
+        "ShmSize": _bytes(resources.get("shm")) or 64 << 20,
+        "Memory": _bytes(resources.get("memory")),
+        "NanoCpus": _nano_cpus(resources.get("cpu")),
+        "DeviceRequests": _gpu_requests(resources.get("gpu")),
+    }
+    log = container.host_config.get("LogConfig") or {}
+    shown = {"LogConfig": {"Type": log.get("Type") or "json-file", "Config": log.get("Config") or {}}}
+    return defaults | dict(container.host_config) | shown
+
+
+def _network_settings(
+    container: Container, address: str, open_ports: Ports | None, networks: Networks | None
+) -> dict[str, Any]:
+    ports = published(container, open_ports) if container.phase is Phase.RUNNING else {}
+    return {
+        "Bridge": "",
+        "SandboxID": "",
+        "SandboxKey": "",
+        "Ports": ports,
+        "IPAddress": address,
+        "IPPrefixLen": 32 if address else 0,
+        "Gateway": "",
+        "MacAddress": "",
+        "Networks": _endpoints(container, address, container.networks if networks is None else networks),
+    }
+
+
+def _endpoints(container: Container, address: str, networks: Networks) -> dict[str, Any]:
+    return {name: _endpoint(container, address, name, aliases) for name, aliases in networks.items()}
+
+
+def _endpoint(container: Container, address: str, network: str, aliases: Sequence[str]) -> dict[str, Any]:
+    return {
+        "IPAMConfig": None,
+        "Links": None,
+        "Aliases": list(aliases) or [container.run],
+        "DNSNames": [container.run],
+        "NetworkID": network_id(network),
+        "EndpointID": container.id if address else "",
+        "Gateway": "",
+        "IPAddress": address,
+        "IPPrefixLen": 32 if address else 0,
+        "MacAddress": "",
+    }
+
+
+def _port_list(container: Container, ports: Ports | None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for name, bindings in published(container, ports).items():
+        private, _, kind = name.partition("/")
+        port: dict[str, Any] = {"PrivatePort": int(private), "Type": kind or "tcp"}
+        hosts = [one for one in bindings or () if str(one.get("HostPort") or "").isdigit()]
+        found += [port | {"PublicPort": int(one["HostPort"]), "IP": one.get("HostIp") or "127.0.0.1"} for one in hosts]
+        if not hosts:
+            found.append(port)
+    return found
+
+
+def _bytes(text: object) -> int:
+    return parse_spec_memory_bytes(str(text)) if text else 0
+
+
+def _nano_cpus(cpu: object) -> int:
+    text = str(cpu or "0")
+    return int(text.removesuffix("m")) * 10**6 if text.endswith("m") else int(float(text) * 10**9)
+
+
+def _gpu_requests(gpus: object) -> list[dict[str, Any]] | None:
+    if not isinstance(gpus, int) or not gpus:
+        return None
+    return [{"Driver": "", "Count": gpus, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}]
+
+
+def _ago(seconds: float) -> str:
+    """Return a time span in Docker's words."""
+    seconds = max(0, int(seconds))
+    if seconds < 1:
+        return "Less than a second"
+    for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {word}{'s' if count > 1 else ''}"
+    raise AssertionError("unreachable")

@@ -1,0 +1,1 @@
+"""Kinds that CustomResourceDefinitions add: their definitions, schemas, rules and objects."""

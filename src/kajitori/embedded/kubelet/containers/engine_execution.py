@@ -1,0 +1,187 @@
+"""Commands beside the program of an engine's container: streams between descriptors and the engine's connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import stat
+import struct
+import termios
+import tty as terminals
+from collections.abc import Sequence
+
+from kajitori.embedded.kubelet.containers.control import CommandNotStarted, Execution, readable
+from kajitori.embedded.kubelet.engine.client import NO_DETACH_KEYS, EngineClient, EngineError
+from kajitori.embedded.kubelet.shim.engine_wire import Frames
+from kajitori.errors import KajitoriError, NotFound
+
+READ_BYTES = 32 * 1024
+EXIT_TRIES = 50
+"""How often to ask for the exit code of a command whose output has ended."""
+EXIT_PAUSE_SECONDS = 0.05
+
+
+async def execute_in_engine(
+    client: EngineClient, container: str, argv: Sequence[str], stdio: Sequence[int], *, tty: bool
+) -> EngineExecution:
+    """Run a command in a container. `stdio` are three descriptors, or one for a terminal; the caller closes them.
+
+    Raises KajitoriError if it can't be started.
+    """
+    reads_input = tty or _is_stream(stdio[0])
+    if tty:
+        terminals.setraw(stdio[0])  # the command's own terminal echoes and edits
+    body = {
+        "Cmd": list(argv),
+        "AttachStdin": reads_input,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": tty,
+        "DetachKeys": NO_DETACH_KEYS,
+    }
+    try:
+        identifier = await client.create_exec(container, body)
+        reader, writer = await client.start_exec(identifier, tty=tty)
+    except (NotFound, EngineError) as error:
+        not_found = "not found" in error.message or "no such file" in error.message
+        raise CommandNotStarted(error.message, 127 if not_found else 126) from error
+    return EngineExecution(client, identifier, (reader, writer), stdio, tty=tty, reads_input=reads_input)
+
+
+class EngineExecution:
+    """A command that the engine runs beside the program."""
+
+    def __init__(
+        self,
+        client: EngineClient,
+        identifier: str,
+        connection: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        stdio: Sequence[int],
+        *,
+        tty: bool,
+        reads_input: bool,
+    ) -> None:
+        self._client = client
+        self._identifier = identifier
+        self._reader, self._writer = connection
+        self._tty = tty
+        self._fds = [os.dup(fd) for fd in stdio]
+        for fd in self._fds:
+            os.set_blocking(fd, False)
+        self._output = asyncio.create_task(self._copy_output())
+        self._input = asyncio.create_task(self._copy_input()) if reads_input else None
+        self._resizing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def wait(self) -> int:
+        """Return its exit code; 137 if it ended with the container."""
+        await asyncio.wait({self._output})
+        code = 137
+        with contextlib.suppress(KajitoriError):
+            for _ in range(EXIT_TRIES):
+                state = await self._client.exec_state(self._identifier)
+                if not state.get("Running") and state.get("ExitCode") is not None:
+                    code = int(state["ExitCode"])
+                    break
+                await asyncio.sleep(EXIT_PAUSE_SECONDS)
+        await self._finish()
+        return code
+
+    async def signal(self, number: int) -> None:
+        with contextlib.suppress(KajitoriError, OSError):
+            state = await self._client.exec_state(self._identifier)
+            if state.get("Running") and state.get("Pid"):
+                os.kill(int(state["Pid"]), number)
+
+    def resized(self) -> None:
+        """Tell the engine the size of the command's terminal."""
+        if self._fds:
+            self._resizing = asyncio.create_task(self._resize(self._fds[0]))
+
+    def close(self) -> None:
+        """End the command if it still runs."""
+        if self._fds and self._closing is None:
+            self._closing = asyncio.create_task(self._end())
+
+    async def _end(self) -> None:
+        if not self._output.done():
+            await self.signal(signal.SIGKILL)
+        await self._finish()
+
+    async def _finish(self) -> None:
+        """Close the streams, after the tasks that use them have ended."""
+        fds, self._fds = self._fds, []
+        tasks = [task for task in (self._output, self._input, self._resizing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for fd in fds:
+            os.close(fd)
+        self._writer.close()
+
+    async def _resize(self, terminal: int) -> None:
+        with contextlib.suppress(KajitoriError, OSError):
+            packed = fcntl.ioctl(terminal, termios.TIOCGWINSZ, b"\0" * 8)
+            rows, columns, _, _ = struct.unpack("HHHH", packed)
+            if rows and columns:
+                await self._client.resize_exec(self._identifier, rows, columns)
+
+    async def _copy_output(self) -> None:
+        frames, fds = Frames(), self._fds
+        with contextlib.suppress(OSError):
+            while data := await self._reader.read(READ_BYTES):
+                if self._tty:
+                    await _write(fds[0], data)
+                    continue
+                for stream, piece in frames.feed(data):
+                    with contextlib.suppress(BrokenPipeError):
+                        await _write(fds[1 if stream == "stdout" else 2], piece)
+
+    async def _copy_input(self) -> None:
+        fd = self._fds[0]
+        if self._tty:
+            await self._resize(fd)  # before the first key
+        with contextlib.suppress(OSError):
+            while True:
+                try:
+                    data = os.read(fd, READ_BYTES)
+                except BlockingIOError:
+                    await readable(fd)
+                    continue
+                if not data:
+                    break
+                self._writer.write(data)
+                await self._writer.drain()
+            self._writer.write_eof()
+
+
+AnyExecution = Execution | EngineExecution
+"""A command beside a container's program."""
+
+
+async def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            await _writable(fd)
+
+
+async def _writable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(fd)
+
+
+def _is_stream(fd: int) -> bool:
+    """Return whether the descriptor can be waited for; `/dev/null` can't, and has nothing to read."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)

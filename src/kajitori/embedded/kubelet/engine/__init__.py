@@ -1,0 +1,1 @@
+"""The API of container engines, which Docker and Podman both serve."""

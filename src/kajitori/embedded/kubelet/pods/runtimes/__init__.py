@@ -1,0 +1,1 @@
+"""How a node runs containers: as plain processes, or by the engine of Docker or Podman."""

@@ -1,0 +1,1 @@
+"""The objects of an installation, one module for each part."""

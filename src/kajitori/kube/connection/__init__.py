@@ -1,0 +1,1 @@
+"""Connections to an API server: its address, credentials, HTTP, retries, and the requests in flight."""

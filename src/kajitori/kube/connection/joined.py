@@ -1,0 +1,92 @@
+"""Two upgraded connections that are joined: what arrives at one end is sent at the other, unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import cast
+
+RECEIVED_BYTES = 64 * 1024
+"""Bytes of an end that is not joined yet, beyond which it is not read."""
+
+_TCP_INFO_BYTES, _UNACKED_OFFSET = 104, 24
+"""Size of Linux' `struct tcp_info`, and where it has `tcpi_unacked`."""
+
+
+class JoinedEnd(asyncio.Protocol):
+    """One end of the joined connection. Once joined, it sends received bytes to the other end."""
+
+    def __init__(self, received_bytes: int = RECEIVED_BYTES) -> None:
+        self.transport: asyncio.Transport
+        self.ended = asyncio.Event()
+        self.was_heard = False
+        """Whether anything has arrived since this was last set to False."""
+        self._other: JoinedEnd | None = None
+        self._received = bytearray()
+        self._received_bytes = received_bytes
+        self._changed = asyncio.Event()
+
+    def join(self, other: JoinedEnd) -> None:
+        """Send all received bytes to the other end, including those received before."""
+        self._other = other
+        if self._received:
+            other.transport.write(bytes(self._received))
+            self._received.clear()
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    async def arrived(self) -> None:
+        """Wait until more bytes have arrived, or the end."""
+        self._changed.clear()
+        await self._changed.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not asyncio's by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        self.was_heard = True
+        if self._other is not None:
+            if not self._other.transport.is_closing():
+                self._other.transport.write(data)
+            return
+        self._received += data
+        if len(self._received) > self._received_bytes:
+            self.transport.pause_reading()
+        self._changed.set()
+
+    def pause_writing(self) -> None:
+        if self._other is not None:
+            self._other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._other is not None:
+            self._other.transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set()
+        self._changed.set()
+
+
+async def until_either_ends(*ends: JoinedEnd) -> None:
+    """Wait until one of the ends has lost its connection."""
+    waiting = [asyncio.create_task(end.ended.wait()) for end in ends]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def acknowledges(transport: asyncio.BaseTransport) -> bool:
+    """Whether the peer's kernel has acknowledged everything that was sent to it. False if that is not known."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or not hasattr(socket, "TCP_INFO"):
+        return False
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    except OSError:
+        return False
+    (unacknowledged,) = struct.unpack_from("I", info, _UNACKED_OFFSET)
+    return not unacknowledged

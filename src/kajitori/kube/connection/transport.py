@@ -1,0 +1,453 @@
+"""HTTP to one API server: credentials, TLS, proxies, retries, and typed errors."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import random
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from kajitori.errors import KajitoriError
+from kajitori.kube.clock import ServerClock
+from kajitori.kube.connection.concurrency import ConcurrencyLimiter
+from kajitori.kube.connection.config import KubeConfig
+from kajitori.kube.connection.credentials import Credential, CredentialSource
+from kajitori.kube.connection.joined import JoinedEnd
+from kajitori.kube.connection.retry import RetryPolicy
+from kajitori.kube.errors import ApiError, ConnectionFailed, UnauthorizedError, raise_for_status
+
+READ_BUFFER_BYTES = 1 << 21
+"""Read buffer: a line of a watch is as long as an object."""
+
+CONNECT_SECONDS = 10.0
+SWITCHING = 101
+
+_STILL_HELD = "is used by transport"
+"""Part of uvloop's message for a new socket after a server died during a handshake: aiohttp has closed that
+connection's socket, and the next socket got its number before uvloop released it. Nothing was sent, and the state
+passes."""
+
+Params = Mapping[str, str] | Sequence[tuple[str, str]]
+
+OnWriteError = Callable[[str, str, int], None]
+"""Called for a write that failed, with HTTP method, path, and status (0 for no answer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Inputs that tests replace: time, sleep and randomness."""
+
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    """This machine's clock, which may be wrong."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chance: Callable[[], float] = random.random
+
+
+_READS = ("GET", "HEAD")
+
+
+class Transport:
+    """Requests, streams and WebSockets to one API server under one identity."""
+
+    def __init__(
+        self,
+        config: KubeConfig,
+        *,
+        user_agent: str,
+        limiter: ConcurrencyLimiter,
+        retry: RetryPolicy,
+        timeout_seconds: float,
+        environment: Environment,
+        write_permit: Callable[[], float] | None = None,
+        on_write_error: OnWriteError | None = None,
+        lender: Transport | None = None,
+    ) -> None:
+        """`lender` is a transport whose connections this one uses instead of its own."""
+        self.config = config
+        self._lender = lender
+        self._timeout_seconds = timeout_seconds
+        self._write_permit = write_permit
+        self._on_write_error = on_write_error
+        self._credentials = CredentialSource(config)
+        self._user_agent = user_agent
+        self._limiter = limiter
+        self._retry = retry
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, connect=CONNECT_SECONDS)
+        self._environment = environment
+        self.clock = ServerClock(own=environment.wall)
+        self._proxy = proxy_for(config)
+        self._http: aiohttp.ClientSession | None = None
+        self._is_closed = False
+
+    async def open(self) -> aiohttp.ClientSession:
+        """Return the session, which is created on first use, since it belongs to the running event loop."""
+        if self._is_closed:
+            raise ConnectionFailed("this client was closed", maybe_applied=False)
+        if self._lender is not None:
+            return await self._lender.open()
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),  # the limiter bounds them
+                headers={"Accept-Encoding": "identity"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=READ_BUFFER_BYTES,
+                auto_decompress=True,
+                trust_env=False,  # would send passwords of ~/.netrc as well
+                trace_configs=[self._permission_trace()] if self._write_permit is not None else [],
+            )
+        return self._http
+
+    def _permission_trace(self) -> aiohttp.TraceConfig:
+        """Return a trace that checks the permission to write again before each piece is sent: a process that was
+        stopped in between would otherwise send the write when it continues."""
+
+        async def ask(
+            _session: aiohttp.ClientSession,
+            _context: object,
+            piece: aiohttp.TraceRequestHeadersSentParams | aiohttp.TraceRequestChunkSentParams,
+        ) -> None:
+            if self._write_permit is not None and piece.method not in _READS:
+                self._write_permit()
+
+        trace = aiohttp.TraceConfig()
+        # called before the headers are sent, which go out with the first piece of the body
+        trace.on_request_headers_sent.append(ask)
+        trace.on_request_chunk_sent.append(ask)
+        return trace
+
+    async def close(self) -> None:
+        """Close all of its own connections; no request is possible afterwards."""
+        self._is_closed = True
+        if self._http is not None:
+            await self._http.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        idempotent: bool,
+        kind: str = "",
+    ) -> bytes:
+        """Return the body of a successful answer. Retries by the retry policy.
+
+        Requests of the same `kind` are expected to take equally long; empty if that is unknown. Raises ApiError's
+        subclasses and ConnectionFailed.
+        """
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        began = self._environment.clock()
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return await self._once(method, path, params, body, headers, kind)
+            except (ApiError, ConnectionFailed) as error:
+                pause = self._retry.pause(
+                    error,
+                    tried=tried,
+                    elapsed_seconds=self._environment.clock() - began,
+                    idempotent=idempotent,
+                    chance=self._environment.chance(),
+                )
+                if pause is None:
+                    if self._on_write_error is not None and method not in _READS:
+                        self._on_write_error(method, path, error.status if isinstance(error, ApiError) else 0)
+                    raise
+            await self._environment.sleep(pause)
+
+    async def _once(
+        self, method: str, path: str, params: Params, body: bytes | None, headers: Mapping[str, str], kind: str
+    ) -> bytes:
+        http = await self.open()
+        credential: Credential | None = None
+        while True:
+            refused, credential = credential, await self._credentials.get(refused=credential)
+            async with self._limiter.slot(kind) as slot:
+                with self._translated():
+                    async with http.request(
+                        method,
+                        self._url(path),
+                        params=params,
+                        data=body,
+                        timeout=self._timeout_of(method),
+                        **self._identity(credential, headers),
+                    ) as response:
+                        answer = await response.read()
+                self.clock.note(response.headers.get("Date"))
+                try:
+                    raise_for_status(response.status, answer, response.headers)
+                except UnauthorizedError:
+                    slot.answered(response.status)
+                    if refused is not None or not self._credentials.renewable:
+                        raise
+                except ApiError as error:
+                    slot.answered(error.status, error.retry_after_seconds)
+                    raise
+                else:
+                    slot.answered(response.status)
+                    return answer
+
+    def _timeout_of(self, method: str) -> aiohttp.ClientTimeout:
+        """Return the timeout of a request. A write must be permitted when it is sent, and may not outlive its
+        permission."""
+        if self._write_permit is None or method in _READS:
+            return self._timeout
+        left_seconds = self._write_permit()
+        if left_seconds >= self._timeout_seconds:
+            return self._timeout
+        return aiohttp.ClientTimeout(total=left_seconds, connect=min(CONNECT_SECONDS, left_seconds))
+
+    async def stream(
+        self,
+        path: str,
+        *,
+        params: Params,
+        accept: str = "application/json",
+        silence_seconds: float | None = None,
+        buffer_bytes: int = READ_BUFFER_BYTES,
+    ) -> aiohttp.ClientResponse:
+        """Return a successful answer to GET whose body is still to be read; the caller closes it.
+
+        `silence_seconds` is the longest pause between two pieces of the body before reading fails with TimeoutError,
+        `buffer_bytes` how much is read ahead of a slow reader.
+        """
+        http = await self.open()
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence_seconds)
+        credential: Credential | None = None
+        while True:
+            refused, credential = credential, await self._credentials.get(refused=credential)
+            with self._translated():
+                response = await http.get(
+                    self._url(path),
+                    params=params,
+                    timeout=timeout,
+                    read_bufsize=buffer_bytes,
+                    **self._identity(credential, {"Accept": accept}),
+                )
+                self.clock.note(response.headers.get("Date"))
+                if response.status < 400:
+                    return response
+                async with response:
+                    answer = await response.read()
+            try:
+                raise_for_status(response.status, answer, response.headers)
+            except UnauthorizedError:
+                if refused is not None or not self._credentials.renewable:
+                    raise
+
+    async def websocket(self, path: str, *, params: Params, protocol: str) -> aiohttp.ClientWebSocketResponse:
+        """Return an open WebSocket that speaks `protocol`; the caller closes it."""
+        http = await self.open()
+        credential: Credential | None = None
+        while True:
+            refused, credential = credential, await self._credentials.get(refused=credential)
+            try:
+                with self._translated():
+                    socket: aiohttp.ClientWebSocketResponse = await http.ws_connect(
+                        self._url(path).extend_query(list(_pairs(params))),
+                        protocols=(protocol,),
+                        max_msg_size=0,
+                        heartbeat=None,
+                        **self._identity(credential, {}),
+                    )
+            except _HandshakeRefused as refusal:
+                if refusal.status == 401 and refused is None and self._credentials.renewable:
+                    continue
+                await self._raise_refusal(path, params, refusal.status)
+            else:
+                if socket.protocol == protocol:
+                    return socket
+                await socket.close()
+                raise ConnectionFailed(
+                    f"the API server at {self.config.server} does not speak {protocol}",
+                    hint="exec needs Kubernetes 1.30 or newer, port-forward 1.31",
+                    maybe_applied=False,
+                )
+
+    async def upgrade(self, path: str, *, headers: Mapping[str, str], end: JoinedEnd) -> Upgraded:
+        """Ask for an upgrade of the connection, and give the upgraded one to `end`. The caller closes it.
+
+        Raises ConnectionFailed if the server answers without upgrading.
+        """
+        http = await self.open()
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
+        credential: Credential | None = None
+        while True:
+            refused, credential = credential, await self._credentials.get(refused=credential)
+            with self._translated():
+                response = await http.get(self._url(path), timeout=timeout, **self._identity(credential, headers))
+                if response.status == SWITCHING:
+                    return Upgraded(response, end)
+                async with response:
+                    answer = await response.read()
+            try:
+                raise_for_status(response.status, answer, response.headers)
+            except UnauthorizedError:
+                if refused is not None or not self._credentials.renewable:
+                    raise
+                continue
+            raise ConnectionFailed(f"the API server at {self.config.server} did not upgrade the connection")
+
+    async def _raise_refusal(self, path: str, params: Params, status: int) -> None:
+        """Raise the server's own error: a refused handshake loses its body, a plain request does not."""
+        try:
+            (await self.stream(path, params=params)).close()
+        except ApiError as error:
+            if error.status == status:
+                raise
+        raise_for_status(status, b"", {})
+        raise ConnectionFailed(f"the API server at {self.config.server} opened no WebSocket (HTTP {status})")
+
+    def _url(self, path: str) -> URL:
+        return URL(self.config.server + path, encoded=True)
+
+    def _identity(self, credential: Credential, headers: Mapping[str, str]) -> dict[str, Any]:
+        """Return the arguments of every call to aiohttp: identity, TLS, proxy."""
+        merged = CIMultiDict(headers)
+        merged["User-Agent"] = self._user_agent
+        merged.extend(credential.headers)
+        options: dict[str, Any] = {"headers": merged}
+        if credential.tls is not None:
+            options["ssl"] = credential.tls
+        if self.config.tls_server_name:
+            options["server_hostname"] = self.config.tls_server_name
+        if self._proxy:
+            options["proxy"] = self._proxy
+        return options
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn failures of the network into ConnectionFailed, with the address and a hint."""
+        try:
+            yield
+        except aiohttp.WSServerHandshakeError as error:
+            raise _HandshakeRefused(error.status) from error
+        except (aiohttp.ClientError, OSError) as error:  # includes TimeoutError
+            if isinstance(error.__cause__, KajitoriError):
+                raise error.__cause__ from None  # the permission to write has ended
+            raise connection_failed(self.config, error) from error
+        except RuntimeError as error:
+            if _STILL_HELD not in str(error):
+                raise
+            raise ConnectionFailed(
+                f"the API server at {self.config.server} cannot be reached: {error}",
+                hint="try again",
+                maybe_applied=False,
+            ) from error
+
+
+class Upgraded:
+    """A connection that the server has upgraded."""
+
+    def __init__(self, response: aiohttp.ClientResponse, end: JoinedEnd) -> None:
+        self.headers = response.headers
+        self._response = response
+        connection = response.connection
+        assert connection is not None and connection.protocol is not None and connection.transport is not None
+        early = _Early()
+        connection.protocol.set_parser(early, early)  # gives what arrived with the answer
+        end.connection_made(connection.transport)
+        connection.transport.set_protocol(end)
+        if early.data:
+            end.data_received(bytes(early.data))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._response.close()
+
+
+class _Early:
+    """Takes bytes from aiohttp as its parsers do."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self.data += data
+        return False, b""
+
+    def feed_eof(self) -> None:
+        pass
+
+
+class _HandshakeRefused(Exception):
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+def connection_failed(config: KubeConfig, error: Exception) -> ConnectionFailed:
+    """Return the error for a user after a network failure while talking to this API server."""
+    where = f"the API server at {config.server}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return ConnectionFailed(
+            f"{where} cannot be trusted: {error}",
+            hint="check certificate-authority and tls-server-name in the kubeconfig",
+            maybe_applied=False,
+        )
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError | aiohttp.ConnectionTimeoutError):
+        reason = getattr(error, "os_error", None) or error
+        through = f" through the proxy {_without_secret(config.proxy_url)}" if config.proxy_url else ""
+        return ConnectionFailed(
+            f"{where} cannot be reached{through}: {reason or 'no answer in time'}",
+            hint="check that it runs and that the kubeconfig's address is right",
+            maybe_applied=False,
+        )
+    if isinstance(error, TimeoutError):
+        return ConnectionFailed(f"{where} did not answer in time", hint="it may be overloaded; try again later")
+    return ConnectionFailed(f"{where} broke the connection: {error or type(error).__name__}", hint="try again")
+
+
+def proxy_for(config: KubeConfig) -> str | None:
+    """Return the proxy to use: the kubeconfig's, else $HTTPS_PROXY or $HTTP_PROXY, unless $NO_PROXY or loopback
+    excludes it.
+
+    As Go's http.ProxyFromEnvironment: $NO_PROXY may hold addresses, networks, and domains with their subdomains.
+    """
+    if config.proxy_url:
+        return config.proxy_url
+    parts = urlsplit(config.server)
+    host = parts.hostname or ""
+    environment = urllib.request.getproxies_environment()
+    proxy = environment.get(parts.scheme)
+    if not proxy or host == "localhost":
+        return None
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None if urllib.request.proxy_bypass(host) else proxy
+    if address.is_loopback:
+        return None
+    for entry in environment.get("no", "").split(","):
+        try:
+            if address in ipaddress.ip_network(entry.strip(), strict=False):
+                return None
+        except ValueError:
+            if entry.strip() == "*":
+                return None
+    return proxy
+
+
+def _without_secret(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _pairs(params: Params) -> Iterator[tuple[str, str]]:
+    yield from params.items() if isinstance(params, Mapping) else params

@@ -1,0 +1,406 @@
+"""The streams of one SPDY connection in asyncio, on an upgraded connection or tunnelled in a WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, cast
+
+from kajitori.kube.spdy.frames import (
+    Connection,
+    DataReceived,
+    Event,
+    Ponged,
+    ProtocolError,
+    ResetCode,
+    StreamOpened,
+    StreamReset,
+)
+
+if TYPE_CHECKING:  # the command line has no aiohttp
+    from aiohttp import ClientWebSocketResponse, web
+
+log = logging.getLogger(__name__)
+
+PING_SECONDS = 10.0
+"""Interval of pings, since proxies close idle connections. A `Pulse` tells what a missing answer means."""
+GONE_SECONDS = 20.0
+"""Silence after an unanswered ping at which a `Pulse` gives the peer up. A ping goes out every PING_SECONDS, and the
+answers are looked at as often, so a peer that vanished is noticed within 40 s."""
+UNREAD_BYTES = 4 << 20
+"""Unread bytes in all streams of a connection at which it stops reading from the peer. Without flow control a single
+stream can't be stopped."""
+CLOSE_SECONDS = 2.0
+"""Longest wait for the peer when a connection is closed."""
+RECEIVED_BYTES = 256 * 1024
+"""Bytes between socket and session at which the socket is not read."""
+
+
+class Wire(Protocol):
+    """Carries the bytes of one connection."""
+
+    def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes that the peer sends, until the connection ends. Raises ConnectionError."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes in the order of the calls; wait while the peer does not read. Raises ConnectionError."""
+
+    async def close(self) -> None:
+        """Close the connection after all bytes are sent."""
+
+
+class TransportWire(asyncio.Protocol):
+    """A connection that the web server handed over after its upgrade."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport
+        self._received: collections.deque[bytes] = collections.deque()
+        self._received_bytes = 0
+        self._changed = asyncio.Event()
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self._is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not asyncio's by inheritance
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        while True:
+            while self._received:
+                piece = self._received.popleft()
+                before, self._received_bytes = self._received_bytes, self._received_bytes - len(piece)
+                if before > RECEIVED_BYTES >= self._received_bytes and not self._is_lost:
+                    self._transport.resume_reading()
+                yield piece
+            if self._is_lost:
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def send(self, data: bytes) -> None:
+        await self._may_write.wait()
+        if self._is_lost or self._transport.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        self._transport.write(data)
+
+    async def close(self) -> None:
+        self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._received.append(data)
+        before, self._received_bytes = self._received_bytes, self._received_bytes + len(data)
+        if before <= RECEIVED_BYTES < self._received_bytes:
+            self._transport.pause_reading()
+        self._changed.set()
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_lost = True
+        self._may_write.set()
+        self._changed.set()
+
+
+class WebSocketWire:
+    """A connection that sends its bytes as binary messages of a WebSocket (KEP-4006)."""
+
+    def __init__(self, socket: web.WebSocketResponse | ClientWebSocketResponse) -> None:
+        self._socket = socket
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        async for message in self._socket:
+            if isinstance(message.data, bytes):
+                yield message.data
+
+    async def send(self, data: bytes) -> None:
+        await self._socket.send_bytes(data)
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+
+@dataclass
+class Pulse:
+    """Decides whether the peer of a session is gone. Times are seconds of one clock.
+
+    Pings queue behind data that the peer does not read because the program behind it is slow. So a missing answer is a
+    proof only if no data went ahead of the ping; otherwise the peer's kernel must have stopped to acknowledge, too.
+    """
+
+    acknowledges: Callable[[], bool] = lambda: True
+    """Whether the peer's kernel has acknowledged everything that was sent."""
+    gone_seconds: float = field(default_factory=lambda: GONE_SECONDS)
+    _sent_bytes: int = field(default=0, init=False)
+    _confirmed_bytes: int = field(default=0, init=False)
+    """Number of bytes that the peer had read when it answered a ping."""
+    _asked: dict[int, tuple[float, int]] = field(default_factory=dict, init=False)
+    """Time of each ping without an answer, and the number of bytes that were sent before it."""
+    _heard_at: float = field(default=0.0, init=False)
+
+    def sent(self, count: int) -> None:
+        """Note that bytes other than pings were sent."""
+        self._sent_bytes += count
+
+    def asked(self, number: int, now: float) -> None:
+        """Note that a ping was sent."""
+        self._asked[number] = now, self._sent_bytes
+
+    def heard(self, now: float) -> None:
+        """Note that something arrived, or that this side does not read."""
+        self._heard_at = now
+
+    def answered(self, number: int) -> None:
+        """Note the answer to a ping, which answers all earlier ones."""
+        if number in self._asked:
+            self._confirmed_bytes = self._asked[number][1]
+            self._asked = {other: asked for other, asked in self._asked.items() if other > number}
+
+    def is_gone(self, now: float) -> bool:
+        """Return whether the peer is gone."""
+        for at, sent_before in self._asked.values():
+            if now - max(at, self._heard_at) >= self.gone_seconds:
+                return sent_before == self._confirmed_bytes or not self.acknowledges()
+        return False
+
+
+class Stream:
+    """One stream of a session. Each side ends its own direction."""
+
+    def __init__(self, session: Session, number: int, headers: Mapping[str, str]) -> None:
+        self.number = number
+        self.headers = headers
+        self.broken = asyncio.Event()
+        """Set when the peer has reset the stream, or the connection is gone."""
+        self._session = session
+        self._unread: collections.deque[bytes] = collections.deque()
+        self._has_ended = False
+        self._changed = asyncio.Event()
+
+    async def read(self) -> bytes:
+        """Return the next bytes from the peer, or no bytes after it has ended its direction.
+
+        Raises ConnectionResetError if the peer has reset the stream or the connection is gone, after all bytes that
+        arrived before.
+        """
+        while True:
+            if self._unread:
+                data = self._unread.popleft()
+                self._session.forget_unread(len(data))
+                return data
+            if self._has_ended:
+                return b""
+            if self.broken.is_set():
+                raise ConnectionResetError("the peer gave the stream up")
+            self._changed.clear()
+            await self._changed.wait()
+
+    def read_arrived(self) -> bytes:
+        """Return all unread bytes, without waiting for any."""
+        data = b"".join(self._unread)
+        self._unread.clear()
+        self._session.forget_unread(len(data))
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes; wait while the peer does not read. Raises ConnectionError."""
+        if self.broken.is_set():
+            raise ConnectionResetError("the peer gave the stream up")
+        await self._session.send_data(self.number, data, end=False)
+
+    async def close(self) -> None:
+        """End this side's direction. Raises ConnectionError."""
+        if not self.broken.is_set():
+            await self._session.send_data(self.number, b"", end=True)
+
+    async def reset(self) -> None:
+        """Close both directions. Raises ConnectionError."""
+        self.give_up()
+        await self._session.reset(self.number)
+
+    def take(self, data: bytes, ended: bool) -> None:
+        """Add bytes from the peer. Only the session calls this."""
+        if data:
+            self._unread.append(data)
+        self._has_ended = self._has_ended or ended
+        self._changed.set()
+
+    def break_off(self) -> None:
+        """Note that both directions are closed. Bytes that arrived before can still be read. Only the session calls
+        this."""
+        self.broken.set()
+        self._changed.set()
+
+    def give_up(self) -> None:
+        """Discard unread bytes and close both directions, without telling the peer."""
+        self.read_arrived()
+        self.break_off()
+
+
+def refuse(_: Stream) -> bool:
+    """Accept no stream of the peer."""
+    return False
+
+
+class Session:
+    """One side of a connection. `opened` is called with each stream that the peer opens and returns whether it is
+    accepted; without it, none is."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        opened: Callable[[Stream], bool] = refuse,
+        *,
+        is_client: bool = False,
+        pulse: Pulse | None = None,
+        abort: Callable[[], object] = lambda: None,
+    ) -> None:
+        """With a `pulse`, `abort` is called once the peer is gone; it must end the wire at once."""
+        self._pulse = pulse
+        self._abort = abort
+        self._wire = wire
+        self._opened = opened
+        self._connection = Connection(is_client=is_client)
+        self._streams: dict[int, Stream] = {}
+        self._unread_bytes = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._sending = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Serve until the connection ends; then all its streams are broken."""
+        pinging = asyncio.create_task(self._ping())
+        try:
+            async with contextlib.aclosing(self._wire.pieces()) as pieces:
+                async for piece in pieces:
+                    self._heard()
+                    for event in self._connection.receive(piece):
+                        self._take(event)
+                    await self._send(self._connection.take_owed())
+                    await self._has_room.wait()
+                    self._heard()
+        except ProtocolError as error:
+            log.info("the peer of an exec or port-forward broke SPDY/3.1: %s", error)
+        except ConnectionError:
+            pass  # the peer is gone
+        finally:
+            pinging.cancel()
+            for stream in self._streams.values():
+                stream.break_off()
+            self._streams.clear()
+            await asyncio.gather(pinging, return_exceptions=True)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Number of bytes that arrived and that no stream has read yet."""
+        return self._unread_bytes
+
+    async def open(self, headers: Mapping[str, str]) -> Stream:
+        """Open a stream to the peer. Raises ConnectionError."""
+        number, frame = self._connection.open(headers)
+        stream = self._streams[number] = Stream(self, number, headers)
+        await self._send(frame)
+        return stream
+
+    async def close(self) -> None:
+        """Close the connection; wait at most CLOSE_SECONDS for a peer that does not read."""
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._send(self._connection.go_away())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._wire.close()
+
+    async def send_data(self, stream: int, data: bytes, *, end: bool) -> None:
+        """Send bytes of a stream. Raises ConnectionError."""
+        await self._send(self._connection.data(stream, data, end=end))
+        if end:
+            self._forget(stream)
+
+    async def reset(self, stream: int) -> None:
+        """Tell the peer that a stream was reset. Raises ConnectionError."""
+        self._streams.pop(stream, None)
+        await self._send(self._connection.reset(stream))
+
+    def forget_unread(self, count: int) -> None:
+        """Subtract bytes that a stream has read or discarded from the unread ones."""
+        self._unread_bytes -= count
+        if self._unread_bytes <= UNREAD_BYTES:
+            self._has_room.set()
+
+    async def _send(self, data: bytes) -> None:
+        if data:
+            if self._pulse is not None:
+                self._pulse.sent(len(data))
+            async with self._sending:  # keeps the order while several tasks wait for the peer to read
+                await self._wire.send(data)
+
+    async def _ping(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(PING_SECONDS)
+                if self._pulse is not None and not self._is_alive(self._pulse):
+                    self._abort()
+                    raise ConnectionResetError("the peer is gone")
+                if not self._sending.locked():  # otherwise data waits, and a ping would wait behind it
+                    number, frame = self._connection.ping()
+                    async with self._sending:
+                        await self._wire.send(frame)
+                    if self._pulse is not None:
+                        self._pulse.asked(number, asyncio.get_running_loop().time())
+        except ConnectionError:
+            # `run` does not notice the end of the connection while it waits for streams to be read.
+            for stream in self._streams.values():
+                stream.give_up()
+            self._streams.clear()
+
+    def _heard(self) -> None:
+        if self._pulse is not None:
+            self._pulse.heard(asyncio.get_running_loop().time())
+
+    def _is_alive(self, pulse: Pulse) -> bool:
+        if not self._has_room.is_set():
+            self._heard()
+        return not pulse.is_gone(asyncio.get_running_loop().time())
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case StreamOpened(number, headers, ended):
+                self._take_opened(Stream(self, number, dict(headers)), ended)
+            case DataReceived(number, data, ended):
+                if (stream := self._streams.get(number)) is not None:
+                    self._unread_bytes += len(data)
+                    if self._unread_bytes > UNREAD_BYTES:
+                        self._has_room.clear()
+                    stream.take(data, ended)
+                    if ended:  # events that follow may have closed it already
+                        self._forget(number)
+            case Ponged(number) if self._pulse is not None:
+                self._pulse.answered(number)
+            case StreamReset(number, _):
+                if (stream := self._streams.pop(number, None)) is not None:
+                    stream.break_off()
+
+    def _take_opened(self, stream: Stream, ended: bool) -> None:
+        self._streams[stream.number] = stream
+        if ended:
+            stream.take(b"", ended)
+        if self._opened(stream):
+            self._connection.owe(self._connection.reply(stream.number))
+        else:
+            self._connection.owe(self._connection.reset(stream.number, ResetCode.REFUSED_STREAM))
+            self._streams.pop(stream.number, None)
+            stream.give_up()
+
+    def _forget(self, number: int) -> None:
+        """Remove a stream if both sides have ended it."""
+        if not self._connection.is_open(number):
+            self._streams.pop(number, None)

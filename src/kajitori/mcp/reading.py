@@ -1,0 +1,268 @@
+"""Tools that only read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from kajitori import __version__
+from kajitori.client.web_api import run_path
+from kajitori.core.words.nodes.node_lists import compress_ranks
+from kajitori.mcp import answers, arguments
+from kajitori.mcp.bounds import LOG_LINE_TEXT, MOST_CHARACTERS, shown, without_secret_values
+from kajitori.mcp.session import Session, View
+
+SEARCH_SECONDS = 20.0
+SEARCH_BYTES = 64 * 2**20
+MOST_POINTS = 600
+"""Points of all quantities together in an answer about metrics."""
+_SINGLE_FIELDS = ("run", "phase", "reason", "message", "members")
+_LOG_CHARACTERS = MOST_CHARACTERS * 3 // 4
+
+
+async def whoami(session: Session, _: arguments.Nothing) -> answers.Server:
+    """Tell who the person is, at which server, and what they may do."""
+    found = await session.get("/v1/whoami")
+    sync = session.sync
+    told = {"server": sync.target.url, "namespace": sync.namespace, "version": __version__}
+    return answers.Server.model_validate({**found, **told, "changesAllowed": session.allows_changes})
+
+
+async def list_runs(session: Session, asked: arguments.ListRuns) -> answers.Runs:
+    """List runs, the newest first: the person's own unless `owner` says otherwise."""
+    params: dict[str, Any] = {
+        "owner": asked.owner,
+        "namespace": asked.namespace or session.sync.namespace,
+        "phase": asked.phase,
+    }
+    params |= {"active": asked.active, "search": asked.search, "fields": "summary"}
+    found = await session.get("/v1/runs", params | _page(asked))
+    counts = found.get("counts") or {}
+    lines = [answers.RunLine.model_validate(row) for row in found["items"]]
+    return answers.Runs(runs=lines, phases=counts.get("phases") or {}, **_paged(found))
+
+
+async def get_run(session: Session, asked: arguments.OfRun) -> answers.RunDetails:
+    """Show what was asked for in a run, and its status: phase, reason, attempts, members worth a look."""
+    view = await session.view(asked.run, or_removed=True)
+    return answers.RunDetails(
+        run=answers.RunLine.of_view(view),
+        spec=without_secret_values(view.get("spec") or {}),
+        status=view.get("status") or {},
+        nodes=view.get("nodes") or "",
+        labels=view.get("labels") or {},
+    )
+
+
+async def list_members(session: Session, asked: arguments.ListMembers) -> answers.Members:
+    """List members of a run by rank, with node, phase and exit code."""
+    view = await session.view(asked.run)
+    found = await session.get(run_path(view, "/members"), _page(asked))
+    lines = [answers.MemberLine.model_validate(row) for row in found["items"]]
+    return answers.Members(members=lines, **_paged(found))
+
+
+async def explain_run(session: Session, asked: arguments.OfRun) -> answers.Explanation:
+    """Tell why a run is in its phase: for a waiting run what is missing, who holds it, what would start it sooner,
+    and when it is expected to start."""
+    view = await session.view(asked.run)
+    found = await session.get(run_path(view, "/explain"))
+    known = {"fitNow", "missing", "sooner", "expectedAt", "ahead"}
+    details = {name: value for name, value in found.items() if name not in known | set(_SINGLE_FIELDS)}
+    findings = (view.get("status") or {}).get("findings") or []
+    line = answers.RunLine.of_view(view)
+    told = {name: found[name] for name in known & found.keys()}
+    return answers.Explanation.model_validate({"run": line, "findings": findings, "details": details, **told})
+
+
+async def why(session: Session, asked: arguments.Why) -> answers.Reason:
+    """Tell whether a running run is stuck, with the evidence (where its ranks are in their code), and which rank or
+    GPU slows it."""
+    view = await session.view(asked.run)
+    found = await session.get(run_path(view, "/why"), {"look": "true" if asked.take_stacks else "false"})
+    groups = [{**group, "ranks": compress_ranks(group["ranks"])} for group in found.get("groups") or ()]
+    return answers.Reason.model_validate({**found, "groups": groups, "late": compress_ranks(found.get("late") or ())})
+
+
+async def read_logs(session: Session, asked: arguments.ReadLogs) -> answers.Logs:
+    """Read lines that one member of a run printed, by default the last. Also of ended and deleted runs."""
+    view = await session.view(asked.run, or_removed=True)
+    params: dict[str, Any] = {"rank": asked.rank, "attempt": asked.attempt}
+    params |= {"before": asked.before, "after": asked.after, "since": asked.since}
+    limit = asked.lines
+    while True:
+        found = await session.get(run_path(view, "/logs/window"), params | {"limit": limit})
+        lines = [
+            answers.LogText(time=row.get("time") or "", line=shown(row["line"], session.secrets, LOG_LINE_TEXT))
+            for row in found.get("lines") or ()
+        ]
+        size = sum(len(line.model_dump_json()) for line in lines)
+        if size <= _LOG_CHARACTERS or limit == 1:
+            break
+        limit = max(1, min(limit - 1, len(lines) * _LOG_CHARACTERS // size))
+    cut = [f"lines: {limit} of {asked.lines}, because they are long"] if limit < asked.lines else []
+    place = {"run": view["name"], "namespace": view["namespace"], "lines": lines, "cut": cut}
+    return answers.Logs.model_validate({**found, **place})
+
+
+async def search_logs(session: Session, asked: arguments.SearchLogs) -> answers.LogHits:
+    """Find lines that contain a text in the logs of one member or of all."""
+    view = await session.view(asked.run, or_removed=True)
+    params = {"text": asked.text, "ignoreCase": asked.ignore_case, "attempt": asked.attempt, "limit": asked.limit}
+    params |= {"since": asked.since, "until": asked.until, "rank": asked.rank, "allRanks": asked.rank is None}
+    return await asyncio.to_thread(_searched, session, view, params)
+
+
+def _searched(session: Session, view: View, params: Mapping[str, Any]) -> answers.LogHits:
+    stop_at = time.monotonic() + SEARCH_SECONDS
+    lines: list[answers.LogHit] = []
+    states: dict[tuple[int, int], Mapping[str, Any]] = {}
+    complete = True
+    documents: Iterator[Mapping[str, Any]] = session.sync.api.documents(run_path(view, "/logs/search"), params)
+    for document in documents:
+        if "line" in document:
+            text = shown(document["line"], session.secrets, LOG_LINE_TEXT)
+            lines.append(answers.LogHit.model_validate({**document, "line": text}))
+        elif "matches" in document:
+            states[document["rank"], document["attempt"]] = document
+            searched = sum(state.get("searched", 0) for state in states.values())
+            if time.monotonic() > stop_at or searched > SEARCH_BYTES:
+                complete = False
+                break
+    whole = complete and not any(state.get("next") for state in states.values())
+    return answers.LogHits(
+        run=view["name"],
+        namespace=view["namespace"],
+        lines=lines,
+        matches=max(len(lines), sum(state["matches"] for state in states.values())),
+        searched_members=len({rank for rank, _ in states}),
+        complete=whole,
+    )
+
+
+async def run_metrics(session: Session, asked: arguments.Metrics) -> answers.RunMetrics:
+    """Show GPU, CPU, memory, network and training figures of a run over time: minimum, median and maximum over its
+    ranks, with the ranks of both extremes."""
+    view = await session.view(asked.run, or_removed=True)
+    params = {"name": asked.names, "since": asked.since, "until": asked.until, "points": asked.points}
+    found = await session.get(run_path(view, "/metrics"), params)
+    series: list[answers.SeriesLine] = []
+    cut: list[str] = []
+    count = 0
+    for each in found["series"]:
+        count += len(each["points"])
+        if count > MOST_POINTS:
+            cut.append(f"series: {each['name']} was left out; name it in `names`")
+            continue
+        series.append(answers.SeriesLine.model_validate({**each, "points": [_point(band) for band in each["points"]]}))
+    return answers.RunMetrics.model_validate({**found, "series": series, "cut": cut})
+
+
+def _point(band: Mapping[str, Any]) -> answers.Point:
+    least, most = band["min"], band["max"]
+    return answers.Point(
+        at=band["at"],
+        min=_short(least["value"]),
+        median=_short(band["p50"]),
+        max=_short(most["value"]),
+        min_rank=least.get("rank", 0),
+        max_rank=most.get("rank", 0),
+    )
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+async def run_results(session: Session, asked: arguments.Results) -> answers.RunResults:
+    """Show how the members of a sweep ended and what they wrote as results, the best first with `best`."""
+    view = await session.view(asked.run, or_removed=True)
+    params = {"state": asked.state, "best": asked.best, "by": asked.by}
+    found = await session.get(run_path(view, "/results"), params | _page(asked))
+    lines = [answers.ResultLine.model_validate(row) for row in found["items"]]
+    told = {"results": lines, "by": found.get("by") or "", "order": found.get("order") or ""}
+    return answers.RunResults.model_validate({**told, "names": found.get("names") or [], **_paged(found)})
+
+
+async def report(session: Session, asked: arguments.Report) -> answers.TimeReport:
+    """Tell where the time of a run went (waiting, starting, productive, lost), or that of all runs by cause, team,
+    owner or node."""
+    if asked.run:
+        view = await session.view(asked.run, or_removed=True)
+        found = await session.get(run_path(view, "/report"))
+        about = f"{view['namespace']}/{view['name']}"
+    else:
+        params = {"by": asked.by, "since": asked.since, "until": asked.until, "owner": asked.owner}
+        found = await session.get("/v1/report", params | {"cluster": asked.by == "node"})
+        about = f"sums by {asked.by}"
+    known = {"since", "until", "ratio", "words"}
+    told = {name: found[name] for name in known & found.keys()}
+    details = {name: value for name, value in found.items() if name not in known}
+    return answers.TimeReport.model_validate({"about": about, **told, "details": details})
+
+
+async def list_queue(session: Session, asked: arguments.ListQueue) -> answers.Queue:
+    """List the runs that wait for nodes, in order, with the expected start of each."""
+    params = {"state": asked.state, "owner": asked.owner, "namespace": asked.namespace, "fields": "summary"}
+    found = await session.get("/v1/queue", params | _page(asked))
+    lines = [answers.QueueLine.model_validate(row) for row in found["items"]]
+    controller = found.get("controller") or {}
+    says = str(controller.get("says") or "") if controller.get("absent") else ""
+    return answers.Queue(runs=lines, controller=says, **_paged(found))
+
+
+async def what_if(session: Session, asked: arguments.Ask) -> answers.Outlook:
+    """Tell whether a run would start now and where, or what it would wait for. Creates nothing. Names every fault of
+    the request, and what policy would change."""
+    found = await session.client.what_if(asked.image, asked.command, **asked.options())
+    return answers.Outlook.model_validate(found.document)
+
+
+async def list_nodes(session: Session, asked: arguments.ListNodes) -> answers.Nodes:
+    """List nodes with their state, resources and the runs on them."""
+    params = {"search": asked.search, "gpuType": asked.gpu_type, "room": asked.has_room, "fields": "summary"}
+    found = await session.get("/v1/nodes", params | _page(asked))
+    counts = found.get("counts") or {}
+    lines = [answers.NodeLine.model_validate(row) for row in found["items"]]
+    return answers.Nodes(nodes=lines, states=counts.get("states") or {}, **_paged(found))
+
+
+async def get_node(session: Session, asked: arguments.OneNode) -> answers.Document:
+    """Show all of a node. The document is a NodeView in the reference of the Web API."""
+    return answers.Document(document=await session.get(f"/v1/nodes/{quote(asked.node, safe='')}"))
+
+
+async def gpus(session: Session, _: arguments.Nothing) -> answers.Document:
+    """Show GPUs by type, free and used, and who holds them. The document is a GpuBoard in the reference of the Web
+    API."""
+    return answers.Document(document=await session.get("/v1/gpus"))
+
+
+async def idle_runs(session: Session, _: arguments.Nothing) -> answers.Document:
+    """List runs that hold GPUs and have not used them for long. The document is an IdleList in the reference of the
+    Web API."""
+    return answers.Document(document=await session.get("/v1/idle", {"limit": 50}))
+
+
+async def list_events(session: Session, asked: arguments.ListEvents) -> answers.Events:
+    """Show the latest events of a run, or of all runs of a namespace. Kubernetes keeps events for an hour."""
+    if asked.run:
+        view = await session.view(asked.run)
+        found = [event async for event in session.client.events(f"{view['namespace']}/{view['name']}")]
+        lines = [answers.EventLine.model_validate(event, from_attributes=True) for event in found[-asked.limit :]]
+        cut = [f"events: the last {asked.limit} of {len(found)}"] if len(found) > asked.limit else []
+        return answers.Events(events=lines, cut=cut)
+    where = asked.namespace or session.sync.namespace
+    listed = await session.get("/v1/events", {"namespace": where, "limit": asked.limit})
+    return answers.Events(events=[answers.EventLine.model_validate(row) for row in listed["items"][::-1]])
+
+
+def _page(asked: arguments.Page) -> dict[str, Any]:
+    return {"limit": asked.limit, "continue": asked.page}
+
+
+def _paged(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"next": found.get("continue") or "", "total": (found.get("counts") or {}).get("total")}

@@ -1,0 +1,195 @@
+"""Docker's own client through `kaji docker`: real processes on this machine as a node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.harness.local_cluster import LocalCluster
+from tests.harness.waiting import PATIENCE_SECONDS
+
+from kajitori.api.serving.server import ApiServer
+from kajitori.client.target import Target
+from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.docker.engine import Engine
+from kajitori.docker.events import RunWatcher
+from kajitori.docker.output import QUEUED_AFTER_SECONDS
+from kajitori.docker.platform import Platform
+from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
+from kajitori.entrypoints.docker import DockerOptions, served
+from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
+from kajitori.kube.client import KubeClient
+from kajitori.kube.connection.config import KubeConfig
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(shutil.which("docker") is None, reason="Docker's client is not installed"),
+]
+
+HERE = ("-m", "64m", "--cpus", "0.1", *(("-u", "65534") if os.geteuid() == 0 else ()))
+
+
+class Docker:
+    """Docker's command line, on one bridge."""
+
+    def __init__(self, engine: Engine, socket: Path, *, splits_streams: bool) -> None:
+        self.engine = engine
+        self.socket = socket
+        self.splits_streams = splits_streams
+        """Whether logs tell stdout and stderr apart. An API server does it with PodLogsQuerySplitStreams, off by
+        default in Kubernetes 1.36."""
+        self._environment = {"PATH": os.environ["PATH"], "DOCKER_HOST": f"unix://{socket}", "HOME": str(socket.parent)}
+
+    async def __call__(self, *words: str, stdin: bytes = b"", code: int = 0) -> str:
+        """Return what a command prints on stdout, behind a `|` also what it prints on stderr.
+
+        On a busy machine `docker run` tells that a run is still starting; that is left out.
+        """
+        process = await asyncio.create_subprocess_exec(
+            "docker",
+            *words,
+            env=self._environment,
+            cwd=self.socket.parent,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            out, errors = await process.communicate(stdin)
+        assert process.returncode == code, (words, process.returncode, out, errors)
+        told = "".join(line for line in errors.decode().splitlines(keepends=True) if " is Starting: " not in line)
+        return out.decode() + (f"|{told}" if told else "")
+
+    @asynccontextmanager
+    async def over_tls(self, certificates: Certificates) -> AsyncIterator[tuple[str, ...]]:
+        """Serve the same containers over TLS too, and yield the options for the client's address."""
+        options = DockerOptions(
+            socket=self.socket,
+            tcp="127.0.0.1:0",
+            certificate=certificates.server,
+            key=certificates.server_key,
+            client_authority=certificates.ca,
+        )
+        async with served(self.engine, options) as host:
+            yield ("-H", host, "--tls", "--tlsverify", "--tlscacert", str(certificates.ca))
+
+    async def shows(self, id: str, status: str) -> None:
+        """Wait until `docker ps` shows this text as the status of a container."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while status not in await self("ps", "--format", "{{.Status}}", "--filter", f"id={id}"):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def docker(local_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Docker]:
+    """A bridge to a Web API on the local cluster."""
+    config = KubeConfig.from_file(local_cluster.kubeconfig)
+    socket = tmp_path_factory.mktemp("docker") / "run" / "docker.sock"
+    async with KubeClient(config) as client, Mirror(client) as mirror:
+        await mirror.wait_synced()
+        dependencies = ApiDependencies(client=client, mirror=mirror, policy=PolicyFile(None), namespace="default")
+        async with (
+            ApiServer(web_app(dependencies)) as server,
+            Platform(Target(server.url, config.credentials.token, "default")) as platform,
+        ):
+            engine = Engine(platform)
+            watching = asyncio.create_task(RunWatcher(platform, engine.events).run())
+            async with served(engine, DockerOptions(socket=socket)):
+                yield Docker(engine, socket, splits_streams=not local_cluster.is_real)
+            watching.cancel()
+            await engine.close()
+
+
+async def test_only_its_user_can_open_the_socket(docker: Docker) -> None:
+    assert stat.S_IMODE(docker.socket.stat().st_mode) == 0o600
+    assert stat.S_IMODE(docker.socket.parent.stat().st_mode) == 0o700
+
+
+async def test_a_container_runs_and_its_end_is_told(docker: Docker) -> None:
+    """Output streams come apart, the exit code is the program's own, and --rm leaves nothing."""
+    words = ("sh", "-c", "cat; echo err >&2; exit 3")
+    printed = await docker("run", "--rm", "-i", "--name", "d-once", *HERE, "busybox", *words, stdin=b"in\n", code=3)
+    assert printed == ("in\n|err\n" if docker.splits_streams else "in\nerr\n")
+    assert "No such container: d-once" in await docker("rm", "d-once", code=1)
+
+
+async def test_over_tls_a_client_may_end_its_half_and_read_on(docker: Docker, tmp_path: Path) -> None:
+    """`docker run` without -i does it at once, and -i at the end of its input. Clients without a certificate are
+    refused."""
+    certificates = ensure_certificates(tmp_path)
+    words = ("run", "--rm", *HERE, "busybox", "sh", "-c", "cat; sleep 0.2; echo end; exit 3")
+    async with docker.over_tls(certificates) as server:
+        client = (*server, "--tlscert", str(certificates.client), "--tlskey", str(certificates.client_key))
+        assert await docker(*client, *words, code=3) == "end\n"
+        given = b"x" * 1_000_000 + b"\n"
+        taken = (words[0], "-i", *words[1:-1], "wc -c; echo end")
+        assert await docker(*client, *taken, stdin=given) == f"{len(given)}\nend\n"
+        assert "certificate required" in await docker(*server, "ps", code=1)
+
+
+async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
+    """run -d, ps, inspect, logs, exec, cp, stats, stop, wait, start, kill, rm."""
+    script = "echo out; echo err >&2; sleep 1000"
+    options = ("-d", "--name", "d_life.1", "--label", "com.example.path=/x", "-e", "A=b", *HERE)
+    id = (await docker("run", *options, "busybox", "sh", "-c", script)).strip()
+    await docker.shows(id, "Up")
+    assert await docker("ps", "-q", "--no-trunc", "--filter", "label=com.example.path=/x") == f"{id}\n"
+    form = '{{.Name}} {{.Config.Env}} {{.HostConfig.Memory}} {{index .Config.Labels "com.example.path"}}'
+    assert await docker("inspect", "--format", form, id[:8]) == "/d_life.1 [A=b] 67108864 /x\n"
+    assert await docker("logs", id) == ("out\n|err\n" if docker.splits_streams else "out\nerr\n")
+    assert await docker("exec", "-i", id, "sh", "-c", "cat; echo $A; exit 4", stdin=b"x\n", code=4) == "x\nb\n"
+    assert "sleep 1000" in await docker("top", id)
+
+    (tmp_path / "file").write_text("content")
+    target = f"/tmp/{id[:12]}"
+    await docker("cp", str(tmp_path / "file"), f"{id}:{target}")
+    await docker("cp", f"{id}:{target}", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_text() == "content"
+    await docker("exec", id, "rm", target)
+
+    await docker("stop", "-t", "1", id)
+    assert await docker("wait", id) in ("143\n", "137\n")
+    assert "Exited" in await docker("ps", "-a", "--format", "{{.Status}}", "--filter", f"id={id}")
+    await docker("start", id)
+    await docker.shows(id, "Up")
+    await docker("kill", id)
+    assert await docker("rm", id) == f"{id}\n"
+    until = f"{time.time() + 2:.3f}"  # runs are looked at once a second
+    events = await docker("events", "--since", "10m", "--until", until, "--filter", f"container={id}")
+    told = [line.split()[2] for line in events.splitlines()]
+    assert told[:2] == ["create", "start"] and told[-2:] == ["die", "destroy"]
+
+
+async def test_a_container_waits_for_nodes_and_says_so(docker: Docker) -> None:
+    """`create` starts nothing, and `start -a` tells why the run is queued, until somebody stops it. A container that
+    was not started yet keeps its id if it is renamed, as Docker Compose does with each one that it makes again."""
+    gang = (await docker("run", "-d", "--gpus", "8", "--label", "kaji.replicas=2", "busybox")).strip()
+    await docker.shows(gang, "Up")
+    id = (await docker("create", "--name", "d_early", "--gpus", "8", "busybox")).strip()
+    await docker("rename", "d_early", "d-large")
+    assert await docker("inspect", "--format", "{{.Id}} {{.Name}}", "d-large") == f"{id} /d-large\n"
+    assert await docker("ps", "-a", "--format", "{{.Status}}", "--filter", f"id={id}") == "Created\n"
+    starting = asyncio.create_task(docker("start", "-a", id, code=143))
+    await docker.shows(id, "Queued")
+    assert "a run that was started keeps its name" in await docker("rename", id, "d-other", code=1)
+    assert "cannot remove" in await docker("rm", id, code=1)
+    await asyncio.wait({starting}, timeout=QUEUED_AFTER_SECONDS + 1)
+    await docker("stop", id)
+    assert "d-large is Queued" in await starting
+    await docker("rm", "-f", id, gang)
+
+
+async def test_what_a_cluster_cannot_do_is_refused_with_a_sentence(docker: Docker) -> None:
+    refused = await docker("run", "--cap-add", "SYS_ADMIN", "--device", "/dev/fuse", "busybox", code=125)
+    assert "--cap-add: only policy gives additional capabilities" in refused and "--device:" in refused
+    assert "not a swarm manager" in await docker("node", "ls", code=1)
+    assert "volumes are made by the cluster's operators" in await docker("volume", "create", "v", code=1)

@@ -1,0 +1,130 @@
+"""The life of runs whose containers an engine runs: a `kaji up` with a Podman of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.harness.commands import kaji
+from tests.harness.engines import IMAGE, TestEngine, podman_engine
+from tests.harness.kaji_up import KajiUp
+from tests.harness.waiting import PATIENCE_SECONDS, wait_until
+
+pytestmark = pytest.mark.root
+
+
+class EngineUp(KajiUp):
+    """A `kaji up` whose runs use real images."""
+
+    def __init__(self, folder: Path, engine: TestEngine) -> None:
+        super().__init__(folder)
+        self.engine = engine
+        del self.environment["KAJI_ENGINE"]
+        self.environment |= {"DOCKER_HOST": f"unix://{engine.socket}"}
+
+    def printed(self, run: str) -> str:
+        """Return what a run printed so far."""
+        done = kaji("logs", run, timeout=PATIENCE_SECONDS, env=self.environment, cwd=self.home)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def run(self, name: str, *arguments: str) -> None:
+        done = self.kaji("run", "-d", "--name", name, *arguments)
+        assert done.returncode == 0, done
+
+    def until_running(self, name: str) -> None:
+        wait_until(lambda: self.status(name).get("members", {}).get("running"), lambda: self.status(name))
+
+    def state(self, run: str) -> dict[str, Any]:
+        """Return what the shim of the run's container wrote."""
+        for folder in (self.data / "node" / "pods").iterdir():
+            record = json.loads((folder / "record.json").read_text())
+            if record["pod"]["metadata"]["name"].startswith(f"{run}-"):
+                found: dict[str, Any] = json.loads((folder / "containers/main/0/state.json").read_text())
+                return found
+        raise AssertionError(f"no Pod of {run}")
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineUp]:
+    with podman_engine() as engine:
+        up = EngineUp(tmp_path_factory.mktemp("up"), engine)
+        up.start()
+        yield up
+        assert up.process is not None
+        up.process.terminate()
+        up.process.wait()
+
+
+def test_a_run_uses_the_image_and_reports_its_exit_code(up: EngineUp) -> None:
+    (up.home / "shared").mkdir()
+    (up.home / "shared" / "given").write_text("given\n")
+    script = "cat /data/given; echo $FROM_IMAGE $OWN; echo wrong >&2; ls /; echo out > /data/made; exit 3"
+    options = ("-e", "OWN=set", "-v", f"{up.home}/shared:/data", "-w", "/tmp")
+    done = up.kaji("run", "--name", "image", *options, IMAGE, "sh", "-c", script)
+    assert done.returncode == 3, done
+    assert done.stdout.startswith("given\nyes set\n") and "busybox" not in done.stdout
+    assert "home" not in done.stdout.split(), "the file system is the image's"
+    assert "wrong\n" in done.stdout
+    assert (up.home / "shared" / "made").read_text() == "out\n"
+    default = up.kaji("run", "--name", "default", IMAGE)
+    assert (default.returncode, default.stdout) == (0, "by default\n"), default
+    wait_until(lambda: not up.engine.containers(), "ended containers are removed")
+
+
+def test_commands_run_beside_the_program_of_a_container(up: EngineUp) -> None:
+    up.run("beside", IMAGE, "sh", "-c", "touch /tmp/here; sleep 1000")
+    up.until_running("beside")
+    command = ("exec", "beside", "sh", "-c", "ls /tmp; echo wrong >&2; exit 4")
+    done = up.kaji(*command)
+    assert (done.returncode, done.stdout, done.stderr) == (4, "here\n", "wrong\n")
+    missing = up.kaji("exec", "beside", "no-such-program")
+    assert missing.returncode == 127 and "not found" in missing.stderr
+    assert up.kaji("kill", "beside").returncode == 0
+
+
+def test_what_a_container_can_not_have_is_told_in_the_engines_words(up: EngineUp) -> None:
+    # It pauses first: the end of a container of 0.1 s is known by the engine's words alone.
+    memory = "sleep 0.5; x=$(dd if=/dev/zero bs=1M count=100 | tr '\\0' a); echo done"
+    full = up.kaji("run", "--name", "full", "--memory", "32Mi", IMAGE, "sh", "-c", memory)
+    assert full.returncode == 137 and "OutOfMemory" in full.stderr, full
+    missing = up.kaji("run", "--name", "missing", IMAGE, "no-such-program")
+    assert missing.returncode == 127 and "not found" in missing.stderr, missing
+    up.run("unknown", "registry.invalid/none:1", "true")
+    wait_until(lambda: "registry.invalid" in json.dumps(up.status("unknown")), lambda: up.status("unknown"))
+    assert "ImagePull" in json.dumps(up.status("unknown"))
+    assert up.kaji("rm", "-f", "unknown").returncode == 0
+
+
+def test_containers_outlive_a_killed_kubelet_and_are_adopted(up: EngineUp) -> None:
+    script = "trap 'echo asked; exit 5' TERM; i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"
+    up.run("adopted", IMAGE, "sh", "-c", script)
+    up.run("orphan", IMAGE, "sleep", "1000")
+    up.until_running("adopted")
+    up.until_running("orphan")
+    unknown = up.engine.podman("create", f"--label=kajitori.kubelet={up.data / 'node'}", IMAGE)
+    assert up.process is not None
+    up.process.kill()
+    up.process.wait()
+    os.kill(up.state("orphan")["shim_pid"], signal.SIGKILL)
+    before = len(_numbers(up.data, "adopted"))
+    wait_until(lambda: len(_numbers(up.data, "adopted")) > before, "the log goes on without a kubelet")
+    up.start()
+    wait_until(lambda: up.status("orphan")["phase"] == "Failed", lambda: up.status("orphan"))
+    assert unknown[:12] not in up.engine.podman("ps", "--all", "--quiet")
+    assert len(up.engine.containers()) == 1, "the container without a shim is gone"
+    assert up.kaji("stop", "adopted").returncode == 0
+    wait_until(lambda: "asked" in up.printed("adopted"), "it is asked to stop")
+    numbers = [int(line.split()[1]) for line in up.printed("adopted").splitlines() if line.startswith("line ")]
+    assert numbers == list(range(1, len(numbers) + 1)), "no line is lost or doubled"
+    wait_until(lambda: not up.engine.containers(), "nothing is left")
+
+
+def _numbers(data: Path, run: str) -> list[str]:
+    (log,) = (data / "node" / "logs").glob(f"*_{run}-*/main/0.log")
+    return log.read_text().splitlines()

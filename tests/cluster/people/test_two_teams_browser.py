@@ -1,0 +1,216 @@
+"""Users of two teams in a browser: they sign in at an OpenID provider and act, also with a real API server.
+
+The tests with a real API server share its processes with test_two_teams.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.harness.chromium import ARGUMENTS, require_chromium, visit
+from tests.harness.cluster import Cluster, this_machine
+from tests.harness.platform.parts import HERE
+from tests.harness.servers.identity_provider import PREFIX, SCOPES, IdentityProvider
+from tests.harness.web_api import WebApi, web_api
+from tests.helpers.callers.two_teams import may_submit
+from tests.helpers.memory_blobs import MemoryBlobs
+
+from kajitori.blobs.code import CodeLimits, CodeStore
+from kajitori.blobs.logs import KeptLogs
+from kajitori.cluster.platform.applying import apply
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.configuration.sign_in import SignIn
+from kajitori.core.policy.runs.templates import Template
+from kajitori.entrypoints.parts.stores import history_of
+from kajitori.install.parts.roles import OPERATORS
+from kajitori.kube.resources import NODES
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Page
+
+PATIENCE_MS = 60_000
+RBAC = "rbac.authorization.k8s.io"
+NODE = "gpu-00003"
+SMALL: dict[str, Any] = {"image": "python:3", "resources": {"cpu": "100m", "memory": "64Mi"}, "grace": "1s"}
+OPERATE = {
+    "apiVersion": f"{RBAC}/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "operators-of-tests"},
+    "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": OPERATORS},
+    "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": f"{PREFIX}operators"}],
+}
+
+
+@pytest.fixture
+async def web(teamed: Cluster, identity_provider: IdentityProvider) -> AsyncIterator[WebApi]:
+    """A Web API where people sign in, with this machine as a node and a template for runs on it."""
+    blobs = MemoryBlobs()
+    await apply(teamed.client, OPERATE)
+    await may_submit(teamed, identity_provider.id_token("lena"))
+    place = SignIn(identity_provider.issuer, scopes=SCOPES, ca=identity_provider.ca.read_text())
+    stores: dict[str, Any] = {"blobs": blobs, "kept_logs": KeptLogs(blobs)}
+    stores |= {"code": CodeStore(blobs, lambda: CodeLimits(size_bytes=1 << 20))}
+    teams = teamed.policy.current().policy.teams  # the controller removes the bindings of others
+    async with this_machine(teamed) as here, history_of(f"sqlite://{teamed.folder}/history.db", None) as history:
+        template = Template.model_validate({"spec": SMALL | {"nodeSelector": here}})
+        policy = teamed.policy.current().policy.model_copy(update={"templates": {"here": template}, "teams": teams})
+        teamed.policy = PolicyFile(None, without_file=policy)
+        teamed.start_controller()
+        async with web_api(teamed, for_members=True, history=history, sign_in=place, **stores) as web:
+            yield web
+
+
+@pytest.fixture
+async def page(web: WebApi) -> AsyncIterator[Page]:
+    """A page of a browser that is not signed in. A test fails if a script of the page fails."""
+    program = require_chromium()
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        context = await browser.new_context(viewport={"width": 1440, "height": 900}, ignore_https_errors=True)
+        context.set_default_timeout(PATIENCE_MS)
+        page = await context.new_page()
+        faults: list[str] = []
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        yield page
+        await browser.close()
+    assert not faults
+
+
+@pytest.mark.parametrize("teamed", ["embedded"], indirect=True)
+async def test_a_form_outlives_a_lost_session(web: WebApi, page: Page) -> None:
+    """Its sender signs in at the provider again and comes back to the form. After signing out, pages show nothing."""
+    await visit(page, f"{web.url}/start")
+    await sign_in(page, "lena")
+    await page.wait_for_url(f"{web.url}/start")
+    await page.get_by_label("Image").fill("python:3")
+    await page.get_by_label("Name").fill("kept")
+    await page.get_by_label("CPUs each").fill("0.1")
+    await page.get_by_label("Memory each").fill("64m")
+    await page.get_by_role("status").get_by_text("Starts at once").wait_for()
+    await end_session(page.context, web)
+    await page.get_by_role("button", name="Start", exact=True).click()
+    await sign_in(page, None)
+    await page.wait_for_url(f"{web.url}/start")
+    assert await page.get_by_label("Image").input_value() == "python:3"
+    await page.get_by_role("button", name="Start", exact=True).click()
+    await page.wait_for_url(f"{web.url}/runs/{web.cluster.namespace}/kept")
+    await page.get_by_role("heading", name="kept").wait_for()
+    await page.get_by_role("button", name="Sign out").click()
+    await page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
+    await visit(page, f"{web.url}/runs/{web.cluster.namespace}/kept")
+    await page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
+
+
+@pytest.mark.parametrize("teamed", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
+@pytest.mark.xdist_group("test_two_teams")
+async def test_users_and_operators_work_in_a_browser(web: WebApi, page: Page) -> None:
+    """On a real API server, with the rights that `kajitori install` gives them: lena starts, reads, enters, stops and
+    resumes a run and makes a token for a robot; olga drains a node and returns it."""
+    await visit(page, f"{web.url}/start")
+    await sign_in(page, "lena")
+    run = f"{web.url}/runs/{web.cluster.namespace}/clicked"
+    try:
+        await start(page)
+        await page.wait_for_url(run)
+        await read(page)
+        await enter(page)
+        await stop_and_resume(page)
+        await make_token(page)
+        await page.get_by_role("button", name="Sign out").click()
+        await page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
+        await page.context.clear_cookies()
+        await visit(page, f"{web.url}/cluster/{NODE}")
+        await sign_in(page, "olga")
+        await drain_and_return(page)
+    finally:
+        await web.cluster.client.patch(NODES, NODE, {"spec": {"unschedulable": None, "taints": None}})
+
+
+async def sign_in(page: Page, user: str | None) -> None:
+    """Sign in from the server's page. The provider asks who the user is, unless it knows (None), and for consent."""
+    await page.get_by_role("link", name="Sign in").click()
+    if user is not None:
+        await page.locator("input[name=login]").fill(user)
+        await page.locator("input[name=password]").fill("any")
+        await page.locator("[type=submit]").click()
+    await page.get_by_role("button", name="Continue").click()
+    await page.get_by_role("navigation").wait_for()
+
+
+async def end_session(context: BrowserContext, web: WebApi) -> None:
+    """Let the browser lose the server's cookies, and keep the provider's."""
+    for cookie in await context.cookies(web.url):
+        if "kaji" in cookie["name"]:
+            await context.clear_cookies(name=cookie["name"])
+
+
+async def start(page: Page) -> None:
+    """Fill the form from the template."""
+    await page.get_by_role("button", name="Begin with a template").click()
+    await page.get_by_role("menuitem", name="here").click()
+    await page.get_by_label("Name").fill("clicked")
+    await page.get_by_label("Command").fill("sh -c 'echo rank $KAJI_RANK; sleep 1000'")
+    await page.get_by_role("textbox", name="Members").fill("2")
+    await page.get_by_role("status").get_by_text("Starts at once").wait_for()
+    await page.get_by_role("button", name="Start", exact=True).click()
+
+
+async def read(page: Page) -> None:
+    """Look at the log and the members."""
+    await page.get_by_role("log").get_by_text("rank 0", exact=True).wait_for()
+    await page.get_by_role("tab", name="Members").click()
+    await page.get_by_role("row", name=re.compile("^1 Running")).get_by_role("button", name="Log").click()
+    await page.get_by_role("log").get_by_text("rank 1", exact=True).wait_for()
+    await page.get_by_role("tab", name="Events").click()
+    await page.get_by_text("Started").first.wait_for()
+
+
+async def enter(page: Page) -> None:
+    """Use a shell in a member."""
+    await page.get_by_role("tab", name="Terminal").click()
+    screen = page.locator(".xterm-rows")
+    await screen.get_by_text(re.compile("[#$]")).first.wait_for()
+    await page.keyboard.type("echo shell-$((40+2)); exit\n")
+    await screen.get_by_text("shell-42", exact=True).wait_for()
+
+
+async def stop_and_resume(page: Page) -> None:
+    """The queue and the list of runs show the run afterwards."""
+    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_text("Stopped").first.wait_for()
+    await page.get_by_role("button", name="Resume").click()
+    await page.get_by_text("Running").first.wait_for()
+    await page.get_by_role("link", name="Queue").click()
+    await page.get_by_text(re.compile("1 run has nodes")).wait_for()
+    await page.get_by_role("link", name="Runs", exact=True).click()
+    await page.get_by_role("row").filter(has_text="clicked").get_by_text("Running").wait_for()
+
+
+async def make_token(page: Page) -> None:
+    """For a robot, which is listed afterwards and whose tokens are revoked."""
+    await page.get_by_role("link", name=f"{PREFIX}lena").click()
+    await page.get_by_role("button", name="Make a token").click()
+    await page.get_by_label("For", exact=True).fill("ci")
+    await page.get_by_role("button", name="Make it").click()
+    await page.get_by_text("It is shown this once").wait_for()
+    await page.get_by_role("button", name="Close").click()
+    await page.get_by_role("button", name="Revoke ci").click()
+    await page.get_by_role("button", name="Revoke them").click()
+    await page.get_by_role("button", name="Revoke ci").wait_for(state="detached")
+
+
+async def drain_and_return(page: Page) -> None:
+    """With a reason."""
+    assert NODE != HERE
+    node = page.get_by_role("region", name=f"Node {NODE}")
+    await node.get_by_role("button", name="Drain").click()
+    await node.get_by_label("Reason").fill("loud fan")
+    await node.get_by_role("button", name="Drain it").click()
+    await node.get_by_text(f"drained for {PREFIX}olga: loud fan").wait_for()
+    await node.get_by_role("button", name="Let it take work again").click()
+    await node.get_by_text("Takes work", exact=True).wait_for()

@@ -1,0 +1,57 @@
+"""Debian's chromium for tests of the web page. It reaches this machine only."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kajitori.api.web_page import BUILT
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+ARGUMENTS = ["--no-sandbox", "--proxy-server=127.0.0.1:9", "--proxy-bypass-list=127.0.0.1"]
+"""The proxy does not exist, so that any request to another host fails."""
+
+NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
+"""What chromium says of a request that broke because the machine got a network interface."""
+BEGIN_MS = 10_000
+VISITS = 5
+
+
+def require_chromium() -> str:
+    """Return the browser's program. Skip the test, and say how to get it, if it or the built page is missing."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("there is no chromium: apt-get install chromium")
+    if not (BUILT / "index.html").exists():
+        pytest.skip("the web page is not built: make web (needs npm)")
+    return program
+
+
+async def visit(page: Page, address: str) -> None:
+    """Open an address, and wait for the page. If tests beside this one make network interfaces meanwhile, it is opened
+    again: the browser does not repeat the request for the page itself, and for the scripts that it begins with."""
+    from playwright.async_api import ConsoleMessage, Error
+    from playwright.async_api import TimeoutError as Late
+
+    def note(message: ConsoleMessage) -> None:
+        if NETWORK_CHANGED in message.text:
+            broken.append(message.text)
+
+    broken: list[str] = []
+    page.on("console", note)
+    for _ in range(VISITS):
+        try:
+            await page.goto(address)
+            await page.locator("#root > *").first.wait_for(state="attached", timeout=BEGIN_MS)
+            break
+        except Late:
+            if not broken:
+                break  # the page is slow, and the test waits for what it looks at
+        except Error as error:
+            if NETWORK_CHANGED not in error.message:
+                raise
+    page.remove_listener("console", note)

@@ -1,0 +1,52 @@
+"""Two teams in a cluster: vision works in the cluster's namespace, speech in another one.
+
+The people are those of tests/harness/servers/identity_provider.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.harness.cluster import Cluster
+from tests.harness.servers.identity_provider import PREFIX
+
+from kajitori.cluster.platform.applying import apply
+from kajitori.core.policy.teams import Team
+from kajitori.install.parts.roles import people, teams
+from kajitori.install.parts.teams import team_objects
+from kajitori.kube.client import KubeClient
+from kajitori.kube.resources import SELF_ACCESS_REVIEWS
+
+PATIENCE_SECONDS = 60.0
+
+
+def speech_of(cluster: Cluster) -> str:
+    return f"{cluster.namespace}-speech"
+
+
+async def bind(cluster: Cluster, prefix: str = PREFIX) -> None:
+    """Make the roles, and bind the groups of both teams, with the prefix of their names."""
+    leads = {"leads": [f"{prefix}vision-leads"]}
+    named = {
+        "vision": {"groups": [f"{prefix}vision"], "namespaces": [cluster.namespace]} | leads,
+        "speech": {"groups": [f"{prefix}speech"], "namespaces": [speech_of(cluster)]},
+    }
+    cluster.use_policy(teams=named)
+    wanted = {name: Team.model_validate(team) for name, team in named.items()}
+    for document in (*people(), *teams(), *team_objects(wanted)):
+        await apply(cluster.client, document)
+
+
+async def may_submit(cluster: Cluster, token: str) -> None:
+    """Wait until the API server has combined the aggregated roles and the user may submit."""
+    asked = {"verb": "create", "group": "kajitori.dev", "resource": "runs", "namespace": cluster.namespace}
+    review = {
+        "apiVersion": SELF_ACCESS_REVIEWS.api_version,
+        "kind": SELF_ACCESS_REVIEWS.kind,
+        "spec": {"resourceAttributes": asked},
+    }
+    async with KubeClient(cluster.server.config.with_token(token)) as client, asyncio.timeout(PATIENCE_SECONDS):
+        for _ in range(int(PATIENCE_SECONDS * 10)):
+            if (await client.create(SELF_ACCESS_REVIEWS, review))["status"]["allowed"]:
+                return
+            await asyncio.sleep(0.1)

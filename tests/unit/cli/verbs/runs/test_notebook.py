@@ -1,0 +1,110 @@
+"""`kaji notebook`, `kaji open` and `kaji tensorboard`: which address they open, and what they start before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.cli.fake_web_api import Call, FakeWebApi, invoke, view
+
+from kajitori.cli.verbs.runs.notebook import default_name
+
+LINK = "http://kaji.test/#sign-in=c0de&to="
+PATH = "/proxy/vision/notebook-ada/8888/"
+
+
+def server(*runs: dict[str, Any], **answers: Any) -> FakeWebApi:
+    told = {
+        "GET /v1/whoami": {"user": "oidc:ada@example.org"},
+        "GET /v1/policy": {"policy": {"notebooks": {"image": "own/lab:1"}}},
+        "POST /v1/sign-in-links": {"code": "c0de"},
+    }
+    return FakeWebApi(runs=list(runs), answers=told | answers)
+
+
+def notebook(phase: str = "Running", **more: Any) -> dict[str, Any]:
+    programs = {"programs": [PATH]} if phase == "Running" else {}
+    return view("notebook-ada", phase, spec={"type": "notebook"}, **programs, **more)
+
+
+def test_a_notebook_is_started_waited_for_and_opened() -> None:
+    """With the policy's image, and the options of `kaji run`."""
+    api = server()
+
+    def start(call: Call) -> dict[str, Any]:
+        api.queues["GET /v1/runs/vision/notebook-ada"] = [notebook("Starting"), notebook()]
+        return notebook("Queued", status={"message": "needs 2 h100"})
+
+    api.answers["POST /v1/runs"] = start
+    done = invoke(api, "notebook", "--gpus", "h100:2", "--time-limit", "8h")
+    assert (done.exit_code, done.stdout) == (0, f"{LINK}{PATH}\n")
+    assert "notebook-ada: Queued: needs 2 h100" in done.stderr
+    body = api.calls_to("POST", "/v1/runs")[0].body
+    assert (body["name"], body["spec"]["type"], body["spec"]["image"]) == ("notebook-ada", "notebook", "own/lab:1")
+    assert body["spec"]["resources"] == {"gpu": 2, "gpuType": "h100"}
+    assert api.naps == [1.0, 1.0]
+
+
+def test_a_running_notebook_is_opened_and_options_for_it_are_refused() -> None:
+    api = server(notebook())
+    assert invoke(api, "notebook").stdout == f"{LINK}{PATH}\n"
+    refused = invoke(api, "notebook", "--gpus", "2")
+    assert (refused.exit_code != 0, "kaji rm -f notebook-ada" in refused.stderr) == (True, True)
+    assert not api.calls_to("POST", "/v1/runs")
+
+
+def test_an_ended_notebook_goes_on_with_its_files() -> None:
+    ended = notebook("Stopped")
+    api = server(ended)
+    api.answers["POST /v1/runs/vision/notebook-ada/resume"] = {**ended, "spec": {**ended["spec"], "resumes": 1}}
+    api.queues["GET /v1/runs/vision/notebook-ada"] = [notebook()]
+    done = invoke(api, "notebook")
+    assert (done.stdout, "started again" in done.stderr) == (f"{LINK}{PATH}\n", True)
+
+
+def test_a_notebook_that_fails_says_where_its_output_is() -> None:
+    api = server()
+    api.answers["POST /v1/runs"] = notebook("Queued")
+    api.queues["GET /v1/runs/vision/notebook-ada"] = [notebook("Failed", status={"message": "exited with 127"})]
+    done = invoke(api, "notebook")
+    assert (done.exit_code != 0, "kaji logs notebook-ada" in done.stderr) == (True, True)
+
+
+def test_a_run_that_is_no_notebook_is_left_alone() -> None:
+    done = invoke(server(view("bert")), "notebook", "bert")
+    assert (done.exit_code != 0, "no notebook" in done.stderr) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [
+        ("oidc:ada@example.org", "notebook-ada"),
+        ("system:serviceaccount:vision:ci", "notebook-ci"),
+        ("Ada Lovelace", "notebook-ada-lovelace"),
+        ("x" * 80, f"notebook-{'x' * 39}"),
+    ],
+)
+def test_notebooks_are_named_after_their_users(user: str, name: str) -> None:
+    assert default_name(user) == name
+
+
+@pytest.mark.parametrize(
+    ("port", "place"), [("6006", "/proxy/vision/bert/6006/"), ("6006-3", "/proxy/vision/bert/6006-3/")]
+)
+def test_open_shows_what_a_run_serves(port: str, place: str) -> None:
+    assert invoke(server(view("bert")), "open", "bert", port).stdout == f"{LINK}{place}\n"
+
+
+@pytest.mark.parametrize("port", ["web", "0", "70000", "6006-x"])
+def test_open_refuses_what_is_no_port(port: str) -> None:
+    done = invoke(server(view("bert")), "open", "bert", port)
+    assert (done.exit_code, "is no port" in done.stderr) == (2, True)
+
+
+def test_tensorboard_needs_a_running_run_and_a_folder() -> None:
+    """And says what to type instead."""
+    done = invoke(server(view("bert")), "tensorboard", "bert")
+    assert (done.exit_code != 0, "--logdir PATH" in done.stderr) == (True, True)
+    ended = view("bert", "Succeeded", spec={"tensorboard": "/ckpt/tb"})
+    done = invoke(server(ended), "tensorboard", "bert")
+    assert (done.exit_code != 0, "kaji cp bert:/ckpt/tb FOLDER" in done.stderr) == (True, True)

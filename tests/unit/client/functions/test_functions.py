@@ -1,0 +1,258 @@
+"""Functions whose calls are done elsewhere: what is sent, what comes back, and what workers do."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.fake_web_api import FakeWebApi, view
+from tests.unit.client.test_client import client_of
+
+import kajitori
+from kajitori import Call, CallCancelled, CallFailed
+from kajitori.client.functions import function as module
+from kajitori.client.functions import worker
+from kajitori.client.functions.calls import RemoteTraceback
+from kajitori.core.calls.queue import CallQueue, Entry, Outcome, Worker
+
+
+@kajitori.function
+def doubled(value: int) -> int:
+    if value < 0:
+        raise ValueError(f"{value} is negative")
+    return value * 2
+
+
+@kajitori.function
+def counted(count: int) -> Iterator[int]:
+    yield from range(count)
+
+
+class Cluster:
+    """A Web API with one worker that does calls when the client waits for outcomes."""
+
+    def __init__(self, function: Any) -> None:
+        self.api = FakeWebApi(queues={}, answers={"POST /v1/runs": self.make})
+        self.queue, self.entries = CallQueue(), list[Entry]()
+        self.worker = worker.Worker(self, function._wrapped, rank=0, attempt=1)  # type: ignore[arg-type]
+        self.api.answers["GET /v1/sign-in"] = {"namespace": "vision"}
+        original = self.api.answer
+        self.api.answer = lambda call: self.code(call) or original(call)  # type: ignore[method-assign]
+        self.client = client_of(self.api)
+        function._client = self.client
+
+    def code(self, call: Any) -> Any:
+        return (200, {"digest": "x"}) if call.path.startswith("/v1/code/") else None
+
+    def make(self, call: Any) -> Any:
+        made = view(call.body["name"], "Running", spec=call.body["spec"])
+        self.api.runs.append(made)
+        path = f"/v1/runs/vision/{made['name']}"
+        self.api.answers[f"POST {path}/calls"] = self.add
+        self.api.answers[f"GET {path}/calls"] = self.outcomes
+        return made
+
+    def apply(self, entry: Entry) -> None:
+        self.queue.apply(len(self.entries), entry)
+        self.entries.append(entry)
+
+    def add(self, call: Any) -> Any:
+        if "cancel" in call.body:
+            outcomes = self.queue.cancelled(call.body["cancel"])
+            self.apply(Entry(outcomes=outcomes, payloads=[b""] * len(outcomes)))
+            return {"cancelled": len(outcomes), "over": self.queue.is_over}
+        payloads = [base64.b64decode(one) for one in call.body["arguments"]]
+        self.apply(Entry(first=call.body["first"], added=len(payloads), closed=call.body["closed"], payloads=payloads))
+        return {}
+
+    def outcomes(self, call: Any) -> Any:
+        if self.queue.closed and not self.queue.is_over:
+            self.worker.run()
+        after = int(call.query["after"][0])
+        found = [
+            {"call": one.call, "kind": one.kind, "part": one.part, "value": base64.b64encode(payload).decode()}
+            for entry in self.entries[after:]
+            for one, payload in zip(entry.outcomes, entry.payloads, strict=False)
+        ]
+        return {"items": found, "next": len(self.entries)}
+
+    def post(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Answer the worker as the server does."""
+        me = Worker(document["rank"], document["attempt"], document["process"])
+        outcomes = [Outcome(one["call"], one["kind"], one["part"]) for one in document["outcomes"]]
+        payloads = [base64.b64decode(one["value"]) for one in document["outcomes"]]
+        done = {one.call for one in outcomes if one.is_last}
+        taken, _ = self.queue.work_for(me, document["want"], done, lambda _: True)
+        self.apply(Entry(worker=me, outcomes=outcomes, taken=taken, payloads=payloads))
+        places = [self.queue.place_of(call) for call in taken]
+        arguments = [self.entries[place].payloads[position] for place, position in places]
+        calls = [
+            {"call": call, "arguments": base64.b64encode(each).decode()}
+            for call, each in zip(taken, arguments, strict=True)
+        ]
+        return {"calls": calls, "over": self.queue.is_over}
+
+
+def test_a_function_is_called_here_as_before() -> None:
+    assert (doubled(2), doubled.local(3)) == (4, 6)
+
+
+def test_a_map_is_one_sweep_and_its_results_come_in_order() -> None:
+    cluster = Cluster(doubled)
+    assert list(doubled.map(range(100), at_most=7)) == [value * 2 for value in range(100)]
+    [made] = [call.body for call in cluster.api.calls_to("POST", "/v1/runs")]
+    assert (made["spec"]["array"], made["spec"]["restarts"]) == ("0-6", 3)
+    assert made["name"].startswith("doubled-")
+    Cluster(doubled)
+    assert sorted(doubled.map(range(5), ordered=False)) == [0, 2, 4, 6, 8]
+    assert list(doubled.map([])) == []
+
+
+def test_an_exception_comes_back_with_its_remote_traceback() -> None:
+    Cluster(doubled)
+    with pytest.raises(ValueError, match="-1 is negative") as caught:
+        doubled.remote(-1).result(10)
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    assert "in doubled" in str(caught.value.__cause__)
+    assert "worker.py" not in str(caught.value.__cause__)
+
+
+def test_a_map_whose_caller_stops_ends_its_sweep() -> None:
+    cluster = Cluster(doubled)
+    results = doubled.map(range(10))
+    next(results)
+    results.close()
+    assert [call.body for call in cluster.api.calls_to("POST", "/stop")] == [{"grace": "0s"}]
+
+
+def test_generators_are_streams() -> None:
+    Cluster(counted)
+    assert list(counted.remote(4)) == [0, 1, 2, 3]
+    Cluster(counted)
+    assert counted.remote(3).result(10) == [0, 1, 2]  # type: ignore[comparison-overlap]
+    Cluster(doubled)
+    with pytest.raises(TypeError, match="not a generator"):
+        list(doubled.remote(1))
+
+
+def test_a_call_is_found_again_by_its_id() -> None:
+    cluster = Cluster(doubled)
+    call = doubled.remote(21)
+    assert Call.from_id(call.id, cluster.client).result(10) == 42
+    with pytest.raises(kajitori.errors.InvalidInput):
+        Call.from_id("doubled", cluster.client)
+
+
+def test_cancelling_a_call_ends_that_call_alone() -> None:
+    """A map leaves it out. If no other call is left, the run is ended; `cancel` of the map ends the run at once."""
+    cluster = Cluster(doubled)
+    results = doubled.map(range(4))
+    results.calls[2].cancel()
+    assert not cluster.api.calls_to("POST", "/stop")
+    assert list(results) == [0, 2, 6]
+    with pytest.raises(CallCancelled):
+        results.calls[2].result(1)
+    assert results.calls[3].result(1) == 6
+    results.cancel()
+    assert len(cluster.api.calls_to("POST", "/stop")) == 1
+    cluster = Cluster(doubled)
+    call = doubled.remote(1)
+    call.cancel()
+    call.cancel()
+    assert len(cluster.api.calls_to("POST", "/stop")) == 1
+    with pytest.raises(CallCancelled):
+        call.result(1)
+
+
+def test_a_worker_leaves_a_call_that_was_cancelled() -> None:
+    """The outcomes of its other calls stay. A signal that comes too late changes nothing."""
+    cluster = Cluster(doubled)
+    found = cluster.worker
+
+    def late(value: int) -> int:
+        if value == 1:
+            found._stopped.add(found._current)
+            try:
+                found.interrupt()
+            except Exception:
+                raise AssertionError("the function must not swallow it") from None
+        return value
+
+    found._function = late
+    cluster.apply(Entry(first=0, added=3, closed=True, payloads=[pickle.dumps(((value,), {})) for value in range(3)]))
+    cluster.apply(Entry(outcomes=cluster.queue.cancelled([1]), payloads=[b""]))
+    for call in range(3):
+        found._do(call, pickle.dumps(((call,), {})))
+        found.interrupt()
+    assert [outcome["call"] for outcome in found._outcomes] == [0, 2]
+
+
+def test_a_pool_takes_calls_until_it_is_closed() -> None:
+    Cluster(doubled)
+    with doubled.pool(at_most=2) as pool:
+        calls = [pool.remote(value) for value in range(3)]
+    assert [call.result(10) for call in calls] == [0, 2, 4]
+
+
+def test_calls_of_a_run_that_ended_have_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how the run ended."""
+    monkeypatch.setattr("kajitori.client.functions.calls.LOOK_SECONDS", 0.0)
+    cluster = Cluster(doubled)
+    cluster.worker.run = lambda: None  # type: ignore[method-assign]
+    call = doubled.remote(1)
+    cluster.api.runs[0]["status"] |= {"phase": "Failed", "reason": "Refused", "message": "no room"}
+    with pytest.raises(CallFailed, match="Failed: Refused: no room"):
+        call.result(10)
+
+
+def test_a_call_that_has_not_ended_times_out() -> None:
+    cluster = Cluster(doubled)
+    cluster.worker.run = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError):
+        doubled.remote(1).result(0)
+
+
+def test_workers_get_the_function_and_the_callers_code(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "helper.py").write_text("x = 1")
+    (tmp_path / "staged").mkdir()
+    wanted = kajitori.function(code=tmp_path / "code")(lambda: 1)
+    module._stage(tmp_path / "staged", wanted, {"token": "t", "namespace": "vision"})
+    own = tmp_path / "staged" / worker.FOLDER
+    assert (tmp_path / "staged" / "helper.py").exists()
+    assert (own / worker.LIBRARY_FOLDER / "cloudpickle" / "__init__.py").exists()
+    assert json.loads((own / worker.SETTINGS_FILE).read_text())["python"] == list(sys.version_info[:2])
+    assert pickle.loads((own / worker.FUNCTION_FILE).read_bytes())() == 1
+
+
+def test_a_result_over_the_limit_is_an_error_of_its_call() -> None:
+    """The other outcomes of the request are kept."""
+    cluster = Cluster(doubled)
+    post = cluster.post
+
+    def limited(document: dict[str, Any]) -> dict[str, Any]:
+        if any(len(one["value"]) > 500 and one["kind"] == "value" for one in document["outcomes"]):
+            raise worker.TooLarge("takes 1,000 bytes")
+        return post(document)
+
+    cluster.post = limited  # type: ignore[method-assign]
+    cluster.worker._function = lambda value: "x" * 1000 if value == 1 else value
+    results = doubled.pool(1)
+    calls = [results.remote(value) for value in range(3)]
+    results.close()
+    assert [calls[0].result(10), calls[2].result(10)] == [0, 2]
+    with pytest.raises(ValueError, match="1,000 bytes"):
+        calls[1].result(10)
+
+
+def test_unknown_options_are_type_errors() -> None:
+    with pytest.raises(TypeError, match="gpu_count"):
+        kajitori.function(gpu_count=3)  # type: ignore[call-overload]
+    with pytest.raises(kajitori.errors.InvalidInput, match="at_most"):
+        doubled.pool(at_most=0)

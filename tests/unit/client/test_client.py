@@ -1,0 +1,227 @@
+"""The Python client: words, typed answers and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.cli.fake_web_api import GRID, RUNS, TOKEN, URL, FakeWebApi, ndjson, problem, view
+
+from kajitori import AsyncClient, Client
+from kajitori.api.views import queue, runs, telemetry
+from kajitori.client import models
+from kajitori.client.target import Target
+from kajitori.client.web_api import Api
+from kajitori.core.gang.results import MemberResult
+from kajitori.errors import InvalidInput, NotFound, Refused, WrongState
+
+
+def client_of(api: FakeWebApi, namespace: str = "vision") -> Client:
+    return Client.of(Api(Target(URL, TOKEN, namespace), transport=api, sleep=api.naps.append))
+
+
+def submitted(*args: Any, **options: Any) -> dict[str, Any]:
+    """Return the body of the request that `run` sends."""
+    api = FakeWebApi(answers={"POST /v1/runs": view("x", "Queued")})
+    client_of(api).run(*args, **options)
+    return dict(api.calls_to("POST")[0].body)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, kajitori\n"
+        "found = [name for name in ('kajitori.client', 'msgspec', 'click', 'pydantic') if name in sys.modules]\n"
+        "assert not found, found\nassert 'Client' in dir(kajitori)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_keywords_become_the_spec_that_options_become() -> None:
+    body = submitted(
+        "registry/bert:3",
+        "train.py --lr 3e-4",
+        name="bert",
+        gpus="h100:8",
+        cpus=2,
+        memory="64g",
+        replicas=4,
+        env={"LR": "1"},
+        volumes=["imagenet:/data:ro"],
+        labels={"team": "vision"},
+        checkpoint="/ckpt",
+        restarts=3,
+        whole_node=True,
+    )
+    spec = body["spec"]
+    assert (body["name"], body["namespace"], body["labels"]) == ("bert", "vision", {"team": "vision"})
+    assert spec["args"] == ["train.py", "--lr", "3e-4"]
+    assert (spec["resources"]["gpu"], spec["resources"]["gpuType"], spec["resources"]["wholeNode"]) == (8, "h100", True)
+    assert (spec["env"], spec["replicas"], spec["restarts"]) == ({"LR": "1"}, 4, 3)
+    assert spec["volumes"] == [{"name": "imagenet", "path": "/data", "readOnly": True}]
+
+
+@pytest.mark.parametrize("after", ["prepare", ["prepare"]])
+def test_a_run_is_started_after_others_by_name(after: str | list[str]) -> None:
+    assert submitted("python:3.11", after=after)["spec"]["after"] == [{"run": "prepare"}]
+
+
+def test_a_run_is_started_after_a_run_that_the_client_returned() -> None:
+    api = FakeWebApi(answers={"POST /v1/runs": view("prepare", "Queued")})
+    client = client_of(api)
+    prepare = client.run("python:3.11")
+    client.run("python:3.11", after=[prepare, "fetch:ended"])
+    others = [{"run": "prepare"}, {"run": "fetch", "condition": "ended"}]
+    assert api.calls_to("POST")[-1].body["spec"]["after"] == others
+
+
+def test_faults_name_keywords() -> None:
+    """Faults found here name keyword arguments, and so do their hints and the server's faults."""
+    with pytest.raises(InvalidInput) as caught:
+        submitted("python:3.11", cpus="many", shm_size="1x")
+    assert {fault.field for fault in caught.value.faults} == {"cpus", "shm_size"}
+    fault = {"field": "spec.resources.gpuType", "message": "no such type", "hint": "say --gpu-type h100"}
+    refused = problem(422, "Refused", "refused", faults=[fault])
+    api = FakeWebApi(answers={"POST /v1/runs": refused})
+    with pytest.raises(Refused) as refusal:
+        client_of(api).run("python:3.11", gpus=1, gpu_type="h1000")
+    assert refusal.value.faults[0].field.startswith("gpu_type")
+    assert refusal.value.faults[0].hint == "say gpu_type='h100'"
+
+
+def test_an_unknown_keyword_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="gpu_count"):
+        submitted("python:3.11", gpu_count=3)
+
+
+def test_a_folder_of_code_is_packed_and_uploaded(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+
+    def found(call: Any) -> Any:
+        return 200, {"digest": call.path.rpartition("/")[2]}
+
+    api = FakeWebApi(answers={"POST /v1/runs": view("x", "Queued")})
+    original = api.answer
+    api.answer = lambda call: found(call) if call.path.startswith("/v1/code/") else original(call)  # type: ignore[method-assign]
+    client_of(api).run("python:3.11", ["python", "train.py"], code=tmp_path)
+    assert api.calls_to("POST")[0].body["spec"]["code"]["digest"].startswith("sha256:")
+
+
+def test_runs_are_typed() -> None:
+    run = client_of(FakeWebApi(runs=RUNS)).get("mnist")
+    assert (run.phase, run.reason, run.exit_code, run.is_final) == ("Failed", "ProgramFailed", 3, True)
+    assert repr(run) == "<Run vision/mnist: Failed (ProgramFailed)>"
+    with pytest.raises(NotFound):
+        client_of(FakeWebApi(runs=RUNS)).get("nothing")
+
+
+def test_waiting_prints_each_change_once() -> None:
+    states = [view("bert", "Queued", status={"reason": "WaitingForGPU", "message": "needs 8"})] * 2
+    states += [view("bert", "Running", status={"members": {"total": 2, "running": 2}}), view("bert", "Succeeded")]
+    lines: list[str] = []
+    api = FakeWebApi(runs=[states[0]], queues={"GET /v1/runs/vision/bert": list(states)})
+    run = client_of(api).get("bert").wait(60, progress=lines.append)
+    assert run.exit_code == 0
+    assert lines == [
+        "bert: Queued (WaitingForGPU): needs 8",
+        "bert: Running, 2 of 2 members run",
+        "bert: Succeeded",
+    ]
+
+
+def test_waiting_ends_with_its_timeout() -> None:
+    api = FakeWebApi(runs=RUNS)
+    with pytest.raises(TimeoutError, match="bert is still Queued"):
+        client_of(api).wait("bert", timeout=0)
+
+
+def test_a_run_with_the_same_name_is_not_taken_for_it() -> None:
+    api = FakeWebApi(runs=[view("bert")])
+    run = client_of(api).get("bert")
+    api.runs = [view("bert", uid="another")]
+    with pytest.raises(NotFound, match="was deleted"):
+        run.refresh()
+
+
+def test_a_run_that_has_not_ended_is_removed_by_force_only() -> None:
+    api = FakeWebApi(runs=RUNS)
+    client = client_of(api)
+    with pytest.raises(WrongState, match="gpt is Running"):
+        client.remove("gpt")
+    client.remove("gpt", force=True)
+    assert api.calls_to("DELETE")[0].query["grace"] == ["0s"]
+
+
+def test_results_and_stops() -> None:
+    rows = [{"index": 1, "state": "Succeeded", "result": {"loss": 0.5}, "added": "by a newer server"}]
+    path = "/v1/runs/vision/grid"
+    api = FakeWebApi(runs=[GRID], answers={f"GET {path}/results": {"items": rows}})
+    run = client_of(api).get("grid")
+    assert [(row.index, row.result) for row in run.results(best=True)] == [(1, {"loss": 0.5})]
+    run.stop("5m")
+    run.kill()
+    assert [call.body for call in api.calls_to("POST", "/stop")] == [{"grace": "5m"}, {"grace": "0s"}]
+
+
+def test_exec_returns_what_a_command_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a thread with a running event loop, as a notebook's is."""
+
+    async def output_of(target: Target, run: Any, command: Sequence[str], rank: int) -> tuple[int, bytes, bytes]:
+        assert (run["name"], list(command), rank) == ("gpt", ["echo", "a b"], 1)
+        return 3, b"a b\n", b"oops"
+
+    monkeypatch.setattr("kajitori.client.member_streams.output_of", output_of)
+    client = client_of(FakeWebApi(runs=RUNS))
+
+    async def in_a_notebook() -> Any:
+        return client.exec("gpt", "echo 'a b'", rank=1)
+
+    done = asyncio.run(in_a_notebook())
+    assert (done.exit_code, done.text, done.stderr) == (3, "a b\n", b"oops")
+
+
+def test_async_methods_are_those_of_the_client() -> None:
+    public = {name for name in vars(Client) if not name.startswith("_")} - {"api", "of", "target", "close"}
+    assert public - set(vars(AsyncClient)) <= {"submit", "upload"}
+
+
+async def test_the_async_client_waits_and_streams() -> None:
+    states = [view("bert", "Running"), view("bert", "Succeeded")]
+    event = {"time": "2026-11-21T10:00:00Z", "reason": "Started", "object": "Run/bert"}
+    api = FakeWebApi(
+        runs=[states[0]],
+        queues={"GET /v1/runs/vision/bert": list(states)},
+        answers={"GET /v1/runs/vision/bert/events": ndjson([event] * 3)},
+    )
+    async with AsyncClient.of(client_of(api)) as client:
+        run = await client.get("bert")
+        assert (await asyncio.wait_for(run.wait(), 20)).exit_code == 0
+        assert [found.reason async for found in run.events()] == ["Started"] * 3
+        with pytest.raises(NotFound):
+            _ = [line async for line in client.logs("nothing")]
+
+
+PAIRS: Sequence[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = (
+    (models.RunState, runs.RunView),
+    (models.Member, runs.MemberView),
+    (models.Result, MemberResult),
+    (models.Event, runs.EventView),
+    (models.Extreme, telemetry.ExtremeView),
+    (models.Band, telemetry.BandPoint),
+    (models.Series, telemetry.BandSeries),
+    (models.Explanation, queue.ExplanationView),
+    (models.Outlook, queue.WhatIf),
+)
+
+
+@pytest.mark.parametrize(("model", "answer"), PAIRS, ids=lambda kind: kind.__name__)
+def test_models_have_the_fields_of_the_servers_views(model: type[msgspec.Struct], answer: type[msgspec.Struct]) -> None:
+    """Each field of a model is in the view under the same name."""
+    sent = {field.encode_name for field in msgspec.structs.fields(answer)} | {"document"}
+    assert {field.encode_name for field in msgspec.structs.fields(model)} <= sent

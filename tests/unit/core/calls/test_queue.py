@@ -1,0 +1,90 @@
+"""The queue of calls: who does what next, and what becomes of calls whose workers die."""
+
+from __future__ import annotations
+
+import random
+
+from kajitori.core.calls.queue import MAX_TRIES, CallQueue, Entry, Outcome, Worker
+
+A, B = Worker(0, 1, "a"), Worker(1, 1, "b")
+
+
+def always(_: Worker) -> bool:
+    return True
+
+
+def never(_: Worker) -> bool:
+    return False
+
+
+def queue_of(added: int, *entries: Entry, closed: bool = True) -> CallQueue:
+    queue = CallQueue()
+    for place, entry in enumerate((Entry(token="t", first=0, added=added, closed=closed), *entries)):
+        queue.apply(place, entry)
+    return queue
+
+
+def test_free_calls_are_shared_among_workers() -> None:
+    queue = queue_of(100, Entry(worker=B, taken=[0]))
+    taken, lost = queue.work_for(A, 256, (), always)
+    assert (taken, lost) == (list(range(1, 25)), [])
+    assert queue.work_for(A, 3, (), always)[0] == [1, 2, 3]
+    assert queue.work_for(A, 0, (), always)[0] == []
+
+
+def test_calls_of_a_dead_worker_come_first() -> None:
+    queue = queue_of(100, Entry(worker=B, taken=[0, 1]))
+    assert queue.work_for(A, 4, (), never)[0] == [0, 1, 2, 3]
+    queue.apply(2, Entry(worker=Worker(1, 2, "c"), taken=[5]))
+    assert queue.work_for(A, 4, (), lambda worker: worker.process == "c")[0] == [0, 1, 6, 7]
+
+
+def test_a_worker_that_starts_again_takes_its_calls_again() -> None:
+    """A process of the same rank replaces the one before, and a worker whose answer was lost asks again."""
+    queue = queue_of(4, Entry(worker=A, taken=[0, 1]))
+    assert queue.work_for(Worker(0, 2, "z"), 1, (), always)[0] == [0]
+    assert queue.work_for(A, 1, (), always)[0] == [0]
+    assert queue.work_for(A, 1, (0,), always)[0] == [1]
+
+
+def test_a_call_that_kills_its_workers_is_given_up() -> None:
+    entries = [Entry(worker=Worker(0, attempt, str(attempt)), taken=[0]) for attempt in range(1, MAX_TRIES + 1)]
+    queue = queue_of(2, *entries)
+    assert queue.work_for(A, 1, (), never) == ([1], [0])
+    queue.apply(9, Entry(worker=A, outcomes=[Outcome(0, "lost"), Outcome(1, "value")], taken=[]))
+    assert queue.is_over
+
+
+def test_the_first_outcome_of_a_call_counts() -> None:
+    queue = queue_of(3, Entry(worker=A, taken=[0], outcomes=[Outcome(0, "value")]))
+    outcomes = [Outcome(0, "value"), Outcome(1, "item"), Outcome(1, "end"), Outcome(1, "error"), Outcome(7, "value")]
+    assert queue.new_outcomes(outcomes) == [1, 2]
+    assert not queue.is_over
+
+
+def test_arguments_are_found_in_the_entry_that_added_them() -> None:
+    queue = queue_of(3, Entry(worker=A), Entry(first=3, added=2))
+    assert [queue.place_of(call) for call in range(5)] == [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)]
+
+
+def test_every_call_ends_once_however_workers_die() -> None:
+    """Random workers take calls, hand in some, and die at any moment."""
+    for seed in range(20):
+        dice = random.Random(seed)
+        queue, place, mine = queue_of(30), 1, dict[int, tuple[Worker, list[int]]]()
+        ends: list[int] = []
+        for step in range(2000):
+            if queue.is_over:
+                break
+            rank = dice.randrange(3)
+            if rank not in mine or dice.random() < 0.1:
+                mine[rank] = Worker(rank, step, str(step)), []
+            me, held = mine[rank]
+            done = [Outcome(call, "value") for call in held]
+            kept = [done[position] for position in queue.new_outcomes(done)]
+            alive = {worker for worker, _ in mine.values()}
+            taken, lost = queue.work_for(me, 4, set(held), alive.__contains__)
+            queue.apply(place, Entry(worker=me, taken=taken, outcomes=[*kept, *(Outcome(one, "lost") for one in lost)]))
+            ends += [outcome.call for outcome in kept] + lost
+            mine[rank], place = (me, taken), place + 1
+        assert sorted(ends) == list(range(30))

@@ -1,0 +1,193 @@
+"""Runs as containers: states, exit codes, ids, lists and filters."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kajitori.docker.events import EventLog, actions, passes
+from kajitori.docker.hijack import frame
+from kajitori.docker.routes.files import file_stat
+from kajitori.docker.server import check_version
+from kajitori.docker.translation.container import ANNOTATION, Container, network_id, split_rank
+from kajitori.docker.translation.creation import renamed
+from kajitori.docker.translation.filters import CONTAINER_FILTERS, matching, parse_filters
+from kajitori.docker.translation.inspection import inspection, state, status_words, summary
+from kajitori.docker.translation.stats import Meter
+from kajitori.errors import InvalidInput
+
+NOTES = {"Name": "my_web", "Config": {"Labels": {"a": "b"}}, "HostConfig": {"AutoRemove": True}}
+
+
+def container(
+    phase: str = "Running", *, notes: dict[str, Any] | None = None, uid: str = "u1", **fields: Any
+) -> Container:
+    status = {"phase": phase, "attempts": 1, "startedAt": "2026-11-23T20:00:00Z"} | fields.pop("status", {})
+    spec = {"image": "alpine", "command": [], "args": ["sleep", "9"], "resources": {"cpu": "500m", "memory": "1Gi"}}
+    view = {
+        "name": "web",
+        "namespace": "default",
+        "uid": uid,
+        "labels": {},
+        "createdAt": "2026-11-23T19:59:00Z",
+        "spec": spec | {"stopped": False, "resumes": 1} | fields.pop("spec", {}),
+        "status": status | {"resumes": 1},
+        "annotations": {ANNOTATION: json.dumps(NOTES if notes is None else notes)},
+    }
+    return Container(view | fields)
+
+
+NEVER_STARTED: dict[str, Any] = {"spec": {"stopped": True, "resumes": 0}, "status": {"attempts": 0, "startedAt": ""}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "more", "word", "code", "active"),
+    [
+        ("Stopped", NEVER_STARTED, "created", 0, False),
+        ("Queued", {}, "created", 0, True),
+        ("Running", {}, "running", 0, True),
+        ("Restarting", {}, "restarting", 0, True),
+        ("Succeeded", {}, "exited", 0, False),
+        ("Failed", {"status": {"exitCode": 3}}, "exited", 3, False),
+        ("Failed", {"status": {"reason": "OutOfMemory"}}, "exited", 137, False),
+        ("Stopped", {}, "exited", 143, False),
+        ("Stopped", {"spec": {"stopGrace": "0s"}}, "exited", 137, False),
+        ("Stopped", {"spec": {"resumes": 2}}, "created", 0, True),
+    ],
+)
+def test_phases_of_runs_are_states_of_containers(
+    phase: str, more: dict[str, Any], word: str, code: int, active: bool
+) -> None:
+    found = container(phase, **more)
+    assert (found.state, found.exit_code, found.is_active) == (word, code, active)
+    assert state(found)["Status"] == word
+
+
+def test_an_id_follows_from_the_uid_alone() -> None:
+    assert len(container().id) == 64
+    assert container().id == container("Failed").id != container(uid="u2").id
+
+
+def test_a_rank_is_named_behind_a_dot() -> None:
+    assert split_rank("bert.3") == ("bert", 3)
+    assert split_rank("my.web") == ("my.web", None)
+
+
+def test_a_list_shows_what_a_run_waits_for() -> None:
+    queued = container("Queued", status={"message": "waits for 8 GPUs"})
+    assert status_words(queued, 0.0) == "Queued: waits for 8 GPUs"
+    shown = summary(container("Failed", status={"exitCode": 3, "finishedAt": "2026-11-23T20:00:00Z"}), 1_795_464_120.0)
+    assert (shown["Names"], shown["Command"]) == (["/my_web"], "sleep 9")
+    assert shown["Status"].startswith("Exited (3) ")
+
+
+def test_an_inspected_container_shows_its_limits() -> None:
+    shown = inspection(
+        container(spec={"env": {"A": "b"}, "ports": [80]}), [{"rank": 0, "address": "10.1.2.3", "pod": "web-1-0"}]
+    )
+    assert shown["HostConfig"]["Memory"] == 1 << 30
+    assert shown["HostConfig"]["NanoCpus"] == 500_000_000
+    assert shown["HostConfig"]["AutoRemove"] is True
+    assert shown["Config"]["Env"] == ["A=b"]
+    assert shown["NetworkSettings"]["IPAddress"] == "10.1.2.3"
+    assert shown["NetworkSettings"]["Ports"] == {"80/tcp": None}
+
+
+def test_networks_are_those_that_the_client_asked_for() -> None:
+    """Docker Compose makes a container again unless it finds the ids of its networks."""
+    asked = container(notes={"Networks": {"shop_default": ["web"]}})
+    found = summary(asked, 0.0)["NetworkSettings"]["Networks"]
+    assert list(found) == ["shop_default"]
+    assert (found["shop_default"]["NetworkID"], found["shop_default"]["Aliases"]) == (
+        network_id("shop_default"),
+        ["web"],
+    )
+    later = inspection(asked, [], networks={"other": []})["NetworkSettings"]["Networks"]
+    assert list(later) == ["other"]
+    for wanted, names in (("shop_default", 1), (network_id("shop_default"), 1), ("bridge", 0)):
+        assert len(matching([asked], {"network": frozenset({wanted})})) == names
+    assert list(inspection(container(), [])["NetworkSettings"]["Networks"]) == ["bridge"]
+
+
+def test_a_renamed_container_keeps_its_id() -> None:
+    before = container("Stopped", **NEVER_STARTED)
+    made = renamed(before, "shop-web-1").body("default")
+    after = container("Stopped", uid="u2", annotations=made["annotations"], **NEVER_STARTED)
+    assert (made["name"], after.name, after.id) == ("shop-web-1", "shop-web-1", before.id)
+    with pytest.raises(InvalidInput, match="use letters"):
+        renamed(before, "a b")
+
+
+def test_filters_of_lists() -> None:
+    containers = [container(), container("Failed", uid="u2", notes={"Name": "other"}, status={"exitCode": 3})]
+
+    def names(**filters: list[str]) -> list[str]:
+        parsed = parse_filters(json.dumps(filters), CONTAINER_FILTERS)
+        return [one.name for one in matching(containers, parsed)]
+
+    assert names(name=["oth"]) == ["other"]
+    assert names(status=["running"]) == ["my_web"]
+    assert names(exited=["3"]) == ["other"]
+    assert names(label=["a=b"]) == ["my_web"]
+    assert names(ancestor=["alpine:latest"]) == ["my_web", "other"]
+    assert names(id=[containers[1].id[:12]], name=["other"]) == ["other"]
+    assert parse_filters('{"label": {"a": true, "b": false}}', CONTAINER_FILTERS) == {"label": {"a"}}
+    with pytest.raises(InvalidInput, match="invalid filter 'colour'"):
+        parse_filters('{"colour": ["red"]}', CONTAINER_FILTERS)
+
+
+def test_changes_of_runs_are_events() -> None:
+    queued = {"phase": "Queued", "startedAt": ""}
+    running = {"phase": "Running", "startedAt": "t1"}
+    ended = {"phase": "Failed", "startedAt": "t1"}
+    assert actions(None, queued) == ["create"]
+    assert actions(queued, running) == ["start"]
+    assert actions(running, ended) == ["die"]
+    assert actions(None, ended) == ["create", "start", "die"]
+    assert actions(ended, ended) == []
+    assert actions(ended, {"phase": "Failed", "startedAt": "t2"}) == ["start", "die"]
+    assert actions(running, {"phase": "Running", "startedAt": "t2"}) == ["die", "start"]
+    assert actions(queued, {"phase": "Stopped", "startedAt": ""}) == []
+
+
+async def test_past_events_are_told_to_those_who_ask_for_them() -> None:
+    log = EventLog()
+    log.add("die", "i1", {"name": "web", "exitCode": "3", "image": "alpine"})
+    found = []
+    async for event in log.follow(since=0.0, until=None):
+        found.append(event)
+        break
+    assert found[0]["Actor"]["Attributes"]["exitCode"] == "3"
+    assert passes(found[0], {"container": frozenset({"web"}), "type": frozenset({"container"})})
+    assert not passes(found[0], {"event": frozenset({"start"})})
+
+
+def test_rates_become_counters() -> None:
+    meter = Meter(container())
+    values = {"cpu.used": 0.5, "memory.used": 1000.0, "network.received": 100.0}
+    meter.add([{"values": values}, {"values": values}], 1000.0)
+    meter.add([{"values": values}, {"values": values}], 1002.0)
+    shown = meter.document()
+    used = shown["cpu_stats"]["cpu_usage"]["total_usage"] - shown["precpu_stats"]["cpu_usage"]["total_usage"]
+    system = shown["cpu_stats"]["system_cpu_usage"] - shown["precpu_stats"]["system_cpu_usage"]
+    assert used == system == 2 * 10**9, "two ranks with half a core each use one core, which is 100 %"
+    assert shown["memory_stats"]["usage"] == 2000
+    assert shown["networks"]["eth0"]["rx_bytes"] == 600
+
+
+def test_output_is_framed_by_stream() -> None:
+    assert frame(2, b"oops") == b"\x02\x00\x00\x00\x00\x00\x00\x04oops"
+
+
+def test_file_modes_are_those_of_go() -> None:
+    assert file_stat("/a/link", 0o120777, 3, 0, "b")["mode"] == 1 << 27 | 0o777
+    assert file_stat("/a/link", 0o120777, 3, 0, "b")["linkTarget"] == "/a/b"
+    assert file_stat("/a", 0o040755, 3, 0, "")["mode"] == 1 << 31 | 0o755
+
+
+@pytest.mark.parametrize("version", ["1.43", "1.99", "2.0"])
+def test_other_versions_of_the_api_are_refused(version: str) -> None:
+    with pytest.raises(InvalidInput, match="supported API version"):
+        check_version(version)

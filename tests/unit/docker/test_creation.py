@@ -1,0 +1,144 @@
+"""Containers that clients ask for, as requests for runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kajitori.core.spec.parsing import parse_spec
+from kajitori.core.spec.run import name_fault
+from kajitori.docker.translation.container import ANNOTATION
+from kajitori.docker.translation.creation import Creation, read_creation, run_name
+from kajitori.errors import InvalidInput
+
+DEFAULTS: dict[str, Any] = {
+    "MemorySwappiness": -1,
+    "OomKillDisable": False,
+    "PidsLimit": 0,
+    "NetworkMode": "default",
+    "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+    "LogConfig": {"Type": "", "Config": {}},
+    "Dns": [],
+    "Ulimits": [],
+    "ConsoleSize": [0, 0],
+}
+"""Some of the fields that docker's command line always sends."""
+
+
+def creation(name: str = "", host: dict[str, Any] | None = None, **config: Any) -> Creation:
+    body = {"Image": "alpine", "Volumes": {}, "Env": None, **config, "HostConfig": DEFAULTS | (host or {})}
+    return read_creation(body, name)
+
+
+def faults(**arguments: Any) -> list[str]:
+    with pytest.raises(InvalidInput) as caught:
+        creation(**arguments)
+    return [fault.field for fault in caught.value.faults]
+
+
+def test_docker_options_become_the_spec_of_a_run() -> None:
+    host = {
+        "Memory": 4 << 30,
+        "NanoCpus": 2_500_000_000,
+        "ShmSize": 1 << 30,
+        "Binds": ["data:/data", "/tmp:/x:ro"],
+        "Mounts": [{"Type": "volume", "Source": "v", "Target": "/v"}],
+        "PortBindings": {"80/tcp": [{"HostIp": "", "HostPort": "8080"}]},
+        "DeviceRequests": [{"Driver": "", "Count": 8, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}],
+        "RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 3},
+    }
+    labels = {
+        "kaji.replicas": "4",
+        "kaji.after": "prepare, fetch:ended",
+        "team": "vision",
+        "com.example.path": "/not a label of Kubernetes",
+    }
+    made = creation(
+        "bert", host, Entrypoint=["sh"], Cmd=["-c", "x"], Env=["A=b=c"], WorkingDir="/w", User="1000", Labels=labels
+    )
+    assert made.spec == {
+        "image": "alpine",
+        "command": ["sh"],
+        "args": ["-c", "x"],
+        "env": {"A": "b=c"},
+        "workingDir": "/w",
+        "user": "1000",
+        "resources": {"memory": str(4 << 30), "cpu": "2500m", "shm": str(1 << 30), "gpu": 8},
+        "volumes": [
+            {"name": "data", "path": "/data"},
+            {"hostPath": "/tmp", "path": "/x", "readOnly": True},
+            {"name": "v", "path": "/v"},
+        ],
+        "ports": [80],
+        "restarts": 3,
+        "replicas": 4,
+        "after": [{"run": "prepare"}, {"run": "fetch", "condition": "ended"}],
+    }
+    assert made.labels == {"team": "vision"}
+    body = made.body("lab")
+    assert parse_spec(body["spec"]).stopped
+    assert json.loads(body["annotations"][ANNOTATION])["Config"]["Labels"] == labels
+
+
+def test_plain_defaults_of_the_command_line_are_accepted_silently() -> None:
+    made = creation()
+    assert (made.spec, made.warnings) == ({"image": "alpine"}, [])
+
+
+def test_an_empty_entrypoint_makes_the_first_word_the_program() -> None:
+    assert creation(Entrypoint=[""], Cmd=["a", "b"]).spec == {"image": "alpine", "command": ["a"], "args": ["b"]}
+
+
+def test_services_restart_always() -> None:
+    assert creation(host={"RestartPolicy": {"Name": "unless-stopped"}}).spec["type"] == "service"
+
+
+def test_options_that_cannot_be_obeyed_are_all_refused_at_once() -> None:
+    host = {
+        "CapAdd": ["SYS_ADMIN"],
+        "Devices": [{"PathOnHost": "/dev/x"}],
+        "Tmpfs": {"/t": ""},
+        "NetworkMode": "none",
+        "DeviceRequests": [{"DeviceIDs": ["0"], "Capabilities": [["gpu"]]}],
+        "Invented": 1,
+    }
+    assert faults(host=host, Labels={"kaji.replicass": "4"}, Volumes={"/data": {}}) == [
+        "--gpus",
+        "--volume",
+        "--network",
+        "--label",
+        "--cap-add",
+        "--device",
+        "--tmpfs",
+        "Invented",
+    ]
+
+
+def test_options_that_change_nothing_are_answered_with_a_warning() -> None:
+    made = creation(host={"Ulimits": [{"Name": "nofile"}], "Init": True}, Hostname="h")
+    assert [warning.split(":")[0] for warning in made.warnings] == ["--hostname", "--ulimit", "--init"]
+
+
+@pytest.mark.parametrize("name", ["My_Container.1", "9lives", "x" * 60, "a--", "UPPER"])
+def test_any_docker_name_has_a_valid_run_name(name: str) -> None:
+    assert name_fault(run_name(name)) is None
+    assert run_name(name) == run_name(name)
+
+
+def test_a_name_that_a_run_may_have_is_kept() -> None:
+    assert run_name("bert-2") == "bert-2"
+    assert run_name("a_b") != run_name("a.b")
+
+
+def test_a_field_that_no_container_has_is_ignored_with_a_warning() -> None:
+    """dockerode sends the name and the fields of old versions in the body."""
+    made = creation(name="web", Dns=["8.8.8.8"])
+    assert [warning for warning in made.warnings if warning.startswith("Dns is ignored")]
+    assert "--dns" in faults(host={"Dns": ["8.8.8.8"]})
+
+
+def test_a_log_driver_that_docker_does_not_have_is_refused() -> None:
+    assert faults(host={"LogConfig": {"Type": "no-such", "Config": {}}}) == ["--log-driver"]
+    assert any("--log-driver" in warning for warning in creation(host={"LogConfig": {"Type": "none"}}).warnings)

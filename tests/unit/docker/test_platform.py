@@ -1,0 +1,53 @@
+"""The Web API as the bridge uses it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import pytest
+from tests.unit.docker.test_containers import NEVER_STARTED, container
+
+from kajitori.client.target import Target
+from kajitori.docker import platform as module
+from kajitori.docker.platform import Platform
+
+
+class SlowServer(Platform):
+    """A server that knows of a start only after some answers."""
+
+    def __init__(self, views: list[Mapping[str, Any]]) -> None:
+        super().__init__(Target("http://127.0.0.1:1"))
+        self.views = views
+
+    async def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        return self.views.pop(0)
+
+    async def documents(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[Any]:
+        view = self.views.pop(0)
+        yield view
+        while self.views and not view["spec"]["stopped"]:
+            yield self.views.pop(0)
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 0)
+
+
+BEFORE = container("Stopped", spec=NEVER_STARTED["spec"], status=NEVER_STARTED["status"])
+STARTED = container("Stopped", spec={"resumes": 2}, status={"attempts": 0})
+QUEUED = container("Queued", spec={"resumes": 2})
+ENDED = container("Failed", spec={"resumes": 2, "stopped": True}, status={"exitCode": 3})
+
+
+async def test_a_server_that_does_not_know_the_start_yet_is_asked_again() -> None:
+    """`docker start -a` once ended at once, with exit code 0."""
+    server = SlowServer([BEFORE.view, BEFORE.view, QUEUED.view])
+    assert (await server.refreshed(STARTED)).view == QUEUED.view
+
+
+async def test_changes_begin_with_the_start() -> None:
+    server = SlowServer([BEFORE.view, BEFORE.view, QUEUED.view, QUEUED.view, ENDED.view])
+    seen = [one.view async for one in server.changes(STARTED)]
+    assert seen[0] == QUEUED.view and seen[-1] == ENDED.view

@@ -1,0 +1,21 @@
+import { describe, expect, it } from "vitest";
+import { addressOf, copyCommand, stepsOf } from "./paths";
+
+const RUN = { namespace: "team", title: "bert" };
+
+describe("paths in a checkpoint folder", () => {
+  it("lead back step by step", () => {
+    expect(stepsOf("/ckpt", "")).toEqual([{ name: "/ckpt", path: "", isLast: true }]);
+    expect(stepsOf("/ckpt", "a/重み").map(({ path, isLast }) => [path, isLast])).toEqual([
+      ["", false],
+      ["a", false],
+      ["a/重み", true],
+    ]);
+  });
+
+  it("keep names with any characters in addresses and commands", () => {
+    expect(addressOf(RUN, "content", "a&b/100 %#")).toBe("/v1/runs/team/bert/files/content?path=a%26b%2F100+%25%23&wait=60");
+    expect(copyCommand(RUN, "/ckpt", "it's")).toBe(`kaji cp -N team 'bert:/ckpt/it'"'"'s' .`);
+    expect(copyCommand(RUN, "/ckpt", "")).toBe("kaji cp -N team bert:/ckpt .");
+  });
+});

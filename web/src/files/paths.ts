@@ -1,0 +1,37 @@
+/** Paths in a checkpoint folder, and the addresses and commands for them. */
+import { quoted } from "../words/commands";
+
+interface Named {
+  namespace: string;
+  title: string;
+}
+
+interface Step {
+  name: string;
+  path: string;
+  isLast: boolean;
+}
+
+/** Return the folders from the checkpoint folder to a path. */
+export function stepsOf(folder: string, path: string): Step[] {
+  const names = path.split("/").filter(Boolean);
+  return [
+    { name: folder, path: "", isLast: !names.length },
+    ...names.map((name, index) => ({ name, path: names.slice(0, index + 1).join("/"), isLast: index === names.length - 1 })),
+  ];
+}
+
+export function joinedPath(folder: string, name: string): string {
+  return folder ? `${folder}/${name}` : name;
+}
+
+/** Return the address at which a browser downloads a file, or a folder as an archive. */
+export function addressOf({ namespace, title }: Named, what: "content" | "archive", path: string): string {
+  const query = new URLSearchParams({ path, wait: "60" });
+  return `/v1/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(title)}/files/${what}?${query}`;
+}
+
+/** Return the command that copies a file or folder. */
+export function copyCommand({ namespace, title }: Named, folder: string, path: string): string {
+  return `kaji cp -N ${namespace} ${quoted(`${title}:${path ? `${folder}/${path}` : folder}`)} .`;
+}

@@ -1,0 +1,43 @@
+import { useEffect, useMemo, useState } from "react";
+import { NavigationType, useLocation, useNavigationType, useSearchParams } from "react-router";
+import { ordered } from "../table/sorting";
+import { useInPlace } from "../table/useInPlace";
+import { SORT_KEYS } from "./columns";
+import { filterOf, fits, parametersOf, selectionOf, type Filter } from "./filter";
+import { uidOf } from "./RunTable";
+import { useMyTeams } from "./useMyTeams";
+import { useRuns } from "./useRuns";
+
+/** Return a live list of runs with the filter and the order that stand in the address. `only` is a parameter of the Web API's list, such as `sweep=true`. */
+export function useRunList(only = "") {
+  const [parameters, setParameters] = useSearchParams();
+  const addressed = useMemo(() => filterOf(parameters), [parameters]);
+  const [text, setText] = useTypedText(addressed.text);
+  const filter = useMemo(() => ({ ...addressed, text }), [addressed, text]);
+  const teams = useMyTeams();
+  const selection = selectionOf(filter.whose, teams);
+  const live = useRuns(selection === null ? null : [only, selection].filter(Boolean).join("&"));
+  const fitting = useMemo(
+    () => ordered((live.rows ?? []).filter((run) => fits(run, filter)), filter.order, SORT_KEYS),
+    [live.rows, filter],
+  );
+  const { rows: shown, fresh, setHovered } = useInPlace(fitting, uidOf, parametersOf(filter).toString());
+  const change = (part: Partial<Filter>) => {
+    if (part.text !== undefined) setText(part.text);
+    setParameters(parametersOf({ ...filter, ...part }), { replace: true });
+  };
+  return { filter, change, teams, live, shown, fresh, setHovered };
+}
+
+export type RunList = ReturnType<typeof useRunList>;
+
+/** Return the text of an input whose value also stands in the address. The address follows the typing a moment later, so it sets the text only when the person goes back or forward. */
+function useTypedText(addressed: string) {
+  const [text, setText] = useState(addressed);
+  const { key } = useLocation();
+  const kind = useNavigationType();
+  useEffect(() => {
+    if (kind === NavigationType.Pop) setText(addressed);
+  }, [key, kind]);
+  return [text, setText] as const;
+}

@@ -1,0 +1,34 @@
+import Box from "@mui/material/Box";
+import Typography from "@mui/material/Typography";
+import type { Schemas } from "../../api/client";
+import { exact } from "../../words/times";
+import { notesOf } from "../notes";
+
+type WhatIf = Schemas["WhatIf"];
+
+/** What would happen to a run if it was started now, and what policy changes in it. */
+export function Outlook({ found }: { found: WhatIf }) {
+  return (
+    <Box role="status">
+      <Typography sx={{ fontWeight: 600 }}>
+        {found.starts ? `Starts at once on ${found.nodes}` : "Waits at first"}
+      </Typography>
+      {!found.starts && (
+        <>
+          <Typography>{found.start.message}</Typography>
+          {found.start.expectedAt && <Typography>Expected to start: {exact(found.start.expectedAt)}.</Typography>}
+          {(found.start.sooner ?? []).map((way) => (
+            <Typography key={way} color="textSecondary">
+              Sooner: {way}
+            </Typography>
+          ))}
+        </>
+      )}
+      {notesOf(found.findings).map((note) => (
+        <Typography key={note} color="textSecondary" sx={{ mt: 1 }}>
+          {note}
+        </Typography>
+      ))}
+    </Box>
+  );
+}

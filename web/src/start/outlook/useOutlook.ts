@@ -1,0 +1,29 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { client, contentOf, Refused, type Schemas } from "../../api/client";
+import type { Request } from "../form";
+
+const REFRESH_MS = 10_000;
+
+type Body = Schemas["RunRequest"];
+
+/** Return what the server says about a request: the command line for it, and whether it would start now. */
+export function useOutlook(request: Request) {
+  const asked = request.spec.image !== undefined;
+  const body = request as Body;
+  const line = useQuery({
+    queryKey: ["command-line", request],
+    queryFn: async () => contentOf(await client.POST("/v1/command-line", { body })).text,
+    enabled: asked,
+    placeholderData: keepPreviousData,
+    staleTime: Infinity,
+  });
+  const outlook = useQuery({
+    queryKey: ["what-if", request],
+    queryFn: async () => contentOf(await client.POST("/v1/what-if", { body })),
+    enabled: asked,
+    placeholderData: keepPreviousData,
+    refetchInterval: REFRESH_MS,
+  });
+  const refusal = outlook.error instanceof Refused ? outlook.error : null;
+  return { line: asked ? line.data : undefined, outlook, refusal };
+}

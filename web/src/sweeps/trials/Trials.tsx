@@ -1,0 +1,84 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Typography from "@mui/material/Typography";
+import { useMemo } from "react";
+import { useNavigate } from "react-router";
+import type { Run } from "../../api/client";
+import { ColumnChoice } from "../../table/ColumnChoice";
+import { orderText } from "../../table/sorting";
+import { useColumns } from "../../table/useColumns";
+import { useInPlace } from "../../table/useInPlace";
+import { useRowKeys } from "../../table/useRowKeys";
+import { saveFile } from "../../words/saveFile";
+import { VirtualTable } from "../../words/VirtualTable";
+import { csvOf } from "../commands";
+import { trialColumns } from "./trialColumns";
+import type { Trial, ValueColumn } from "./trials";
+import type { Part } from "../view";
+
+interface Properties {
+  run: Run;
+  trials: readonly Trial[];
+  /** Number of all members. */
+  total: number;
+  columns: readonly ValueColumn[];
+  part: Part;
+  /** The name that counts. */
+  by: string;
+  hasFailures: boolean;
+  /** The column that orders the rows, after a dash for descending. */
+  sort: string;
+  sortBy: (sort: string) => void;
+  addressOf: (member: number) => string;
+  search: () => void;
+}
+
+/** The members as a table that any column orders. Rows keep their places while the pointer is over them. */
+export function Trials({ run, trials, total, columns, part, by, hasFailures, sort, sortBy, addressOf, search }: Properties) {
+  const navigate = useNavigate();
+  const all = useMemo(() => trialColumns(columns, part, by, hasFailures), [columns, part, by, hasFailures]);
+  // Sweeps of one study are often numbered: tune-1, tune-2.
+  const [chosen, choose] = useColumns(`sweep${part === "failed" ? "-failed" : ""} ${run.namespace}/${run.name.replace(/[-.]?\d+$/, "")}`, all);
+  const { rows, fresh, setHovered } = useInPlace(trials, keyOf, `${sort} ${part} ${by}`);
+  const to = (trial: Trial) => addressOf(trial.index);
+  const current = useRowKeys(rows, keyOf, { open: (trial) => void navigate(to(trial)), search });
+  const order = sort ? { by: sort.replace(/^-/, ""), descending: sort.startsWith("-") } : null;
+  return (
+    <>
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 2, mt: 4, mb: 1 }}>
+        <Typography role="status" color="textSecondary" sx={{ flex: "1 1 auto" }}>
+          {trials.length === total ? `${counted(total)} members` : `${counted(trials.length)} of ${counted(total)} members`}
+          {fresh > 0 && `; ${counted(fresh)} more when the pointer leaves the table`}
+        </Typography>
+        <ColumnChoice columns={all} chosen={chosen} choose={choose} />
+        <Button size="small" onClick={() => saveFile(`${run.name}.csv`, csvOf(trials, columns))}>
+          CSV of these rows
+        </Button>
+      </Box>
+      {rows.length > 0 && (
+        <VirtualTable
+          label="Members"
+          columns={chosen}
+          items={rows}
+          minWidth={Math.max(640, chosen.length * 112)}
+          keyOf={keyOf}
+          addressOf={to}
+          current={current}
+          nameOf={({ index, state }) => `Member ${index}, ${state}`}
+          opensOnClick
+          order={order}
+          sort={(next) => sortBy(orderText(next))}
+          onHover={setHovered}
+        />
+      )}
+    </>
+  );
+}
+
+function keyOf({ index }: Trial): string {
+  return `${index}`;
+}
+
+function counted(number: number): string {
+  return number.toLocaleString("en");
+}
