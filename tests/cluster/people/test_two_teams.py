@@ -36,7 +36,7 @@ from kajitori.kube.resources import NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS
 
 KEEPER = "kajitori-team-keeper"
 TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-BROWSER = Path(__file__).parents[2] / "helpers" / "browse.py"
+BROWSER = Path(__file__).parents[2] / "helpers" / "callers" / "browse.py"
 """A program that signs in at the provider, like a user with a browser."""
 
 

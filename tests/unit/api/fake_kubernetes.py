@@ -95,6 +95,9 @@ class FakeKubernetes:
             "uid", old["metadata"]["uid"] if old else f"uid-{plural}-{meta['name']}-{meta['resourceVersion']}"
         )
         meta.setdefault("creationTimestamp", "2026-11-21T10:00:00Z")
+        if plural == "runs":
+            before = old["metadata"]["generation"] if old else 0
+            meta["generation"] = before + (old is None or old["spec"] != made["spec"])
         self.objects[key] = made
         self._notify(plural, {"type": "MODIFIED" if old else "ADDED", "object": made})
         return made
