@@ -75,7 +75,7 @@ class WatchedConnection(ClientConnection):
         self._look = self.loop.call_later(seconds, self._look_now)
 
     def _look_now(self) -> None:
-        if not self.transport.is_reading():  # what has arrived waits for this process
+        if not self.transport.is_reading():  # this process is slow: bytes that have arrived wait for it
             self._heard_at = self.loop.time()
         left_seconds = self._heard_at + SILENCE_SECONDS - self.loop.time()
         if left_seconds > 0:

@@ -168,15 +168,15 @@ class Explanation(Model, frozen=True, kw_only=True):
 
 
 class Outlook(Model, frozen=True, kw_only=True):
-    """What would become of a run if it was submitted now."""
+    """The answer to `what_if`: whether a run would start if it was submitted now, and where."""
 
     namespace: str = ""
     starts: bool = False
     """Whether it would start now."""
     nodes: str = ""
-    """Where it would start, as a compact list."""
+    """The nodes on which it would start, as a compact list."""
     findings: list[dict[str, Any]] = []
-    """What policy would change, and warnings."""
+    """Changes that policy would make to the run, and warnings."""
     document: dict[str, Any] = {}
     """The whole answer, as `kaji what-if -o json` prints it."""
 

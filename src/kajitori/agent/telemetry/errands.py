@@ -31,7 +31,7 @@ class Errand(Generic[T]):
     def _run(self, call: Callable[[], T]) -> None:
         try:
             self._outcome.set_result(call())
-        except BaseException as error:  # the one who asks for the result gets it
+        except BaseException as error:  # `result` raises it to the caller
             self._outcome.set_exception(error)
 
 

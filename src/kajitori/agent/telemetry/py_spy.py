@@ -52,9 +52,9 @@ def dump(pid: int, nonblocking: bool, seconds: float, detail: Detail = Detail.PL
         return _dump(pid, nonblocking, seconds, detail)
     except OSError:
         left = until - time.monotonic()
-        if nonblocking or left <= 0 or detail is Detail.NATIVE:  # which needs it to be stopped
+        if nonblocking or left <= 0 or detail is Detail.NATIVE:  # native frames can be read of a stopped process only
             raise
-        return _dump(pid, True, left, detail)  # it is traced by a debugger, or was stopped just now
+        return _dump(pid, True, left, detail)  # a debugger traces the process, or it was stopped just now
 
 
 _OPTIONS = {Detail.PLAIN: (), Detail.NATIVE: ("--native",), Detail.VALUES: ("--locals",)}

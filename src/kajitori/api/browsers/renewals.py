@@ -115,7 +115,7 @@ class SharedRenewals:
             content = await _stored(self._read(key))
             if content is not None:
                 document = self._seal.open(content.decode("ascii", "replace")) or {}
-                if document.get("of") != key:  # somebody wrote it who has the store but not the key of the cookies
+                if document.get("of") != key:  # written with access to the store, but without the key of the cookies
                     return None
                 if "refused" in document:
                     raise Unauthenticated(str(document["refused"]), hint=str(document["hint"]))

@@ -73,7 +73,7 @@ async def _why_none(user: User, namespace: str) -> str:
     """Return why no robot can be made if the API server has no RoleBindings; else an empty text."""
     try:
         await user.client.list(ROLE_BINDINGS, namespace, label_selector=LABEL_ROBOT)
-    except NotFound as error:  # of a list: the kind is not served
+    except NotFound as error:  # the API server does not serve this kind
         return f"robots can't have rights of their own here: {error.message}"
     except Forbidden:
         pass  # the API server says so when a token is made

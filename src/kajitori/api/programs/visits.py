@@ -42,7 +42,7 @@ class Visits:
         is_first: Callable[[str], Awaitable[bool]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`is_first` tells servers that share a store whether nobody used a code before."""
+        """`is_first` tells whether this use of a code is the first on any of the servers that share a store."""
         self._visits, self._begun, self._codes = Seal(secret, VISIT), Seal(secret, BEGUN), Seal(secret, "visit code")
         self._is_first = is_first
         self._clock = clock

@@ -31,8 +31,7 @@ class NotebookAddress(View):
     path: str
     """Path of JupyterLab at that port."""
     token: str
-    """What it demands as `Authorization: token …`, or as `?token=…` from a browser. The next attempt has another one.
-    """
+    """JupyterLab demands it as `Authorization: token …`, or as `?token=…` from a browser. Each attempt has its own."""
 
 
 def notebook_token(api: Api, run: RunObject, pod: Pod, port: int) -> str:

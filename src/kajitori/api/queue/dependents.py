@@ -84,9 +84,9 @@ class _Estimates:
         return max(latest, own) if own is not None else None
 
     async def end(self, key: Key) -> float | None:
-        """Return when a run is expected to have ended. Only what the evidence is enough for is told."""
+        """Return when a run is expected to have ended; None if too little is known about it."""
         if key not in self._ends:
-            self._ends[key] = None  # of a cycle nothing is known
+            self._ends[key] = None  # the answer for runs that wait for each other
             self._ends[key] = await self._work_out_end(key)
         return self._ends[key]
 

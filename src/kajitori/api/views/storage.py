@@ -69,7 +69,7 @@ class FileView(View, kw_only=True):
     name: str
     """Its name. Bytes that are not UTF-8 are replaced, and the file can only be had with its folder."""
     kind: Literal["folder", "file", "link", "other"]
-    """What it is; for a link, what it leads to, and link if that cannot be read."""
+    """Kind of the file. A link has the kind of its target, or `link` if the target cannot be read."""
     size_bytes: int
     """Size of a file; 0 for all others."""
     modified_at: Time

@@ -8,12 +8,12 @@ from kajitori.api.views.base import Time, View
 
 
 class ExtremeView(View, omit_defaults=True):
-    """An extreme value, and where it was."""
+    """An extreme value, with the rank and GPU that had it."""
 
     value: float
     rank: int
     gpu: int | None = None
-    """Which GPU of the rank, counted from 0; absent for quantities of the member."""
+    """Index of the GPU within the rank, from 0; absent for quantities of the member."""
 
 
 class BandPoint(View, omit_defaults=True):
@@ -73,7 +73,7 @@ class RankSeries(View, omit_defaults=True):
     description: str
     samples: list[Sample]
     gpu: int | None = None
-    """Which GPU of the rank, counted from 0."""
+    """Index of the GPU within the rank, from 0."""
     device: str = ""
     """Identifier of the GPU."""
 
@@ -178,12 +178,12 @@ class IdleRun(View):
     currency: str
     answer: str
     """asked: the owner was asked. warned: it will be parked. kept: the owner keeps it. parked: it is being parked.
-    unsure: perhaps some of its GPUs are idle, so nobody was asked."""
+    unsure: some of its GPUs may be idle, but that is not proven, so the owner was not asked."""
     asked_at: str
     kept_until: str
     """Until when the owner keeps it; empty without such an answer."""
     park_at: str
-    """When policy parks it unless somebody answers; empty if policy does not."""
+    """Time at which policy parks the run if its owner does not answer; empty if policy parks no runs."""
     says: str
     """The evidence as a sentence."""
 
@@ -203,7 +203,7 @@ class IdleGpu(View):
 
     rank: int
     gpu: int
-    """Which GPU of the rank, counted from 0."""
+    """Index of the GPU within the rank, from 0."""
     node: str
 
 

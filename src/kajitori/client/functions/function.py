@@ -117,7 +117,7 @@ class Map(Iterator[T]):
                 self._queue.client.kill(self._queue.run)
 
     def close(self) -> None:
-        """End the run if results are left that nobody waits for any more."""
+        """End the run if some of its results were not fetched yet."""
         if isinstance(self._results, Generator):
             self._results.close()
 
@@ -210,7 +210,7 @@ def _results(queue: CallQueue, count: int, ordered: bool) -> Iterator[Any]:
 
 
 def _end(queue: CallQueue) -> None:
-    """End a run when nobody waits for its results."""
+    """End the run of a queue; errors are ignored."""
     with contextlib.suppress(KajitoriError):
         queue.client.kill(queue.run)
 

@@ -1,4 +1,4 @@
-"""What the status of a Run says of its time: the members that hold nodes, or held them, and marks of its attempts."""
+"""Read from the status of a Run how its time was spent: members that hold or held nodes, and marks of its attempts."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Nvml:
             reading |= self._activity.read(uuid, handle)
         for each in self._slices:
             reading = dict(self._memory(each.uuid, each.handle))
-            reading["gpu.xid"] = self._xids[each.parent]  # of the whole GPU
+            reading["gpu.xid"] = self._xids[each.parent]  # slices have no Xid errors of their own
             activity = self._activity.read(each.uuid, self._devices[each.parent], each.instance)
             found[each.uuid] = reading | activity
         self._activity.forget_others(found)

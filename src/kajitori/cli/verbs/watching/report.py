@@ -156,7 +156,7 @@ def _print_several(cli: Cli, found: dict[str, Any]) -> None:
 
 
 def _unit(gpu_seconds: int) -> tuple[str, str]:
-    """Return the field to show and its title. Where no run has GPUs, the time of members says more."""
+    """Return the field to show and its title. Without GPUs, the time of members is shown."""
     return ("gpuSeconds", "GPU HOURS") if gpu_seconds else ("memberSeconds", "MEMBER HOURS")
 
 
