@@ -77,6 +77,8 @@ class RunOccupancy:
     since: float | None = None
     """Start of the attempt of a running gang in seconds since 1970: when all members ran, or, before that and for a
     sweep, when the last of them were given their nodes. None for every other run."""
+    starts: tuple[float, ...] = ()
+    """Starts of the same members, if it is a sweep: they start one by one."""
 
     @property
     def key(self) -> str:
@@ -318,19 +320,23 @@ class Occupancy:
             for pod in held.members
             if pod.is_finished and (member := pod.member) is not None and member.attempt == plan.attempt
         }
-        earlier: list[tuple[int, int]] = []
+        earlier: list[tuple[int, int, float]] = []
+        since = _seconds(status.attempt.started_at or status.attempt.planned_at)
         if status.sweep is not None:  # members of earlier attempts run on beside those of the last one
             over |= members_without_nodes(status.sweep)
             alive = (pod for pod in held.members if not pod.is_finished and pod.spec.node_name in table.index)
-            placed = ((pod.member, table.index[pod.spec.node_name]) for pod in alive)
-            earlier = [(m.rank, row) for m, row in placed if m is not None and m.attempt < plan.attempt]
-        planned = ((rank, table.index[node]) for rank, node in plan.nodes.items() if node in table.index)
-        places = [*((rank, row) for rank, row in planned if rank not in over), *earlier]
-        since = parse_time(status.attempt.started_at or status.attempt.planned_at)
-        if not places or since is None:
+            earlier = [
+                (m.rank, table.index[pod.spec.node_name], _seconds(pod.metadata.creation_timestamp) or since)
+                for pod in alive
+                if (m := pod.member) is not None and m.attempt < plan.attempt
+            ]
+        planned = ((rank, table.index[node], since) for rank, node in plan.nodes.items() if node in table.index)
+        places = [*(place for place in planned if place[0] not in over), *earlier]
+        if not places or not since:
             return held
-        rows = np.array([row for _, row in places], dtype=np.int64)
-        return replace(held, rows=rows, ranks=tuple(rank for rank, _ in places), since=since.timestamp())
+        ranks, rows, starts = zip(*places, strict=True)
+        starts = starts if status.sweep is not None else ()
+        return replace(held, rows=np.array(rows, dtype=np.int64), ranks=ranks, since=since, starts=starts)
 
     def _is_running_gang(self, run: RunObject, status: RunStatus) -> bool:
         if run.metadata.deletion_timestamp or status.phase not in (Phase.STARTING, Phase.RUNNING):
@@ -447,3 +453,8 @@ def _is_alike(one: NodeTable, other: NodeTable) -> bool:
 
 def _nominated(pod: Pod) -> str:
     return pod.status.nominated_node_name
+
+
+def _seconds(time: str) -> float:
+    moment = parse_time(time)
+    return moment.timestamp() if moment is not None else 0.0

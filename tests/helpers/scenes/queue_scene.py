@@ -167,12 +167,14 @@ class QueueScene:
         """Add the Pod of a member."""
         owner = {"kind": names.KIND, "name": run.metadata.name, "uid": run.metadata.uid, "controller": True}
         assert run.status is not None and run.status.attempt is not None
-        template = run.status.attempt.pod_template
+        attempt = run.status.attempt
+        template = attempt.pod_template
         document = {
             "metadata": {
                 "name": f"{run.metadata.name}-1-{rank}",
                 "namespace": run.metadata.namespace,
                 "ownerReferences": [owner],
+                "creationTimestamp": attempt.started_at or attempt.planned_at,
                 "deletionTimestamp": deleting,
                 "labels": template["metadata"].get("labels", {}),
             },

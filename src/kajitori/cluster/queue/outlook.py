@@ -107,12 +107,23 @@ class Outlook:
         end. Services, and Pods that belong to no run, have no expected end."""
         occupancy = self._cluster.occupancy
         for held in occupancy.gangs():
-            yield held.key, Ending(held.member, held.rows, self.ends_at(held, now))
+            yield from ((held.key, ending) for ending in self._endings_of(held, now.timestamp()))
         index = self._cluster.table().index
         for held, pod in occupancy.leaving():
             member = occupancy.request_of(pod)
             ends_at = max(now.timestamp(), _seconds(pod.metadata.deletion_timestamp))
             yield held.key, Ending(member, np.array([index[pod.spec.node_name]]), ends_at)
+
+    def _endings_of(self, held: RunOccupancy, at: float) -> Iterator[Ending]:
+        """Yield the expected end of a running gang; of a sweep, those of its members by their start."""
+        assert held.since is not None, "only a running gang has an expected end"
+        policy = self._cluster.policy
+        priority = policy.priorities[self._cluster.specs.of(held.run).priority or policy.defaults.priority].value
+        starts = np.array(held.starts)
+        for since in set(held.starts) or {held.since}:
+            more = self.past.expect_more(held.run, since, at)
+            rows = held.rows[starts == since] if held.starts else held.rows
+            yield Ending(held.member, rows, at + more.seconds, priority, since if more.is_late else None)
 
     def known_ends(self, now: datetime) -> Callable[[str], bool]:
         """Return a test of runs (`namespace/name`): whether a time that depends on the run's end may be shown, because

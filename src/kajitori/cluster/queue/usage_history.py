@@ -87,7 +87,8 @@ class UsageHistory:
         started = parse_time(run.status.started_at) if run.status is not None and run.status.sweep is None else None
         if limit is None or started is None or now + more.seconds <= started.timestamp() + limit:
             return more
-        return of_limit(started.timestamp() + limit - now)
+        until_limit = of_limit(started.timestamp() + limit - now)
+        return replace(until_limit, source=more.source) if more.is_late else until_limit
 
     def user_of(self, run: RunObject) -> str:
         """Return the account that a run is charged to. All runs of a namespace without a known user share one

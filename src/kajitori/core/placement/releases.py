@@ -25,6 +25,9 @@ class Ending:
     rows: Rows
     """Rows of the node table, one for each member."""
     ends_at: float
+    priority: int = 0
+    late_since: float | None = None
+    """Start of a run that has taken longer than was expected; None for any other run."""
 
 
 class Releases:

@@ -7,13 +7,16 @@ each such group has a reservation of its own. Before any run of lower priority i
 higher priority get reservations, too: runs of equal priority may delay them, runs of lower priority may not. Services
 and foreign Pods have no known end, so they never free anything; a run that waits for them has no reservation and holds
 no other run back.
+
+A run of lower priority that passed a reservation may take longer than expected. Then the nodes are kept as if it ended
+at once: if its new expected end counted, more runs could pass, take longer in turn, and delay the reservation for ever.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,12 +29,13 @@ from kajitori.core.placement.planner import (
     nodes_for,
     occupy_rows,
     placement_of,
+    room_of,
     rows_for,
     shortage_of,
 )
 from kajitori.core.placement.releases import Ending, Releases
 from kajitori.core.placement.rooms import Rooms, Shape, distinct
-from kajitori.core.placement.snapshot import Snapshot
+from kajitori.core.placement.snapshot import Counts, Snapshot
 from kajitori.core.policy.queue.order import LIKELY
 from kajitori.core.queue.waiting import WaitingRun
 
@@ -125,13 +129,19 @@ class _Claim:
     reservation: Reservation
     holder: _Shape
     priority: int
+    free_by: float
+    """When the nodes are needed if no run that passed the reservation is late; `starts_at` at the latest."""
 
     def strictly_by(self, priority: int) -> float | None:
         """Return when runs of this priority must have ended for certain, so that they do not delay a run that is
         overdue or has a higher priority; None if their likely end counts instead."""
         if self.priority > priority:
-            return self.reservation.starts_at - SOON_SECONDS
-        return self.reservation.starts_at if self.reservation.overdue else None
+            return self.free_by - SOON_SECONDS
+        return self.free_by if self.reservation.overdue else None
+
+
+_KnownReleases = dict[tuple[_Shape, frozenset[int]], Releases]
+"""Releases by shape, and by the late runs that count as if they ended at once."""
 
 
 @dataclass(slots=True)
@@ -153,6 +163,8 @@ class _Backfill:
     _started: list[Ending] = field(default_factory=list)
     _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
     _by_identity: dict[int, _Shape] = field(default_factory=dict)
+    _late: list[Ending] = field(init=False)
+    """The runs that have taken longer than was expected."""
     _free: Rooms = field(init=False)
     _left: list[tuple[WaitingRun, _Shape, int]] = field(default_factory=list)
     """Runs that do not start, each with its shape and the number of reservations that it might delay."""
@@ -164,6 +176,7 @@ class _Backfill:
     """The amounts that the reservations will take."""
 
     def __post_init__(self) -> None:
+        self._late = [ending for ending in self.endings if ending.late_since is not None]
         self._free = Rooms(self.snapshot.copy())
 
     def note_priority(self, priority: int) -> None:
@@ -186,12 +199,10 @@ class _Backfill:
         full cluster, so it is only done if a run of lower priority could start."""
         further, self._further = self._further, []
         for behind in further:
-            releases: dict[_Shape, Releases] = {}
+            known: _KnownReleases = {}
             for run, shape in behind:
                 if run.gang.least < shape.hopeless:
-                    if shape not in releases:
-                        releases[shape] = Releases([*self.endings, *self._started], shape, self.snapshot.table)
-                    self._claim(run, shape, releases[shape])
+                    self._claim(run, shape, known)
 
     def shape_of(self, gang: GangRequest) -> _Shape:
         """Return the gang's shape. Requests of members that are the same object are not compared."""
@@ -301,17 +312,26 @@ class _Backfill:
         if min(shape.pass_by, shape.likely_by) < math.inf:
             self._behind.append((run, shape))
         elif run.gang.least < shape.hopeless:
-            self._claim(run, shape, Releases([*self.endings, *self._started], shape, self.snapshot.table))
+            self._claim(run, shape, {})
 
-    def _claim(self, run: WaitingRun, shape: _Shape, releases: Releases) -> None:
+    def _claim(self, run: WaitingRun, shape: _Shape, known: _KnownReleases) -> None:
+        """Reserve nodes for a run. known: what was computed for other runs of the same priority, in the same state."""
         gang = run.gang.fitting(run.gang.least)
         need, before = len(gang.ranks), sum(len(claim.reservation.placement.ranks) for claim in shape.heeds)
         missing = need + before - self._free.of(shape).total
-        found = releases.earliest(self._free.state, self._reserved, need, missing)
+        late = self._late_behind(run)
+        found = self._releases(shape, late, known).earliest(self._free.state, self._reserved, need, missing)
         if found is None:
             shape.hopeless = need
             return
-        starts_at, then, room = found
+        free_by, then, room = found
+        starts_at = free_by
+        if late:
+            forecast = self._releases(shape, frozenset(), known).earliest(
+                self._free.state, self._reserved, need, missing
+            )
+            starts_at = forecast[0] if forecast is not None else free_by
+            room = self._free_nodes_first(shape, room, need)
         rows = rows_for(self.snapshot.table, gang, room, self._free.leftover)
         occupy_rows(then, shape.member, rows)
         if self._floor is None or self._reserved is None:
@@ -323,10 +343,41 @@ class _Backfill:
         self._keep(reserved)
         placement = placement_of(self.snapshot.table, gang, rows)
         reservation = Reservation(placement, max(self.now, starts_at), run.overdue)
-        claim = _Claim(reservation, shape, run.gang.priority)
+        claim = _Claim(reservation, shape, run.gang.priority, max(self.now, free_by))
         self.claims.append(claim)
         for other in self._shapes.values():
             self._heed(other, claim)
+
+    def _late_behind(self, run: WaitingRun) -> frozenset[int]:
+        """Return the late runs that may not delay this one, by `id`: they started after it was queued, and have a lower
+        priority, or at most its own if it is overdue."""
+        below = run.gang.priority + 1 if run.overdue else run.gang.priority
+        return frozenset(
+            id(ending)
+            for ending in self._late
+            if ending.priority < below and ending.late_since is not None and ending.late_since >= run.queued_at
+        )
+
+    def _free_nodes_first(self, shape: _Shape, room: Counts, need: int) -> Counts:
+        """Return `room` cut to `need` members, on nodes that are free now as far as possible. If late runs hold more
+        nodes than the reservation lacks, the free nodes would else look dispensable, cycle after cycle."""
+        state = self._free.state
+        if self._reserved is not None:
+            state = state.copy()
+            state.add(self._reserved)
+        free = np.minimum(room, room_of(state, shape.member, shape.candidates))
+        later = room - free
+        lacking = need - int(free.sum()) - (np.cumsum(later) - later)
+        cut: Counts = free + np.clip(lacking, 0, later)
+        return cut
+
+    def _releases(self, shape: _Shape, late: frozenset[int], known: _KnownReleases) -> Releases:
+        """Return what frees nodes for this shape, as if the runs in `late` ended at once."""
+        found = known.get((shape, late))
+        if found is None:
+            endings = (replace(each, ends_at=self.now) if id(each) in late else each for each in self.endings)
+            found = known[shape, late] = Releases([*endings, *self._started], shape, self.snapshot.table)
+        return found
 
     def _heed(self, shape: _Shape, claim: _Claim) -> None:
         """Let runs of this shape respect a reservation, if they could use nodes that its run could use."""

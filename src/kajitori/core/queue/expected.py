@@ -81,6 +81,11 @@ class Expectation:
     depends on it."""
 
     @property
+    def is_late(self) -> bool:
+        """Whether the run has taken longer than was expected."""
+        return self.source is Source.CORRECTED
+
+    @property
     def order_seconds(self) -> float:
         """The length that the order of the queue compares the waiting time with.
 

@@ -146,6 +146,18 @@ def ends(scene: QueueScene) -> dict[str, tuple[list[int], float]]:
     }
 
 
+def endings(scene: QueueScene) -> list[tuple[list[int], float, int, float | None]]:
+    """Return the rows of each expected end, in how many seconds it comes, the priority, and since when a late run
+    runs."""
+    outlook, now = Outlook(scene.mirror, scene.cluster), NOW.timestamp()
+    outlook.past.refresh()
+    found = [ending for _, ending in outlook.endings(NOW)]
+    return sorted(
+        (each.rows.tolist(), each.ends_at - now, each.priority, each.late_since and now - each.late_since)
+        for each in found
+    )
+
+
 def test_an_elastic_gang_is_as_fast_as_it_is_large() -> None:
     """While it waits, the time with its fewest members counts; while it runs, the time with its present members. Its
     history is stored in terms of its full size. Its time limit does not depend on its size."""
@@ -174,6 +186,21 @@ def test_the_expected_end_of_a_gang_moves_once_it_has_passed() -> None:
         "team/late-limited": ([3], 90 * 60),
         "team/starting": ([4], 59 * 60),
     }
+    normal = scene.cluster.policy.priorities["normal"].value
+    assert endings(scene) == [
+        ([0, 1], 40 * 60, normal, None),
+        ([2], 30 * 60, normal, 90 * 60),
+        ([3], 90 * 60, normal, 90 * 60),
+        ([4], 59 * 60, normal, None),
+    ]
+
+
+def test_a_late_run_stays_late_when_its_time_limit_is_near() -> None:
+    scene = QueueScene(1)
+    scene.finished("old", seconds=int(HOUR), until=ago(hours=5))
+    run = scene.runs("late", "n0", since=ago(minutes=90), timeLimit="2h", priority="low")
+    scene.change(run, started_at=ago(minutes=110))
+    assert endings(scene) == [([0], 10 * 60, scene.cluster.policy.priorities["low"].value, 90 * 60)]
 
 
 def test_the_time_limit_counts_from_the_first_start() -> None:
@@ -343,7 +370,8 @@ def test_an_old_observer_and_a_new_one_agree(steps: list[tuple[str, str, int, st
 
 def test_sweep_members_of_every_attempt_hold_nodes() -> None:
     """Two members of the first attempt are running. Of the second attempt one member has ended and the other has no Pod
-    yet. They are expected to take as long as members that ended, counted from the last placement."""
+    yet. Each is expected to take as long as members that ended, counted from its own start: the two old ones are late,
+    whatever started since."""
     scene = QueueScene(4)
     run = scene.runs("grid", "n[0-1]", since=ago(minutes=30), array="0-9")
     assert run.status is not None and run.status.attempt is not None
@@ -354,7 +382,8 @@ def test_sweep_members_of_every_attempt_hold_nodes() -> None:
     run = scene.change(run, attempt=attempt, attempts=2, sweep=ledger)
     (gang,) = scene.cluster.occupancy.gangs()
     assert sorted(gang.rows.tolist()) == [0, 1, 3]
-    assert ends(scene)["team/grid"][1] == 9 * 60
+    normal = scene.cluster.policy.priorities["normal"].value
+    assert endings(scene) == [([0, 1], 10 * 60, normal, 30 * 60), ([3], 9 * 60, normal, None)]
     assert length(scene, PendingRun(run, scene.waits("x", 1).request)) == (600, Source.SIMILAR)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.helpers.scenes.plain_plan import plan
 
@@ -19,6 +19,7 @@ from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.queue.order import OrderRules
 from kajitori.core.queue import backfill
 from kajitori.core.queue.backfill import Schedule, schedule
+from kajitori.core.queue.expected import Expectation, Source, remaining
 from kajitori.core.queue.ordering import Ledger, rank
 from kajitori.core.queue.waiting import WaitingRun
 
@@ -470,3 +471,72 @@ def test_a_gang_of_all_nodes_starts_though_a_sweep_always_has_more_members() -> 
             cluster.state.used[row], cluster.state.members[row] = 0, 0
             cluster.endings = [e for e in cluster.endings if e.rows[0] != row]
     assert started_at <= 2 * HOUR
+
+
+@dataclass
+class Run:
+    """A run of the next test on one node."""
+
+    row: int
+    started_at: float
+    expected_seconds: float
+    actual_seconds: float
+
+    def ending(self, member: MemberRequest, now: float) -> Ending:
+        whole = Expectation(self.expected_seconds, Source.SIMILAR)
+        more = remaining(whole, now - self.started_at, None)
+        late_since = self.started_at if more.source is Source.CORRECTED else None
+        return Ending(member, np.array([self.row]), now + more.seconds, late_since=late_since)
+
+    @property
+    def ends_at(self) -> float:
+        return self.started_at + self.actual_seconds
+
+    @property
+    def latest_expected_end(self) -> float:
+        """The latest end that it is expected to have at any time: twice its length, if that surprises."""
+        return self.started_at + 2 * max(self.actual_seconds, self.expected_seconds)
+
+
+lengths = st.tuples(st.integers(1, 6), st.integers(1, 15))
+"""Expected and actual length."""
+
+
+@given(
+    st.lists(st.tuples(lengths, st.integers(0, 8)), min_size=4, max_size=4),
+    st.lists(lengths, min_size=1, max_size=6),
+    st.integers(2, 4),
+)
+@settings(max_examples=30)
+@example([((3, 3), 2), ((3, 5), 2), ((3, 8), 2), ((3, 15), 2)], [(1, 15)], 4)
+@example([((1, 1), 0), ((1, 1), 0), ((1, 2), 0), ((1, 3), 0)], [(1, 3)], 3)
+def test_a_reservation_is_not_postponed_by_runs_of_lower_priority_that_started_after_it(
+    running: list[tuple[tuple[int, int], int]], stream: list[tuple[int, int]], members: int
+) -> None:
+    """However much longer than expected they take. A stream of them always has another run that seems to end in time.
+
+    They pass the gang only until the runs from before it were expected to have ended, so it starts once the last of
+    those that passed by then has ended.
+    """
+    cluster, now = Cluster(nodes(4)), 0.0
+    member = queued(1, 1).gang.member
+    gang = replace(queued(members, 100, key="gang", priority=100), queued_at=now)
+    runs = [Run(row, -age, expected, max(actual, age + 1)) for row, ((expected, actual), age) in enumerate(running)]
+    latest = max(run.latest_expected_end for run in runs) + max(actual for _, actual in stream) + 1
+    began = 0
+    while True:
+        runs = [run for run in runs if run.ends_at > now]
+        cluster.state = Snapshot.empty(cluster.state.table)
+        for run in runs:
+            occupy_rows(cluster.state, member, np.array([run.row]))
+        cluster.endings = [run.ending(member, now) for run in runs]
+        expected, actual = stream[began % len(stream)]
+        small = [queued(1, expected, key=f"small-{number}") for number in range(4)]
+        answer = cluster.schedule(gang, *small, now=now)
+        if "gang" in started(answer):
+            break
+        for placement in answer.placements:
+            began += 1
+            runs.append(Run(cluster.state.table.index[placement.nodes[0]], now, expected, actual))
+        now += 1
+        assert now <= latest, "the gang is postponed"
