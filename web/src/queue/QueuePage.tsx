@@ -20,7 +20,7 @@ import { RunPanel } from "./RunPanel";
 import { spanned, SPANS, suitableSpan, type Rowed } from "./timeline";
 import { isTrial } from "./trials";
 import { useQueue, type QueueRow } from "./useQueue";
-import { keyOf } from "./words";
+import { earliestWords, keyOf } from "./words";
 
 /** The queue into the future: what runs until when, what is reserved, and when each waiting run is expected to start. */
 export function QueuePage() {
@@ -125,7 +125,7 @@ export function QueuePage() {
               )}
             </Box>
           )}
-          <Dependents runs={dependents} />
+          <Dependents runs={dependents} now={now} />
         </>
       )}
     </>
@@ -133,7 +133,7 @@ export function QueuePage() {
 }
 
 /** Runs that wait for other runs to end. They join the queue after that. */
-function Dependents({ runs }: { runs: readonly QueueRow[] }) {
+function Dependents({ runs, now }: { runs: readonly QueueRow[]; now: number }) {
   if (!runs.length) return null;
   return (
     <Box sx={{ mt: 4 }}>
@@ -142,7 +142,7 @@ function Dependents({ runs }: { runs: readonly QueueRow[] }) {
       <Box component="ul" aria-label="Runs that wait for other runs" sx={{ listStyle: "none", p: 0, m: 0 }}>
         {runs.slice(0, 100).map((run) => (
           <Box component="li" key={keyOf(run)} sx={{ py: 1, borderBottom: 1, borderColor: "divider", overflowWrap: "anywhere" }}>
-            <Link to={pageOf(run)}>{keyOf(run)}</Link> {run.owner && `of ${run.owner}`} <AfterRuns namespace={run.namespace} after={run.after ?? []} />
+            <Link to={pageOf(run)}>{keyOf(run)}</Link> {run.owner && `of ${run.owner}`} <AfterRuns namespace={run.namespace} after={run.after ?? []} />; {earliestWords(run, now)}
           </Box>
         ))}
       </Box>

@@ -4,7 +4,7 @@ import { barAt, barBeside, firstAt, LANE_PX, placed } from "./placing";
 import { barOf, spanned, suitableSpan, ticks, timelineOf } from "./timeline";
 import { isTrial, trialRow } from "./trials";
 import type { QueueRow } from "./useQueue";
-import { ahead, endWords, inTwoUnits, startWords } from "./words";
+import { ahead, earliestWords, endWords, inTwoUnits, startWords } from "./words";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
 const at = (hours: number) => new Date(NOW + hours * 3_600_000).toISOString();
@@ -78,6 +78,8 @@ it("says expected times in words", () => {
   expect([90, 3_600, 7_140, 90_000].map(inTwoUnits)).toEqual(["2 min", "1 h", "1 h 59 min", "1 d 1 h"]);
   expect(ahead(at(0), NOW)).toBe("now");
   expect(startWords(RUNS[3]!, NOW)).toBe("its start is not known");
+  expect(earliestWords(RUNS[1]!, NOW)).toMatch(/^they are expected to end in 1 h /);
+  expect(earliestWords(RUNS[3]!, NOW)).toBe("it is not known when they end");
   expect(startWords(RUNS[1]!, NOW)).toMatch(/^expected to start in 1 h \(/);
   expect(endWords(RUNS[1]!, NOW)).toMatch(/^expected to end between in 2 h .* and in 3 h/);
   expect(endWords(RUNS[2]!, NOW)).toBe("its end is not known");

@@ -18,6 +18,11 @@ export function startWords({ startsAt }: QueueRow, now: number): string {
   return startsAt ? `expected to start ${ahead(startsAt, now)}` : "its start is not known";
 }
 
+/** Return when a run that waits for others can start at the earliest. */
+export function earliestWords({ startsAt }: QueueRow, now: number): string {
+  return startsAt ? `they are expected to end ${ahead(startsAt, now)}` : "it is not known when they end";
+}
+
 /** Return when a run is expected to end. */
 export function endWords({ endsAt, endsAtEarliest, expectedSeconds }: QueueRow, now: number): string {
   if (!endsAt) return expectedSeconds ? "its end is not known" : "it has no end";

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 import msgspec
 
 from kajitori.api.context import Api
-from kajitori.api.views.queue import AfterView, ExplanationView
+from kajitori.api.views.queue import AfterView, DependentView, ExplanationView
 from kajitori.cluster.mirror.mirror import Key
 from kajitori.cluster.queue.outlook import PendingRun
 from kajitori.cluster.run_object import RunObject
@@ -24,6 +26,30 @@ MOST_ASKED = 6
 
 AskStart = Callable[[PendingRun], Awaitable[float | None]]
 """Returns when a run would start if it was in the queue now, in seconds since the epoch; None if not known."""
+
+
+def earliest_starts(api: Api, dependents: Iterable[DependentView], ends: Mapping[Key, float]) -> dict[Key, float]:
+    """Return when all runs that each dependent waits for are expected to have ended: it cannot start before. Dependents
+    for which that is not known are left out.
+
+    ends: expected ends of waiting and running runs, in seconds since the epoch; without those that are not known.
+    """
+    awaited = {(run.namespace, run.name): [(run.namespace, other.run) for other in run.after] for run in dependents}
+    starts, known = dict[Key, float](), dict(ends)
+    order = TopologicalSorter(awaited)
+    with contextlib.suppress(CycleError):  # runs that wait for each other never become ready
+        order.prepare()
+    while ready := order.get_ready():
+        for key in ready:
+            others = awaited.get(key, ())
+            if others and all(other in known for other in others):
+                starts[key] = max(known[other] for other in others)
+                run = api.mirror.runs.get(key)
+                length = api.queue.outlook.past.expect(run) if run is not None else None
+                if length is not None and length.sure:
+                    known[key] = starts[key] + length.seconds
+            order.done(key)
+    return starts
 
 
 async def explanation_of_dependent(

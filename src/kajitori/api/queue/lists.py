@@ -30,6 +30,7 @@ from kajitori.api.answers.paging import (
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes, describes_table
 from kajitori.api.lookup import require_definition
+from kajitori.api.queue.dependents import earliest_starts
 from kajitori.api.queue.routes import LONGEST_SECONDS, queue_of
 from kajitori.api.streams.answers import SERVER_SENT_EVENTS
 from kajitori.api.streams.live_rows import stream_of
@@ -188,13 +189,18 @@ async def outcome(api: Api) -> Outcome:
     require_definition(api)
     view = await queue_of(api)
     waiting = [row_of(_waiting(api, run)) for run in view.items]
-    there = {(row.summary.namespace, row.summary.name) for row in waiting}
+    named = {(row.summary.namespace, row.summary.name) for row in waiting}
     running = (_running(api, held) for held in api.cluster.occupancy.runs())
-    rows = [row_of(row) for row in running if row is not None and (row.namespace, row.name) not in there]
-    return Outcome(view, [*waiting, *rows, *(row_of(_dependent(api, run)) for run in view.dependents)])
+    rows = [row_of(row) for row in running if row is not None and (row.namespace, row.name) not in named]
+    all_rows = [*waiting, *rows]
+    ends = {(row.summary.namespace, row.summary.name): parse_time(row.summary.ends_at) for row in all_rows}
+    known_ends = {key: at.timestamp() for key, at in ends.items() if at is not None}
+    starts = earliest_starts(api, view.dependents, known_ends)
+    dependents = (_dependent(api, run, starts.get((run.namespace, run.name), math.inf)) for run in view.dependents)
+    return Outcome(view, [*all_rows, *map(row_of, dependents)])
 
 
-def _dependent(api: Api, found: DependentView) -> QueueTableRow:
+def _dependent(api: Api, found: DependentView, starts_at: float) -> QueueTableRow:
     run = api.mirror.runs.get((found.namespace, found.name))
     spec = api.cluster.specs.of(run) if run is not None else StoredSpec()
     return QueueTableRow(
@@ -211,7 +217,7 @@ def _dependent(api: Api, found: DependentView) -> QueueTableRow:
         gpu_type=spec.gpu_type,
         nodes="",
         queued_at=run.current_status.queued_at if run is not None else "",
-        starts_at="",
+        starts_at=_rounded(starts_at),
         ends_at="",
         ends_at_earliest="",
         expected_seconds=0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import itemgetter
 
 import msgspec
@@ -30,7 +30,7 @@ from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.queue.backfill import Reservation
 from kajitori.core.queue.expected import Expectation
-from kajitori.core.queue.forecast import forecast
+from kajitori.core.queue.forecast import Forecast, forecast
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.words.nodes.node_lists import compress
 from kajitori.core.words.times import format_time, time_at
@@ -78,20 +78,19 @@ async def queue_of(api: Api) -> QueueView:
     """Return all runs that wait now."""
     now = await queue_state(api)
     async with api.queue.planner:
-        found = await asyncio.to_thread(forecast, now.simulation, stop_watch)
+        found, known = await asyncio.to_thread(_starts, now, _assumed(api, now))
     by_key = {run.request.key: run for run in now.pending}
     rules = api.cluster.policy.queue
     reserved = {reservation.key: reservation for reservation in found.now.reservations}
     behind = {shortage.key: shortage.behind for shortage in found.now.shortages}
-    known_until, leader = _known_until(api, now, found.starts), api.leader.state()
+    leader = api.leader.state()
     items = []
     for run in now.order.queue:
         key = run.key
         item = _queued(by_key[key], place_view(now.order, key))
-        starts_at = found.starts.get(key, math.inf)
-        item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key), known=starts_at < known_until)
-        if starts_at < known_until and not leader.is_absent:
-            item.expected_at = _time(starts_at)
+        item.behind, item.kept = list(behind.get(key, ())), kept_view(reserved.get(key), known=key in known)
+        if key in known and not leader.is_absent:
+            item.expected_at = _time(known[key])
         items.append(item)
     return QueueView(
         order=rules.order,
@@ -113,16 +112,24 @@ def _dependents(api: Api) -> list[DependentView]:
     return found
 
 
-def _known_until(api: Api, now: QueueState, starts: Mapping[str, float]) -> float:
-    """Return the expected end of the first run with an assumed length: later times may depend on it."""
-    is_known = api.queue.outlook.known_ends(api.now())
-    assumed = {key for key in {occupant.run for occupant in now.simulation.occupants} if not is_known(key)}
-    running = (
-        end.ends_at for occupant in now.simulation.occupants if occupant.run in assumed for end in occupant.endings
-    )
-    expected = now.order.expected
-    waiting = (at + expected[key].seconds for key, at in starts.items() if not expected[key].sure)
-    return min((*running, *waiting), default=math.inf)
+def _assumed(api: Api, now: QueueState) -> set[str]:
+    """Return the running and waiting runs whose length is only assumed."""
+    is_known, expected = api.queue.outlook.known_ends(api.now()), now.order.expected
+    running = {key for key in {occupant.run for occupant in now.simulation.occupants} if not is_known(key)}
+    return running | {key for key, expectation in expected.items() if not expectation.sure}
+
+
+def _starts(now: QueueState, assumed: Collection[str]) -> tuple[Forecast, Mapping[str, float]]:
+    """Return the forecast, and those of its starts that do not depend on the end of a run whose length is assumed: they
+    come before the first such end, or remain the same if these runs never end."""
+    found = forecast(now.simulation, stop_watch)
+    running = (end.ends_at for held in now.simulation.occupants if held.run in assumed for end in held.endings)
+    waiting = (at + now.order.expected[key].seconds for key, at in found.starts.items() if key in assumed)
+    known_until = min((*running, *waiting), default=math.inf)
+    if all(at < known_until for at in found.starts.values()):
+        return found, found.starts
+    without = forecast(now.simulation.without_ends(assumed), stop_watch).starts
+    return found, {key: at for key, at in found.starts.items() if at < known_until or without.get(key) == at}
 
 
 def place_view(order: QueueOrder, key: str) -> PlaceView:

@@ -300,7 +300,7 @@ class QueueTableRow(View):
     uid: str
     owner: str
     state: Literal["waiting", "running", "dependent"]
-    """waiting: for nodes. dependent: for other runs to end; such a run has no place in the queue and no times."""
+    """waiting: for nodes. dependent: for other runs to end; such a run has no place in the queue yet."""
     reason: str
     """Why it waits; empty for a running one."""
     position: int
@@ -316,7 +316,8 @@ class QueueTableRow(View):
     """The nodes that it has, or that are reserved for it, as a compact list."""
     queued_at: str
     starts_at: str
-    """When its members were started, or its expected start; empty if not known."""
+    """When its members were started, or its expected start; empty if not known. For a dependent run: when the runs that
+    it waits for are expected to have ended, so its earliest start."""
     ends_at: str
     """The later end of its expected end; empty if not known. No run is ended then."""
     ends_at_earliest: str

@@ -14,7 +14,7 @@ never returned.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -150,6 +150,12 @@ class Simulation:
     def instead(self, key: str, other: WaitingRun) -> Simulation:
         """Return the same with another request in place of the run's own, and no run behind it."""
         return replace(self, queue=[*self.queue[: self.position(key)], other])
+
+    def without_ends(self, runs: Collection[str]) -> Simulation:
+        """Return the same if these runs (`namespace/name`), running or waiting, never end."""
+        lasting = [replace(one, endings=()) if one.run in runs else one for one in self.occupants]
+        queue = [replace(run, expected_seconds=math.inf) if run.key in runs else run for run in self.queue]
+        return replace(self, occupants=lasting, queue=queue)
 
     def after(self, steps: Sequence[Step]) -> Simulation:
         """Return the same once all these steps have happened, and nothing else."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.unit.api.conftest import NOW, World
-from tests.unit.api.fake_kubernetes import pod, run
+from tests.unit.api.fake_kubernetes import node, pod, run
 
 from kajitori.core.spec.status import template_text
 from kajitori.core.words.times import format_time
@@ -116,6 +116,24 @@ async def test_a_start_before_an_assumed_end_is_predicted(world: World) -> None:
     assert "expectedAt" not in large
 
 
+async def test_a_start_that_no_assumed_end_changes_is_predicted(world: World) -> None:
+    """Whatever the length of the run on the other nodes: the queue then tells the same time as `explain`."""
+    world.kubernetes.put("nodes", node("a1", gpus=8, gpu_type="a100"))
+    runs(world, "elsewhere", "a1", since=ago(10))  # six hours are assumed
+    runs(world, "limited", "g1", since=ago(10), timeLimit="9h")
+    runs(world, "longer", "g2", since=ago(10), timeLimit="100h")
+    waits(world, "small", since=ago(60), timeLimit="1h")
+    waits(world, "next", since=ago(30))
+    waits(world, "last", since=ago(20), timeLimit="30h")
+    await world.caught_up()
+    found = {item["name"]: item for item in (await get(world, "/v1/queue"))["items"]}
+    assert found["small"]["expectedAt"] == found["small"]["kept"]["expectedAt"] == ahead(530)
+    explained = await get(world, "/v1/runs/team/small/explain")
+    assert explained["expectedAt"] == ahead(530)
+    assert found["next"]["expectedAt"] == ahead(590)
+    assert "expectedAt" not in found["last"]  # it waits for the end of "next"
+
+
 async def test_members_of_a_sweep_without_a_limit_have_no_expected_end(world: World) -> None:
     attempt = {"number": 1, "nodes": "g[1-2]", "ranks": "0-1", "created": True}
     attempt |= {"template": template_text(TEMPLATE), "startedAt": ago(10), "launcher": "sweep"}
@@ -192,6 +210,13 @@ async def test_a_run_that_waits_for_others_is_expected_after_their_ends_and_its_
     params = {"fields": "summary", "state": "dependent", "search": "nosuch"}
     (row,) = (await world.http.get("/v1/queue", params=params)).json()["items"]
     assert (row["name"], row["state"], row["position"], row["gpus"]) == ("other", "dependent", 0, 8)
+    params = {"fields": "summary", "state": "dependent"}
+    rows = (await world.http.get("/v1/queue", params=params)).json()["items"]
+    assert {row["name"]: row["startsAt"] for row in rows} == {
+        "train": ahead(50),
+        "evaluate": ahead(50 + 180),
+        "other": "",
+    }
 
 
 async def test_what_if_knows_when_a_run_would_start_after_another(world: World) -> None:
