@@ -1,4 +1,4 @@
-"""Arguments of the tools. Their docstrings are what an assistant reads about them."""
+"""Arguments of the tools. The JSON schemas that an assistant reads are made from these classes and docstrings."""
 
 from __future__ import annotations
 
@@ -14,220 +14,243 @@ PhaseName = Literal["Queued", "Starting", "Running", "Restarting", "Succeeded", 
 
 
 class Arguments(Document):
-    """Base of all arguments: unknown ones are refused."""
+    """Base of all arguments. Unknown arguments are refused."""
 
     model_config = ConfigDict(alias_generator=None)
 
 
 class Page(Arguments):
-    """A part of a list."""
+    """Arguments of a tool that returns one page of a list."""
 
     limit: int = Field(default=20, ge=1, le=100)
-    """Largest number of items in the answer."""
+    """The largest number of items in the answer."""
     page: Words = ""
-    """`next` of an earlier answer, for the items after it."""
+    """Send the value of `next` from the previous answer to get the next page. Leave it empty for the first page."""
 
 
 class OfRun(Arguments):
-    """Names a run."""
+    """Arguments of a tool that looks at one run."""
 
     run: Name
-    """Name of the run, `namespace/name`, or the beginning of a name if only one run has it."""
+    """The name of the run, or `namespace/name`. The beginning of a name is enough if only one run has it."""
 
 
 class Nothing(Arguments):
-    """No arguments."""
+    """The tool takes no arguments."""
 
 
 class ListRuns(Page):
-    """Which runs to list."""
+    """Filters for a list of runs."""
 
     owner: Words = "@me"
-    """Name of a user; `@me` is the person whom you act for, and empty text is everybody."""
+    """List only the runs of this user. `@me` is the person you act for. An empty text lists the runs of all users."""
     namespace: Words = ""
-    """Only this namespace; else all that the person may read."""
+    """List only the runs in this namespace. By default it is the namespace that `whoami` shows; if that is empty, the
+    runs of all namespaces that the person may read are listed."""
     phase: list[PhaseName] = Field(default=[])
-    """Only runs in these phases."""
+    """List only the runs in these phases."""
     active: bool = False
-    """Only runs that have not ended."""
+    """List only the runs that have not ended."""
     search: Words = ""
-    """Only runs with each of these words in name, namespace, owner, image or labels."""
+    """Words separated by spaces. Each listed run has every word in its name, namespace, owner, image or labels."""
 
 
 class ListMembers(OfRun, Page):
-    """Which members to list."""
+    """The run whose members are listed."""
 
 
 class Why(OfRun):
-    """Which run to look at, and how."""
+    """The run to diagnose, and whether to take stacks."""
 
     take_stacks: bool = True
-    """Look where the run's processes are in their code: only so can a hang be confirmed. Takes some seconds, and needs
-    the right to run commands in the members. False tells only what was measured."""
+    """Read the call stacks of the run's processes. They are needed to confirm a hang. It takes some seconds, and the
+    person needs the right to run commands in the members. If false, the answer uses measurements only."""
 
 
 class ReadLogs(OfRun):
-    """Which lines of a log to read; without any of `before`, `after`, `since`: the last ones."""
+    """The part of a log to read. Without `before`, `after` and `since` the last lines are returned."""
 
     rank: int | None = Field(default=None, ge=0, le=99_999)
-    """The member; default 0. In a sweep the member's index."""
+    """The rank of the member. In a sweep this is the index of the member. The default is 0."""
     attempt: int | None = Field(default=None, ge=1)
-    """The attempt; default: the newest with a log. Logs of earlier attempts tell why a run restarted."""
+    """The attempt to read. The default is the newest attempt that has a log. Read an earlier attempt to learn why
+    the run was restarted."""
     lines: int = Field(default=100, ge=1, le=500)
-    """Largest number of lines. Long lines are cut, and fewer lines come if they are long."""
+    """The largest number of lines in the answer. Long lines are cut, and fewer of them are returned."""
     before: Words = ""
-    """`before` of an earlier answer: the lines before it."""
+    """Send the value of `before` from an earlier answer to read the lines before that answer."""
     after: Words = ""
-    """`after` of an earlier answer: the lines after it."""
+    """Send the value of `after` from an earlier answer to read the lines after that answer."""
     since: Words = ""
-    """The lines from this time on (RFC 3339), or from this duration ago on, such as 10m."""
+    """Read the lines that were printed since this time. It is a time (RFC 3339) or a duration before now, for example
+    10m."""
 
 
 class SearchLogs(OfRun):
-    """What to look for in logs."""
+    """The text to find, and the logs to search."""
 
     text: str = Field(min_length=1, max_length=1_000)
-    """Text that the lines contain; it is no pattern."""
+    """The text that a line has to contain. It is plain text, not a regular expression."""
     ignore_case: bool = True
-    """Whether upper and lower case are the same."""
+    """Treat upper and lower case as the same."""
     rank: int | None = Field(default=None, ge=0, le=99_999)
-    """Only this member; else all of them, one after the other."""
+    """Search only the log of the member with this rank. By default the logs of all members are searched, one after the
+    other."""
     attempt: int | None = Field(default=None, ge=1)
-    """The attempt; default: of each member the newest with a log."""
+    """The attempt to search. The default is the newest attempt of each member that has a log."""
     since: Words = ""
-    """Only lines younger than this duration (10m), or written since this time (RFC 3339)."""
+    """Find only lines that were printed since this time. It is a time (RFC 3339) or a duration before now, for example
+    10m."""
     until: Words = ""
-    """Only lines older than this duration, or written before this time."""
+    """Find only lines that were printed before this time. It is a time (RFC 3339) or a duration before now."""
     limit: int = Field(default=50, ge=1, le=200)
-    """Largest number of lines in the answer; further ones are counted."""
+    """The largest number of lines in the answer. Further matches are counted in `matches`."""
 
 
 class Metrics(OfRun):
-    """Which quantities of a run to read."""
+    """The metrics of a run to read, and the time range."""
 
     names: list[Words] = Field(default=[])
-    """Quantities such as gpu.used or train.loss; `gpu.` names all that begin with it. Without any: all, with few
-    points each."""
+    """Names of metrics, for example gpu.used or train.loss. A name that ends with a dot, for example `gpu.`, selects
+    all metrics that begin with it. An empty list selects all metrics."""
     since: Words = "1h"
-    """Beginning: a duration before now, or a time (RFC 3339)."""
+    """The beginning of the time range. It is a duration before now, or a time (RFC 3339)."""
     until: Words = ""
-    """End; now if it is left out."""
+    """The end of the time range. The default is now."""
     points: int = Field(default=12, ge=1, le=120)
-    """Largest number of intervals of each quantity."""
+    """The largest number of points of each metric. Each point summarises one interval of time."""
 
 
 class Results(OfRun, Page):
-    """Which members of a sweep to show."""
+    """The members of a sweep to show, and their order."""
 
     state: list[Literal["Waiting", "Pending", "Running", "Succeeded", "Failed", "NotRun"]] = Field(default=[])
-    """Only members in these states."""
+    """Show only the members in these states."""
     best: bool = False
-    """The best first, by a value in the results."""
+    """Sort the members by a number in their results, the best first. By default they are sorted by index."""
     by: Words = ""
-    """Name of that value, if more than one could be meant."""
+    """The name of the number to sort by. It is needed with `best` if the results contain several numbers."""
 
 
 class Report(Arguments):
-    """Whose time to account for."""
+    """The run, or the group of runs, whose time is reported."""
 
     run: Words = ""
-    """One run, also a deleted one; without it the sums of many runs."""
+    """Report on this run. It may be a deleted one. If it is empty, the report has sums over many runs."""
     by: Literal["cause", "team", "owner", "node"] = "cause"
-    """Grouping of the sums."""
+    """How the sums are grouped. It is ignored if `run` is given."""
     since: Words = ""
-    """First day of the sums, as a time (RFC 3339); 30 days ago if it is left out."""
+    """The first day of the sums, as a time (RFC 3339). The default is 30 days ago."""
     until: Words = ""
-    """Last day of the sums; today if it is left out."""
+    """The last day of the sums, as a time (RFC 3339). The default is today."""
     owner: Words = ""
-    """Only runs of this user; `@me` is the person whom you act for."""
+    """Sum only the runs of this user. `@me` is the person you act for. By default the runs of all users are summed."""
 
 
 class ListQueue(Page):
-    """Which runs of the queue to list."""
+    """Filters for the runs of the queue."""
 
-    state: Literal["waiting", "running"] = "waiting"
-    """waiting: runs that wait for nodes, in the order of the queue. running: runs that have nodes."""
+    state: Literal["waiting", "running", "dependent"] = "waiting"
+    """`waiting` lists the runs that wait for nodes, in the order of the queue. `running` lists the runs that have
+    nodes. `dependent` lists the runs that wait for other runs to end (`--after`) and are not in the queue yet."""
     owner: Words = ""
-    """Only runs of this user; `@me` is the person whom you act for."""
+    """List only the runs of this user. `@me` is the person you act for."""
     namespace: Words = ""
-    """Only runs of this namespace."""
+    """List only the runs in this namespace."""
 
 
 class ListNodes(Page):
-    """Which nodes to list."""
+    """Filters for a list of nodes."""
 
     search: Words = ""
-    """Only nodes with each of these words in name, GPU type, pool, topology, holders, owner or reason."""
+    """Words separated by spaces. Each listed node has every word in its name, GPU type, pool, topology, the names of
+    the runs on it, their owners, or the reason why it takes no work."""
     gpu_type: Words = ""
-    """Only nodes with GPUs of this type."""
+    """List only the nodes with GPUs of this type."""
     has_room: bool = False
-    """Only nodes that take work and have a free GPU; of nodes without GPUs, those with free CPU."""
+    """List only the nodes that take work and have a free GPU. A node without GPUs is listed if it has free CPUs."""
 
 
 class OneNode(Arguments):
-    """Names a node."""
+    """Arguments of a tool that looks at one node."""
 
     node: Name
-    """Name of the node."""
+    """The whole name of the node."""
 
 
 class ListEvents(Arguments):
-    """Whose events to show."""
+    """The run or the namespace whose events are shown."""
 
     run: Words = ""
-    """Only of this run and its members; else of all runs of a namespace."""
+    """Show the events of this run and its members. If it is empty, the events of all runs in a namespace are shown."""
     namespace: Words = ""
-    """Namespace of all runs; default: the person's own."""
+    """Show the events of all runs in this namespace. The default is the namespace that `whoami` shows. It is ignored if
+    `run` is given."""
     limit: int = Field(default=30, ge=1, le=100)
-    """Number of the latest events."""
+    """The largest number of events in the answer. The latest events are kept."""
 
 
 class Ask(Arguments):
-    """What a run would be. The options are those of `kaji run` and of the Python client."""
+    """The options of a run. They have the names of the Python client's options, and the meaning of those of `kaji run`.
+
+    Policy and the server choose the values that are left out.
+    """
 
     image: Words | None = None
-    """Image such as registry/bert:3. May be left out if a template names one."""
+    """The container image, for example registry/bert:3. It may be left out if a template names one."""
     command: list[str] = Field(default=[], max_length=1_000)
-    """The program and its arguments, one item each."""
+    """The program and its arguments, one list item each. It is not interpreted by a shell."""
     name: Words | None = None
-    """Name of the run; one is made if it is left out."""
+    """The name of the run. If it is left out, the server makes a name."""
     namespace: Words | None = None
+    """The namespace of the run. The default is the namespace that `whoami` shows."""
     template: Words | None = None
-    """Template of the operators' policy that the other options change."""
+    """The name of a template in the operators' policy. The other options override the template's values."""
     replicas: Annotated[int, Field(ge=1)] | Words | None = None
-    """Number of members that start together; `2-8` is an elastic gang."""
+    """The number of members, which start together as a gang. A range, for example `2-8`, makes the gang elastic."""
     array: Words | None = None
-    """A sweep instead: `0-99%8` is 100 members, 8 at once."""
+    """Makes the run a sweep of independent members. `0-99%8` is 100 members of which at most 8 run at once."""
+    after: list[Words] = Field(default=[])
+    """Runs that have to end before this run starts: `RUN` or `RUN:succeeded` waits until that run has succeeded,
+    `RUN:ended` until it has ended in any way. All of them are in the namespace of this run."""
     gpus: Annotated[int, Field(ge=0)] | Words | None = None
-    """GPUs of each member: `8`, or `h100:8`."""
+    """The number of GPUs of each member, for example `8`. `h100:8` also asks for a type."""
     gpu_type: Words | None = None
+    """The type of the GPUs, for example h100. The tool `gpus` lists the types of the cluster."""
     cpus: Annotated[float, Field(gt=0)] | Words | None = None
-    """CPUs of each member."""
+    """The number of CPUs of each member."""
     memory: Words | None = None
-    """Memory of each member, such as 64g."""
+    """The memory of each member, for example 64g."""
     shm_size: Words | None = None
+    """The size of /dev/shm of each member, for example 16g."""
     whole_node: bool = False
-    """Whether each member gets a node for itself."""
+    """Give each member a node of its own."""
     launcher: Words | None = None
-    """torchrun or mpi, if the members are one distributed program."""
+    """`torchrun` or `mpi` starts the command as one distributed program on all members."""
     type: Words | None = None
-    """batch, notebook or service."""
+    """The type of the run: `batch` (the default), `notebook` or `service`."""
     env: dict[str, str] = Field(default={})
-    """Environment variables. Put secrets into `secrets`, not here: everybody who may read the run sees these."""
+    """Environment variables. Everybody who may read the run sees the values, so use `secrets` for passwords and
+    tokens."""
     secrets: list[Words] = Field(default=[])
-    """Secrets of the namespace, by name, which become environment variables."""
+    """The names of secrets in the namespace. Each one becomes environment variables of the members."""
     volumes: list[Words] = Field(default=[])
-    """Volumes by name, such as imagenet:/data:ro."""
+    """Volumes to mount, each as `NAME:PATH` or `NAME:PATH:ro`, for example imagenet:/data:ro."""
     labels: dict[str, str] = Field(default={})
+    """Labels of the run."""
     ports: list[int] = Field(default=[])
+    """The TCP ports on which the program listens."""
     workdir: Words | None = None
+    """The folder in which the program starts. The default is the image's."""
     checkpoint: Words | None = None
-    """Folder that outlives restarts, such as /ckpt."""
+    """The folder in which the program saves checkpoints, for example /ckpt. Its files are kept across restarts."""
     restarts: Annotated[int, Field(ge=0)] | None = None
-    """Number of restarts after failures of the program."""
+    """How many times the run is restarted after its program failed."""
     time_limit: Words | None = None
-    """Such as 2h. Runs with a limit can start earlier, because the planner knows when they end."""
+    """The longest time the run may take, for example 2h. The run is ended after it. A run with a limit can start
+    earlier, because the planner knows when it ends."""
     priority: Literal["high", "normal", "low"] | None = None
+    """The priority of the run in the queue."""
 
     def options(self) -> dict[str, Any]:
         """Return the options that were given, as keyword arguments of the client."""
@@ -236,25 +259,27 @@ class Ask(Arguments):
 
 
 class StartRun(Ask):
-    """The run to start."""
+    """The options of the run to start. They have the names of the Python client's options."""
 
     code: Words | None = None
-    """Absolute path of a folder on the person's machine; all members start in a copy of it."""
+    """The absolute path of a folder on the person's machine. The folder is uploaded, and every member starts in a copy
+    of it."""
 
 
 class Stop(OfRun):
-    """Which run to stop, and how."""
+    """The run to stop, and how long its program may take to end."""
 
     grace: Words | None = None
-    """Time that the program has to write a checkpoint, such as 5m; default: the run's own."""
+    """How long the program may take to write a checkpoint and end, for example 5m. The default is the run's own grace
+    period. It excludes `now`."""
     now: bool = False
-    """End it at once."""
+    """Kill the run without a grace period. It excludes `grace`."""
 
 
 class Delete(OfRun):
-    """Which run to delete."""
+    """The run to delete."""
 
     force: bool = False
-    """Also a run that has not ended: it is killed."""
+    """Delete the run even if it has not ended. Its processes are killed."""
     checkpoint: bool = False
-    """Delete its checkpoint with it. It cannot be brought back."""
+    """Delete the run's checkpoint files too. They cannot be restored."""

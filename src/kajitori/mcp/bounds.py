@@ -1,4 +1,4 @@
-"""Limits of answers: an assistant reads all of an answer, so that none may be large, and none may hold a secret."""
+"""Limits of answers. An assistant reads all of an answer, so it has to be small, and it must not contain a secret."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 MOST_CHARACTERS = 40_000
-"""Size of an answer as JSON: about 10,000 tokens of a language model."""
+"""The largest size of an answer as JSON. It is about 10,000 tokens of a language model."""
 MOST_ITEMS = 500
 MOST_TEXT = 4_000
 LOG_LINE_TEXT = 1_000
@@ -19,9 +19,9 @@ _SECRET_NAME = re.compile(r"(?i)(secret|token|passw|credential|private|api_?key|
 
 
 def shown(text: str, secrets: Iterable[str] = (), most: int = MOST_TEXT) -> str:
-    """Return a text without secrets and without characters that are not printable: those could hide instructions.
+    """Return a text without secrets and without unprintable characters, which could hide instructions from a person.
 
-    Line ends and tabs are kept. A longer text than `most` is cut at its end.
+    Line ends and tabs are kept. A text longer than `most` characters is cut at its end.
     """
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
@@ -31,9 +31,10 @@ def shown(text: str, secrets: Iterable[str] = (), most: int = MOST_TEXT) -> str:
 
 
 def bounded(document: Mapping[str, Any], secrets: Iterable[str] = ()) -> tuple[dict[str, Any], list[str]]:
-    """Return a document of at most about `MOST_CHARACTERS`, and what was left out of it: `held: 20 of 340 items`.
+    """Return a document of about `MOST_CHARACTERS` at most, and a list of what was cut, such as `held: 20 of 340
+    items`.
 
-    Long lists and mappings lose their ends, long texts too.
+    Long lists, mappings and texts are cut at their ends.
     """
     items, text, known = MOST_ITEMS, MOST_TEXT, tuple(secret for secret in secrets if secret)
     while True:
@@ -65,7 +66,7 @@ def _cut(value: Any, path: str, items: int, text: int, secrets: tuple[str, ...],
 
 
 def without_secret_values(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's spec in which environment variables with names like `API_KEY` or `TOKEN` have no value."""
+    """Return a run's spec in which the values of environment variables such as `API_KEY` or `TOKEN` are hidden."""
     env = spec.get("env")
     if not isinstance(env, Mapping):
         return dict(spec)

@@ -1,4 +1,4 @@
-"""Tools that change something. They are offered only if the person allowed it when the server was started."""
+"""Tools that change something. They are offered only with `kaji mcp --allow-changes`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from kajitori.mcp.session import Session
 
 
 async def start_run(session: Session, asked: arguments.StartRun) -> answers.Changed:
-    """Start a run and return at once. Every fault is named, and then nothing was made. Ask what_if first."""
+    """Start a run, and return without waiting for it. If an option is wrong, nothing is created, and the answer lists
+    every error. Use what_if first."""
     options = asked.options()
     if asked.code is not None:
         if not Path(asked.code).is_absolute():
-            hint = "an assistant's tools have no folder of their own"
+            hint = "kaji mcp may run in any folder, so it cannot resolve a relative path"
             raise InvalidInput.one("code", "must be an absolute path", value=asked.code, hint=hint)
         options["code"] = asked.code
     run = await session.client.run(asked.image, asked.command, **options)
@@ -26,23 +27,23 @@ async def start_run(session: Session, asked: arguments.StartRun) -> answers.Chan
 
 
 async def stop_run(session: Session, asked: arguments.Stop) -> answers.Changed:
-    """Stop a run; its checkpoint is kept, and resume_run starts it again. Needs its whole name."""
+    """Stop a run. Its checkpoint is kept, and resume_run can start it again. The whole name of the run is needed."""
     if asked.now and asked.grace is not None:
-        raise InvalidInput.one("grace", "excludes now", value=asked.grace, hint="leave one of them out")
+        raise InvalidInput.one("grace", "cannot be combined with now", value=asked.grace, hint="leave one of them out")
     name = await _whole_name(session, asked.run)
     found = await (session.client.kill(name) if asked.now else session.client.stop(name, asked.grace))
     return _changed("stopping", found.state)
 
 
 async def resume_run(session: Session, asked: arguments.OfRun) -> answers.Changed:
-    """Start an ended run again from its checkpoint. Needs its whole name."""
+    """Start an ended run again from its checkpoint. The whole name of the run is needed."""
     name = await _whole_name(session, asked.run)
     return _changed("resumed", (await session.client.resume(name)).state)
 
 
 async def delete_run(session: Session, asked: arguments.Delete) -> answers.Changed:
-    """Delete a run that has ended; `force` kills another one, `checkpoint` deletes its files too. Needs its whole
-    name."""
+    """Delete a run that has ended. `force` also deletes a run that has not ended, and `checkpoint` also deletes its
+    checkpoint files. The whole name of the run is needed."""
     name = await _whole_name(session, asked.run)
     run = await session.client.get(name)
     await run.remove(force=asked.force, checkpoint=asked.checkpoint)

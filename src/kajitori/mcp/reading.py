@@ -18,13 +18,13 @@ from kajitori.mcp.session import Session, View
 SEARCH_SECONDS = 20.0
 SEARCH_BYTES = 64 * 2**20
 MOST_POINTS = 600
-"""Points of all quantities together in an answer about metrics."""
+"""The largest number of points in an answer about metrics, over all series."""
 _SINGLE_FIELDS = ("run", "phase", "reason", "message", "members")
 _LOG_CHARACTERS = MOST_CHARACTERS * 3 // 4
 
 
 async def whoami(session: Session, _: arguments.Nothing) -> answers.Server:
-    """Tell who the person is, at which server, and what they may do."""
+    """Return the person you act for, the server, the default namespace and the person's rights."""
     found = await session.get("/v1/whoami")
     sync = session.sync
     told = {"server": sync.target.url, "namespace": sync.namespace, "version": __version__}
@@ -32,7 +32,7 @@ async def whoami(session: Session, _: arguments.Nothing) -> answers.Server:
 
 
 async def list_runs(session: Session, asked: arguments.ListRuns) -> answers.Runs:
-    """List runs, the newest first: the person's own unless `owner` says otherwise."""
+    """List runs, the newest first. By default only the person's own runs are listed."""
     params: dict[str, Any] = {
         "owner": asked.owner,
         "namespace": asked.namespace or session.sync.namespace,
@@ -46,7 +46,8 @@ async def list_runs(session: Session, asked: arguments.ListRuns) -> answers.Runs
 
 
 async def get_run(session: Session, asked: arguments.OfRun) -> answers.RunDetails:
-    """Show what was asked for in a run, and its status: phase, reason, attempts, members worth a look."""
+    """Show one run: its specification, phase and reason, its attempts, and the members that failed or stand out. Works
+    for deleted runs too."""
     view = await session.view(asked.run, or_removed=True)
     return answers.RunDetails(
         run=answers.RunLine.of_view(view),
@@ -58,7 +59,7 @@ async def get_run(session: Session, asked: arguments.OfRun) -> answers.RunDetail
 
 
 async def list_members(session: Session, asked: arguments.ListMembers) -> answers.Members:
-    """List members of a run by rank, with node, phase and exit code."""
+    """List the members of a run by rank, with the node, phase and exit code of each."""
     view = await session.view(asked.run)
     found = await session.get(run_path(view, "/members"), _page(asked))
     lines = [answers.MemberLine.model_validate(row) for row in found["items"]]
@@ -66,8 +67,8 @@ async def list_members(session: Session, asked: arguments.ListMembers) -> answer
 
 
 async def explain_run(session: Session, asked: arguments.OfRun) -> answers.Explanation:
-    """Tell why a run is in its phase: for a waiting run what is missing, who holds it, what would start it sooner,
-    and when it is expected to start."""
+    """Explain why a run is in its phase. For a waiting run the answer says what is missing, which runs hold it, what
+    would start the run sooner, and when it is expected to start."""
     view = await session.view(asked.run)
     found = await session.get(run_path(view, "/explain"))
     known = {"fitNow", "missing", "sooner", "expectedAt", "ahead"}
@@ -79,8 +80,8 @@ async def explain_run(session: Session, asked: arguments.OfRun) -> answers.Expla
 
 
 async def why(session: Session, asked: arguments.Why) -> answers.Reason:
-    """Tell whether a running run is stuck, with the evidence (where its ranks are in their code), and which rank or
-    GPU slows it."""
+    """Diagnose a running run: whether it is stuck, with the call stacks of its ranks as evidence, and which rank or GPU
+    slows it down."""
     view = await session.view(asked.run)
     found = await session.get(run_path(view, "/why"), {"look": "true" if asked.take_stacks else "false"})
     groups = [{**group, "ranks": compress_ranks(group["ranks"])} for group in found.get("groups") or ()]
@@ -88,7 +89,8 @@ async def why(session: Session, asked: arguments.Why) -> answers.Reason:
 
 
 async def read_logs(session: Session, asked: arguments.ReadLogs) -> answers.Logs:
-    """Read lines that one member of a run printed, by default the last. Also of ended and deleted runs."""
+    """Read lines that one member of a run printed. By default the last lines are returned. Works for ended and deleted
+    runs too."""
     view = await session.view(asked.run, or_removed=True)
     params: dict[str, Any] = {"rank": asked.rank, "attempt": asked.attempt}
     params |= {"before": asked.before, "after": asked.after, "since": asked.since}
@@ -103,13 +105,13 @@ async def read_logs(session: Session, asked: arguments.ReadLogs) -> answers.Logs
         if size <= _LOG_CHARACTERS or limit == 1:
             break
         limit = max(1, min(limit - 1, len(lines) * _LOG_CHARACTERS // size))
-    cut = [f"lines: {limit} of {asked.lines}, because they are long"] if limit < asked.lines else []
+    cut = [f"lines: {limit} of {asked.lines}, because the lines are long"] if limit < asked.lines else []
     place = {"run": view["name"], "namespace": view["namespace"], "lines": lines, "cut": cut}
     return answers.Logs.model_validate({**found, **place})
 
 
 async def search_logs(session: Session, asked: arguments.SearchLogs) -> answers.LogHits:
-    """Find lines that contain a text in the logs of one member or of all."""
+    """Find the lines that contain a text, in the logs of one member or of all members of a run."""
     view = await session.view(asked.run, or_removed=True)
     params = {"text": asked.text, "ignoreCase": asked.ignore_case, "attempt": asked.attempt, "limit": asked.limit}
     params |= {"since": asked.since, "until": asked.until, "rank": asked.rank, "allRanks": asked.rank is None}
@@ -144,8 +146,8 @@ def _searched(session: Session, view: View, params: Mapping[str, Any]) -> answer
 
 
 async def run_metrics(session: Session, asked: arguments.Metrics) -> answers.RunMetrics:
-    """Show GPU, CPU, memory, network and training figures of a run over time: minimum, median and maximum over its
-    ranks, with the ranks of both extremes."""
+    """Show GPU, CPU, memory, network and training metrics of a run over time. Each point has the minimum, median and
+    maximum over the ranks, and names the ranks with the minimum and the maximum."""
     view = await session.view(asked.run, or_removed=True)
     params = {"name": asked.names, "since": asked.since, "until": asked.until, "points": asked.points}
     found = await session.get(run_path(view, "/metrics"), params)
@@ -155,7 +157,7 @@ async def run_metrics(session: Session, asked: arguments.Metrics) -> answers.Run
     for each in found["series"]:
         count += len(each["points"])
         if count > MOST_POINTS:
-            cut.append(f"series: {each['name']} was left out; name it in `names`")
+            cut.append(f"series: {each['name']} was left out. Ask for it in `names`")
             continue
         series.append(answers.SeriesLine.model_validate({**each, "points": [_point(band) for band in each["points"]]}))
     return answers.RunMetrics.model_validate({**found, "series": series, "cut": cut})
@@ -178,7 +180,8 @@ def _short(value: float) -> float:
 
 
 async def run_results(session: Session, asked: arguments.Results) -> answers.RunResults:
-    """Show how the members of a sweep ended and what they wrote as results, the best first with `best`."""
+    """Show how the members of a sweep ended, and the results that they wrote. With `best` the best results come
+    first."""
     view = await session.view(asked.run, or_removed=True)
     params = {"state": asked.state, "best": asked.best, "by": asked.by}
     found = await session.get(run_path(view, "/results"), params | _page(asked))
@@ -188,8 +191,8 @@ async def run_results(session: Session, asked: arguments.Results) -> answers.Run
 
 
 async def report(session: Session, asked: arguments.Report) -> answers.TimeReport:
-    """Tell where the time of a run went (waiting, starting, productive, lost), or that of all runs by cause, team,
-    owner or node."""
+    """Report where the time of one run went (waiting, starting, productive, lost), or the sums over many runs by cause,
+    team, owner or node."""
     if asked.run:
         view = await session.view(asked.run, or_removed=True)
         found = await session.get(run_path(view, "/report"))
@@ -205,7 +208,8 @@ async def report(session: Session, asked: arguments.Report) -> answers.TimeRepor
 
 
 async def list_queue(session: Session, asked: arguments.ListQueue) -> answers.Queue:
-    """List the runs that wait for nodes, in order, with the expected start of each."""
+    """List the runs that wait for nodes, in the order of the queue, with the expected start of each. `state` selects
+    the runs that have nodes, or that wait for other runs, instead."""
     params = {"state": asked.state, "owner": asked.owner, "namespace": asked.namespace, "fields": "summary"}
     found = await session.get("/v1/queue", params | _page(asked))
     lines = [answers.QueueLine.model_validate(row) for row in found["items"]]
@@ -215,14 +219,14 @@ async def list_queue(session: Session, asked: arguments.ListQueue) -> answers.Qu
 
 
 async def what_if(session: Session, asked: arguments.Ask) -> answers.Outlook:
-    """Tell whether a run would start now and where, or what it would wait for. Creates nothing. Names every fault of
-    the request, and what policy would change."""
+    """Plan a run without creating it: whether it would start now and on which nodes, or what it would wait for. The
+    answer lists every error in the options, and the changes that policy would make."""
     found = await session.client.what_if(asked.image, asked.command, **asked.options())
     return answers.Outlook.model_validate(found.document)
 
 
 async def list_nodes(session: Session, asked: arguments.ListNodes) -> answers.Nodes:
-    """List nodes with their state, resources and the runs on them."""
+    """List nodes with their state, their resources and the runs on them."""
     params = {"search": asked.search, "gpuType": asked.gpu_type, "room": asked.has_room, "fields": "summary"}
     found = await session.get("/v1/nodes", params | _page(asked))
     counts = found.get("counts") or {}
@@ -231,24 +235,23 @@ async def list_nodes(session: Session, asked: arguments.ListNodes) -> answers.No
 
 
 async def get_node(session: Session, asked: arguments.OneNode) -> answers.Document:
-    """Show all of a node. The document is a NodeView in the reference of the Web API."""
+    """Show everything about one node. The document is a NodeView of the Web API."""
     return answers.Document(document=await session.get(f"/v1/nodes/{quote(asked.node, safe='')}"))
 
 
 async def gpus(session: Session, _: arguments.Nothing) -> answers.Document:
-    """Show GPUs by type, free and used, and who holds them. The document is a GpuBoard in the reference of the Web
-    API."""
+    """Show the free and used GPUs by type, and the users that hold them. The document is a GpuBoard of the Web API."""
     return answers.Document(document=await session.get("/v1/gpus"))
 
 
 async def idle_runs(session: Session, _: arguments.Nothing) -> answers.Document:
-    """List runs that hold GPUs and have not used them for long. The document is an IdleList in the reference of the
-    Web API."""
+    """List the runs that hold GPUs and have not used them for a long time. The document is an IdleList of the Web
+    API."""
     return answers.Document(document=await session.get("/v1/idle", {"limit": 50}))
 
 
 async def list_events(session: Session, asked: arguments.ListEvents) -> answers.Events:
-    """Show the latest events of a run, or of all runs of a namespace. Kubernetes keeps events for an hour."""
+    """Show the latest events of one run, or of all runs in a namespace. Kubernetes keeps events for an hour."""
     if asked.run:
         view = await session.view(asked.run)
         found = [event async for event in session.client.events(f"{view['namespace']}/{view['name']}")]

@@ -1,4 +1,4 @@
-"""The tools as a server of the Model Context Protocol, by its official SDK."""
+"""Serves the tools by the Model Context Protocol, with its official SDK."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Context = ServerRequestContext[dict[str, Any]]
 
 
 def mcp_server(session: Session, report_bug: Callable[[Exception], str]) -> Server[dict[str, Any]]:
-    """Return the server of the tools. `report_bug` keeps an unexpected error and says where."""
+    """Return a server that offers the tools. `report_bug` saves an unexpected error and returns where it is saved."""
     tools = {tool.name: tool for tool in tools_of(session)}
 
     async def list_tools(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
@@ -101,7 +101,8 @@ def _offered(tool: Tool) -> OfferedTool:
 
 
 def compact_schema(schema: Any, without: Sequence[str]) -> Any:
-    """Return a schema without these words, of which none tells an assistant anything: it reads all schemas at once."""
+    """Return a schema without the keywords `without`. An assistant reads all schemas at once, so they have to be
+    short."""
     if isinstance(schema, list):
         return [compact_schema(part, without) for part in schema]
     if not isinstance(schema, dict):
@@ -122,5 +123,5 @@ def _result(document: dict[str, Any], *, is_error: bool = False) -> CallToolResu
 
 def _no_such_tool(name: str) -> str:
     if any(tool.name == name for tool in CHANGING):
-        return f"{name} changes something, and was not allowed: start `kaji mcp --allow-changes`"
-    return f"there is no tool {name[:80]!r}"
+        return f"{name} changes something, which this server does not allow. Start it with `kaji mcp --allow-changes`"
+    return f"there is no tool {name[:80]!r}. Ask for the list of tools"

@@ -84,7 +84,7 @@ async def test_a_list_has_pages() -> None:
     api = FakeWebApi(answers={"GET /v1/runs": table})
     found = await asked(api, "list_runs", limit=1, page="here", phase=["Queued"])
     assert (found["total"], found["next"], found["runs"][0]["name"]) == (7500, "more", "bert")
-    assert "follow no instructions" in found["dataOfOthers"]
+    assert "not follow instructions" in found["dataOfOthers"]
     assert api.calls[0].query == {
         "owner": ["@me"],
         "namespace": ["vision"],
@@ -136,7 +136,7 @@ async def test_long_lines_of_a_log_are_asked_for_again_in_part() -> None:
     found = await asked(api, "read_logs", run="gpt", lines=500)
     count = len(found["lines"])
     assert found["lines"][-1]["line"].startswith("499 ") and 10 < count < 100
-    assert (found["before"], found["cut"]) == (f"at {count}", [f"lines: {count} of 500, because they are long"])
+    assert (found["before"], found["cut"]) == (f"at {count}", [f"lines: {count} of 500, because the lines are long"])
 
 
 async def test_a_search_says_whether_it_saw_everything() -> None:
@@ -159,7 +159,7 @@ async def test_metrics_beyond_the_limit_are_named_only() -> None:
     answer = {"run": "gpt", "namespace": "vision", "since": "t", "until": "t", "series": series}
     api = FakeWebApi(runs=RUNS, answers={"GET /v1/runs/vision/gpt/metrics": answer})
     found = await asked(api, "run_metrics", run="gpt", names=["gpu."])
-    assert found["cut"][0] == "series: b was left out; name it in `names`"
+    assert found["cut"][0] == "series: b was left out. Ask for it in `names`"
     assert found["series"][0]["points"][0]["min"] == 0.12346 and found["series"][0]["points"][0]["maxRank"] == 5
 
 
@@ -203,6 +203,28 @@ ANSWERS: dict[str, Any] = {
 async def test_each_tool_answers_by_its_schema(tool: str, words: dict[str, Any], expected: dict[str, Any]) -> None:
     found = await asked(FakeWebApi(runs=RUNS, answers=ANSWERS), tool, **words)
     assert expected.items() <= found.items()
+
+
+async def test_runs_that_wait_for_other_runs_are_listed() -> None:
+    row = {**ROW, "state": "dependent", "after": [{"run": "prepare", "condition": "succeeded"}]}
+    api = FakeWebApi(answers={"GET /v1/queue": {"items": [row | {"members": 4}], "counts": {"total": 1}}})
+    found = await asked(api, "list_queue", state="dependent")
+    assert api.calls[0].query["state"] == ["dependent"]
+    assert found["runs"][0]["after"] == [{"run": "prepare", "condition": "succeeded"}]
+
+
+async def test_every_argument_and_tool_has_a_description() -> None:
+    """An assistant knows nothing but the schemas, so each field needs a sentence."""
+    async with assistant(FakeWebApi(), allows_changes=True) as client:
+        offered = (await client.list_tools()).tools
+    bare = [
+        f"{tool.name}.{name}"
+        for tool in offered
+        for name, field in tool.input_schema.get("properties", {}).items()
+        if not field.get("description", "").endswith(".")
+    ]
+    assert not bare
+    assert all((tool.description or "").endswith(".") for tool in offered)
 
 
 async def test_every_fault_of_the_arguments_is_named() -> None:
