@@ -12,7 +12,7 @@ from tests.harness.kaji_up import KajiUp
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 ABORTED = "net::ERR_FAILED"
 """What chromium says of a request that a test aborted."""
 

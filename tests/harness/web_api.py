@@ -14,8 +14,20 @@ from tests.harness.commands import Completed, clean_environment, kaji
 from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.api.serving.server import ApiServer
+from kajitori.core.leadership import LeaderState
 from kajitori.core.policy.file import with_first_step
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
+
+
+class LeaderHere:
+    """Tells a Web API that a controller is at work: one in the test's process, which needs no lease."""
+
+    def state(self) -> LeaderState:
+        return LeaderState("the test", 0.0)
+
+    async def follow(self) -> None:
+        """Wait until cancelled."""
+        await asyncio.Event().wait()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tests.harness.chromium import ARGUMENTS, require_chromium, visit
 from tests.harness.cluster import Cluster, this_machine
 from tests.harness.platform.parts import HERE
 from tests.harness.servers.identity_provider import PREFIX, SCOPES, IdentityProvider
-from tests.harness.web_api import WebApi, web_api
+from tests.harness.web_api import LeaderHere, WebApi, web_api
 from tests.helpers.callers.two_teams import may_submit
 from tests.helpers.memory_blobs import MemoryBlobs
 
@@ -35,6 +35,13 @@ PATIENCE_MS = 60_000
 RBAC = "rbac.authorization.k8s.io"
 NODE = "gpu-00003"
 SMALL: dict[str, Any] = {"image": "python:3", "resources": {"cpu": "100m", "memory": "64Mi"}, "grace": "1s"}
+ALL_GPUS: dict[str, Any] = {
+    "image": "python:3",
+    "replicas": 8,
+    "resources": {"cpu": 1, "memory": "1Gi", "gpu": 8},
+    "timeLimit": "30m",
+}
+"""A run on all simulated nodes."""
 OPERATE = {
     "apiVersion": f"{RBAC}/v1",
     "kind": "ClusterRoleBinding",
@@ -51,7 +58,7 @@ async def web(teamed: Cluster, identity_provider: IdentityProvider) -> AsyncIter
     await apply(teamed.client, OPERATE)
     await may_submit(teamed, identity_provider.id_token("lena"))
     place = SignIn(identity_provider.issuer, scopes=SCOPES, ca=identity_provider.ca.read_text())
-    stores: dict[str, Any] = {"blobs": blobs, "kept_logs": KeptLogs(blobs)}
+    stores: dict[str, Any] = {"blobs": blobs, "kept_logs": KeptLogs(blobs), "leader": LeaderHere()}
     stores |= {"code": CodeStore(blobs, lambda: CodeLimits(size_bytes=1 << 20))}
     teams = teamed.policy.current().policy.teams  # the controller removes the bindings of others
     async with this_machine(teamed) as here, history_of(f"sqlite://{teamed.folder}/history.db", None) as history:
@@ -109,8 +116,9 @@ async def test_a_form_outlives_a_lost_session(web: WebApi, page: Page) -> None:
 @pytest.mark.parametrize("teamed", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 @pytest.mark.xdist_group("test_two_teams")
 async def test_users_and_operators_work_in_a_browser(web: WebApi, page: Page) -> None:
-    """On a real API server, with the rights that `kajitori install` gives them: lena starts, reads, enters, stops and
-    resumes a run and makes a token for a robot; olga drains a node and returns it."""
+    """On a real API server, with the rights that `kajitori install` gives them: lena starts, reads, enters, stops,
+    resumes and deletes a run, sees others come and wait, and makes a token for a robot; olga finds a node on the map,
+    drains it and returns it."""
     await visit(page, f"{web.url}/start")
     await sign_in(page, "lena")
     run = f"{web.url}/runs/{web.cluster.namespace}/clicked"
@@ -120,12 +128,17 @@ async def test_users_and_operators_work_in_a_browser(web: WebApi, page: Page) ->
         await read(page)
         await enter(page)
         await stop_and_resume(page)
+        await see_runs_come(web, page)
+        await see_one_wait(web, page)
+        await visit(page, run)
+        await delete(page)
         await make_token(page)
         await page.get_by_role("button", name="Sign out").click()
         await page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
         await page.context.clear_cookies()
-        await visit(page, f"{web.url}/cluster/{NODE}")
+        await visit(page, f"{web.url}/cluster")
         await sign_in(page, "olga")
+        await find_on_map(page)
         await drain_and_return(page)
     finally:
         await web.cluster.client.patch(NODES, NODE, {"spec": {"unschedulable": None, "taints": None}})
@@ -180,15 +193,41 @@ async def enter(page: Page) -> None:
 
 
 async def stop_and_resume(page: Page) -> None:
-    """The queue and the list of runs show the run afterwards."""
     await page.get_by_role("button", name="Stop").click()
     await page.get_by_text("Stopped").first.wait_for()
     await page.get_by_role("button", name="Resume").click()
     await page.get_by_text("Running").first.wait_for()
-    await page.get_by_role("link", name="Queue").click()
-    await page.get_by_text(re.compile("1 run has nodes")).wait_for()
+
+
+async def see_runs_come(web: WebApi, page: Page) -> None:
+    """The open list shows runs that others submit, and how they go."""
     await page.get_by_role("link", name="Runs", exact=True).click()
-    await page.get_by_role("row").filter(has_text="clicked").get_by_text("Running").wait_for()
+    rows = page.get_by_role("row")
+    await rows.filter(has_text="clicked").get_by_text("Running").wait_for()
+    await web.submit("holds", ALL_GPUS)
+    await rows.filter(has_text="holds").get_by_text("Running").wait_for()
+    await web.submit("waits", ALL_GPUS | {"replicas": 2})
+    await rows.filter(has_text="waits").get_by_text("Queued").wait_for()
+
+
+async def see_one_wait(web: WebApi, page: Page) -> None:
+    """The queue says when a run is expected to start, and which run has to end before."""
+    space = web.cluster.namespace
+    await page.get_by_role("link", name="Queue").click()
+    await page.get_by_text("1 run waits, 2 runs have nodes.").wait_for()
+    await page.get_by_role("img", name=re.compile("^Timeline of 3 runs")).wait_for()
+    await page.get_by_role("button", name="Table").click()
+    await page.get_by_role("link", name=f"{space}/waits").click()
+    panel = page.get_by_role("region", name=f"Run {space}/waits")
+    await panel.get_by_text("Expected to start in").wait_for()
+    await panel.get_by_text(re.compile(f"^{space}/holds ends on ")).wait_for()
+
+
+async def delete(page: Page) -> None:
+    await page.get_by_role("button", name="Delete").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await page.get_by_role("link", name="holds").wait_for()
+    await page.get_by_role("link", name="clicked").wait_for(state="detached")
 
 
 async def make_token(page: Page) -> None:
@@ -202,6 +241,20 @@ async def make_token(page: Page) -> None:
     await page.get_by_role("button", name="Revoke ci").click()
     await page.get_by_role("button", name="Revoke them").click()
     await page.get_by_role("button", name="Revoke ci").wait_for(state="detached")
+
+
+async def find_on_map(page: Page) -> None:
+    """The filter leaves one node, which the keyboard opens."""
+    await page.get_by_label("Filter").fill(NODE)
+    await page.get_by_role("status").get_by_text("1 of 9 nodes").wait_for()
+    await page.get_by_role("img", name="Map of 9 nodes").focus()
+    told = page.locator("[aria-live=polite]").get_by_text(re.compile("^gpu-|^here"))
+    for _ in range(9):
+        await page.keyboard.press("ArrowRight")
+        if (await told.inner_text()).startswith(NODE):
+            break
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"{page.url.partition('/cluster')[0]}/cluster/{NODE}?text={NODE}")
 
 
 async def drain_and_return(page: Page) -> None:
