@@ -22,7 +22,7 @@ from kajitori.controllers.watching.feed import Round
 from kajitori.core.policy.idle import use_of
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.reasons import Phase
-from kajitori.core.spec.status import RunStatus, Stuck
+from kajitori.core.spec.status import Attempt, RunStatus, Stuck
 from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, told
 from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, parse_time, time_at
@@ -119,6 +119,8 @@ class StuckWatcher:
         self._known: dict[str, _Watched] = {}
         """By the UID of the Run."""
         self._slots = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._heard = 0.0
+        """End of the newest interval of any run, in seconds since 1970."""
 
     async def watch(self, seen: Round) -> None:
         """Judge the runs with new intervals."""
@@ -127,6 +129,7 @@ class StuckWatcher:
         for number, (uid, intervals) in enumerate(seen.fresh.items()):
             if number % RUNS_IN_LOOP == 0:
                 await asyncio.sleep(0)
+            self._heard = max([self._heard, *(each.start + each.seconds for each in intervals)])
             run = seen.runs[uid]
             patience, attempt = self._patience(run), run.status.attempt if run.status is not None else None
             if patience is None or attempt is None:
@@ -163,12 +166,15 @@ class StuckWatcher:
             return status
         return msgspec.structs.replace(status, stuck=self._suspicion(known, before))
 
-    def measures(self, run_uid: str, attempt: int) -> bool:
-        """Whether the nodes of this attempt have reported lately."""
-        known = self._known.get(run_uid)
-        if known is None or known.attempt != attempt:
-            return False
-        return self._now().timestamp() - known.rhythm.end < SILENT_SECONDS
+    def measures(self, run_uid: str, attempt: Attempt) -> bool:
+        """Whether the nodes of this attempt answer questions, as far as is known: they have reported lately. Of a young
+        attempt, whose first minutes are still under way, the reports of other attempts and runs tell."""
+        now, known = self._now().timestamp(), self._known.get(run_uid)
+        if known is not None and known.attempt == attempt.number and known.rhythm.end:
+            return now - known.rhythm.end < SILENT_SECONDS
+        started = parse_time(attempt.started_at or attempt.planned_at)
+        is_young = started is not None and now - started.timestamp() < SILENT_SECONDS
+        return is_young and now - self._heard < SILENT_SECONDS
 
     async def close(self) -> None:
         """Cancel what is under way. The next leader looks again."""

@@ -310,13 +310,19 @@ async def test_only_the_attempt_that_was_judged_is_suspected(status: RunStatus) 
 
 
 async def test_the_nodes_of_an_attempt_are_heard_or_silent() -> None:
+    """As long as a young attempt has not reported, others tell whether nodes report at all."""
     setting = Setting()
-    assert not setting.watcher.measures("u", 1)
+
+    def measures(number: int, minutes_ago: float) -> bool:
+        started = format_time(time_at(START + 60 * (setting.minutes - minutes_ago)))
+        return setting.watcher.measures("u", Attempt(number=number, nodes="n[0-1]", started_at=started))
+
+    assert not measures(1, 1)
     await setting.pass_minutes(TRAINS)
-    assert setting.watcher.measures("u", 1)
-    assert not setting.watcher.measures("u", 2)
-    setting.minutes += 30
-    assert not setting.watcher.measures("u", 1)
+    assert measures(1, 30)
+    assert measures(2, 1) and not measures(2, 10)
+    setting.minutes += 10
+    assert not measures(1, 30) and not measures(2, 1)
 
 
 async def test_a_fault_of_a_look_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -324,3 +330,13 @@ async def test_a_fault_of_a_look_is_logged(caplog: pytest.LogCaptureFixture) -> 
     await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
     assert setting.stuck.verdict == "suspected"
     assert "the processes of run vision/bert were not looked at" in caplog.text
+
+
+async def test_a_run_is_reconciled_only_when_its_suspicion_changes() -> None:
+    """Else thousands of suspected runs would be reconciled each minute."""
+    setting = Setting()
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    for _ in range(8):
+        before, told = setting.status.stuck, len(setting.told)
+        await setting.pass_minutes(WAITS)
+        assert len(setting.told) == told or setting.status.stuck != before

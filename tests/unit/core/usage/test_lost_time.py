@@ -193,6 +193,26 @@ def test_a_run_that_was_never_given_nodes_was_queued() -> None:
     assert time_of_run([], 10, 10).ratio is None
 
 
+def test_only_the_time_that_is_asked_about_counts() -> None:
+    """The last part of a run may reach beyond it, because two machines have two clocks."""
+    part = held(until=1005)
+    found = time_of_run([(part, divide(part, []))], 100, 600)
+    assert sum(found.seconds.values()) == 500
+
+
+def test_a_run_without_productive_time_has_a_ratio_of_zero() -> None:
+    part = held(started=None)
+    found = time_of_run([(part, divide(part, []))], 0, 1000)
+    assert Category.PRODUCTIVE not in found.member_seconds
+    assert found.while_held == 0.0
+
+
+def test_parts_that_were_summed_up_are_no_failures() -> None:
+    """It is not known when they began and ended."""
+    summed = held(attempt=2, since=2000, until=3000, started=2000, ended=3000, loose_seconds=500)
+    assert checkpoints_of([held(), summed], []).failures == 1
+
+
 def test_checkpoints_are_measured_from_marks_and_ends() -> None:
     """Preemptions are announced, so they are no failures of Young's and Daly's formula."""
     known = [Mark(1, "saved", at, at + 20) for at in (300, 620, 940)]
