@@ -51,8 +51,8 @@ from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words import names
+from kajitori.entrypoints.garbage import reduce_garbage_collection
 from kajitori.entrypoints.parts.run_controller import run_controller
-from kajitori.entrypoints.process import reduce_garbage_collection
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NAMESPACES, NODES, PODS, SERVICES, Resource

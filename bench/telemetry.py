@@ -64,8 +64,8 @@ async def serve(url: str, folder: Path, profiled: bool) -> None:
     from kajitori.blobs.opening import open_blobs
     from kajitori.cluster.mirror.mirror import Mirror
     from kajitori.configuration.policy_file import PolicyFile
+    from kajitori.entrypoints.garbage import reduce_garbage_collection
     from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
-    from kajitori.entrypoints.process import reduce_garbage_collection
     from kajitori.history.store import History
     from kajitori.kube.client import KubeClient
     from kajitori.kube.connection.config import Credentials, KubeConfig

@@ -15,7 +15,16 @@ import pytest
 from kajitori.agent.telemetry import stacks
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.stacks import StackReader
-from kajitori.core.telemetry.stacks import NO_TIME, Detail, Frame, Place, ProcessStacks, ThreadStack, place_of
+from kajitori.core.telemetry.stacks import (
+    MAX_PROCESSES,
+    NO_TIME,
+    Detail,
+    Frame,
+    Place,
+    ProcessStacks,
+    ThreadStack,
+    place_of,
+)
 
 PROGRAM = """
 import threading
@@ -96,6 +105,34 @@ def test_native_calls_that_cannot_be_read_have_the_reason() -> None:
     (process,) = found.processes
     assert (len(process.threads), process.native) == (1, ())
     assert process.native_trouble == "error: unexpected argument '--native' found"
+
+
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [
+        (Detail.PLAIN, [Detail.PLAIN]),
+        (Detail.VALUES, [Detail.VALUES]),
+        (Detail.NATIVE, [Detail.PLAIN, Detail.NATIVE]),
+    ],
+)
+def test_processes_are_read_in_the_asked_detail_and_the_number_of_the_others_is_told(
+    tmp_path: Path, asked: Detail, taken: list[Detail]
+) -> None:
+    """Values of variables tell a program that repeats itself from one that works."""
+    pids = range(1, MAX_PROCESSES + 4)
+    for pid in pids:
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / f"{pid}/stat").write_text(f"{pid} (python) S 1")
+    seen: dict[int, list[Detail]] = {}
+
+    def dump(pid: int, nonblocking: bool, seconds: float, detail: Detail) -> tuple[ThreadStack, ...]:
+        seen.setdefault(pid, []).append(detail)
+        return (ThreadStack("MainThread", (Frame("train", "/train.py", 3),)),)
+
+    member = LocalMember("team", "bert-1-0", "u1", lambda: pids)
+    (found,) = StackReader(dump, tmp_path).read([member], asked)
+    assert seen == dict.fromkeys(pids[:MAX_PROCESSES], taken)
+    assert (len(found.processes), found.left_out) == (MAX_PROCESSES, 3)
 
 
 def test_other_programs_have_the_kernels_functions_and_ended_ones_nothing() -> None:
