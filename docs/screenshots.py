@@ -3,7 +3,8 @@
     python docs/screenshots.py
 
 It starts a `kaji up` with simulated nodes in a temporary folder, starts runs, waits until their figures have some
-minutes, and opens every page in a browser (Debian's chromium). It takes about five minutes.
+minutes, and opens every page in a browser (Debian's chromium): each in a folder of its subject, also before there are
+runs. It takes about eight minutes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urljoin
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, StorageState, sync_playwright
 
 log = logging.getLogger(__name__)
 
@@ -31,28 +33,44 @@ FIGURES_SECONDS = 240.0
 """Time until the figures of a run have a few points."""
 UP_SECONDS = 60.0
 SETTLED_MILLISECONDS = 2500.0
+LOADED_MILLISECONDS = 60_000.0
 
 PAGES = {
-    "runs": "/runs",
-    "run-log": "/runs/default/llama",
-    "run-figures": "/runs/default/llama?tab=figures",
-    "run-members": "/runs/default/llama?tab=members",
-    "run-attempts": "/runs/default/llama?tab=attempts",
-    "run-time": "/runs/default/llama?tab=time",
-    "start": "/start?from=default/llama",
-    "cluster": "/cluster",
-    "queue": "/queue",
-    "board": "/board",
-    "networks": "/networks?part=registry",
-    "sweeps": "/sweeps",
-    "sweep": "/sweeps/default/search",
-    "usage": "/usage?by=run",
-    "history": "/history",
-    "audit": "/audit",
-    "mine": "/mine",
+    "runs/list": "/runs",
+    "run/log": "/runs/default/llama",
+    "run/figures": "/runs/default/llama?tab=figures",
+    "run/members": "/runs/default/bert-large?tab=members",
+    "run/attempts": "/runs/default/llama?tab=attempts",
+    "run/files": "/runs/default/llama?tab=files",
+    "run/time": "/runs/default/llama?tab=time",
+    "runs/start": "/start?from=default/llama",
+    "cluster/map": "/cluster",
+    "cluster/board": "/board",
+    "cluster/networks": "/networks?part=registry",
+    "queue/timeline": "/queue",
+    "queue/run": "/queue/default/gpt-long",
+    "queue/table": "/queue?as=table",
+    "sweeps/list": "/sweeps",
+    "sweeps/one": "/sweeps/default/search",
+    "usage/usage": "/usage?by=run",
+    "usage/history": "/history",
+    "usage/audit": "/audit",
+    "mine/mine": "/mine",
 }
-"""Addresses by the name of their picture."""
-ON_A_PHONE = ("runs", "run-log", "cluster", "board", "sweep", "usage", "mine")
+"""Addresses by the folder and name of their picture."""
+EMPTY = {
+    "runs/list": "/runs",
+    "cluster/map": "/cluster",
+    "queue/timeline": "/queue",
+    "sweeps/list": "/sweeps",
+    "usage/usage": "/usage",
+    "usage/history": "/history",
+    "mine/mine": "/mine",
+}
+"""Pages that are shown before there are runs, too."""
+ON_A_PHONE = ("runs/list", "run/log", "cluster/map", "cluster/board", "sweeps/one", "usage/usage", "mine/mine")
+SHOWS = {"run/figures": ".uplot", "run/files": "table", "usage/usage": "h2"}
+"""CSS selectors of what a page has to show before its picture is taken."""
 
 NETWORKS = """
 researchers: ["10.0.0.0/16"]
@@ -76,6 +94,14 @@ clusters:
 TRAINING = """
 import json, math, os, random, time
 rank = int(os.environ["KAJI_RANK"])
+if rank == 0:
+    for step in (1000, 2000):
+        folder = os.path.join(os.environ["KAJI_CHECKPOINT_DIR"], f"step-{step}")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "model.pt"), "wb") as file:
+            file.truncate(step * 100_000)
+    with open(os.path.join(os.environ["KAJI_CHECKPOINT_DIR"], "latest"), "w") as file:
+        file.write("step-2000")
 with open(os.environ["KAJI_METRICS"], "a", buffering=1) as figures:
     for step in range(1, 100_000):
         loss = 0.6 + 3 * math.exp(-step / 300) + random.random() * 0.08 + rank * 0.02
@@ -98,13 +124,15 @@ with open(os.environ["KAJI_RESULT"], "w") as file:
 """
 
 SMALL = ("--cpus", "0.1", "-m", "64m")
+LLAMA = ("--name", "llama", "-n", "4", *SMALL, "--checkpoint", "/ckpt", "--code", ".")
 RUNS: tuple[tuple[str, ...], ...] = (
-    ("--name", "llama", "-n", "4", "--cpus", "0.1", "-m", "64m", "--code", ".", "python:3.11", "python3", "train.py"),
+    (*LLAMA, "python:3.11", "python3", "train.py"),
     ("--name", "bert-large", "-n", "16", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "8h", "bert:3", "train"),
     ("--name", "vit", "-n", "8", "--gpus", "8", "--gpu-type", "a100", "--time-limit", "3h", "vit:1", "train"),
     ("--name", "ablation", "--array", "0-31%12", "--gpus", "1", "--gpu-type", "a100", "vit:1", "train"),
     ("--name", "whisper", "-n", "4", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "2h", "asr:2", "train"),
     ("--name", "gpt-long", "-n", "20", "--gpus", "8", "--gpu-type", "h100", "--time-limit", "24h", "gpt:4", "train"),
+    ("--name", "evaluate", "--after", "whisper", "-n", "1", *SMALL, "--time-limit", "1h", "asr:2", "evaluate"),
     ("--name", "tokenizer", "--cpus", "0.1", "-m", "64m", "python:3.11", "python3", "-c", "print('32000 tokens')"),
     ("--name", "search", "--array", "0-59%8", *SMALL, "--code", ".", "python:3.11", "python3", "search.py"),
     ("--name", "mistake", "--cpus", "0.1", "-m", "64m", "python:3.11", "python3", "-c", "raise SystemExit(3)"),
@@ -118,9 +146,15 @@ def main() -> int:
     if chromium is None:
         log.error("there is no chromium: apt-get install chromium")
         return 2
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)), sync_playwright() as playwright:
+    with (
+        tempfile.TemporaryDirectory(prefix="kajitori-") as folder,
+        cluster(Path(folder)),
+        sync_playwright() as playwright,
+    ):
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        take(browser, folder, "runs-empty", "/runs")
+        signed_in = sign_in(browser, folder)
+        for name, address in EMPTY.items():
+            take(signed_in, f"{name}-empty", address)
         code = Path(folder) / "code"
         code.mkdir()
         (code / "train.py").write_text(TRAINING)
@@ -130,9 +164,9 @@ def main() -> int:
         log.info("waiting until there are figures")
         time.sleep(FIGURES_SECONDS)
         for name, address in PAGES.items():
-            take(browser, folder, name, address)
-        for name in ON_A_PHONE:
-            take(browser, folder, f"{name}-phone", PAGES[name], size=NARROW)
+            take(signed_in, name, address)
+            if name in ON_A_PHONE:
+                take(signed_in, f"{name}-phone", address, size=NARROW)
         browser.close()
         kaji(folder, "rm", "-f", *kaji(folder, "ps", "-a", "-q").split())
     return 0
@@ -162,18 +196,41 @@ def kaji(folder: str, *words: str, within: Path | None = None) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=within).stdout
 
 
-def take(browser: Browser, folder: str, name: str, address: str, *, size: tuple[int, int] = SIZE) -> None:
+@dataclass(frozen=True)
+class SignedIn:
+    """A browser and the session that its pages use."""
+
+    browser: Browser
+    server: str
+    session: StorageState
+
+
+def sign_in(browser: Browser, folder: str) -> SignedIn:
+    """Sign in by a link of the command line."""
+    context = browser.new_context()
+    page = context.new_page()
+    link = kaji(folder, "open", "--print").strip()
+    page.goto(link)
+    page.get_by_role("navigation").wait_for(timeout=LOADED_MILLISECONDS)
+    session = context.storage_state()
+    context.close()
+    return SignedIn(browser, link, session)
+
+
+def take(signed_in: SignedIn, name: str, address: str, *, size: tuple[int, int] = SIZE) -> None:
     """Take the pictures of a page, light and dark."""
     for scheme in ("light", "dark"):
         width, height = size
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        context = signed_in.browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, storage_state=signed_in.session
+        )
         page = context.new_page()
-        link = kaji(folder, "open", "--print").strip()
-        page.goto(link)
-        page.get_by_role("navigation").wait_for()
-        page.goto(urljoin(link, address))
+        page.goto(urljoin(signed_in.server, address))
+        shows = SHOWS.get(name, "h1") if not name.endswith("-empty") else "h1"
+        page.locator(shows).first.wait_for(timeout=LOADED_MILLISECONDS)
+        page.locator(".MuiSkeleton-root").first.wait_for(state="detached", timeout=LOADED_MILLISECONDS)
         page.wait_for_timeout(SETTLED_MILLISECONDS)
-        page.screenshot(path=FIGURES / f"page-{name}-{scheme}.png")
+        page.screenshot(path=FIGURES / f"{name}-{scheme}.png")
         context.close()
     log.info("%s", name)
 

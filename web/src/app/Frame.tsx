@@ -35,6 +35,7 @@ export function Frame() {
           flexWrap: { xs: "wrap", sm: "nowrap" },
           columnGap: { xs: 3, sm: 6 },
           px: 4,
+          pt: { xs: 2, sm: 0 },
           minHeight: 48,
           borderBottom: 1,
           borderColor: "divider",

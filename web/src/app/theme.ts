@@ -36,6 +36,12 @@ export function themeOf(mode: "light" | "dark") {
       },
       MuiButtonBase: { defaultProps: { disableRipple: true } },
       MuiTableCell: { styleOverrides: { root: ({ theme }) => ({ borderColor: theme.palette.divider }) } },
+      MuiToggleButtonGroup: {
+        // The first button of a second line has a left edge, too.
+        styleOverrides: {
+          root: ({ theme }) => ({ "& .MuiToggleButtonGroup-grouped": { borderLeftColor: theme.palette.divider } }),
+        },
+      },
       MuiTooltip: { defaultProps: { enterDelay: 300 } },
     },
   });

@@ -58,7 +58,7 @@ function Holdings({ board }: { board: Board }) {
               <TableCell>{type}</TableCell>
               <TableCell align="right">{gpus}</TableCell>
               <TableCell align="right">{idle || ""}</TableCell>
-              <TableCell align="right">
+              <TableCell align="right" sx={{ whiteSpace: "nowrap" }}>
                 <Age time={since} />
               </TableCell>
             </TableRow>

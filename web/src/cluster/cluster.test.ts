@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { legendOf } from "./colours";
 import { markedBy, nodesOf, parametersOf, viewOf } from "./filter";
 import { cellAt, fitted, layout, neighbour, sectionsOf } from "./layout";
-import { expanded } from "./names";
+import { expanded, membersOn } from "./names";
 import type { NodeRow } from "./useNodes";
 
 function node(name: string, part: Partial<NodeRow> = {}): NodeRow {
@@ -94,4 +94,8 @@ it("keeps the view in the address", () => {
   const text = "by=type&text=rack-1&kind=h100&room=team%2Fbert&as=table";
   expect(parametersOf(viewOf(new URLSearchParams(text))).toString()).toBe(text);
   expect(parametersOf(viewOf(new URLSearchParams("by=nonsense"))).toString()).toBe("");
+});
+
+it("tells in words how many members a node has", () => {
+  expect(membersOn("vm*4,gpu-[1-2]")).toBe("vm (4 members),gpu-[1-2]");
 });

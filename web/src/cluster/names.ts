@@ -7,6 +7,11 @@ export function compareNames(a: string, b: string): number {
   return ORDER.compare(a, b);
 }
 
+/** Return a compact list of the nodes of members in words: "vm (4 members)" for "vm*4". */
+export function membersOn(list: string): string {
+  return list.replace(/\*(\d+)/g, " ($1 members)");
+}
+
 const MOST = 100_000;
 
 /** Return the names in a compact list. */

@@ -52,7 +52,7 @@ export function AuditPage() {
         </ToggleButtonGroup>
         <OwnerChooser owner={filter.actor} choose={(actor) => change({ actor })} label="Whose changes" />
         <SettledField
-          label="Of what"
+          label="Object"
           placeholder="run bert"
           value={filter.object}
           settle={(object) => change({ object })}

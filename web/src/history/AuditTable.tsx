@@ -21,8 +21,8 @@ export function AuditTable({ entries }: { entries: readonly Entry[] }) {
             <TableCell>When</TableCell>
             <TableCell>Who</TableCell>
             <TableCell>From</TableCell>
-            <TableCell>Did</TableCell>
-            <TableCell>Of what</TableCell>
+            <TableCell>Action</TableCell>
+            <TableCell>Object</TableCell>
             <TableCell>Outcome</TableCell>
             <TableCell>Why</TableCell>
           </TableRow>

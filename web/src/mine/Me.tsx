@@ -23,7 +23,7 @@ export function Me() {
     <Section title="Who I am">
       <Typography sx={{ overflowWrap: "anywhere" }}>{user}</Typography>
       {operator && <Faint>You are an operator: you may drain nodes and return them.</Faint>}
-      <Heading>Where I may do what</Heading>
+      <Heading>My rights</Heading>
       {namespaces.length ? (
         <PlainList>
           {namespaces.map(({ namespace, role }) => (

@@ -3,7 +3,7 @@ import Typography from "@mui/material/Typography";
 import type { Schemas } from "../api/client";
 
 /** What the server finds about the registry, in its own words. */
-export function Findings({ findings, title = "What may not be meant so" }: { findings: readonly Pick<Schemas["Finding"], "message">[]; title?: string }) {
+export function Findings({ findings, title = "Possible mistakes" }: { findings: readonly Pick<Schemas["Finding"], "message">[]; title?: string }) {
   if (!findings.length) return null;
   return (
     <Box component="section" aria-label={title} sx={{ my: 3 }}>

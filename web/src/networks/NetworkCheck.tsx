@@ -97,7 +97,7 @@ function Verdict({ faults, notes }: { faults: number; notes: number }) {
   if (faults) return <Alert severity="error" variant="outlined">{`${faults} ${faults === 1 ? "fault" : "faults"}: the registry would be refused.`}</Alert>;
   return (
     <Alert severity={notes ? "warning" : "success"} variant="outlined">
-      {notes ? "The registry would be accepted, but something may not be meant so." : "The registry would be accepted with this cluster."}
+      {notes ? "The registry would be accepted, but look at the possible mistakes." : "The registry would be accepted with this cluster."}
     </Alert>
   );
 }

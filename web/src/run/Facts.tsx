@@ -1,5 +1,6 @@
 import Box from "@mui/material/Box";
 import type { ReactNode } from "react";
+import { membersOn } from "../cluster/names";
 import type { Run } from "../api/client";
 import { Age } from "../words/Age";
 import { AfterRuns } from "./AfterRuns";
@@ -15,7 +16,7 @@ export function Facts({ run }: { run: Run }) {
     ["Starts", spec.after?.length ? <AfterRuns key="after" namespace={run.namespace} after={spec.after} /> : ""],
     ["Image", spec.image],
     ["Members", members.total ? (isFinal(run) ? members.total : `${members.running} of ${members.total} run`) : ""],
-    ["Nodes", run.nodes],
+    ["Nodes", membersOn(run.nodes ?? "")],
     ["Attempt", (status.attempts ?? 0) > 1 ? status.attempts : ""],
     ["Restarts", status.restarts || ""],
     ["Exit code", status.exitCode ?? ""],

@@ -5,6 +5,7 @@ import TableCell from "@mui/material/TableCell";
 import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
 import Typography from "@mui/material/Typography";
+import { membersOn } from "../cluster/names";
 import { Age } from "../words/Age";
 import { duration, secondsBetween } from "../words/times";
 import type { ShownRun } from "./findRun";
@@ -30,7 +31,7 @@ export function PastAttempts({ run }: { run: ShownRun }) {
             return (
               <TableRow key={number}>
                 <TableCell align="right">{number}</TableCell>
-                <TableCell sx={{ overflowWrap: "anywhere" }}>{nodes}</TableCell>
+                <TableCell sx={{ overflowWrap: "anywhere" }}>{membersOn(nodes)}</TableCell>
                 <TableCell>{startedAt ? <Age time={startedAt} /> : plannedAt && "never all of it"}</TableCell>
                 <TableCell align="right">{seconds === null ? "" : duration(seconds)}</TableCell>
                 <TableCell sx={{ overflowWrap: "anywhere" }}>{[reason, message].filter(Boolean).join(": ")}</TableCell>

@@ -35,7 +35,7 @@ export function LostTime({ question }: { question: Question }) {
   return (
     <Box component="section" aria-label="Lost time" sx={{ minWidth: 0 }}>
       <Typography variant="h2" gutterBottom>
-        What the time was worth
+        Productive and lost time
       </Typography>
       <Typography gutterBottom>{ratioInWords(found)}</Typography>
       <Categories report={found} />

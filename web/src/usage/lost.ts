@@ -36,5 +36,6 @@ export function partsOf(report: Report): Part[] {
 export function ratioInWords(report: Report): string {
   if (report.ratio === null) return "No run held nodes in this time.";
   const what = hasGpus(report) ? "the time for which GPUs were held" : "the time for which members held nodes";
-  return `${share(report.ratio, 1)} of ${what} was productive.`;
+  const part = share(report.ratio, 1);
+  return `${part.charAt(0).toUpperCase()}${part.slice(1)} of ${what} was productive.`;
 }

@@ -1,5 +1,6 @@
 import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
+import { membersOn } from "../../cluster/names";
 import type { Schemas } from "../../api/client";
 import { exact } from "../../words/times";
 import { notesOf } from "../notes";
@@ -11,7 +12,7 @@ export function Outlook({ found }: { found: WhatIf }) {
   return (
     <Box role="status">
       <Typography sx={{ fontWeight: 600 }}>
-        {found.starts ? `Starts at once on ${found.nodes}` : "Waits at first"}
+        {found.starts ? `Starts at once on ${membersOn(found.nodes)}` : "Waits at first"}
       </Typography>
       {!found.starts && (
         <>
