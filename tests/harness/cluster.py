@@ -367,16 +367,24 @@ def run_document(name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def this_machine(
-    cluster: Cluster, *, available_memory: Callable[[], int] = available_memory_bytes, **settings: Any
+    cluster: Cluster,
+    *,
+    available_memory: Callable[[], int] = available_memory_bytes,
+    rules: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[dict[str, str]]:
-    """Run this machine as one more node, whose Pods are processes, with a policy for it. Yields a node selector."""
+    """Run this machine as one more node, whose Pods are processes, with a policy for it. Yields a node selector.
+
+    rules: sections that replace those of this policy.
+    """
     folder = cluster.folder
     own: dict[str, Any] = {"labels": THIS_MACHINE, "address": "127.0.0.1"}
     own |= {"server": cluster.server.kubelet_api(HERE)}
     kubelet = KubeletSettings(HERE, folder / "kubelet", **own | settings)
     checkpoints = str(folder / "ckpt")
     policy = own_machine_policy(str(folder), mounts=False, checkpoint_root=checkpoints, folders=(str(folder),))
-    cluster.policy = PolicyFile(None, without_file=policy)
+    replaced = {section: getattr(parse_policy(rules), section) for section in rules} if rules else {}
+    cluster.policy = PolicyFile(None, without_file=policy.model_copy(update=replaced))
     async with process_kubelet(cluster.client, kubelet, available_memory=available_memory) as running:
         cluster.kubelet = running
         await cluster.until(lambda: (node := cluster.mirror.nodes.get(HERE)) and node.is_ready, "this machine is ready")

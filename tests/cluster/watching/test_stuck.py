@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.harness.cluster import POLICY, Cluster, this_machine
 from tests.harness.platform.parts import HERE
+from tests.harness.platform.receiver import RECEIVED, add_channel, receiving
 from tests.harness.waiting import until
 from tests.harness.web_api import web_api
 
@@ -20,6 +21,7 @@ from kajitori.blobs.questions import Questions
 from kajitori.controllers.watching import evidence
 from kajitori.controllers.watching import feed as feeds
 from kajitori.controllers.watching.feed import Feed
+from kajitori.core.messages.channels import team
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.telemetry.bands import Band, Place
@@ -53,11 +55,11 @@ does.get((os.environ["KAJI_RANK"], os.environ["KAJI_ATTEMPT"]), wait_for_others)
 async def test_stacks_of_a_gang_that_hangs_and_then_fails_are_kept(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten quiet minutes are in history. The next leader finds them, looks twice and restarts the gang. Then a member
-    fails, and the others are looked at before they are ended."""
+    """Ten quiet minutes are in history. The next leader finds them, looks twice, tells the team and restarts the gang.
+    Then a member fails, and the others are looked at before they are ended."""
     blobs, token = await open_blobs((tmp_path / "blobs").as_uri()), tmp_path / "token"
     cluster.history = history = History(f"sqlite://{tmp_path}/history.db")
-    cluster.use_policy(start=POLICY["start"] | {"restartGrace": "10s"})  # time for stacks, also on a busy machine
+    start = POLICY["start"] | {"restartGrace": "10s"}  # time for stacks, also on a busy machine
     has_read, look = asyncio.Event(), Feed.look
 
     async def noted_look(feed: Feed) -> None:
@@ -68,7 +70,12 @@ async def test_stacks_of_a_gang_that_hangs_and_then_fails_are_kept(
     monkeypatch.setattr(feeds, "SETTLE_SECONDS", -AHEAD_SECONDS)
     monkeypatch.setattr(evidence, "PAUSES_SECONDS", (0.5,))
     cluster.kept_logs, cluster.questions = KeptLogs(blobs), Questions(blobs)
-    async with this_machine(cluster) as here, web_api(cluster, blobs=blobs, kept_logs=cluster.kept_logs) as web:
+    async with (
+        receiving() as receiver,
+        this_machine(cluster, rules={"start": start, "notifications": RECEIVED}) as here,
+        web_api(cluster, blobs=blobs, kept_logs=cluster.kept_logs) as web,
+    ):
+        await add_channel(cluster, team(cluster.namespace), receiver.url, ("stuck",))
         controller = cluster.start_controller()
         token.write_text(web.token)
         assert cluster.kubelet is not None
@@ -109,6 +116,7 @@ async def test_stacks_of_a_gang_that_hangs_and_then_fails_are_kept(
             assert "seem to wait for rank 2 on" in status.setback.message
             assert list(status.avoid_nodes.values()) == [1], "the node of the odd rank"
             kept = await web.kaji("why", "--attempt", "1", "bert")
+            await cluster.until(lambda: len(receiver.about("stuck")) == 1, "the team is told")
             assert "It is stuck" in kept.stdout and "load_batch" in kept.stdout and "2 ranks (0-1)" in kept.stdout
 
             controller = await next_leader(2, 5.0)
