@@ -12,6 +12,7 @@ const USERS = {
   bob: ["speech"],
   lena: ["vision", "vision-leads"],
   olga: ["operators"],
+  vera: ["vision-viewers"],
 };
 
 const settings = JSON.parse(process.argv[2]);

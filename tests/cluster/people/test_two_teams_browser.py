@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.harness.chromium import ARGUMENTS, require_chromium, visit
-from tests.harness.cluster import Cluster, this_machine
+from tests.harness.cluster import THIS_MACHINE, Cluster, this_machine
 from tests.harness.platform.parts import HERE
 from tests.harness.servers.identity_provider import PREFIX, SCOPES, IdentityProvider
 from tests.harness.web_api import LeaderHere, WebApi, web_api
@@ -111,6 +111,40 @@ async def test_a_form_outlives_a_lost_session(web: WebApi, page: Page) -> None:
     await page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
     await visit(page, f"{web.url}/runs/{web.cluster.namespace}/kept")
     await page.get_by_role("heading", name="Sign in to Kajitori").wait_for()
+
+
+@pytest.mark.parametrize("teamed", ["embedded"], indirect=True)
+async def test_a_viewer_is_offered_nothing_that_the_server_would_refuse(web: WebApi, page: Page) -> None:
+    """vera may only see the team's runs: she gets no buttons for changes of runs and nodes, no terminal, and no such
+    command from the search. The form says why she cannot start a run."""
+    await web.submit("seen", SMALL | {"command": ["sleep", "1000"], "nodeSelector": THIS_MACHINE})
+    await visit(page, f"{web.url}/runs")
+    await sign_in(page, "vera")
+    await page.get_by_role("row").filter(has_text="seen").get_by_text("Running").wait_for()
+    for key in ("j", "x"):
+        await page.keyboard.press(key)
+    selected = page.get_by_role("toolbar", name="Selected runs")
+    await selected.get_by_text("1 selected").wait_for()
+    assert await selected.get_by_role("button").all_inner_texts() == ["Select none"]
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"{web.url}/runs/{web.cluster.namespace}/seen")
+    await page.get_by_role("tab", name="Members").click()
+    await page.get_by_role("row", name=re.compile("^0 Running")).wait_for()
+    for words in ("Stop", "Resume", "Delete", "Copy and change"):
+        assert not await page.get_by_role("button", name=words).or_(page.get_by_role("link", name=words)).count(), words
+    await page.get_by_role("button", name="Map", exact=True).click()
+    await page.get_by_text("Choose a member for its log and figures.").wait_for()
+    assert not await page.get_by_role("tab", name="Terminal").count()
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("combobox", name="Search").fill("seen")
+    await page.get_by_role("option", name=f"seen {web.cluster.namespace}").wait_for()
+    assert not await page.get_by_role("option", name=re.compile("^(Stop|Delete)")).count()
+    await visit(page, f"{web.url}/cluster/{HERE}")
+    await page.get_by_role("region", name=f"Node {HERE}").get_by_text("Takes work", exact=True).wait_for()
+    assert not await page.get_by_role("button", name="Drain").count()
+    await visit(page, f"{web.url}/start")
+    await page.get_by_text("You may see runs, but not start them.").wait_for()
+    assert not await page.get_by_role("button", name="Start", exact=True).count()
 
 
 @pytest.mark.parametrize("teamed", [pytest.param("real", marks=pytest.mark.real)], indirect=True)

@@ -1,7 +1,7 @@
 """An OpenID provider on this machine, and people who sign in at it with a browser, for tests.
 
 The provider is npm's oidc-provider (tests/emulators/identity.mjs). Its users and their groups are alice (vision), bob
-(speech), lena (vision, vision-leads) and olga (operators); any password is right.
+(speech), lena (vision, vision-leads), olga (operators) and vera (vision-viewers); any password is right.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ def speech_of(cluster: Cluster) -> str:
 
 async def bind(cluster: Cluster, prefix: str = PREFIX) -> None:
     """Make the roles, and bind the groups of both teams, with the prefix of their names."""
-    leads = {"leads": [f"{prefix}vision-leads"]}
+    others = {"leads": [f"{prefix}vision-leads"], "viewers": [f"{prefix}vision-viewers"]}
     named = {
-        "vision": {"groups": [f"{prefix}vision"], "namespaces": [cluster.namespace]} | leads,
+        "vision": {"groups": [f"{prefix}vision"], "namespaces": [cluster.namespace]} | others,
         "speech": {"groups": [f"{prefix}speech"], "namespaces": [speech_of(cluster)]},
     }
     cluster.use_policy(teams=named)

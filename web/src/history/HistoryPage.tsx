@@ -1,13 +1,13 @@
 import Box from "@mui/material/Box";
-import Button from "@mui/material/Button";
 import Skeleton from "@mui/material/Skeleton";
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useMemo } from "react";
-import { Link, useSearchParams } from "react-router";
+import { useSearchParams } from "react-router";
 import type { Phase } from "../api/client";
 import { Problem } from "../app/Problem";
+import { StartButton } from "../runs/StartButton";
 import { StateMark } from "../states/StateMark";
 import { FINAL } from "../states/states";
 import { OwnerChooser } from "../usage/OwnerChooser";
@@ -100,9 +100,7 @@ function Nothing({ isFiltered }: { isFiltered: boolean }) {
   return (
     <Box sx={{ maxWidth: 640 }}>
       <Typography gutterBottom>No run has ended yet. Runs come here when they end, and stay when they are removed.</Typography>
-      <Button component={Link} to="/start" variant="contained" sx={{ mt: 2 }}>
-        Start a run
-      </Button>
+      <StartButton />
     </Box>
   );
 }

@@ -10,6 +10,7 @@ import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { KindMark } from "../cluster/KindMark";
 import { membersOf } from "../run/status";
+import { useMayChange } from "../runs/useMayChange";
 import { ORDERS, type Order } from "./grid";
 import { allRanks, kindOf, KINDS, told } from "./kinds";
 import { MemberMap } from "./MemberMap";
@@ -32,6 +33,7 @@ interface Properties {
 /** The members of a run: a map of all ranks, or a table. A click chooses the rank for its log, figures and terminal. */
 export function MembersPanel({ run, rank, chooseRank, open }: Properties) {
   const members = useMembers(run);
+  const mayEnter = useMayChange()(run.namespace);
   const [order, setOrder] = useState<Order>("rank");
   const [chosenView, setView] = useState<"map" | "table" | null>(null);
   const [marked, setMarked] = useState<string | null>(null);
@@ -90,14 +92,14 @@ export function MembersPanel({ run, rank, chooseRank, open }: Properties) {
             <>
               <strong>Rank {selected.rank}</strong>
               <Box sx={{ minWidth: 0, overflowWrap: "anywhere" }}>{told(selected)}</Box>
-              {(["log", "figures", "terminal"] as const).map((where) => (
+              {(["log", "figures", ...(mayEnter ? (["terminal"] as const) : [])] as const).map((where) => (
                 <Button key={where} size="small" variant="outlined" onClick={() => open(where, selected.rank)}>
                   {where === "log" ? "Log" : where === "figures" ? "Figures" : "Terminal"}
                 </Button>
               ))}
             </>
           ) : (
-            <Typography color="textSecondary">Choose a member for its log, figures and terminal.</Typography>
+            <Typography color="textSecondary">Choose a member for its {mayEnter ? "log, figures and terminal" : "log and figures"}.</Typography>
           )}
         </Box>
       )}

@@ -8,6 +8,7 @@ import { useState } from "react";
 import { Link, useNavigate } from "react-router";
 import { Problem } from "../app/Problem";
 import { perform } from "../runs/perform";
+import { useMayChange, useMayStart } from "../runs/useMayChange";
 import { VERB_WORDS, type Verb } from "../runs/verbs";
 import type { ShownRun } from "./findRun";
 import { isFinal } from "./status";
@@ -17,8 +18,10 @@ function programWords(path: string, all: readonly string[]): string {
   return all.length === 1 ? "Open" : `Open ${path.split("/").at(-2) ?? ""}`;
 }
 
-/** What a person can do with a run. Deleting is asked back, since the run's log goes with it. */
+/** What the person may do with a run. Deleting is asked back, since the run's log goes with it. */
 export function Actions({ run }: { run: ShownRun }) {
+  const mayChange = useMayChange()(run.namespace);
+  const mayStart = useMayStart();
   const queries = useQueryClient();
   const navigate = useNavigate();
   const [asking, setAsking] = useState(false);
@@ -30,29 +33,45 @@ export function Actions({ run }: { run: ShownRun }) {
       await queries.invalidateQueries();
     },
   });
-  const verbs: Verb[] = run.isRemoved ? [] : isFinal(run) ? ["resume", "delete"] : ["stop", "delete"];
+  const verbs: Verb[] = run.isRemoved || !mayChange ? [] : isFinal(run) ? ["resume", "delete"] : ["stop", "delete"];
   return (
     <>
       {action.error && <Problem error={action.error} />}
       {!run.isRemoved &&
+        mayChange &&
         run.programs?.map((path) => (
-          <Button key={path} size="small" variant="contained" href={path} target="_blank" rel="noopener" disabled={run.deleting}>
+          <Button
+            key={path}
+            size="small"
+            variant="contained"
+            href={path}
+            target="_blank"
+            rel="noopener"
+            disabled={run.deleting}
+          >
             {programWords(path, run.programs ?? [])}
           </Button>
         ))}
       {run.spec.array && (
-        <Button size="small" variant="outlined" component={Link} to={`/sweeps/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`}>
+        <Button
+          size="small"
+          variant="outlined"
+          component={Link}
+          to={`/sweeps/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`}
+        >
           Results of the sweep
         </Button>
       )}
-      <Button
-        size="small"
-        variant="outlined"
-        component={Link}
-        to={`/start?from=${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`}
-      >
-        Copy and change
-      </Button>
+      {mayStart && (
+        <Button
+          size="small"
+          variant="outlined"
+          component={Link}
+          to={`/start?from=${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`}
+        >
+          Copy and change
+        </Button>
+      )}
       {verbs.map((verb) => (
         <Button
           key={verb}

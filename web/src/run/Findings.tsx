@@ -5,6 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { client, contentOf, type Run } from "../api/client";
 import { serverNow } from "../api/clock";
 import { Problem } from "../app/Problem";
+import { useMayChange } from "../runs/useMayChange";
 import { isFinal } from "./status";
 import { useIdleAnswer } from "./useIdleAnswer";
 
@@ -27,7 +28,7 @@ export function Findings({ run }: { run: Run }) {
   );
 }
 
-/** The question what is to become of idle GPUs, in the server's words, with its two answers. */
+/** The question what is to become of idle GPUs, in the server's words, with its two answers for people who may give them. */
 function IdleGpus({ run }: { run: Run }) {
   const path = { namespace: run.namespace, name: run.name };
   const idle = useQuery({
@@ -37,6 +38,7 @@ function IdleGpus({ run }: { run: Run }) {
     refetchInterval: REFRESH_MS,
   });
   const answer = useIdleAnswer(path);
+  const mayChange = useMayChange()(run.namespace);
   const found = idle.data?.found;
   if (!found) return null;
   return (
@@ -47,20 +49,27 @@ function IdleGpus({ run }: { run: Run }) {
         variant="outlined"
         sx={{ mb: 3 }}
         action={
-          <Box sx={{ display: "flex", flexWrap: "wrap", gap: 2 }}>
-            <Button color="inherit" size="small" disabled={answer.isPending} onClick={() => answer.mutate(new Date(serverNow() + DAY_MS).toISOString())}>
-              Keep for a day
-            </Button>
-            <Button
-              color="inherit"
-              size="small"
-              title="Stop it after a checkpoint; resuming starts it again"
-              disabled={answer.isPending}
-              onClick={() => answer.mutate(null)}
-            >
-              Park
-            </Button>
-          </Box>
+          mayChange && (
+            <Box sx={{ display: "flex", flexWrap: "wrap", gap: 2 }}>
+              <Button
+                color="inherit"
+                size="small"
+                disabled={answer.isPending}
+                onClick={() => answer.mutate(new Date(serverNow() + DAY_MS).toISOString())}
+              >
+                Keep for a day
+              </Button>
+              <Button
+                color="inherit"
+                size="small"
+                title="Stop it after a checkpoint; resuming starts it again"
+                disabled={answer.isPending}
+                onClick={() => answer.mutate(null)}
+              >
+                Park
+              </Button>
+            </Box>
+          )
         }
       >
         {found.says}

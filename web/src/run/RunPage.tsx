@@ -10,6 +10,7 @@ import { Problem } from "../app/Problem";
 import { AttemptsPanel } from "../attempts/AttemptsPanel";
 import { LogPanel } from "../logs/LogPanel";
 import { MembersPanel } from "../members/MembersPanel";
+import { useMayChange } from "../runs/useMayChange";
 import { StateMark } from "../states/StateMark";
 import { Age } from "../words/Age";
 import { Since } from "../words/Since";
@@ -48,6 +49,7 @@ export function RunPage() {
   const { namespace = "", name = "" } = useParams();
   const [parameters, setParameters] = useSearchParams();
   const run = useRun(namespace, name);
+  const mayEnter = useMayChange()(namespace);
   const rank = rankIn(parameters);
   const show = (next: TabName, ofRank: number | null = rank) =>
     setParameters({ ...(next === "log" ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
@@ -55,7 +57,7 @@ export function RunPage() {
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
   const view = run.data;
-  const tabs = TABS.filter((known) => !(view.isRemoved && OF_LIVE_RUNS.has(known)) && (known !== "files" || view.spec.checkpoint?.path));
+  const tabs = TABS.filter((known) => !(view.isRemoved && OF_LIVE_RUNS.has(known)) && (known !== "terminal" || mayEnter) && (known !== "files" || view.spec.checkpoint?.path));
   const tab = tabs.find((known) => known === parameters.get("tab")) ?? "log";
   return (
     <>

@@ -5,6 +5,7 @@ import Typography from "@mui/material/Typography";
 import { useState } from "react";
 import { LossDialog } from "./LossDialog";
 import { perform } from "./perform";
+import { useMayChange } from "./useMayChange";
 import type { Row } from "./rows";
 import { applies, performEach, summary, VERB_WORDS, VERBS, type Outcome, type Verb } from "./verbs";
 
@@ -14,13 +15,15 @@ interface Progress {
   outcomes: Outcome[];
 }
 
-/** What a person can do with the selected runs. The outcome is told for each that could not be changed. */
+/** What the person may do with the selected runs. The outcome is told for each that could not be changed. */
 export function BulkBar({ runs, clear }: { runs: readonly Row[]; clear: () => void }) {
+  const mayChange = useMayChange();
+  const concernedBy = (verb: Verb) => runs.filter((run) => applies(verb, run) && mayChange(run.namespace));
   const [asking, setAsking] = useState<Verb | null>(null);
   const [progress, setProgress] = useState<Progress | null>(null);
   const isBusy = progress !== null && progress.outcomes.length < progress.all;
   const start = async (verb: Verb) => {
-    const concerned = runs.filter((run) => applies(verb, run));
+    const concerned = concernedBy(verb);
     const outcomes: Outcome[] = [];
     setAsking(null);
     setProgress({ verb, all: concerned.length, outcomes });
@@ -37,7 +40,7 @@ export function BulkBar({ runs, clear }: { runs: readonly Row[]; clear: () => vo
         <Box role="toolbar" aria-label="Selected runs" sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 2 }}>
           <Typography role="status">{runs.length} selected</Typography>
           {VERBS.map((verb) => {
-            const count = runs.filter((run) => applies(verb, run)).length;
+            const count = concernedBy(verb).length;
             if (!count) return null;
             return (
               <Button
@@ -61,7 +64,7 @@ export function BulkBar({ runs, clear }: { runs: readonly Row[]; clear: () => vo
       {asking && (
         <LossDialog
           verb={asking}
-          runs={runs.filter((run) => applies(asking, run))}
+          runs={concernedBy(asking)}
           close={() => setAsking(null)}
           confirm={() => void start(asking)}
         />

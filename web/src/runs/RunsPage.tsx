@@ -1,10 +1,9 @@
 import Box from "@mui/material/Box";
-import Button from "@mui/material/Button";
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useMemo, useRef } from "react";
-import { Link, useNavigate } from "react-router";
+import { useNavigate } from "react-router";
 import type { Phase } from "../api/client";
 import { StateMark } from "../states/StateMark";
 import { STATES } from "../states/states";
@@ -18,6 +17,7 @@ import { COLUMNS } from "./columns";
 import { counted } from "./filter";
 import { RunListHead, RunListNotices } from "./RunListHead";
 import { addressOf, RunTable, uidOf } from "./RunTable";
+import { StartButton } from "./StartButton";
 import { useRunList } from "./useRunList";
 
 /** All runs that a person may see, with a filter and an order that stand in the address. */
@@ -95,9 +95,7 @@ function Nothing({ any }: { any: boolean }) {
     <Box sx={{ maxWidth: 640 }}>
       <Typography gutterBottom>There are no runs yet. Start one here, or in a terminal:</Typography>
       <CopyLine text="kaji run python:3.11 python -c 'print(42)'" />
-      <Button component={Link} to="/start" variant="contained" sx={{ mt: 4 }}>
-        Start a run
-      </Button>
+      <StartButton />
     </Box>
   );
 }

@@ -9,6 +9,7 @@ import { useLocation, useNavigate } from "react-router";
 import { LossDialog } from "../runs/LossDialog";
 import { perform } from "../runs/perform";
 import type { Row } from "../runs/rows";
+import { useMayChange } from "../runs/useMayChange";
 import { performEach, summary, type Outcome, type Verb } from "../runs/verbs";
 import { commandsOf, type Command, type Page } from "./commands";
 import { useFound, useOpenRun } from "./useFound";
@@ -62,7 +63,7 @@ function Search({ pages, choose }: { pages: readonly Page[]; choose: (command: C
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const here = useOpenRun(useLocation().pathname);
-  const commands = commandsOf(text, pages, useFound(text), here);
+  const commands = commandsOf(text, pages, useFound(text), here, useMayChange());
   const chosen = commands[Math.min(at, commands.length - 1)];
   const onKey = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

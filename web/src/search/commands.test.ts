@@ -9,7 +9,7 @@ const PAGES = [
   { to: "/queue", word: "Queue" },
 ];
 const found = { runs: [run("bert"), run("old", "Failed")], nodes: [{ name: "gpu-1", state: "Free" }], teams: [{ name: "vision" }] };
-const words = (text: string, here: Row | null = null) => commandsOf(text, PAGES, found, here).map((each) => `${each.group}: ${each.words}`);
+const words = (text: string, here: Row | null = null, may = true) => commandsOf(text, PAGES, found, here, () => may).map((each) => `${each.group}: ${each.words}`);
 
 it.each([
   ["stop BERT", { verb: "stop", words: "bert" }],
@@ -24,7 +24,7 @@ it("knows the run whose page is open", () => {
 
 describe("the search offers", () => {
   it("the pages to somebody who wrote nothing", () => {
-    expect(commandsOf("", PAGES, NOTHING, null).map((each) => each.words)).toEqual(["Runs", "Queue"]);
+    expect(commandsOf("", PAGES, NOTHING, null, () => true).map((each) => each.words)).toEqual(["Runs", "Queue"]);
   });
 
   it("what the server found, and people and teams of that name", () => {
@@ -43,5 +43,10 @@ describe("the search offers", () => {
     expect(words("resume")).toEqual(["Do: Resume old"]);
     expect(words("stop", run("mine"))[0]).toBe("Do: Stop mine");
     expect(words("", run("mine")).slice(0, 2)).toEqual(["Do: Stop mine", "Do: Delete mine"]);
+  });
+
+  it("nothing to do with runs that the person may only see", () => {
+    expect(words("stop b", null, false)).toEqual([]);
+    expect(words("", run("mine"), false)[0]).toBe("Pages: Runs");
   });
 });

@@ -50,17 +50,18 @@ export function openRun(path: string): { namespace: string; name: string } | nul
   return namespace && name ? { namespace: decodeURIComponent(namespace), name: decodeURIComponent(name) } : null;
 }
 
-/** Return what is offered, the likeliest first. `here` is the run whose page is open. */
-export function commandsOf(text: string, pages: readonly Page[], found: Found, here: Row | null): Command[] {
+/** Return what is offered, the likeliest first. `here` is the run whose page is open. `mayChange` says whether the person may change runs of a namespace. */
+export function commandsOf(text: string, pages: readonly Page[], found: Found, here: Row | null, mayChange: (namespace: string) => boolean): Command[] {
+  const offered = (verb: Verb, run: Row) => applies(verb, run) && mayChange(run.namespace);
   const { verb, words } = parsed(text);
   if (verb) {
     const runs = here && !words ? [here, ...found.runs.filter(({ uid }) => uid !== here.uid)] : found.runs;
-    return runs.filter((run) => applies(verb, run)).slice(0, MOST_OF_A_KIND).map((run) => doing(verb, run));
+    return runs.filter((run) => offered(verb, run)).slice(0, MOST_OF_A_KIND).map((run) => doing(verb, run));
   }
   const has = (name: string) => words.split(/\s+/).every((word) => name.toLowerCase().includes(word));
   const owners = [...new Set(found.runs.map(({ owner }) => owner))].filter((owner) => words && owner && has(owner));
   return [
-    ...(here ? VERBS.filter((each) => applies(each, here) && has(`${each} ${here.name}`)).map((each) => doing(each, here)) : []),
+    ...(here ? VERBS.filter((each) => offered(each, here) && has(`${each} ${here.name}`)).map((each) => doing(each, here)) : []),
     ...pages.filter(({ word }) => has(word)).map(({ to, word }) => command("Pages", word, "", { to })),
     ...[...found.runs].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map((run) => command("Runs", run.name, `${run.namespace}, ${run.phase}, ${run.owner}`, { to: addressOf(run) }, run.uid)),
     ...found.nodes.slice(0, MOST_OF_A_KIND).map(({ name, state }) => command("Nodes", name, state, { to: `/cluster/${encodeURIComponent(name)}` })),

@@ -6,6 +6,7 @@ import { useEffect, useMemo, type FormEvent } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 import { client, contentOf, Refused, type Fault, type Schemas } from "../api/client";
 import { whoAmI } from "../api/signIn";
+import { useMayStart } from "../runs/useMayChange";
 import { Problem } from "../app/Problem";
 import { readRun } from "../run/readRun";
 import { addressOf } from "../runs/RunTable";
@@ -29,6 +30,7 @@ export function StartPage() {
   const { form } = draft;
   const request = useMemo(() => requestOf(draft), [draft]);
   const { line, outlook, refusal } = useOutlook(useSettled(request));
+  const mayStart = useMayStart();
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
   const start = useMutation({
     mutationFn: async () =>
@@ -104,9 +106,13 @@ export function StartPage() {
             <WhatIfs draft={draft} change={(part) => setDraft({ ...draft, form: { ...form, ...part } })} />
           )}
           <Box>
-            <Button type="submit" variant="contained" disabled={!form.image.trim() || start.isPending}>
-              Start
-            </Button>
+            {mayStart ? (
+              <Button type="submit" variant="contained" disabled={!form.image.trim() || start.isPending}>
+                Start
+              </Button>
+            ) : (
+              <Typography>You may see runs, but not start them. Your operators can give you the role of a user in a team.</Typography>
+            )}
           </Box>
         </Box>
       </Box>

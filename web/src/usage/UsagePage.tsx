@@ -6,8 +6,9 @@ import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useMutation } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { Link, useSearchParams } from "react-router";
+import { useSearchParams } from "react-router";
 import { Problem } from "../app/Problem";
+import { StartButton } from "../runs/StartButton";
 import { CopyLine } from "../words/CopyLine";
 import { saveFile } from "../words/saveFile";
 import { Since } from "../words/Since";
@@ -113,9 +114,7 @@ function Nothing({ usage, question }: { usage: Usage; question: Question }) {
         No run held a node: {daysOf(usage)}. {question.owner || question.team ? "Choose other runs or a longer time." : "Usage counts from the first run on."}
       </Typography>
       <CopyLine text={commandOf(question, Date.now())} />
-      <Button component={Link} to="/start" variant="contained" sx={{ mt: 4 }}>
-        Start a run
-      </Button>
+      <StartButton />
     </Box>
   );
 }

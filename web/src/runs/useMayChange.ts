@@ -1,0 +1,18 @@
+import { useQuery } from "@tanstack/react-query";
+import { useCallback } from "react";
+import { whoAmI } from "../api/signIn";
+
+/** Return whether the person may change runs of a namespace, and enter their members: not if they may only see them. True as long as it is not known, because the server decides. */
+export function useMayChange(): (namespace: string) => boolean {
+  const { data } = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  return useCallback(
+    (namespace: string) => !data?.namespaces.some((right) => right.namespace === namespace && right.role === "viewer"),
+    [data],
+  );
+}
+
+/** Return whether the person may start runs somewhere. True as long as it is not known. */
+export function useMayStart(): boolean {
+  const { data } = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  return !data?.namespaces.length || data.namespaces.some(({ role }) => role !== "viewer");
+}
