@@ -99,6 +99,18 @@ async def test_a_new_leader_says_the_same_and_an_old_finding_says_nothing() -> N
     assert later.idle is not None and later.idle.warned_at and not later.idle.parked_at
 
 
+async def test_a_new_leader_goes_on_with_what_the_last_one_remembered() -> None:
+    """Two idle hours before the change of leaders count. Without a memory it begins anew."""
+    before, run = Setting(), run_of("idle")
+    await before.see([run], minutes("idle", 119, 0.0), until=119)
+    assert before.woken == []
+    for state, woken in ((before.watcher.remembered(), ["idle"]), (b"", [])):
+        after = Setting()
+        after.watcher.recall(state)
+        await after.see([run], minutes("idle", 5, 0.0, start=119), until=124)
+        assert after.woken == woken
+
+
 async def test_switched_off_it_forgets_what_it_found() -> None:
     setting = Setting()
     run = run_of("idle")
