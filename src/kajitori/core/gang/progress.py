@@ -215,7 +215,10 @@ def describe_stopping(run: Run, alive: Sequence[Member]) -> str:
 
 
 def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> RunStatus:
-    """Return the status with the members' counts and notes on the members that need attention."""
+    """Return the status with the members' counts and notes on the members that need attention.
+
+    Notes on how members of the last attempt ended stay until a member of this attempt fails.
+    """
     states = [member.state for member in members]
     counts = MemberCounts(
         total=run.replicas,
@@ -225,11 +228,14 @@ def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> Run
         failed=states.count(MemberState.FAILED),
     )
     failed = [member for member in members if member.state is MemberState.FAILED]
-    notable = notes_of([*failed, *blocked_members(members)][:NOTABLE_LIMIT], status.notable)
-    if not notable and not any(state is MemberState.PENDING for state in states) and status.notable:
-        # How the last attempt ended.
-        notable = [note for note in status.notable if note.exit_code is not None or note.reason == Reason.STUCK]
-    return msgspec.structs.replace(status, members=counts, notable=notable or status.notable[:NOTABLE_LIMIT])
+    waiting = blocked_members(members)
+    notable = status.notable
+    if failed:
+        notable = notes_of([*failed, *waiting], notable)
+    elif waiting or (states and MemberState.PENDING not in states):  # what members waited for before is over
+        ends = [note for note in notable if note.exit_code is not None or note.reason not in _SLOWNESS]
+        notable = [*notes_of(waiting, notable), *ends]
+    return msgspec.structs.replace(status, members=counts, notable=notable[:NOTABLE_LIMIT])
 
 
 def blocked_members(members: Iterable[Member]) -> list[Member]:

@@ -8,9 +8,22 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.helpers.scenes.gangs import FAILED, NOW, PENDING, RUNNING, SUCCEEDED, failed, kinds, member, run, step
+from tests.helpers.scenes.gangs import (
+    FAILED,
+    NOW,
+    PENDING,
+    RUNNING,
+    SUCCEEDED,
+    after,
+    failed,
+    kinds,
+    member,
+    run,
+    step,
+    with_attempt,
+)
 
-from kajitori.core.gang import DeleteMembers, Limits, MemberState, NeedsNodes, Run
+from kajitori.core.gang import DeleteMembers, Limits, Member, MemberState, NeedsNodes, Run
 from kajitori.core.spec.reasons import Phase, Reason
 
 
@@ -236,3 +249,24 @@ def test_nodes_that_never_admit_members_are_avoided() -> None:
         stuck = [member(rank, PENDING, reason=Reason.UNSCHEDULED, node="") for rank in (1, 2)]
         answer = step(subject, member(0), *stuck, at=timedelta(seconds=600))
         assert answer.status.avoid_nodes == {"n1": 1, "n2": 1}
+
+
+@pytest.mark.parametrize("why", [failed(1), failed(1, Reason.EVICTED, None)], ids=["exit code 1", "evicted"])
+def test_how_the_last_attempt_ended_stays_known_while_the_next_one_waits(why: Member) -> None:
+    """Notes on what members waited for go once all members run."""
+    ended = step(run(), member(0), why)
+    subject = replace(run(), status=with_attempt(ended.status, number=2))
+    next_one = replace(subject, status=msgspec.structs.replace(subject.status, phase=Phase.STARTING))
+    waits = step(next_one, member(0, attempt=2), member(1, PENDING, attempt=2, reason=Reason.UNSCHEDULED))
+    assert [note.reason for note in waits.status.notable] == ["Unscheduled", why.reason.value]
+    runs = step(after(next_one, waits), member(0, attempt=2), member(1, attempt=2))
+    assert (runs.status.phase, runs.status.notable) == (Phase.RUNNING, ended.status.notable)
+    fails = step(after(next_one, runs), failed(0, attempt=2), member(1, attempt=2))
+    assert [(note.rank, note.attempt) for note in fails.status.notable] == [(0, 2)]
+
+
+def test_what_members_waited_for_is_not_shown_once_they_run() -> None:
+    subject = run(phase=Phase.STARTING)
+    waits = step(subject, member(0), member(1, PENDING, reason=Reason.UNSCHEDULED))
+    assert [note.rank for note in waits.status.notable] == [1]
+    assert step(after(subject, waits), member(0), member(1)).status.notable == []
