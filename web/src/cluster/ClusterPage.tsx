@@ -6,11 +6,12 @@ import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useDeferredValue, useMemo } from "react";
-import { useNavigate, useParams, useSearchParams } from "react-router";
+import { useNavigate, useParams } from "react-router";
+import { useView } from "../address/useAddress";
 import { Problem } from "../app/Problem";
 import { Since } from "../words/Since";
 import { DIMENSIONS, legendOf, type Dimension, type Legend } from "./colours";
-import { markedBy, nodesOf, parametersOf, viewOf, type View } from "./filter";
+import { markedBy, nodesOf, parametersOf, viewOf } from "./filter";
 import { KindMark } from "./KindMark";
 import { NodeMap } from "./NodeMap";
 import { NodePanel } from "./NodePanel";
@@ -22,11 +23,9 @@ import { useExplanation, useWaiting } from "./useRoom";
 /** All nodes at a glance, and one of them beside it. */
 export function ClusterPage() {
   const { node: selected = "" } = useParams();
-  const [parameters, setParameters] = useSearchParams();
   const navigate = useNavigate();
   const live = useNodes();
-  const view = useMemo(() => viewOf(parameters), [parameters]);
-  const change = (part: Partial<View>) => setParameters(parametersOf({ ...view, ...part }), { replace: true });
+  const [view, change] = useView(viewOf, parametersOf);
   const addressOf = (name: string) => `/cluster${name ? `/${encodeURIComponent(name)}` : ""}${suffix(parametersOf(view))}`;
   const nodes = live.nodes ?? [];
   const celsius = useTemperatures(view.by === "temperature");

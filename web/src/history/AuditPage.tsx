@@ -4,7 +4,7 @@ import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useMemo } from "react";
-import { useSearchParams } from "react-router";
+import { useView } from "../address/useAddress";
 import { Problem } from "../app/Problem";
 import { OwnerChooser } from "../usage/OwnerChooser";
 import { PastTabs } from "../usage/PastTabs";
@@ -16,18 +16,16 @@ import { More } from "../words/More";
 import { SettledField } from "../words/SettledField";
 import { Since } from "../words/Since";
 import { AuditTable } from "./AuditTable";
-import { auditCommandOf, auditFilterOf, auditParametersOf, OUTCOMES, scopeInWords, type AuditFilter, type Outcome } from "./audit";
+import { auditCommandOf, auditFilterOf, auditParametersOf, OUTCOMES, scopeInWords, type Outcome } from "./audit";
 import { useAudit } from "./useAudit";
 
 /** Who changed what, when and from where, and which rule refused it; the newest first. */
 export function AuditPage() {
-  const [parameters, setParameters] = useSearchParams();
-  const filter = useMemo(() => auditFilterOf(parameters), [parameters]);
+  const [filter, change] = useView(auditFilterOf, auditParametersOf);
   const trail = useAudit(filter);
   const hasTeams = useTeams().length > 0;
   const entries = useMemo(() => trail.data?.pages.flatMap(({ items }) => items) ?? [], [trail.data]);
   const namespaces = trail.data?.pages[0]?.namespaces ?? null;
-  const change = (part: Partial<AuditFilter>) => setParameters(auditParametersOf({ ...filter, ...part }), { replace: true });
   return (
     <>
       <PastTabs />

@@ -4,7 +4,7 @@ import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useMemo } from "react";
-import { useSearchParams } from "react-router";
+import { useView } from "../address/useAddress";
 import type { Phase } from "../api/client";
 import { Problem } from "../app/Problem";
 import { StartButton } from "../runs/StartButton";
@@ -20,16 +20,14 @@ import { SettledField } from "../words/SettledField";
 import { Since } from "../words/Since";
 import { VirtualTable } from "../words/VirtualTable";
 import { COLUMNS } from "./columns";
-import { addressOf, commandOf, filterOf, parametersOf, type Filter } from "./filter";
+import { addressOf, commandOf, filterOf, parametersOf } from "./filter";
 import { useHistory } from "./useHistory";
 
 /** Runs that have ended, also removed ones. The server searches and sends them page by page. */
 export function HistoryPage() {
-  const [parameters, setParameters] = useSearchParams();
-  const filter = useMemo(() => filterOf(parameters), [parameters]);
+  const [filter, change] = useView(filterOf, parametersOf);
   const history = useHistory(filter);
   const runs = useMemo(() => history.data?.pages.flatMap(({ items }) => items) ?? [], [history.data]);
-  const change = (part: Partial<Filter>) => setParameters(parametersOf({ ...filter, ...part }), { replace: true });
   return (
     <>
       <PastTabs />
@@ -57,7 +55,7 @@ export function HistoryPage() {
       </Box>
       {history.error && !history.data && <Problem error={history.error} retry={() => void history.refetch()} />}
       {!history.data && !history.error && <Skeleton variant="rectangular" height={320} />}
-      {history.data && !runs.length && <Nothing isFiltered={parameters.size > 0} />}
+      {history.data && !runs.length && <Nothing isFiltered={parametersOf(filter).size > 0} />}
       {runs.length > 0 && (
         <>
           <VirtualTable label="Ended runs" columns={COLUMNS} items={runs} minWidth={1040} keyOf={({ uid }) => uid} addressOf={addressOf} opensOnClick />

@@ -1,7 +1,7 @@
 import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import { useMemo, useRef, useState, type KeyboardEvent } from "react";
-import { useSearchParams } from "react-router";
+import { useAddress, withValues } from "../address/useAddress";
 import type { Run } from "../api/client";
 import { isFinal } from "../run/status";
 import { LogPane, type Place } from "./LogPane";
@@ -15,7 +15,7 @@ const OPTIONS_KEY = "kaji-log-options";
 
 /** The logs of a run's members: of any ranks and attempts, merged by time or side by side, with a search on the server. */
 export function LogPanel({ run, rank }: { run: Run; rank: number }) {
-  const [parameters, setParameters] = useSearchParams();
+  const [parameters, changeAddress] = useAddress();
   const [options, setOptions] = useState(readOptions);
   const [place, setPlace] = useState<Place | null>(null);
   const [hit, setHit] = useState(-1);
@@ -28,14 +28,10 @@ export function LogPanel({ run, rank }: { run: Run; rank: number }) {
   const panes = beside ? sources.slice(0, MOST_BESIDE).map((source) => [source]) : [sources];
 
   const change = (chosen: readonly Source[], isBeside: boolean) => {
-    const next = new URLSearchParams(parameters);
-    next.delete("rank");
-    next.set("logs", textOf(chosen).replaceAll(" ", ""));
-    if (isBeside && chosen.length > 1) next.set("beside", "1");
-    else next.delete("beside");
+    const logs = textOf(chosen).replaceAll(" ", "");
     search("");
     setPlace(null);
-    setParameters(next, { replace: true });
+    changeAddress((newest) => withValues(newest, { rank: "", logs, beside: isBeside && chosen.length > 1 ? "1" : "" }));
   };
   const toHit = (step: 1 | -1) => {
     const count = found.hits.length;

@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Tab from "@mui/material/Tab";
 import Tabs from "@mui/material/Tabs";
 import Typography from "@mui/material/Typography";
-import { useSearchParams } from "react-router";
+import { useAddress, withValues } from "../address/useAddress";
 import { AddressUse } from "./addresses/AddressUse";
 import { NetworkCheck } from "./NetworkCheck";
 import { PastTraffic } from "./traffic/PastTraffic";
@@ -14,19 +14,11 @@ type Part = keyof typeof PARTS;
 
 /** Who talks to the internet, now and in the past, which addresses are in use, and which belong to whom. */
 export function NetworksPage() {
-  const [parameters, setParameters] = useSearchParams();
+  const [parameters, changeAddress] = useAddress();
   const asked = parameters.get("part") ?? "";
   const part = Object.hasOwn(PARTS, asked) ? (asked as Part) : "traffic";
-  const show = (next: Part) => setParameters(next === "traffic" ? {} : { part: next });
-  const change = (changes: Readonly<Record<string, string>>) =>
-    setParameters((held) => {
-      const next = new URLSearchParams(held);
-      for (const [key, value] of Object.entries(changes)) {
-        if (value) next.set(key, value);
-        else next.delete(key);
-      }
-      return next;
-    }, { replace: true });
+  const show = (next: Part) => changeAddress(() => new URLSearchParams(next === "traffic" ? {} : { part: next }), true);
+  const change = (values: Readonly<Record<string, string>>) => changeAddress((newest) => withValues(newest, values));
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 6, mb: 3 }}>

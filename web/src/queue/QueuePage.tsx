@@ -7,7 +7,8 @@ import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useMemo, useState } from "react";
-import { Link, useNavigate, useParams, useSearchParams } from "react-router";
+import { Link, useNavigate, useParams } from "react-router";
+import { useAddress, withValues } from "../address/useAddress";
 import { Problem } from "../app/Problem";
 import { duration } from "../words/times";
 import { AfterRuns, pageOf } from "../run/AfterRuns";
@@ -26,7 +27,7 @@ import { earliestWords, keyOf } from "./words";
 export function QueuePage() {
   const { namespace = "", name = "" } = useParams();
   const selected = name && `${namespace}/${name}`;
-  const [parameters, setParameters] = useSearchParams();
+  const [parameters, changeAddress] = useAddress();
   const navigate = useNavigate();
   const live = useQueue();
   const now = useNow(30);
@@ -44,13 +45,7 @@ export function QueuePage() {
   const suited = useMemo(() => suitableSpan(live.runs ?? [], now), [isThere]);
   const hours = SPANS.find((span) => `${span}` === parameters.get("hours")) ?? suited;
   const [from, until] = spanned(now, hours);
-  const change = (key: string, value: string) =>
-    setParameters((held) => {
-      const next = new URLSearchParams(held);
-      if (value) next.set(key, value);
-      else next.delete(key);
-      return next;
-    }, { replace: true });
+  const change = (key: string, value: string) => changeAddress((newest) => withValues(newest, { [key]: value }));
   const open = (key: string) => {
     if (!isTrial({ namespace: key.split("/")[0] ?? "" })) void navigate(addressOf(key));
   };

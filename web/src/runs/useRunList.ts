@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useState } from "react";
-import { NavigationType, useLocation, useNavigationType, useSearchParams } from "react-router";
+import { NavigationType, useLocation, useNavigationType } from "react-router";
+import { useView } from "../address/useAddress";
 import { ordered } from "../table/sorting";
 import { useInPlace } from "../table/useInPlace";
 import { SORT_KEYS } from "./columns";
@@ -10,8 +11,7 @@ import { useRuns } from "./useRuns";
 
 /** Return a live list of runs with the filter and the order that stand in the address. `only` is a parameter of the Web API's list, such as `sweep=true`. */
 export function useRunList(only = "") {
-  const [parameters, setParameters] = useSearchParams();
-  const addressed = useMemo(() => filterOf(parameters), [parameters]);
+  const [addressed, changeAddress] = useView(filterOf, parametersOf);
   const [text, setText] = useTypedText(addressed.text);
   const filter = useMemo(() => ({ ...addressed, text }), [addressed, text]);
   const teams = useMyTeams();
@@ -24,7 +24,7 @@ export function useRunList(only = "") {
   const { rows: shown, fresh, setHovered } = useInPlace(fitting, uidOf, parametersOf(filter).toString());
   const change = (part: Partial<Filter>) => {
     if (part.text !== undefined) setText(part.text);
-    setParameters(parametersOf({ ...filter, ...part }), { replace: true });
+    changeAddress(part);
   };
   return { filter, change, teams, live, shown, fresh, setHovered };
 }

@@ -2,7 +2,8 @@ import Box from "@mui/material/Box";
 import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { useDeferredValue, useMemo, useRef } from "react";
-import { Link, useSearchParams } from "react-router";
+import { Link } from "react-router";
+import { useView } from "../address/useAddress";
 import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { isFinal } from "../run/status";
@@ -18,16 +19,14 @@ import { Trials } from "./trials/Trials";
 import { bestFirst, columnsOf, valueWord, type Order, type Trial } from "./trials/trials";
 import { useBest } from "./useBest";
 import { useResults } from "./useResults";
-import { parametersOf, sorted, viewOf, type View } from "./view";
+import { parametersOf, sorted, viewOf } from "./view";
 
 const NONE: Trial[] = [];
 const PLOTS_PX = 388;
 
 /** What the members of a sweep found: in plots, and as a table. The view stands in the address. */
 export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }) {
-  const [parameters, setParameters] = useSearchParams();
-  const view = useMemo(() => viewOf(parameters), [parameters]);
-  const change = (part: Partial<View>) => setParameters(parametersOf({ ...view, ...part }), { replace: true });
+  const [view, change] = useView(viewOf, parametersOf);
   const addressOf = (member: number | null) => `?${parametersOf({ ...view, member })}`;
   const results = useResults(run);
   const trials = results.trials ?? NONE;

@@ -5,8 +5,7 @@ import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useMutation } from "@tanstack/react-query";
-import { useMemo } from "react";
-import { useSearchParams } from "react-router";
+import { useView } from "../address/useAddress";
 import { Problem } from "../app/Problem";
 import { StartButton } from "../runs/StartButton";
 import { CopyLine } from "../words/CopyLine";
@@ -26,10 +25,8 @@ import { readUsage, useUsage } from "./useUsage";
 
 /** What was used in a time, by whom, what it cost, and what that time was worth. The address holds the choice. */
 export function UsagePage() {
-  const [parameters, setParameters] = useSearchParams();
-  const question = useMemo(() => questionOf(parameters), [parameters]);
+  const [question, change] = useView(questionOf, parametersOf);
   const usage = useUsage(question);
-  const change = (part: Partial<Question>) => setParameters(parametersOf({ ...question, ...part }), { replace: true });
   return (
     <>
       <PastTabs />
