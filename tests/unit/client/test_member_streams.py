@@ -37,11 +37,14 @@ async def test_a_server_that_vanishes_silently_ends_a_command(monkeypatch: pytes
     async def swallow(socket: ServerConnection) -> None:
         await socket.wait_closed()
 
-    monkeypatch.setattr(member_streams, "SILENCE_SECONDS", 0.01)
     async with serve(swallow, "127.0.0.1", 0, subprotocols=[COMMAND_PROTOCOL], ping_interval=None) as served:
         target = Target(f"http://127.0.0.1:{next(iter(served.sockets)).getsockname()[1]}", TOKEN)
-        with pytest.raises(Unavailable, match="the server was silent for 0 seconds: the connection broke while the"):
+        with pytest.raises(Unavailable, match="the server was silent for 45 seconds: the connection broke while the"):
             async with running(target, command_url(target, view("bert"), ["sleep", "9"])) as stream:
+                socket = stream._socket
+                assert isinstance(socket, member_streams.WatchedConnection)
+                monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - member_streams.SILENCE_SECONDS)
+                socket.loop.call_soon(socket._look_now)
                 async for _ in stream.output():
                     pass
 
