@@ -130,7 +130,7 @@ async def test_a_backup_brings_a_cluster_back(scene: Scene) -> None:
     assert run is not None
     assert run.owner == OWNER
     await cluster.until(lambda: cluster.status("done").phase is Phase.SUCCEEDED, "it is back")
-    assert cluster.status("waits").queued_at == queued_at
+    await cluster.until(lambda: cluster.status("waits").queued_at == queued_at, "it waits since the same time")
     assert cluster.pods("done") == []
 
     # 3. History and logs have the new UIDs, and a second restore changes nothing.
