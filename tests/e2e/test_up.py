@@ -344,7 +344,9 @@ def test_files_are_copied_into_a_member_and_back(up: KajiUp) -> None:
     assert (up.home / "back" / "sub" / "file").read_bytes() == content
     missing = up.kaji("cp", f"desk:{there}/nope", str(up.home))
     assert missing.returncode == 2 and "No such file" in missing.stderr, missing
-    shown = json.loads(up.kaji("top", "desk", "-o", "json").stdout)["items"]
+    document = json.loads(up.kaji("top", "desk", "-o", "json").stdout)
+    check_output(document, "verbs/top", complete=True)
+    shown = document["items"]
     assert sorted(process["command"].split()[0] for process in shown) == ["bash", "sleep"], shown
     assert up.kaji("kill", "desk").stdout == "desk\n"
     assert up.kaji("wait", "desk").returncode == 0

@@ -97,13 +97,13 @@ CONTRACTS: Mapping[str, Contract] = {
     "network bench": _reads("PathsMeasured"),
     "network render": _neither(_MANIFESTS),
     "network validate": _neither("it prints faults alone, and its exit code is the answer"),
-    "plan network": _reads("Object"),
+    "plan network": _reads("NetworkPlan"),
     "drain": _changes(),
     "uncordon": _changes(),
     "preflight": _changes("items:NodeView"),
     "usage": _reads("UsageAnswer"),
     "audit log": _reads("items:AuditRow"),
-    "audit clients": _reads("Object"),
+    "audit clients": _reads("ClientAudit"),
     "install": _changes("Findings"),
     "upgrade": _neither(_INSTALLER, changes=True),
     "uninstall": _neither(_INSTALLER, changes=True),
@@ -131,50 +131,6 @@ CONTRACTS: Mapping[str, Contract] = {
     "completion": _neither(_MANIFESTS),
 }
 """By the words of the command without `kaji`."""
-
-
-def _object(required: str, **fields: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": fields, "required": required.split()}
-
-
-def _list(**fields: Any) -> dict[str, Any]:
-    return {"type": "array", "items": _object(" ".join(fields), **fields)}
-
-
-_TEXT, _WHOLE, _FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
-_OBJECTS = {"type": "array", "items": {"type": "object"}}
-_OF_RUN = {"namespace": _TEXT, "name": _TEXT, "uid": _TEXT}
-_CONTEXT = {"name": _TEXT, "current": _FLAG, "because": _TEXT, "server": _TEXT, "namespace": _TEXT, "data": _TEXT}
-
-OWN_SHAPES: Mapping[str, dict[str, Any]] = {
-    "Error": _object(
-        "error",
-        error=_object(
-            "code message hint exitCode faults",
-            code=_TEXT,
-            message=_TEXT,
-            hint=_TEXT,
-            exitCode=_WHOLE,
-            faults=_list(field=_TEXT, message=_TEXT, value=_TEXT, hint=_TEXT),
-        ),
-    ),
-    "Done": _object(
-        "done items",
-        done={"type": "string", "description": "The verb, such as stop."},
-        items={"type": "array", "items": _object("name", **_OF_RUN, key=_TEXT)},
-    ),
-    "Waited": _object("items", items=_list(**_OF_RUN, phase=_TEXT, exitCode=_WHOLE)),
-    "Processes": _object("items", items=_OBJECTS),
-    "Listening": _object("items", items=_list(rank=_WHOLE, address=_TEXT, port=_WHOLE)),
-    "PathsChecked": _object("right items dropped", right=_FLAG, items=_OBJECTS, dropped={}, **{"from": {}}),
-    "PathsMeasured": _object("items conclusions", items=_OBJECTS, conclusions={}),
-    "Findings": {"type": "array", "items": {"type": "object", "additionalProperties": _TEXT}},
-    "Context": _object(" ".join(_CONTEXT), **_CONTEXT),
-    "Contexts": _object("items", items=_list(**_CONTEXT, running={"type": ["boolean", "null"]})),
-    "Versions": _object("client", client=_object("version", version=_TEXT), server={"type": ["object", "null"]}),
-    "Object": {"type": "object"},
-}
-"""Shapes that only the command line has."""
 
 
 def schema_of(shape: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner
 from tests.harness.servers.kube_server import KubeServer
+from tests.helpers.output_schemas import check_output
 from tests.unit.kube.test_audit_log import EVENT
 
 from kajitori.cli.app import kaji
@@ -61,6 +62,7 @@ async def test_audit_finds_a_daemonset_that_lists_all_pods(
         await add_spy(kube_server, own_namespace)
         code, shown, _ = await audit(kube_server, "-o", "json")
         found = json.loads(shown)
+        check_output(found, "verbs/audit clients", complete=True)
         assert (code, found["log"]) == (0, None)
         (spy,) = [suspect for suspect in found["suspects"] if suspect["namespace"] == own_namespace]
         assert (spy["name"], spy["reads"]) == ("spy", ["pods"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.helpers.output_schemas import check_output
+
 from kajitori.client.processes import Process, read_processes
 
 
@@ -45,6 +47,11 @@ def test_only_the_members_processes_are_listed_without_a_namespace() -> None:
         (50, 1, "other", "other"),
     )
     assert [process.pid for process in read_processes(output)] == [31, 32]
+
+
+def test_a_process_as_json_fits_its_schema() -> None:
+    process = Process(7, 1, 0.25, 4096, 3.5, "python3 train.py")
+    check_output({"items": [process.document()]}, "verbs/top", complete=True)
 
 
 def test_incomplete_and_invalid_output_is_tolerated() -> None:

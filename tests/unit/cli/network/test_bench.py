@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.helpers.output_schemas import check_output
 from tests.unit.cli.fake_web_api import Call, FakeWebApi, frame, invoke, view
 
 from kajitori.cli.network.bench import Measured, conclusions, program
@@ -89,6 +90,7 @@ def test_only_pods_are_measured_if_policy_forbids_the_hosts_network() -> None:
     api = FakeCluster({"pods": PODS}, busy, simulated, *closed, node("b"), node("c"), node("d"), security={})
     result = invoke(api, "network", "bench", "-o", "json")
     found = json.loads(result.stdout)
+    check_output(found, "verbs/network bench", complete=True)
     assert [(item["kind"], item["source"], item["target"], item["mtu"]) for item in found["items"]] == [
         ("pods", "b", "c", 1450)
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.network.networks import in_a_network_of_its_own, ip, needs_networks, nft
+from tests.helpers.output_schemas import check_output
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 
 VIEW = {
@@ -140,6 +141,9 @@ def test_a_nat_host_is_recognised_without_probes(tmp_path: Path) -> None:
     checked = invoke(FakeWebApi(), "network", "check", str(path), "--wait", "0.1")
     assert "By the registry this is the NAT host nat." in checked.stdout, checked.stderr
     assert checked.exit_code == 1
+    document = json.loads(invoke(FakeWebApi(), "network", "check", str(path), "--wait", "0.1", "-o", "json").stdout)
+    check_output(document, "verbs/network check", complete=True)
+    assert (document["from"], document["right"]) == ({"kind": "nat", "name": "nat"}, False)
 
 
 @needs_networks

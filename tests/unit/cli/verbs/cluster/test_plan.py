@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.helpers.output_schemas import check_output
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 
 WANTED = ("plan", "network", "--nodes", "7500", "--pods-per-node", "30")
@@ -49,6 +50,25 @@ def test_plans_are_available_as_json() -> None:
     assert kinds["gcp-routes"]["stops"][0]["limit"]["value"] == 300
     compared = {item["kind"]: item["nodes"] for item in document["comparison"]}
     assert compared["overlay-vxlan"] == {**dict.fromkeys(compared["overlay-vxlan"], "yes"), "100000": "no"}
+
+
+@pytest.mark.parametrize(
+    ("family", "ranges"),
+    [
+        ("ipv4", ("--pod-prefix", "16")),
+        ("ipv6", ("--pod-prefix6", "56")),
+        ("dual", ("--pod-prefix", "16", "--pod-prefix6", "56")),
+    ],
+)
+def test_plans_as_json_fit_their_schema(family: str, ranges: tuple[str, ...]) -> None:
+    """All fields are documented, also those of ranges that are there, of growth, and of a cluster's nodes."""
+    node = {"name": "a", "podCidrs": ["10.1.0.0/24"], "addresses": 254, "mostPods": 110, "pods": 3, "runsOut": ""}
+    api = FakeWebApi(answers={"GET /v1/networks/use": {"items": [node]}})
+    there = ("--from-cluster", *ranges, "--growth", "2x/year", "--compare")
+    result = invoke(api, *WANTED, "--ip-family", family, *there, "-o", "json")
+    document = json.loads(result.stdout)
+    check_output(document, "verbs/plan network", complete=True)
+    assert document["cluster"] == [node] and document["comparison"]
 
 
 def test_zero_pods_per_node_are_refused() -> None:

@@ -1,0 +1,179 @@
+"""JSON schemas of what `-o json` prints, for the shapes that only the command line has.
+
+Every field in `required` is always there. `docs/generate.py` joins these shapes with those of the Web API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def _object(required: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": required.split()}
+
+
+def _whole_object(**fields: Any) -> dict[str, Any]:
+    """Return the schema of an object that always has all of these fields."""
+    return _object(" ".join(fields), **fields)
+
+
+def _array(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _list(**fields: Any) -> dict[str, Any]:
+    return _array(_whole_object(**fields))
+
+
+def _map_of(values: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": values, "description": description}
+
+
+def _described(schema: dict[str, Any], description: str) -> dict[str, Any]:
+    return {**schema, "description": description}
+
+
+_TEXT, _WHOLE, _NUMBER, _FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
+_YEARS = {"type": ["number", "null"], "description": "Years until it is full; null if that is not in sight."}
+_TEXTS = _array(_TEXT)
+_OF_RUN = {"namespace": _TEXT, "name": _TEXT, "uid": _TEXT}
+_CONTEXT = {"name": _TEXT, "current": _FLAG, "because": _TEXT, "server": _TEXT, "namespace": _TEXT, "data": _TEXT}
+_VERDICT = {"enum": ["yes", "on request", "no"]}
+_FAMILY = {"enum": ["ipv4", "ipv6", "dual"]}
+
+_FIGURE = _whole_object(
+    value=_WHOLE,
+    what=_described(_TEXT, "What the number limits."),
+    source=_described(_TEXT, "The page that publishes the number."),
+    asOf=_described(_TEXT, "When that page was read or written."),
+)
+_RANGES = {
+    "nodeAddresses": _WHOLE,
+    "nodePrefix": _described(_WHOLE, "Prefix length of the range for nodes."),
+    "podPrefix": _described(_WHOLE, "Prefix length of the range for Pods."),
+    "later": _described(
+        _whole_object(nodes=_WHOLE, nodePrefix=_WHOLE, podPrefix=_WHOLE), "The same after the planned years of growth."
+    ),
+    "podPrefixYearsLeft": _YEARS,
+}
+_STOP = _object(
+    "nodes limit",
+    nodes=_described(_WHOLE, "The limit allows this number of nodes."),
+    limit=_FIGURE,
+    nodesOnRequest=_described(_WHOLE, "The number of nodes after the provider has raised the limit."),
+    limitOnRequest=_FIGURE,
+)
+_NETWORK_KIND = _object(
+    "kind family title carries mostNodes yearsLeft stops linkMtu podMtu goodput podGbit notes",
+    kind=_TEXT,
+    family=_TEXT,
+    title=_TEXT,
+    carries=_described(_VERDICT, "Whether this kind of network carries the cluster."),
+    mostNodes=_WHOLE,
+    yearsLeft=_YEARS,
+    **_RANGES,
+    podAddresses=_WHOLE,
+    podAddressesPerNode=_WHOLE,
+    ipv6=_whole_object(podPrefixPerNode=_WHOLE, **_RANGES),
+    stops=_described(_array(_STOP), "Limits to growth, the lowest first."),
+    linkMtu=_WHOLE,
+    podMtu=_WHOLE,
+    goodput=_described(_NUMBER, "The share of a link's bits that a TCP program gets."),
+    podGbit=_described(_NUMBER, "Throughput of each Pod if all Pods of a node send, in Gbit/s."),
+    notes=_TEXTS,
+)
+
+OWN_SHAPES: Mapping[str, dict[str, Any]] = {
+    "Error": _whole_object(
+        error=_whole_object(
+            code=_TEXT,
+            message=_TEXT,
+            hint=_TEXT,
+            exitCode=_WHOLE,
+            faults=_list(field=_TEXT, message=_TEXT, value=_TEXT, hint=_TEXT),
+        ),
+    ),
+    "Done": _whole_object(
+        done={"type": "string", "description": "The verb, such as stop."},
+        items=_array(_object("name", **_OF_RUN, key=_TEXT)),
+    ),
+    "Waited": _whole_object(items=_list(**_OF_RUN, phase=_TEXT, exitCode=_WHOLE)),
+    "Processes": _whole_object(
+        items=_list(pid=_WHOLE, ppid=_WHOLE, cpuSeconds=_NUMBER, memoryBytes=_WHOLE, ageSeconds=_NUMBER, command=_TEXT)
+    ),
+    "Listening": _whole_object(items=_list(rank=_WHOLE, address=_TEXT, port=_WHOLE)),
+    "PathsChecked": _whole_object(
+        **{"from": _described(_whole_object(kind=_TEXT, name=_TEXT), "The network that this machine is in.")},
+        right=_described(_FLAG, "Whether all checks found what was expected."),
+        items=_list(where=_TEXT, what=_TEXT, expected=_TEXT, found=_TEXT, right=_FLAG),
+        dropped=_map_of(_WHOLE, "Packets dropped since the rules were loaded, by counter."),
+    ),
+    "PathsMeasured": _whole_object(
+        items=_list(
+            kind={"enum": ["pods", "hosts"]},
+            source=_TEXT,
+            target=_TEXT,
+            address=_described(_TEXT, "Address of the receiving end."),
+            bitsPerSecond=_WHOLE,
+            mtu=_described(_WHOLE, "Largest packet that passes whole, in bytes; 0 if no datagram came back."),
+        ),
+        conclusions=_described(_TEXTS, "What the measurements mean, in sentences."),
+    ),
+    "NetworkPlan": _object(
+        "nodes podsPerNode ipFamily kinds notes",
+        nodes=_WHOLE,
+        podsPerNode=_WHOLE,
+        ipFamily=_FAMILY,
+        kinds=_array(_NETWORK_KIND),
+        notes=_TEXTS,
+        cluster=_described(
+            _array({"$ref": "#/components/schemas/NodeNetwork"}), "Only with --from-cluster: the nodes of the cluster."
+        ),
+        comparison=_described(
+            _list(kind=_TEXT, nodes=_map_of(_VERDICT, "Whether the kind carries this number of nodes, by number.")),
+            "Only with --compare.",
+        ),
+    ),
+    "ClientAudit": _whole_object(
+        log={
+            "description": "What the audit logs contain; null without any.",
+            "anyOf": [_whole_object(requests=_WHOLE, seconds=_NUMBER, clients=_WHOLE), {"type": "null"}],
+        },
+        nodes=_WHOLE,
+        plannedNodes=_WHOLE,
+        growing=_described(
+            _list(
+                client=_TEXT,
+                daemonSets=_TEXTS,
+                instances=_WHOLE,
+                requestsPerMinute=_described(_NUMBER, "Requests of one instance per minute."),
+                watches=_described(_NUMBER, "Average number of open watches of one instance."),
+                readsAll=_described(_TEXTS, "Kinds of which each instance reads all objects."),
+                requestsPerSecondThen=_described(_NUMBER, "Requests of all instances with the planned nodes."),
+                watchesThen=_described(_NUMBER, "Open watches of all instances with the planned nodes."),
+                fixes=_described(_TEXTS, "Advice for the maintainer of the client."),
+            ),
+            "Clients that run on every node.",
+        ),
+        largest=_described(
+            _list(client=_TEXT, requestsPerSecond=_NUMBER, share=_described(_NUMBER, "Share of all requests.")),
+            "Other clients, those with the most requests first.",
+        ),
+        suspects=_described(
+            _list(namespace=_TEXT, name=_TEXT, account=_TEXT, pods=_WHOLE, reads=_TEXTS),
+            "DaemonSets that may read all objects of some kind, and of which the log has no requests.",
+        ),
+        watched=_described(
+            _list(resource=_TEXT, open=_WHOLE, besidesKubelets=_WHOLE),
+            "Kinds with about as many open watches as there are nodes.",
+        ),
+        notes=_TEXTS,
+    ),
+    "Findings": {"type": "array", "items": {"type": "object", "additionalProperties": _TEXT}},
+    "Context": _whole_object(**_CONTEXT),
+    "Contexts": _whole_object(items=_list(**_CONTEXT, running={"type": ["boolean", "null"]})),
+    "Versions": _object("client", client=_whole_object(version=_TEXT), server={"type": ["object", "null"]}),
+    "Object": {"type": "object"},
+}
+"""Shapes that only the command line has, by name."""
