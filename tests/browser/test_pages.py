@@ -134,6 +134,10 @@ def test_the_queue_tells_what_a_waiting_run_waits_for(cluster: KajiUp, page: Pag
     page.get_by_role("row").filter(has_text="default/waits").get_by_text("reserved").wait_for()
     panel.get_by_role("link", name="Show these nodes on the map").click()
     page.get_by_role("status").get_by_text("2 of 3 nodes").wait_for()
+    absent = {"leader": "", "ageSeconds": 45, "absent": True, "says": "no controller has renewed its lease for 45 s"}
+    page.route("**/v1/controller", lambda route: route.fulfill(json=absent))
+    page.get_by_role("link", name="Queue").click()
+    page.get_by_role("alert").get_by_text("No controller has renewed its lease for 45 s. Running").wait_for()
     assert cluster.kaji("rm", "-f", "holds", "waits").returncode == 0
 
 
@@ -513,12 +517,23 @@ def test_messages_tokens_and_idle_questions_are_on_one_page(page: Page) -> None:
     assert len(answers) == 1 and "until" in answers[0]
     page.unroute("**/v1/tokens?*")
     open_address(page, "/mine")
-    page.get_by_text("robots can't have rights of their own here").wait_for()
+    page.get_by_text("No robot can have rights of its own here: ").wait_for()
 
 
 def test_the_board_shows_gpus_by_type(page: Page) -> None:
+    """And the GPU-hours of the last month."""
     page.get_by_role("link", name="Board").click()
     page.get_by_role("region", name="h100").get_by_text("16 free").wait_for()
+    month = page.get_by_role("region", name="The last 30 days")
+    month.get_by_text(re.compile("^No run had GPUs|^Runs had GPUs for ")).wait_for()
+    use = {"name": "h100", "gpuSeconds": 3_600_000}
+    month_of_two = {"since": MINUTES[0], "until": MINUTES[2], "gpuSeconds": 3_600_000, "types": [use]}
+    answer = month_of_two | {"teams": [use | {"name": "vision"}], "teamCount": 12}
+    page.route("**/v1/board/usage", lambda route: route.fulfill(json=answer))
+    visit(page, page.url)
+    month.get_by_role("list", name="GPU-hours, by team").get_by_text("1,000 GPU-hours, 100 %").wait_for()
+    month.get_by_text("and 11 more teams").wait_for()
+    assert_accessible(page, "main")
 
 
 def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:

@@ -107,6 +107,8 @@ BOARD = {
         {"owner": HOSTILE, "namespace": HOSTILE, "type": HOSTILE, "gpus": 4, "idle": 1, "since": AT[0]},
     ],
 }
+USE = {"name": HOSTILE, "gpuSeconds": 3600}
+MONTH = {"since": AT[0], "until": AT[1], "gpuSeconds": 3600, "types": [USE], "teams": [USE], "teamCount": 2}
 """Written answers: `kaji up` has no robots, GPUs are idle only after hours, and its policy has no teams, templates or
 public board."""
 
@@ -169,9 +171,11 @@ def test_hostile_texts_stay_texts_on_the_board_for_visitors(hostile: KajiUp, chr
     with hostile_page(chromium, urlsplit(link(hostile))._replace(fragment="").geturl()) as found:
         found.hear(CHOSEN_BY_THE_SERVER)
         found.page.route("**/v1/board", lambda route: route.fulfill(json=BOARD))
+        found.page.route("**/v1/board/usage", lambda route: route.fulfill(json=MONTH))
         found.visit("/board")
         found.page.get_by_role("button", name="Sign in").wait_for()
         found.look("the board", f"main h2:text('{MADE}')")
+        found.look("the last month", f"main li :text('{MADE}')")
 
 
 def _stop_and_delete(found: HostilePage) -> None:

@@ -20,7 +20,7 @@ from kajitori import __version__
 from kajitori.api import channels, code, health, secrets, volumes, web_page
 from kajitori.api.answers import problems
 from kajitori.api.context import Api
-from kajitori.api.history import lost_time
+from kajitori.api.history import board_usage, lost_time
 from kajitori.api.history import routes as history
 from kajitori.api.identity import browser_routes, robots
 from kajitori.api.identity import routes as identity
@@ -114,6 +114,7 @@ ROUTERS = tuple(
             robots,
             browser_routes,
             history,
+            board_usage,
             lost_time,
             health,
             code,
@@ -266,7 +267,8 @@ def _built_document() -> dict[str, Any]:
     for path in _OPEN_TO_ALL:
         for operation in document["paths"][path].values():
             operation["security"] = []
-    document["paths"]["/v1/board"]["get"]["security"] = [{}, {"token": []}]  # as policy says
+    for path in ("/v1/board", "/v1/board/usage"):
+        document["paths"][path]["get"]["security"] = [{}, {"token": []}]  # as policy says
     return document
 
 

@@ -47,6 +47,7 @@ TO_WHOEVER_IS_KNOWN = frozenset(
         "GET /v1/controller",
         "GET /v1/gpus",
         "GET /v1/board",
+        "GET /v1/board/usage",
         "GET /v1/nodes",
         "GET /v1/nodes/changes",
         "GET /v1/nodes/{name}",

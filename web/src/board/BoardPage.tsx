@@ -10,6 +10,7 @@ import { Problem } from "../app/Problem";
 import { Age } from "../words/Age";
 import { Since } from "../words/Since";
 import { largestFirst, type Board } from "./board";
+import { MonthUse } from "./MonthUse";
 import { TypeBar } from "./TypeBar";
 import { useBoard } from "./useBoard";
 
@@ -32,6 +33,7 @@ export function BoardPage() {
         <Typography color="textSecondary">No node of this cluster has GPUs.</Typography>
       )}
       {board.data.holdings.length > 0 && <Holdings board={board.data} />}
+      <MonthUse />
     </>
   );
 }

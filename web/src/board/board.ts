@@ -1,9 +1,13 @@
 /** What the board of GPUs shows. */
 import type { Schemas } from "../api/client";
+import { hours } from "../usage/usage";
+import { secondsBetween } from "../words/times";
 
 export type Board = Schemas["PublicBoard"];
 export type GpuType = Schemas["GpuType"];
 export type Holding = Schemas["BoardHolding"];
+
+export type MonthUsage = Schemas["BoardUsage"];
 
 /** A part of a bar. */
 export interface Part {
@@ -28,4 +32,16 @@ export function partsOf({ used, idle, free, broken }: GpuType): Part[] {
 /** Return who holds GPUs: the most first. */
 export function largestFirst(holdings: readonly Holding[]): Holding[] {
   return [...holdings].sort((a, b) => b.gpus - a.gpus || a.owner.localeCompare(b.owner) || a.since.localeCompare(b.since));
+}
+
+const AVERAGE = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const LEAST_AVERAGE = 0.1;
+
+/** Return in a sentence how much the GPUs were used in a month. */
+export function monthInWords({ since, until, gpuSeconds }: MonthUsage): string {
+  const seconds = secondsBetween(since, until);
+  if (!gpuSeconds || !seconds) return "No run had GPUs.";
+  const average = gpuSeconds / seconds;
+  const gpus = average < LEAST_AVERAGE ? `fewer than ${AVERAGE.format(LEAST_AVERAGE)}` : AVERAGE.format(average);
+  return `Runs had GPUs for ${hours(gpuSeconds)} GPU-hours: ${gpus} ${gpus === "1" ? "GPU" : "GPUs"} at any time on average.`;
 }

@@ -14,14 +14,16 @@ import { duration } from "../words/times";
 import { AfterRuns, pageOf } from "../run/AfterRuns";
 import { Since } from "../words/Since";
 import { useNow } from "../words/useNow";
+import { NoController } from "./NoController";
 import { QueueMap } from "./QueueMap";
 import { NewWhatIf } from "./QueueWhatIf";
 import { QueueTable } from "./QueueTable";
 import { RunPanel } from "./RunPanel";
 import { spanned, SPANS, suitableSpan, type Rowed } from "./timeline";
 import { isTrial } from "./trials";
+import { useAbsentController } from "./useController";
 import { useQueue, type QueueRow } from "./useQueue";
-import { earliestWords, keyOf } from "./words";
+import { earliestWords, keyOf, unknownWords } from "./words";
 
 /** The queue into the future: what runs until when, what is reserved, and when each waiting run is expected to start. */
 export function QueuePage() {
@@ -30,6 +32,7 @@ export function QueuePage() {
   const [parameters, changeAddress] = useAddress();
   const navigate = useNavigate();
   const live = useQueue();
+  const absent = useAbsentController();
   const now = useNow(30);
   const text = parameters.get("text") ?? "";
   const rowed: Rowed = parameters.get("rows") === "node" ? "node" : "type";
@@ -90,6 +93,7 @@ export function QueuePage() {
           </Button>
         )}
       </Box>
+      {absent && <NoController says={absent} />}
       {live.error && !live.runs && <Problem error={live.error} />}
       {!live.runs && !live.error && <Skeleton variant="rectangular" height={320} />}
       {live.runs && (
@@ -105,7 +109,7 @@ export function QueuePage() {
                   <>
                     <Legend withTrials={trials.length > 0} />
                     <QueueMap runs={drawn} rowed={rowed} from={from} until={until} now={now} selected={selected} select={open} />
-                    <Unknown runs={unknown} addressOf={addressOf} />
+                    <Unknown runs={unknown} why={unknownWords(absent !== "")} addressOf={addressOf} />
                   </>
                 )}
               </Box>
@@ -146,13 +150,13 @@ function Dependents({ runs, now }: { runs: readonly QueueRow[]; now: number }) {
   );
 }
 
-/** Waiting runs that the timeline cannot show: what they wait for has no known end. */
-function Unknown({ runs, addressOf }: { runs: readonly QueueRow[]; addressOf: (key: string) => string }) {
+/** Waiting runs that the timeline cannot show, because their starts are not known. */
+function Unknown({ runs, why, addressOf }: { runs: readonly QueueRow[]; why: string; addressOf: (key: string) => string }) {
   if (!runs.length) return null;
   return (
     <Box sx={{ mt: 4 }}>
       <Typography variant="h2">Waiting, start not known</Typography>
-      <Typography color="textSecondary">What they wait for has no time limit, or no similar run has ended yet.</Typography>
+      <Typography color="textSecondary">{why}</Typography>
       <Box component="ol" sx={{ listStyle: "none", p: 0, m: 0 }}>
         {runs.slice(0, 100).map((run) => (
           <Box component="li" key={keyOf(run)} sx={{ py: 1, borderBottom: 1, borderColor: "divider", overflowWrap: "anywhere" }}>

@@ -11,8 +11,9 @@ import { bytes, cpus } from "../words/amounts";
 import { CopyLine } from "../words/CopyLine";
 import { Faint, Part } from "../words/Part";
 import { WaitingWhatIf } from "./QueueWhatIf";
+import { sentence } from "../words/sentence";
 import type { QueueRow } from "./useQueue";
-import { ahead, endWords, startWords } from "./words";
+import { ahead, endWords, needWords, startWords } from "./words";
 
 type Explanation = Schemas["ExplanationView"];
 
@@ -64,8 +65,8 @@ function Why({ found, id, now }: { found: Explanation; id: string; now: number }
   return (
     <>
       <Typography sx={{ overflowWrap: "anywhere" }}>{found.message}</Typography>
-      {controller && <Typography color="warning">No controller is at work: nothing starts now.</Typography>}
-      <Part title="What has to happen" empty={toFree ? "Nothing: it starts in the next cycle." : "Nothing that would be enough is known."}>
+      {controller && <Typography color="warning">{sentence(controller.says)}</Typography>}
+      <Part title="What has to happen" empty={needWords(toFree !== undefined, controller !== undefined)}>
         {(toFree ?? []).map((step) => (
           <li key={`${step.kind} ${step.name}`}>
             {stepWords(step)}
@@ -139,8 +140,4 @@ function stepWords({ kind, name, why, nodes }: Schemas["StepView"]): string {
     case "ahead":
       return `${name}, which comes first, is stopped`;
   }
-}
-
-function sentence(text: string): string {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }

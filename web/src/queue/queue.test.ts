@@ -4,7 +4,7 @@ import { barAt, barBeside, firstAt, LANE_PX, placed } from "./placing";
 import { barOf, spanned, suitableSpan, ticks, timelineOf } from "./timeline";
 import { isTrial, trialRow } from "./trials";
 import type { QueueRow } from "./useQueue";
-import { ahead, earliestWords, endWords, inTwoUnits, startWords } from "./words";
+import { ahead, earliestWords, endWords, inTwoUnits, needWords, startWords, unknownWords } from "./words";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
 const at = (hours: number) => new Date(NOW + hours * 3_600_000).toISOString();
@@ -104,6 +104,13 @@ describe("a what-if", () => {
     const { expectedAt, ...unknown } = start;
     expect(barOf(trialRow({ members: 1, gpuType: "", found: { ...found, start: unknown } as Outcome["found"] }, 1, now))).toBeNull();
   });
+});
+
+it("blames an absent controller, not the runs that have nodes", () => {
+  expect(needWords(true, false)).toBe("Nothing: it starts in the next cycle.");
+  expect(needWords(true, true)).toContain("A controller has to be at work again.");
+  expect(unknownWords(false)).toContain("has no time limit");
+  expect(unknownWords(true)).toBe("No start is known while no controller is at work.");
 });
 
 it("finds the first row of a view among thousands", () => {

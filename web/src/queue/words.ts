@@ -23,6 +23,19 @@ export function earliestWords({ startsAt }: QueueRow, now: number): string {
   return startsAt ? `they are expected to end ${ahead(startsAt, now)}` : "it is not known when they end";
 }
 
+/** Return what has to happen before a waiting run starts, if no steps are named. `isKnown`: there is room for it. */
+export function needWords(isKnown: boolean, isControllerAbsent: boolean): string {
+  if (!isKnown) return "Nothing that would be enough is known.";
+  return isControllerAbsent ? "A controller has to be at work again. There is room for the run." : "Nothing: it starts in the next cycle.";
+}
+
+/** Return why the starts of waiting runs are not known. */
+export function unknownWords(isControllerAbsent: boolean): string {
+  return isControllerAbsent
+    ? "No start is known while no controller is at work."
+    : "What they wait for has no time limit, or no similar run has ended yet.";
+}
+
 /** Return when a run is expected to end. */
 export function endWords({ endsAt, endsAtEarliest, expectedSeconds }: QueueRow, now: number): string {
   if (!endsAt) return expectedSeconds ? "its end is not known" : "it has no end";

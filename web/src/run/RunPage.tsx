@@ -50,15 +50,17 @@ export function RunPage() {
   const [parameters, setParameters] = useSearchParams();
   const run = useRun(namespace, name);
   const mayEnter = useMayChange()(namespace);
+  // Viewers may read figures, but logs only if they have a right to these besides. They enter no member for its files.
+  const first: TabName = mayEnter ? "log" : "figures";
   const rank = rankIn(parameters);
   const show = (next: TabName, ofRank: number | null = rank) =>
-    setParameters({ ...(next === "log" ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
+    setParameters({ ...(next === first ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
 
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
   const view = run.data;
-  const tabs = TABS.filter((known) => !(view.isRemoved && OF_LIVE_RUNS.has(known)) && (known !== "terminal" || mayEnter) && (known !== "files" || view.spec.checkpoint?.path));
-  const tab = tabs.find((known) => known === parameters.get("tab")) ?? "log";
+  const tabs = TABS.filter((known) => !(view.isRemoved && OF_LIVE_RUNS.has(known)) && (known !== "terminal" || mayEnter) && (known !== "files" || (mayEnter && view.spec.checkpoint?.path)));
+  const tab = tabs.find((known) => known === parameters.get("tab")) ?? first;
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4, mb: 3 }}>

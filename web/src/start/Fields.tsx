@@ -41,15 +41,21 @@ export function Fields({ show, isOpen, teams }: Properties) {
   return (
     <Box sx={{ display: "grid", gap: 5, gridTemplateColumns: "minmax(0, 1fr)", alignContent: "start" }}>
       <Box sx={GRID}>
-        <Field {...show("image")} label="Image" help="As docker run has it, such as python:3.11" required wide />
+        <Field
+          {...show("image")}
+          label="Image"
+          help="Name the image as docker run does, for example python:3.11."
+          required
+          wide
+        />
         <Field
           {...show("command")}
           label="Command"
-          help="Such as python train.py --lr 3e-4; left out: the image's own"
+          help="For example: python train.py --lr 3e-4. If you leave it empty, the image's own command runs."
           lines={1}
           code
         />
-        <Field {...show("name")} label="Name" help="Made up if it is left out" />
+        <Field {...show("name")} label="Name" help="If you leave it empty, the server chooses a name." />
         {teams.length > 1 && (
           <Field {...show("namespace")} label="Team" select>
             <MenuItem value="">Default</MenuItem>
@@ -60,7 +66,11 @@ export function Fields({ show, isOpen, teams }: Properties) {
             ))}
           </Field>
         )}
-        <Field {...show("members")} label="Members" help="1 if left out; 8-32: as many as fit" />
+        <Field
+          {...show("members")}
+          label="Members"
+          help="If you leave it empty, there is one. 8-32 stands for as many as fit."
+        />
         <Field {...show("gpus")} label="GPUs each" />
         <Field {...chosenType} label="GPU type" select>
           <MenuItem value="">Any</MenuItem>
@@ -73,8 +83,8 @@ export function Fields({ show, isOpen, teams }: Properties) {
             <MenuItem value={chosenType.value}>{chosenType.value}</MenuItem>
           )}
         </Field>
-        <Field {...show("cpus")} label="CPUs each" help="Such as 8 or 0.5" />
-        <Field {...show("memory")} label="Memory each" help="Such as 64g" />
+        <Field {...show("cpus")} label="CPUs each" help="Write 8 or 0.5, for example." />
+        <Field {...show("memory")} label="Memory each" help="Write 64g, for example." />
       </Box>
       <Box component="details" open={isOpen || undefined}>
         <Box component="summary" sx={{ cursor: "pointer", mb: 4 }}>
@@ -84,10 +94,14 @@ export function Fields({ show, isOpen, teams }: Properties) {
           <Field
             {...show("checkpoint")}
             label="Checkpoint folder"
-            help="Such as /ckpt; it outlives restarts and the run"
+            help="Write /ckpt, for example. The folder outlives restarts and the run."
           />
-          <Field {...show("restarts")} label="Restarts" help="After the program failed" />
-          <Field {...show("timeLimit")} label="Time limit" help="Such as 8h; short runs start sooner" />
+          <Field
+            {...show("restarts")}
+            label="Restarts"
+            help="The run starts again this often after its program failed."
+          />
+          <Field {...show("timeLimit")} label="Time limit" help="Write 8h, for example. Short runs start sooner." />
           <Field {...show("priority")} label="Priority" select>
             <MenuItem value="">Normal</MenuItem>
             <MenuItem value="high">High</MenuItem>
@@ -101,16 +115,28 @@ export function Fields({ show, isOpen, teams }: Properties) {
           <Field
             {...show("after")}
             label="After"
-            help="Runs that have to succeed first, one a line; prepare:ended waits for any end"
+            help="Name the runs that have to succeed first, one on each line. prepare:ended waits for any end."
             lines={2}
             code
           />
-          <Field {...show("volumes")} label="Volumes" help="One a line: imagenet:/data:ro" lines={2} code />
-          <Field {...show("env")} label="Variables" help="One a line: LR=3e-4. No secrets here" lines={2} code />
+          <Field
+            {...show("volumes")}
+            label="Volumes"
+            help="Write one on each line, for example imagenet:/data:ro."
+            lines={2}
+            code
+          />
+          <Field
+            {...show("env")}
+            label="Variables"
+            help="Write one on each line, for example LR=3e-4. Everybody who sees the run can read them."
+            lines={2}
+            code
+          />
           <Field
             {...show("secrets")}
             label="Secrets"
-            help="One a line: hub, certs:/certs or TOKEN=hub/token"
+            help="Write one on each line: hub, certs:/certs or TOKEN=hub/token."
             lines={2}
             code
           />

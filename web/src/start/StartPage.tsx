@@ -47,7 +47,7 @@ export function StartPage() {
     faults: faults.get(name) ?? [],
     onChange: (value: string) => {
       start.reset();
-      setDraft({ ...draft, form: { ...form, [name]: value } });
+      setDraft((newest) => ({ ...newest, form: { ...newest.form, [name]: value } }));
     },
   });
   const submit = (event: FormEvent) => {
@@ -79,7 +79,7 @@ export function StartPage() {
           <CodeDrop
             digest={draft.base.code?.digest ?? ""}
             namespace={form.namespace}
-            change={(digest) => setDraft(withCode(draft, digest))}
+            change={(digest) => setDraft((newest) => withCode(newest, digest))}
           />
         </Box>
         <Box
@@ -103,7 +103,10 @@ export function StartPage() {
           {outlook.error && !refusal && <Problem error={outlook.error} />}
           {outlook.data && !refusal && <Outlook found={outlook.data} />}
           {outlook.data && !refusal && (
-            <WhatIfs draft={draft} change={(part) => setDraft({ ...draft, form: { ...form, ...part } })} />
+            <WhatIfs
+              draft={draft}
+              change={(part) => setDraft((newest) => ({ ...newest, form: { ...newest.form, ...part } }))}
+            />
           )}
           <Box>
             {mayStart ? (
@@ -111,7 +114,9 @@ export function StartPage() {
                 Start
               </Button>
             ) : (
-              <Typography>You may see runs, but not start them. Your operators can give you the role of a user in a team.</Typography>
+              <Typography>
+                You may see runs, but not start them. Your operators can give you the role of a user in a team.
+              </Typography>
             )}
           </Box>
         </Box>

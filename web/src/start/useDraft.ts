@@ -1,10 +1,10 @@
-import { useEffect, useState } from "react";
+import { useEffect, useState, type Dispatch, type SetStateAction } from "react";
 import { EMPTY, type Draft } from "./form";
 
 const KEY = "kajitori-draft";
 
 /** Return the form of this tab and its setter. It outlives a reload and a new sign-in, and ends with the tab. */
-export function useDraft(): [Draft, (draft: Draft) => void] {
+export function useDraft(): [Draft, Dispatch<SetStateAction<Draft>>] {
   const [draft, setDraft] = useState(stored);
   useEffect(() => window.sessionStorage.setItem(KEY, JSON.stringify(draft)), [draft]);
   return [draft, setDraft];

@@ -1,4 +1,5 @@
 import Typography from "@mui/material/Typography";
+import { sentence } from "./sentence";
 import { duration } from "./times";
 import { useNow } from "./useNow";
 
@@ -11,8 +12,4 @@ export function Since({ currentAt, error }: { currentAt: number; error: Error | 
       {sentence(error.message)} This is {duration((now - currentAt) / 1_000)} old.
     </Typography>
   );
-}
-
-function sentence(message: string): string {
-  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 }

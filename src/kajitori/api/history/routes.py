@@ -145,14 +145,7 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
     since, until = await history.countable(since, until)
     readable = await readable_of(api, user, query.namespace)
     owner = user.name if query.owner == "@me" else query.owner
-    sums = await history.usage(query.by, since, until, policy.prices, namespaces=readable, owner=owner)
-    held = (
-        part
-        for run in api.mirror.runs.values()
-        if (readable is None or run.metadata.namespace in readable) and owner in ("", run.owner)
-        for part in _held(run, query.by, since, until)
-    )
-    sums = add_up(held, policy.prices, sums)
+    sums = await sums_of(api, query.by, since, until, readable=readable, owner=owner)
     order = sorted(sums.items(), key=lambda item: (-item[1].gpu_seconds, -item[1].cpu_milli_seconds, item[0]))
     total = UsageSum()
     for _, used in order:
@@ -168,6 +161,22 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
             total=_row("", total),
         )
     )
+
+
+async def sums_of(
+    api: Api, by: By, since: int, until: int, *, readable: frozenset[str] | None = None, owner: str = ""
+) -> dict[str, UsageSum]:
+    """Return what runs of these namespaces (None: of all) and of this owner (empty: of all) used between two times,
+    which have to be `countable`. Runs that still have nodes count until `until`."""
+    prices = api.cluster.policy.prices.prices
+    sums = await history_of(api).usage(by, since, until, prices, namespaces=readable, owner=owner)
+    held = (
+        part
+        for run in api.mirror.runs.values()
+        if (readable is None or run.metadata.namespace in readable) and owner in ("", run.owner)
+        for part in _held(run, by, since, until)
+    )
+    return add_up(held, prices, sums)
 
 
 @router.get("/v1/audit", responses=describes(AuditAnswer), summary="The audit trail, newest entry first")

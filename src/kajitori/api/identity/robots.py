@@ -74,7 +74,7 @@ async def _why_none(user: User, namespace: str) -> str:
     try:
         await user.client.list(ROLE_BINDINGS, namespace, label_selector=LABEL_ROBOT)
     except NotFound as error:  # the API server does not serve this kind
-        return f"robots can't have rights of their own here: {error.message}"
+        return f"no robot can have rights of its own here: {error.message}"
     except Forbidden:
         pass  # the API server says so when a token is made
     return ""

@@ -71,7 +71,11 @@ async def reads_board(api: Shared, connection: HTTPConnection) -> AsyncIterator[
 async def show_public_board(api: Shared) -> Response:
     """For pages that everybody sees. Needs no sign-in if policy says `board: public`. Has no names of runs, nodes,
     images or commands."""
-    body = api.remembered.get("board", lambda: msgspec.json.encode(public_board(api)))
+    return board_answer(api, api.remembered.get("board", lambda: msgspec.json.encode(public_board(api))))
+
+
+def board_answer(api: Api, body: bytes) -> Response:
+    """Return a part of the board as an answer that readers may keep for a moment."""
     caching = "public" if api.cluster.policy.board == "public" else "private"
     headers = {"Cache-Control": f"{caching}, max-age={PUBLIC_SECONDS}"}
     return Response(body, media_type="application/json", headers=headers)

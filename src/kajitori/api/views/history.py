@@ -73,6 +73,27 @@ class UsageRow(View):
     cost: float
 
 
+class BoardUse(View):
+    """GPU-hours of one type or team."""
+
+    name: str
+    gpu_seconds: int
+
+
+class BoardUsage(View):
+    """What the board shows of the last 30 days."""
+
+    since: Time
+    until: Time
+    gpu_seconds: int
+    types: list[BoardUse]
+    """By type of GPU, the largest first."""
+    teams: list[BoardUse]
+    """The ten teams (namespaces) that used most, the largest first."""
+    team_count: int
+    """Number of teams that used GPUs."""
+
+
 class UsageAnswer(View):
     """Usage between two times, the largest first."""
 

@@ -179,8 +179,9 @@ class Policy(Document):
     idle_gpus: IdleGpus = IdleGpus()
     board: Literal["users", "public"] = "users"
     """Who may read the board of GPUs (`GET /v1/board`): free and used GPUs by type, and which owners of which teams
-    hold them since when. users: whoever is signed in. public: everybody who reaches the server, without signing in. It
-    never names runs, images, commands or environments."""
+    hold them since when, and the GPU-hours of each type and team in the last 30 days. users: whoever is signed in.
+    public: everybody who reaches the server, without signing in. It never names runs, images, commands or
+    environments."""
     stuck: StuckRuns = StuckRuns()
     notifications: Notifications = Notifications()
     nodes_on_demand: bool = False

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from tests.unit.api.fake_kubernetes import run
 
 from kajitori.api.app import openapi_document, operations
 from kajitori.api.audit import CHANGES, NO_CHANGES
+from kajitori.cluster.view import ClusterView
+from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.policy.file import parse_policy
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState, SegmentRecord
 from kajitori.history.database import Statement
 from kajitori.history.store import History
@@ -104,6 +108,30 @@ async def test_usage_is_summed_exactly(world: World, history: History) -> None:
     largest = (await world.http.get("/v1/usage", params=params | {"limit": "1"})).json()
     assert ([row["key"] for row in largest["items"]], largest["count"]) == (["team"], 2)
     assert largest["total"] == found["total"]
+
+
+async def test_the_board_shows_the_last_months_gpu_hours(world: World, history: History) -> None:
+    """Without names of people and runs, and without sign-in only if policy says so. A run that goes on counts."""
+    await history.record([recorded("bert"), recorded("other", namespace="else", gpus=1), recorded("cpu", gpus=0)])
+    part = {"attempt": 1, "ranks": "0-1", "gpus": 4, "gpuType": "a100", "since": "2026-11-21T11:59:00Z"}
+    usage = {"first": 1, "open": [part]}
+    held = run("now", owner="grace", replicas=2) | {"status": {"phase": "Running", "attempts": 1, "usage": usage}}
+    world.kubernetes.put("runs", held)
+    await world.caught_up()
+    shown = await world.http.get("/v1/board/usage")
+    assert shown.json() == {
+        "since": "2026-10-22T12:00:00Z",
+        "until": "2026-11-21T12:00:00Z",
+        "gpuSeconds": 2 * 600 * 9 + 2 * 60 * 4,
+        "types": [{"name": "h100", "gpuSeconds": 2 * 600 * 9}, {"name": "a100", "gpuSeconds": 2 * 60 * 4}],
+        "teams": [{"name": "team", "gpuSeconds": 2 * 600 * 8 + 2 * 60 * 4}, {"name": "else", "gpuSeconds": 2 * 600}],
+        "teamCount": 2,
+    }
+    assert shown.headers["cache-control"] == "private, max-age=10"
+    del world.http.headers["Authorization"]
+    assert (await world.http.get("/v1/board/usage")).status_code == 401
+    world.change(cluster=ClusterView(world.mirror, PolicyFile(None, without_file=parse_policy({"board": "public"}))))
+    assert (await world.http.get("/v1/board/usage")).status_code == 200
 
 
 async def test_readiness_says_how_far_history_lags_behind(world: World, history: History) -> None:

@@ -45,7 +45,7 @@ export function AddChannel({ team, close }: { team: string; close: () => void })
         label="URL"
         value={url}
         change={setUrl}
-        helperText="Such as slack://…, mailtos://…, or a service's own https URL; apprise lists them. It is never shown again."
+        helperText="Write slack://…, mailtos://… or a service's own https URL, for example; apprise lists all forms. The page never shows it again."
         maxLength={2100}
         autoComplete="new-password"
       />

@@ -8,6 +8,7 @@ import { Problem } from "../../app/Problem";
 import { useTeams } from "../../usage/useTeams";
 import { CopyLine } from "../../words/CopyLine";
 import { PlainList } from "../../words/Part";
+import { sentence } from "../../words/sentence";
 import { For } from "../For";
 import { MakeToken } from "./MakeToken";
 import { RobotItem } from "./RobotItem";
@@ -51,7 +52,7 @@ export function Tokens() {
       }
     >
       {makes && <MakeToken key={team} team={team} close={() => setMakes(false)} />}
-      {note && <Typography color="textSecondary">{note}. Programs on this machine act with the token that kaji itself uses.</Typography>}
+      {note && <Typography color="textSecondary">{sentence(note)} Programs on this machine act with the token that kaji itself uses.</Typography>}
       {robots.error && !robots.data && <Problem error={robots.error} retry={() => void robots.refetch()} />}
       {!robots.data && !robots.error && <Skeleton variant="rectangular" height={64} />}
       {robots.data && !items.length && !makes && !note && (

@@ -1,0 +1,4 @@
+/** Return a message as a sentence: messages of the server and of the page begin with a small letter and have no full stop. */
+export function sentence(message: string): string {
+  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+}
