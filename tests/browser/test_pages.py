@@ -141,6 +141,35 @@ def test_the_queue_tells_what_a_waiting_run_waits_for(cluster: KajiUp, page: Pag
     assert cluster.kaji("rm", "-f", "holds", "waits").returncode == 0
 
 
+def test_a_run_that_waits_for_another_one_leads_to_it(cluster: KajiUp, page: Page) -> None:
+    """In the queue and on its own page, until the other one has ended."""
+    run(cluster, "prepare", "sleep", "1000")
+    small = ("-d", "-q", "--cpus", "0.1", "-m", "64m", "--grace", "1s")
+    for name, after in {"anyway": "prepare:ended", "never": "prepare"}.items():
+        assert cluster.kaji("run", *small, "--name", name, "--after", after, "i", "sleep", "1000").returncode == 0
+    page.get_by_role("link", name="Queue").click()
+    page.get_by_text(re.compile("2 runs wait for others")).wait_for()
+    waiting = page.get_by_role("list", name="Runs that wait for other runs").get_by_role("listitem")
+    waiting.filter(has_text="default/anyway of admin after prepare (ended); it is not known when they end").wait_for()
+    waiting.filter(has_text="default/never of admin after prepare (succeeded)").wait_for()
+    assert_accessible(page, "main")
+    waiting.get_by_role("link", name="default/never").click()
+    page.get_by_text(re.compile("^waits for .*prepare")).wait_for()
+    page.get_by_text("after prepare (succeeded)").get_by_role("link", name="prepare").click()
+    page.wait_for_url(re.compile("/runs/default/prepare$"))
+    page.get_by_role("heading", name="prepare").wait_for()
+    page.go_back()
+    page.get_by_role("heading", name="never").wait_for()
+    assert cluster.kaji("stop", "prepare").returncode == 0
+    page.get_by_text("Failed").first.wait_for()
+    page.get_by_text(re.compile("^it did not start: .*prepare")).wait_for()
+    open_address(page, "/runs/default/anyway")
+    page.get_by_text("Running").first.wait_for()
+    page.get_by_role("link", name="Queue").click()
+    waiting.first.wait_for(state="detached")
+    assert cluster.kaji("rm", "-f", "prepare", "anyway", "never").returncode == 0
+
+
 def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: Page) -> None:
     """The output of a program is shown as text, HTML as well. A progress bar stays one line."""
     run(cluster, "bert", "python3", "-c", SCRIPT)
@@ -318,14 +347,14 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page, tmp_path: Path) -> No
     (tmp_path / "said.txt").write_text("from the folder\n")
     (tmp_path / "left-out.log").write_text("1")
     (tmp_path / ".gitignore").write_text("*.log")
-    page.get_by_role("link", name="Start").click()
+    page.get_by_role("link", name="Start", exact=True).click()  # an empty list of runs has a link "Start a run"
     page.get_by_label("Image").fill("python:3")
     page.get_by_label("Command").fill("sh -c 'echo $GREETING\ncat *.*; sleep 1000'")
     page.get_by_label("CPUs each").fill("0.1")
     page.get_by_label("Memory each").fill("lots")
     page.get_by_text("'lots' is not an amount").wait_for()
     page.get_by_label("Memory each").fill("64m")
-    page.get_by_label("Name").fill("clicked")
+    page.get_by_label("Name").fill("typed")
     page.get_by_text("Files, variables").click()
     page.get_by_label("Variables").fill("GREETING=good day")
     page.get_by_role("status").get_by_text("Starts at once").wait_for()
@@ -335,10 +364,18 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page, tmp_path: Path) -> No
     what_if.get_by_role("button", name="Use it: 2 × any type").click()
     assert page.get_by_role("textbox", name="Members").input_value() == "2"
     page.get_by_role("textbox", name="Members").fill("")
-    options = "--name clicked --cpus 0.1 -m 64m -e 'GREETING=good day'"
+    options = "--name typed --cpus 0.1 -m 64m -e 'GREETING=good day'"
     page.get_by_text(f"kaji run {options} python:3 sh -c 'echo $GREETING cat *.*; sleep 1000'").wait_for()
     code = page.get_by_role("region", name="Code")
-    code.locator("input").set_input_files(tmp_path)
+    held: list[Route] = []
+    typed: list[bool] = []
+    page.route("**/v1/code/**", lambda route: route.continue_() if typed else held.append(route))
+    with page.expect_request("**/v1/code/**"):
+        code.locator("input").set_input_files(tmp_path)
+    page.get_by_label("Name").fill("clicked")  # while the folder is uploaded
+    typed.append(True)
+    for route in held:
+        route.continue_()
     code.get_by_text(re.compile("2 files, .*All members start in it")).wait_for()
     assert_accessible(page, "main")
     visit(page, page.url)
