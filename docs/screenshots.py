@@ -1,10 +1,11 @@
 """Takes pictures of the web page's pages, light and dark, for docs/figures and the README. They are to be looked at.
 
-    python docs/screenshots.py
+    python docs/screenshots.py              all pages
+    python docs/screenshots.py run/events   these only
 
 It starts a `kaji up` with simulated nodes in a temporary folder, starts runs, waits until their figures have some
 minutes, and opens every page in a browser (Debian's chromium): each in a folder of its subject, also before there are
-runs. It takes about eight minutes.
+runs. It takes about ten minutes. Usage of a month is a written answer.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -31,6 +33,9 @@ SIZE = (1280, 800)
 NARROW = (360, 740)
 FIGURES_SECONDS = 240.0
 """Time until the figures of a run have a few points."""
+STARTED_SECONDS = 30.0
+"""Time until all runs have started."""
+NEEDS_FIGURES = {"run/figures", "run/time", "usage/usage"}
 UP_SECONDS = 60.0
 SETTLED_MILLISECONDS = 2500.0
 LOADED_MILLISECONDS = 60_000.0
@@ -40,6 +45,9 @@ PAGES = {
     "run/log": "/runs/default/llama",
     "run/figures": "/runs/default/llama?tab=figures",
     "run/members": "/runs/default/bert-large?tab=members",
+    "run/members-many": "/runs/default/crowd?tab=members&rank=300",
+    "run/events": "/runs/default/llama?tab=events",
+    "run/terminal": "/runs/default/llama?tab=terminal&rank=0",
     "run/attempts": "/runs/default/llama?tab=attempts",
     "run/files": "/runs/default/llama?tab=files",
     "run/time": "/runs/default/llama?tab=time",
@@ -68,9 +76,40 @@ EMPTY = {
     "mine/mine": "/mine",
 }
 """Pages that are shown before there are runs, too."""
-ON_A_PHONE = ("runs/list", "run/log", "cluster/map", "cluster/board", "sweeps/one", "usage/usage", "mine/mine")
-SHOWS = {"run/figures": ".uplot", "run/files": "table", "usage/usage": "h2"}
+ON_A_PHONE = (
+    *("runs/list", "run/log", "run/members-many", "run/events", "runs/start", "cluster/map", "cluster/board"),
+    *("queue/timeline", "sweeps/one", "usage/usage", "mine/mine"),
+)
+SHOWS = {
+    "run/figures": ".uplot",
+    "run/files": "table",
+    "run/members-many": "[role=region] strong",
+    "run/terminal": ".xterm-rows :text('#')",
+    "cluster/board": "section li",
+    "usage/usage": "h2",
+}
 """CSS selectors of what a page has to show before its picture is taken."""
+WHOLE = ("run/members-many", "cluster/board-phone")
+"""Pictures of the whole page, also of what has to be scrolled to."""
+TYPES = {"run/terminal": "echo rank $KAJI_RANK of $KAJI_WORLD_SIZE; ls -l $KAJI_CHECKPOINT_DIR\n"}
+"""What is typed before the picture is taken."""
+
+TYPE_SECONDS = {"h100": 612_345_600, "a100": 287_654_400}
+TEAM_SECONDS = {"vision": 401_234_400, "speech": 255_600_000, "default": 168_480_000, "protein-folding": 74_685_600}
+
+
+def month() -> dict[str, object]:
+    """Return the written answer about the GPU-hours of a month."""
+    until = datetime.now(UTC)
+    return {
+        "since": (until - timedelta(days=30)).isoformat(),
+        "until": until.isoformat(),
+        "gpuSeconds": sum(TYPE_SECONDS.values()),
+        "types": [{"name": name, "gpuSeconds": seconds} for name, seconds in TYPE_SECONDS.items()],
+        "teams": [{"name": name, "gpuSeconds": seconds} for name, seconds in TEAM_SECONDS.items()],
+        "teamCount": len(TEAM_SECONDS),
+    }
+
 
 NETWORKS = """
 researchers: ["10.0.0.0/16"]
@@ -123,6 +162,7 @@ with open(os.environ["KAJI_RESULT"], "w") as file:
     json.dump(found, file)
 """
 
+SIMULATED = "node.kubernetes.io/instance-type=simulated"
 SMALL = ("--cpus", "0.1", "-m", "64m")
 LLAMA = ("--name", "llama", "-n", "4", *SMALL, "--checkpoint", "/ckpt", "--code", ".")
 RUNS: tuple[tuple[str, ...], ...] = (
@@ -135,6 +175,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("--name", "evaluate", "--after", "whisper", "-n", "1", *SMALL, "--time-limit", "1h", "asr:2", "evaluate"),
     ("--name", "tokenizer", "--cpus", "0.1", "-m", "64m", "python:3.11", "python3", "-c", "print('32000 tokens')"),
     ("--name", "search", "--array", "0-59%8", *SMALL, "--code", ".", "python:3.11", "python3", "search.py"),
+    ("--name", "crowd", "-n", "1200", *SMALL, "--node-selector", SIMULATED, "crowd:1", "train"),
     ("--name", "mistake", "--cpus", "0.1", "-m", "64m", "python:3.11", "python3", "-c", "raise SystemExit(3)"),
 )
 
@@ -153,7 +194,10 @@ def main() -> int:
     ):
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         signed_in = sign_in(browser, folder)
+        wanted = set(sys.argv[1:]) or {*PAGES, *(f"{name}-empty" for name in EMPTY)}
         for name, address in EMPTY.items():
+            if f"{name}-empty" not in wanted:
+                continue
             take(signed_in, f"{name}-empty", address)
         code = Path(folder) / "code"
         code.mkdir()
@@ -162,8 +206,10 @@ def main() -> int:
         for words in RUNS:
             kaji(folder, "run", "-d", "-q", *words, within=code)
         log.info("waiting until there are figures")
-        time.sleep(FIGURES_SECONDS)
+        time.sleep(FIGURES_SECONDS if wanted & NEEDS_FIGURES else STARTED_SECONDS)
         for name, address in PAGES.items():
+            if name not in wanted:
+                continue
             take(signed_in, name, address)
             if name in ON_A_PHONE:
                 take(signed_in, f"{name}-phone", address, size=NARROW)
@@ -177,8 +223,8 @@ def cluster(folder: Path) -> Iterator[None]:
     """Run `kaji up` with 48 simulated nodes."""
     (folder / "networks.yaml").write_text(NETWORKS)
     words = ("up", "--data", str(folder), "--nodes", "48", "--gpu-type", "h100", "--gpu-type", "a100")
-    words += ("--networks", str(folder / "networks.yaml"))
-    with subprocess.Popen([KAJI, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
+    words += ("--networks", "networks.yaml")  # the page shows this path
+    with subprocess.Popen([KAJI, *words], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
         try:
             until = time.monotonic() + UP_SECONDS
             while not (folder / "kaji.json").exists():
@@ -225,12 +271,14 @@ def take(signed_in: SignedIn, name: str, address: str, *, size: tuple[int, int] 
             viewport={"width": width, "height": height}, color_scheme=scheme, storage_state=signed_in.session
         )
         page = context.new_page()
+        page.route("**/v1/board/usage", lambda route: route.fulfill(json=month()))
         page.goto(urljoin(signed_in.server, address))
         shows = SHOWS.get(name, "h1") if not name.endswith("-empty") else "h1"
         page.locator(shows).first.wait_for(timeout=LOADED_MILLISECONDS)
         page.locator(".MuiSkeleton-root").first.wait_for(state="detached", timeout=LOADED_MILLISECONDS)
+        page.keyboard.type(TYPES.get(name, ""))
         page.wait_for_timeout(SETTLED_MILLISECONDS)
-        page.screenshot(path=FIGURES / f"{name}-{scheme}.png")
+        page.screenshot(path=FIGURES / f"{name}-{scheme}.png", full_page=name in WHOLE)
         context.close()
     log.info("%s", name)
 

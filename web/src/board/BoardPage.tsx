@@ -41,7 +41,7 @@ export function BoardPage() {
 function Holdings({ board }: { board: Board }) {
   return (
     <Box sx={{ overflowX: "auto" }}>
-      <Table size="small" aria-label="Who holds GPUs">
+      <Table size="small" aria-label="Who holds GPUs" sx={{ "& td, & th": { px: { xs: 1, sm: 4 } } }}>
         <TableHead>
           <TableRow>
             <TableCell>Owner</TableCell>

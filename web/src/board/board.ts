@@ -16,7 +16,7 @@ export interface Part {
   colour: string;
 }
 
-const COLOURS = { busy: "#0b6e69", idle: "#c77700", free: "#8fa3b5", broken: "#b3261e" };
+const COLOURS = { busy: "primary.main", idle: "#c77700", free: "#8fa3b5", broken: "#b3261e" };
 
 /** Return the parts of a type's bar that are not empty: GPUs at work, idle ones, free ones, broken ones. */
 export function partsOf({ used, idle, free, broken }: GpuType): Part[] {
@@ -31,7 +31,9 @@ export function partsOf({ used, idle, free, broken }: GpuType): Part[] {
 
 /** Return who holds GPUs: the most first. */
 export function largestFirst(holdings: readonly Holding[]): Holding[] {
-  return [...holdings].sort((a, b) => b.gpus - a.gpus || a.owner.localeCompare(b.owner) || a.since.localeCompare(b.since));
+  return [...holdings].sort(
+    (a, b) => b.gpus - a.gpus || a.owner.localeCompare(b.owner) || a.since.localeCompare(b.since),
+  );
 }
 
 const AVERAGE = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });

@@ -97,5 +97,6 @@ it("keeps the view in the address", () => {
 });
 
 it("tells in words how many members a node has", () => {
-  expect(membersOn("vm*4,gpu-[1-2]")).toBe("vm (4 members),gpu-[1-2]");
+  expect(membersOn("vm*4,gpu-[1-2]")).toBe("vm (4 members), gpu-[1-2]");
+  expect(membersOn("gpu-[1-2,7]*8,vm")).toBe("gpu-[1-2,7] (8 members each), vm");
 });

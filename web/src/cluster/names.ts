@@ -7,9 +7,11 @@ export function compareNames(a: string, b: string): number {
   return ORDER.compare(a, b);
 }
 
-/** Return a compact list of the nodes of members in words: "vm (4 members)" for "vm*4". */
+/** Return a compact list of the nodes of members in words: "vm (4 members)" for "vm*4", "gpu-[1-2] (8 members each)" for "gpu-[1-2]*8". */
 export function membersOn(list: string): string {
-  return list.replace(/\*(\d+)/g, " ($1 members)");
+  return split(list)
+    .map((part) => part.replace(/\*(\d+)$/, part.includes("[") ? " ($1 members each)" : " ($1 members)"))
+    .join(", ");
 }
 
 const MOST = 100_000;

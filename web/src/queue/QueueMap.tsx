@@ -24,6 +24,8 @@ interface Props {
 /** Height of the page around the timeline: a timeline of thousands of nodes scrolls in the rest. */
 const AROUND_PX = 240;
 const LEAST_VIEW_PX = 360;
+/** Bars that are shorter have no name. */
+const LEAST_NAMED_PX = 28;
 
 /** The queue into the future, on one canvas. Arrow keys move from run to run, Enter opens one. */
 export function QueueMap({ runs, rowed, from, until, now, selected, select }: Props) {
@@ -119,6 +121,17 @@ function drawTimeline(paint: CanvasRenderingContext2D, layout: Placed, marks: Ti
   line(paint, toX(view.now), height, colours.dark ? "#ff8a80" : "#b3261e");
 }
 
+/** Return the name of a run, with its GPUs if there is room for both; its beginning if there is none for the name. */
+function nameIn(paint: CanvasRenderingContext2D, { name, gpus }: QueueRow, width: number): string {
+  const fits = (text: string) => paint.measureText(text).width <= width;
+  const whole = gpus ? `${name}  ${gpus} GPUs` : name;
+  if (fits(whole)) return whole;
+  if (fits(name)) return name;
+  let length = name.length;
+  while (length > 0 && !fits(`${name.slice(0, length)}…`)) length--;
+  return length > 0 ? `${name.slice(0, length)}…` : "";
+}
+
 /** Return the end of a text that is too wide: names of nodes differ there. */
 function shortened(paint: CanvasRenderingContext2D, text: string, width: number): string {
   let from = 0;
@@ -165,13 +178,12 @@ function drawBar(paint: CanvasRenderingContext2D, bar: Placed["bars"][number], {
   paint.lineWidth = bar.run.nodes && !isRunning ? 4 : 2;
   if (isTrial(bar.run)) paint.setLineDash([6, 4]);
   if (!isRunning) paint.strokeRect(bar.x, top, bar.width, high);
-  const text = `${bar.run.name}${bar.run.gpus ? `  ${bar.run.gpus} GPUs` : ""}`;
-  if (bar.width > 48) {
-    const isOnColour = isRunning && sure > 60;
+  if (bar.width > LEAST_NAMED_PX) {
+    const isOnColour = isRunning && sure >= Math.min(60, bar.width);
     paint.fillStyle = isOnColour ? (dark ? "#10201f" : "#ffffff") : dark ? "#e6e9ec" : "#1c2227";
     paint.font = "12px system-ui, sans-serif";
     paint.textBaseline = "middle";
-    paint.fillText(text, bar.x + 6, top + high / 2 + 1);
+    paint.fillText(nameIn(paint, bar.run, bar.width - 10), bar.x + 6, top + high / 2 + 1);
   }
   paint.restore();
 }

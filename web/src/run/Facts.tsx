@@ -15,7 +15,7 @@ export function Facts({ run }: { run: Run }) {
     ["Team", run.namespace],
     ["Starts", spec.after?.length ? <AfterRuns key="after" namespace={run.namespace} after={spec.after} /> : ""],
     ["Image", spec.image],
-    ["Members", members.total ? (isFinal(run) ? members.total : `${members.running} of ${members.total} run`) : ""],
+    ["Members", members.total ? (isFinal(run) ? members.total.toLocaleString() : `${members.running.toLocaleString()} of ${members.total.toLocaleString()} run`) : ""],
     ["Nodes", membersOn(run.nodes ?? "")],
     ["Attempt", (status.attempts ?? 0) > 1 ? status.attempts : ""],
     ["Restarts", status.restarts || ""],

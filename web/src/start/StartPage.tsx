@@ -60,7 +60,7 @@ export function StartPage() {
   return (
     <Box component="form" onSubmit={submit} sx={{ display: "grid", gap: 5, gridTemplateColumns: "minmax(0, 1fr)" }}>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4 }}>
-        <Typography variant="h1" sx={{ flex: 1 }}>
+        <Typography variant="h1" sx={{ flex: "1 0 auto" }}>
           Start a run
         </Typography>
         <Templates choose={(spec) => setDraft(draftOf({ spec, namespace: form.namespace }))} />

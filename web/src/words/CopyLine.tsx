@@ -13,7 +13,16 @@ export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
   };
   return (
     <Box
-      sx={{ display: "flex", alignItems: "center", gap: 2, border: 1, borderColor: "divider", borderRadius: 1, pl: 3, minWidth: 0 }}
+      sx={{
+        display: "flex",
+        alignItems: "center",
+        gap: 2,
+        border: 1,
+        borderColor: "divider",
+        borderRadius: 1,
+        pl: 3,
+        minWidth: 0,
+      }}
     >
       <Box
         component="code"
@@ -30,11 +39,24 @@ export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
         }}
         tabIndex={0}
       >
-        {text}
+        {wraps ? <Wrapped text={text} /> : text}
       </Box>
       <Button size="small" onClick={copy} aria-live="polite">
         {copied ? "Copied" : "Copy"}
       </Button>
     </Box>
+  );
+}
+
+/** A text whose options, such as --code, are not broken at their dashes. */
+function Wrapped({ text }: { text: string }) {
+  return text.split(/((?<=\s)--?[a-z-]{1,24}(?=\s))/).map((part, index) =>
+    index % 2 ? (
+      <Box key={index} component="span" sx={{ whiteSpace: "nowrap" }}>
+        {part}
+      </Box>
+    ) : (
+      part
+    ),
   );
 }
