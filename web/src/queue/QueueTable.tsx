@@ -41,8 +41,8 @@ export function QueueTable({ runs, now, addressOf }: { runs: readonly QueueRow[]
                 <Link to={addressOf(keyOf(run))}>{keyOf(run)}</Link>
               </TableCell>
               <TableCell>{run.owner}</TableCell>
-              <TableCell>{run.gpus ? `${run.gpus} ${run.gpuType}` : ""}</TableCell>
-              <TableCell>
+              <TableCell sx={{ whiteSpace: "nowrap" }}>{run.gpus ? `${run.gpus} ${run.gpuType}` : ""}</TableCell>
+              <TableCell sx={{ whiteSpace: "nowrap" }}>
                 <Age time={run.state === "running" ? run.startsAt : run.queuedAt} />
               </TableCell>
               <TableCell>{run.state === "running" ? "" : run.startsAt ? ahead(run.startsAt, now) : "not known"}</TableCell>

@@ -29,7 +29,7 @@ export const COLUMNS: Column<Row>[] = [
   { name: "Name", width: "minmax(140px, 2fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: (run) => run.name },
   { name: "Team", width: "minmax(80px, 1fr)", sort: "namespace", cell: (run) => run.namespace },
   { name: "Owner", width: "minmax(100px, 1fr)", sort: "owner", cell: (run) => run.owner },
-  { name: "Members", width: "88px", right: true, sort: "members", descending: true, cell: members },
+  { name: "Members", width: "112px", right: true, sort: "members", descending: true, cell: members },
   { name: "GPUs", width: "96px", right: true, sort: "gpus", descending: true, cell: gpus },
   {
     name: "Age",
