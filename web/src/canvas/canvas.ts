@@ -14,11 +14,11 @@ export function prepared(canvas: HTMLCanvasElement, width: number, height: numbe
   return paint;
 }
 
-/** Content for screen readers alone. */
+/** Content for screen readers alone. Sizes are texts: as a number, 1 would stand for the size of the box around it. */
 export const HIDDEN = {
   position: "absolute",
-  width: 1,
-  height: 1,
+  width: "1px",
+  height: "1px",
   overflow: "hidden",
   clipPath: "inset(50%)",
   whiteSpace: "nowrap",
