@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 from tests.harness.cluster import Cluster
-from tests.harness.platform.receiver import RECEIVED, add_channel, receiving
+from tests.harness.platform.parts import GPUS
+from tests.harness.platform.receiver import RECEIVED, Receiver, add_channel, receiving
 
 from kajitori.cluster.run_object import RUNS
-from kajitori.core.messages import outbox
+from kajitori.core.messages import notices, outbox
 from kajitori.core.messages.channels import team
+from kajitori.core.spec.notify import KINDS
 from kajitori.core.spec.reasons import Phase
+from kajitori.core.words import names
+from kajitori.kube.resources import NODES
 
 SEED = int(os.environ.get("KAJI_TEST_MESSAGES_SEED", "0")) or random.randrange(1, 1_000_000)
 KILLS = 5
@@ -68,3 +72,54 @@ async def test_no_message_is_lost_however_often_controllers_are_killed(
         assert "s3cr3t" not in json.dumps(
             [await cluster.client.get(RUNS, name, cluster.namespace) for name in names_of_runs]
         )
+
+
+async def test_an_owner_hears_what_happens_to_a_run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A team is told of starts, a preemption, a time limit that is near, a drain and ends, from the event to the
+    request."""
+    monkeypatch.setattr(outbox, "FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(outbox, "DIGEST_ABOVE", 100)
+    monkeypatch.setattr(notices, "_ahead_seconds", lambda rules, limit: limit)  # the limit is near from the beginning
+    monkeypatch.setattr(outbox, "SPACING_SECONDS", 0.1)
+    cluster.use_policy(notifications=RECEIVED | {"longWait": "0s"}, preemption={"minimumRunTime": "0s"})
+    whole = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
+    async with receiving() as receiver:
+        await add_channel(cluster, team(cluster.namespace), receiver.url, KINDS)
+        cluster.start_controller()
+        await cluster.submit("low", replicas=8, resources=whole, priority="low")
+        await cluster.reaches("low", Phase.RUNNING)
+        await cluster.submit("high", replicas=1, resources=whole, priority="high", timeLimit="1h")
+        await cluster.until(lambda: ("high", "time-limit") in told_by(receiver), "the time limit is told")
+        await cluster.succeed("high")
+        await cluster.reaches("low", Phase.RUNNING, attempt=2)
+        await cluster.succeed("low")
+        await cluster.submit("one", resources=whole)
+        await cluster.reaches("one", Phase.RUNNING)
+        (node,) = cluster.nodes_of("one")
+        try:
+            await cluster.client.patch(NODES, node, drained("ada"))
+            await cluster.reaches("one", Phase.RUNNING, attempt=2)
+        finally:
+            await cluster.client.patch(NODES, node, drained(None))
+        wanted = {
+            ("low", "started"),
+            ("low", "preempted"),
+            ("low", "ended"),
+            ("high", "time-limit"),
+            ("high", "ended"),
+            ("one", "drained"),
+        }
+        await cluster.until(lambda: told_by(receiver).keys() >= wanted, f"all are told: {told_by(receiver)}")
+    told = told_by(receiver)
+    assert f"for {cluster.namespace}/high" in told["low", "preempted"]
+    assert node in told["one", "drained"]
+
+
+def drained(who: str | None) -> dict[str, Any]:
+    """Return the patch of a Node that drains it, or with `who` None puts it back."""
+    return {"metadata": {"annotations": {names.ANNOTATION_DRAIN: who}}, "spec": {"unschedulable": bool(who)}}
+
+
+def told_by(receiver: Receiver) -> dict[tuple[str, str], str]:
+    """Return the texts of all messages, by run and kind."""
+    return {(body.get("run", ""), body["type"].removeprefix("run.")): json.dumps(body) for _, body in receiver.got}
