@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.harness.cluster import Cluster
+from tests.harness.platform.receiver import RECEIVED, Receiver, add_channel, receiving
 
+from kajitori.core.messages.channels import team
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import IdleState
 from kajitori.core.telemetry.bands import Band, Place
@@ -26,6 +28,12 @@ async def history(cluster: Cluster) -> AsyncIterator[History]:
     await cluster.history.close()
 
 
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as found:
+        yield found
+
+
 async def record(cluster: Cluster, history: History, name: str, *, used: float) -> None:
     """Store three hours in which the GPUs of a run were used like this."""
     run = cluster.run(name)
@@ -37,8 +45,12 @@ async def record(cluster: Cluster, history: History, name: str, *, used: float) 
     )
 
 
-async def test_a_run_with_idle_gpus_is_parked_only_after_a_warning(cluster: Cluster, history: History) -> None:
-    cluster.use_policy(idleGpus={"park": {"after": "3s", "warning": "2s"}})
+async def test_a_run_with_idle_gpus_is_parked_only_after_a_warning(
+    cluster: Cluster, history: History, receiver: Receiver
+) -> None:
+    """The question and the warning come to the team's webhook, once each."""
+    cluster.use_policy(notifications=RECEIVED)
+    await add_channel(cluster, team(cluster.namespace), receiver.url, ("idle",))
     leader = cluster.start_controller()
     for name in ("idle", "busy", "kept"):
         await cluster.submit(name, resources=GPUS)
@@ -57,7 +69,10 @@ async def test_a_run_with_idle_gpus_is_parked_only_after_a_warning(cluster: Clus
     await cluster.kill_controller(leader)  # the next one looks at once
     leader = cluster.start_controller()
     asked = await cluster.until(lambda: (idle := found("idle")) and idle.asked_at, "its owner is asked")
+    await cluster.until(lambda: receiver.got, "its team is asked")
+    assert "holds 8 h100 GPUs that nothing uses" in receiver.texts()["idle", "idle"]
     await cluster.kill_controller(leader)
+    cluster.use_policy(idleGpus={"park": {"after": "3s", "warning": "2s"}}, notifications=RECEIVED)
     cluster.start_controller()
     parked = await cluster.reaches("idle", Phase.STOPPED)
     assert parked.reason is Reason.PARKED
@@ -68,6 +83,11 @@ async def test_a_run_with_idle_gpus_is_parked_only_after_a_warning(cluster: Clus
     kept = found("kept")
     assert kept is not None and not kept.asked_at and cluster.status("kept").phase is Phase.RUNNING
     assert found("busy") is None and cluster.status("busy").phase is Phase.RUNNING
+
+    await cluster.until(lambda: len({one for one, _ in receiver.got}) >= 2, "its team is warned")
+    assert {(run, kind) for _, run, kind, _ in receiver.told()} == {("idle", "idle")}
+    assert f"will be parked at {parked.idle.park_at}" in receiver.texts()["idle", "idle"]
+    assert len({one for one, _ in receiver.got}) == 2
 
     await cluster.change("idle", resumes=1)
     again = await cluster.reaches("idle", Phase.RUNNING)

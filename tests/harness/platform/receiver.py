@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
@@ -21,6 +21,18 @@ from kajitori.messages.webhook import new_key
 
 RECEIVED = {"schemes": ["webhook", "http"], "networks": ["127.0.0.1/32"]}
 """`notifications` of a policy that allows messages to a receiver."""
+
+
+TITLES = {
+    "failed": ("has failed",),
+    "started": ("has started",),
+    "ended": ("has succeeded", "was stopped", "was parked"),
+    "preempted": ("was preempted", "is preempted"),
+    "drained": ("leaves a node",),
+    "time-limit": ("reaches its time limit",),
+    "idle": ("that nothing uses", "will be parked", "had idle GPUs"),
+}
+"""Words in the titles of each kind. A digest lists titles only."""
 
 
 class Receiver:
@@ -42,17 +54,25 @@ class Receiver:
             await asyncio.sleep(self._chance.random() * 0.3)
         return web.Response(status=204)
 
+    def told(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield id, run, kind and text of every message. A digest yields one for each of its lines, with the id of the
+        digest."""
+        for one, body in self.got:
+            if body["type"] != "run.digest":
+                yield one, body["run"], body["type"].removeprefix("run."), f"{body['title']}\n{body['text']}"
+                continue
+            for line in body["text"].splitlines():
+                found = [kind for kind, words in TITLES.items() if any(each in line for each in words)]
+                if found:
+                    yield one, line.partition("/")[2].split()[0], found[0], line
+
     def about(self, kind: str) -> dict[str, str]:
         """Return the ids of messages of a kind, by run. Lines of a digest count like messages."""
-        found = {}
-        for one, body in self.got:
-            if body["type"] == f"run.{kind}":
-                found[body["run"]] = one
-            elif body["type"] == "run.digest":
-                for line in body["text"].splitlines():
-                    if f"has {kind}" in line:
-                        found[line.split("/")[1].split()[0]] = one
-        return found
+        return {run: one for one, run, told, _ in self.told() if told == kind}
+
+    def texts(self) -> dict[tuple[str, str], str]:
+        """Return the text of the last message by run and kind."""
+        return {(run, kind): text for _, run, kind, text in self.told()}
 
 
 @contextlib.asynccontextmanager
