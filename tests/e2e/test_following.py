@@ -1,4 +1,4 @@
-"""A client that follows a run's logs gets all lines, each once, although the servers are killed meanwhile."""
+"""Clients that follow a run get all lines, each once, and go on, although the servers are killed meanwhile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.harness.kaji_up import KajiUp
 from tests.helpers.counted import assert_followers_lose_nothing
+from tests.helpers.sessions import assert_sessions_survive
 
 pytestmark = pytest.mark.xdist_group("e2e-following")
 
@@ -33,4 +34,21 @@ def test_followers_lose_no_line_when_kaji_up_is_killed(tmp_path: Path, seed: int
         )
     finally:
         it.kaji("rm", "-f", "counts")
+        it.kill()
+
+
+def test_sessions_survive_when_kaji_up_is_killed(tmp_path: Path) -> None:
+    it = KajiUp(tmp_path)
+    it.start()
+
+    def restart(number: signal.Signals) -> None:
+        it.kill(number)
+        it.start()
+
+    try:
+        assert_sessions_survive(
+            tmp_path, it.environment, (), [lambda: restart(signal.SIGKILL), lambda: restart(signal.SIGTERM)]
+        )
+    finally:
+        it.kaji("rm", "-f", "sessions")
         it.kill()

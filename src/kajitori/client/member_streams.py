@@ -121,7 +121,10 @@ class CommandStream:
                     self.exit_code = _exit_code(data[1:])
                     return
         except ConnectionClosed as error:
-            raise Unavailable(_reason(self._socket, error, "the connection broke while the command ran")) from error
+            reason = _reason(self._socket, error)
+            raise Unavailable(
+                "the connection broke while the command ran" + (f": {reason}" if reason else "")
+            ) from error
         raise Unavailable("the connection ended before the command did")
 
     async def close(self) -> None:
@@ -147,7 +150,7 @@ class PortConnection:
         except ConnectionClosed as error:
             if error.rcvd is not None and error.rcvd.code == NOTHING_LISTENS:
                 raise Unavailable(error.rcvd.reason or f"nothing listens on port {self._port} of the member") from error
-            raise Unavailable(_reason(self._socket, error, "the connection broke")) from error
+            raise Unavailable(_reason(self._socket, error) or "the connection broke") from error
         self._is_over = not data
         return data
 
@@ -235,19 +238,6 @@ async def open_tunnel(target: Target, run: View, port: int, rank: int) -> Client
     return None
 
 
-def joined(log: bytes, attached: bytes) -> bytes:
-    """Return a log and what arrived since an attachment that is older than the end of the log, each byte once.
-
-    A log ends an unfinished last line, which the program did not do if it is the end of what arrived.
-    """
-    if attached and not attached.endswith(b"\n") and log.endswith(attached + b"\n"):
-        return log[:-1]
-    for length in range(min(len(log), len(attached)), 0, -1):
-        if log.endswith(attached[:length]):
-            return log + attached[length:]
-    return log + attached
-
-
 def _url(target: Target, path: str, query: Sequence[tuple[str, str]]) -> str:
     return "ws" + target.url.removeprefix("http") + f"{path}?{urlencode(query)}"
 
@@ -285,11 +275,11 @@ async def _open(url: str, target: Target, *protocols: Subprotocol) -> ClientConn
         raise Unavailable(f"{target.url} can't be reached: {error}", hint=target.way_out) from error
 
 
-def _reason(socket: ClientConnection, error: ConnectionClosed, otherwise: str) -> str:
-    """Return why a WebSocket has ended."""
+def _reason(socket: ClientConnection, error: ConnectionClosed) -> str:
+    """Return why a WebSocket has ended; empty if that is not known."""
     if isinstance(socket, WatchedConnection) and socket.was_silent:
-        return f"the server was silent for {SILENCE_SECONDS:.0f} seconds: {otherwise}"
-    return (error.rcvd.reason if error.rcvd is not None else "") or otherwise
+        return f"the server was silent for {SILENCE_SECONDS:.0f} seconds"
+    return error.rcvd.reason if error.rcvd is not None else ""
 
 
 def _refusal(error: InvalidStatus, target: Target) -> KajitoriError:

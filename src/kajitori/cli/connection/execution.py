@@ -21,6 +21,7 @@ from kajitori.client.member_streams import Channel, CommandStream, command_url, 
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.client.web_api import run_path
+from kajitori.errors import Unavailable
 
 _CHUNK_BYTES = 32 * 1024
 
@@ -48,7 +49,12 @@ def execute(
     if debug:
         say(f"> WebSocket {target.url}{run_path(run, '/exec')}")
     outputs = {Channel.STDOUT: stdout or sys.stdout.buffer, Channel.STDERR: stderr or sys.stderr.buffer}
-    return asyncio.run(_execute(url, target, outputs, stdin, tty=tty))
+    try:
+        return asyncio.run(_execute(url, target, outputs, stdin, tty=tty))
+    except Unavailable as error:
+        if not isinstance(error.__cause__, ConnectionClosed):
+            raise
+        raise Unavailable(error.message, hint="a command that must survive this: start it in tmux") from error
 
 
 async def _execute(url: str, target: Target, outputs: Mapping[Channel, BinaryIO], stdin: int, *, tty: bool) -> int:

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any
@@ -19,9 +19,10 @@ from kajitori.cli.context import Cli
 from kajitori.cli.follow.follow import tell_the_end
 from kajitori.cli.follow.progress import Progress
 from kajitori.cli.terminal import say, write_as_is
+from kajitori.client.attached_output import Shown
 from kajitori.client.detach_keys import DetachKeys
 from kajitori.client.exitcodes import exit_code_of
-from kajitori.client.member_streams import Channel, CommandStream, attach_url, joined, running
+from kajitori.client.member_streams import Channel, CommandStream, attach_url, running
 from kajitori.client.streams import LogReader, outage_of, watch
 from kajitori.client.views import View, is_final, phase_of, status_of
 from kajitori.client.web_api import Api, run_path
@@ -31,6 +32,12 @@ INTERRUPTED = 130
 AGAIN_SECONDS = 1.0
 """Pause before a connection that broke is opened again, and before a service's program is looked for again."""
 _CHUNK_BYTES = 32 * 1024
+LOG_TRIES = 3
+_FEW_LINES = 50
+"""Lines of the log that are remembered as what came before the first connection."""
+_SEARCHED_LINES = (2_000, 100_000)
+"""Lines at the end of the log in which the end of what was shown is looked for: first in few, then in many. A log may
+be larger than the memory of the user's machine."""
 
 
 class _Input:
@@ -99,6 +106,11 @@ class Attachment:
         self._view = run
         self._quiet = quiet
         self._from_start = from_start
+        self._shown = Shown()
+        self._shown_attempt: object = None
+        """Number of the attempt whose output was shown last."""
+        self._is_broken = False
+        """Whether the last connection ended before its program, so that output may be missing."""
         self._has_stdin = bool(spec.get("stdin"))
         self._has_tty = bool(spec.get("tty"))
         self._is_service = spec.get("type") == "service"
@@ -115,6 +127,8 @@ class Attachment:
             self._follow()
             if self._input.detached:
                 return None
+        if self._is_broken:
+            self._catch_up()
         if self._from_start:  # the program ended before a connection was possible
             write_as_is(self._log())
         return self._view
@@ -149,12 +163,14 @@ class Attachment:
         except KajitoriError as error:
             if not isinstance(error, Unavailable) and type(error) is not KajitoriError:
                 raise
+            self._is_broken = self._shown_attempt is not None and not self._from_start
             self._tell(f"{self._view['name']}: {error.message}; attaching again")
             if wants_stdin and not self._has_tty:
                 self._tell(f"{self._view['name']}: its input ended with the connection")
                 self._has_stdin = False
             self._api.sleep(AGAIN_SECONDS)
         else:
+            self._is_broken = False
             if self._is_service:  # its kubelet starts the program again
                 self._api.sleep(AGAIN_SECONDS)
             else:
@@ -185,34 +201,88 @@ class Attachment:
                         loop.remove_reader(resized)
 
     async def _print(self, stream: CommandStream) -> None:
-        """Print the output; before it, what was printed before the connection."""
-        early = b""
+        """Print the output; before it, what was printed before the connection and has not been shown."""
+        attempt = _attempt(self._view)
+        if self._is_broken and attempt != self._shown_attempt:
+            await asyncio.to_thread(self._catch_up)
+        if self._shown_attempt not in (None, attempt):
+            self._from_start = True
+        if not self._is_broken:
+            self._shown = Shown()
+        self._shown_attempt = attempt
+        early: list[tuple[Channel, bytes]] = []
+        waits = self._from_start or self._is_broken
 
         async def print_log() -> None:
-            log = await asyncio.to_thread(self._log)
-            self._from_start = False
-            write_as_is(joined(log, early))
-
-        printing = asyncio.create_task(print_log()) if self._from_start else None
-        async for channel, data in stream.output():
-            if channel is Channel.STDERR:
-                sys.stderr.buffer.write(data)
-                sys.stderr.buffer.flush()
+            nonlocal waits
+            if self._is_broken:
+                await asyncio.to_thread(self._catch_up, early)
             elif self._from_start:
-                early += data
+                log = await asyncio.to_thread(self._log)
+                write_as_is(self._shown.begin(log, _bytes(early)))
             else:
-                write_as_is(data)
-        if printing is not None:
-            await printing
+                self._shown.precede(await asyncio.to_thread(self._log, _FEW_LINES))
+            self._from_start = self._is_broken = waits = False
+            for channel, data in early:
+                _write(channel, self._shown.new(data))
 
-    def _log(self) -> bytes:
-        """Return what the program has printed so far."""
+        printing = asyncio.create_task(print_log())
         try:
-            log = b"".join(part.text for part in LogReader(self._api, self._view).parts())
-        except KajitoriError:
-            return b""  # kaji logs tells why
+            async for channel, data in stream.output():
+                if waits:
+                    early.append((channel, data))
+                else:
+                    _write(channel, self._shown.new(data))
+            await printing
+        finally:
+            printing.cancel()  # of a connection that broke: the next one reads the log again
+
+    def _catch_up(self, early: Sequence[tuple[Channel, bytes]] = ()) -> None:
+        """Print what the program has printed since the last connection broke.
+
+        `early` is what the next connection brings meanwhile; it stays empty if there is none.
+        """
+        self._is_broken = False
+        for lines in _SEARCHED_LINES:
+            log = self._log(lines, self._shown_attempt)  # first: `early` then has what came before the end of the log
+            missed = self._shown.go_on(log, _bytes(early))
+            if missed is not None:
+                write_as_is(missed)
+                return
+        self._tell_of_gap()
+
+    def _tell_of_gap(self) -> None:
+        name = self._view["name"]
+        self._tell(f"{name}: what it printed meanwhile is not shown here; all of it: kaji logs {name}")
+
+    def _log(self, lines: int | None = None, attempt: Any = None) -> bytes:
+        """Return what an attempt has printed so far, or its last lines."""
+        for number in range(LOG_TRIES):
+            try:
+                reader = LogReader(self._api, self._view, tail=lines, attempt=attempt)
+                log = b"".join(part.text for part in reader.parts())
+                break
+            except Unavailable:
+                if number + 1 < LOG_TRIES:
+                    self._api.sleep(AGAIN_SECONDS)
+            except KajitoriError:
+                return b""  # kaji logs tells why
+        else:
+            return b""
         is_unfinished = self._has_tty and log.endswith(b"\n") and not log.endswith(b"\r\n")
         return log[:-1] if is_unfinished else log  # a log ends an unfinished line, such as a prompt
+
+
+def _write(channel: Channel, data: bytes) -> None:
+    if channel is Channel.STDERR:
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+    elif data:
+        write_as_is(data)
+
+
+def _bytes(pieces: Sequence[tuple[Channel, bytes]]) -> bytes:
+    return b"".join(data for _, data in pieces)
 
 
 def _attempt(view: View) -> object:

@@ -11,8 +11,9 @@ from typing import Any
 
 from aiohttp import web
 
+from kajitori.client.attached_output import Shown
 from kajitori.client.detach_keys import DETACH_KEYS, DetachKeys, detach_keys_of
-from kajitori.client.member_streams import attach_url, joined, running
+from kajitori.client.member_streams import attach_url, running
 from kajitori.client.processes import LOOK, read_processes
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.words.quantities import round_memory
@@ -163,12 +164,13 @@ class _AfterLog:
 
     def __init__(self, client: Hijacked) -> None:
         self._client = client
+        self._shown = Shown()
         self._held: bytes | None = b""
         """Output that came while the log was read; None once it was shown."""
 
     async def write(self, stream: int, data: bytes) -> None:
         if self._held is None:
-            await self._client.write(stream, data)
+            await self._client.write(stream, self._shown.new(data))
         else:
             self._held += data
 
@@ -182,7 +184,7 @@ class _AfterLog:
         if log.endswith(b"\n") and not log.endswith(b"\r\n"):  # the log's, since a terminal ends lines with both
             log = log[:-1]
         held, self._held = self._held or b"", None
-        await self._client.write(STDOUT, joined(log, held))
+        await self._client.write(STDOUT, self._shown.begin(log, held) + self._shown.new(held))
 
 
 async def _typed(client: Hijacked, keys: bytes) -> AsyncIterator[bytes]:
