@@ -154,24 +154,60 @@ def test_an_incomplete_pool_counts_nothing() -> None:
     assert node_devices(slices, ()).devices
 
 
+AMD: dict[str, Any] = {
+    "pciAddr": {"string": "0000:19:00.0"},
+    "cardIndex": {"int": 1},
+    "renderIndex": {"int": 128},
+    "deviceID": {"string": "10247426863461478912"},
+    "family": {"string": "AI"},
+    "productName": {"string": "AMD_Instinct_MI300X_OAM"},
+    "driverVersion": {"version": "6.12.12"},
+    "driverSrcVersion": {"string": "1A2B3C4D5E6F"},
+    "resource.kubernetes.io/pcieRoot": {"string": "pci0000:15"},
+}
+"""As ROCm/k8s-gpu-dra-driver 2622427 publishes them (cmd/gpu-kubeletplugin/deviceinfo.go)."""
+INTEL: dict[str, Any] = {
+    "model": {"string": "Max 1100"},
+    "family": {"string": "Data Center Max"},
+    "driver": {"string": "i915"},
+    "sriov": {"bool": True},
+    "pciId": {"string": "0x0bda"},
+    "pciAddress": {"string": "0000:03:00.0"},
+    "health": {"string": "Healthy"},
+    "pciRoot": {"string": "00"},
+    "resource.kubernetes.io/pcieRoot": {"string": "pci0000:00"},
+    "resource.kubernetes.io/pciBusID": {"string": "0000:03:00.0"},
+}
+"""As intel/intel-resource-drivers-for-kubernetes 1da939f publishes them (cmd/kubelet-gpu-plugin/node_state.go)."""
+
+
 @pytest.mark.parametrize(
-    ("driver", "attributes", "word"),
+    ("driver", "attributes", "word", "is_whole"),
     [
-        ("gpu.amd.com", {"type": "amdgpu", "productName": "AMD Instinct MI300X OAM"}, "instinct-mi300x-oam"),
+        ("gpu.amd.com", {"type": "amdgpu", "partitionProfile": "spx_nps1"}, "instinct-mi300x-oam", True),
         (
             "gpu.amd.com",
-            {"type": "amdgpu-partition", "productName": "AMD_Instinct_MI300X", "partitionProfile": "cpx_nps4"},
-            "instinct-mi300x-cpx-nps4",
+            {"type": "amdgpu-partition", "partitionProfile": "cpx_nps4"},
+            "instinct-mi300x-oam-cpx-nps4",
+            False,
         ),
-        ("gpu.intel.com", {"type": "gpu", "model": "Data Center GPU Max 1100"}, "data-center-gpu-max-1100"),
+        ("gpu.intel.com", {"type": "gpu"}, "max-1100", True),
+        ("gpu.intel.com", {"type": "vf"}, "max-1100-vf", False),
     ],
 )
-def test_types_of_other_drivers_come_from_their_attributes(driver: str, attributes: dict[str, str], word: str) -> None:
-    device = {"name": "gpu-0", "attributes": {name: {"string": value} for name, value in attributes.items()}}
+def test_types_of_other_drivers_come_from_their_attributes(
+    driver: str, attributes: dict[str, str], word: str, is_whole: bool
+) -> None:
+    """The class is that of the driver's Helm chart. A claim of such a type selects the device by its attributes."""
+    published = AMD if driver == "gpu.amd.com" else INTEL
+    own = {name: {"string": value} for name, value in attributes.items()}
+    device = {"name": "gpu-1-128", "attributes": published | own}
     spec = {"driver": driver, "nodeName": "n1", "pool": {"name": "n1", "resourceSliceCount": 1}, "devices": [device]}
     node = node_devices([msgspec.convert({"metadata": {"name": "s"}, "spec": spec}, ResourceSlice)], ())
     known = [DeviceClass(driver, (f"device.driver == '{driver}'",))]
-    assert [offer.type for offer in gpus_of_node(node, known, POLICY, GPU).offers] == [word]
+    (offer,) = gpus_of_node(node, known, POLICY, GPU).offers
+    assert (offer.type, offer.is_whole, offer.ways) == (word, is_whole, (f"claim:{driver}",))
+    assert selects(offer.selector, node.devices[0])
 
 
 def test_a_selector_that_cannot_be_evaluated_matches_nothing() -> None:

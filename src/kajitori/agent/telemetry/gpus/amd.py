@@ -1,6 +1,6 @@
 """AMD's GPUs by the files of the amdgpu driver in sysfs: no library is needed.
 
-Files: Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst of Linux.
+Files: Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst of Linux. Partitions of a GPU have no such files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,18 @@ class Amd:
         return {}
 
     def aliases(self) -> Mapping[str, str]:
-        return {}
+        """Return the bus address by the name that AMD's driver for dynamic resource allocation gives a GPU:
+        gpu-CARD-RENDER, from the names of its device files (CanonicalName in cmd/gpu-kubeletplugin/deviceinfo.go)."""
+        found = {}
+        for device in self._devices:
+            numbers = [
+                path.name.removeprefix(word)
+                for word in ("card", "renderD")
+                for path in (device / "drm").glob(f"{word}[0-9]*")
+            ]
+            if len(numbers) == 2:
+                found["-".join(("gpu", *numbers))] = device.resolve().name
+        return found
 
 
 def _reading(device: Path) -> dict[str, float]:

@@ -30,8 +30,8 @@ _VENDORS = ("nvidia.com/", "amd.com/")
 """Prefixes of the resources that device plugins of GPUs offer. Others, such as rdma/hca, are no GPUs."""
 _DRIVERS = ("gpu.nvidia.com", "gpu.amd.com")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f-]+")
-_DEVICE = re.compile(r"gpu-\d+(?:-mig-[0-9a-z-]+)?$")
-"""The end of a CDI name of NVIDIA's driver: k8s.gpu.nvidia.com/claim=UID-gpu-0."""
+_DEVICE = re.compile(r"gpu-\d+(?:-mig-[0-9a-z-]+|-\d+)?$")
+"""The end of a CDI name: k8s.gpu.nvidia.com/claim=UID-gpu-0, or k8s.gpu.amd.com/gpu=UID-gpu-1-128."""
 
 Assigned = Mapping[tuple[str, str], tuple[str, ...]]
 """Identifiers of GPUs by namespace and name of the Pod."""

@@ -56,6 +56,7 @@ class Clock:
         (claim("compute-domain.nvidia.com", "channel-0"), ()),
         (claim("", cdi="k8s.gpu.nvidia.com/claim=dab5ab50-d59a-42a6-af16-cfd4628c0f7a-gpu-3"), ("gpu-3",)),
         (claim("", cdi=f"nvidia.com/gpu={B}"), (B,)),
+        (claim("", cdi="k8s.gpu.amd.com/gpu=dab5ab50-d59a-42a6-af16-cfd4628c0f7a-gpu-1-128"), ("gpu-1-128",)),
         (claim("", cdi="example.com/nic=gpu-3"), ()),
     ],
 )

@@ -211,8 +211,13 @@ def test_an_exporter_that_does_not_answer_is_done_without() -> None:
 
 
 def test_amds_files_are_read(tmp_path: Path) -> None:
-    """As an MI300X shows them; another card of the machine is a server's display."""
-    device = tmp_path / "class/drm/card1/device"
+    """As an MI300X shows them; another card of the machine is a server's display. The kubelet names the GPU as AMD's
+    driver for dynamic resource allocation does."""
+    device = tmp_path / "devices/0000:19:00.0"
+    for name in ("card1", "renderD128"):
+        (device / "drm" / name).mkdir(parents=True)
+    (tmp_path / "class/drm/card1").mkdir(parents=True)
+    (tmp_path / "class/drm/card1/device").symlink_to(device)
     for name, text in {
         "vendor": "0x1002\n",
         "unique_id": "5f2a3b\n",
@@ -232,6 +237,8 @@ def test_amds_files_are_read(tmp_path: Path) -> None:
     (display / "vendor").write_text("0x1a03\n")
     amd = Amd(tmp_path)
     assert len(amd) == 1
+    assert amd.aliases() == {"gpu-1-128": "0000:19:00.0"}
+    assert amd.read()["0000:19:00.0"] == amd.read()["5f2a3b"]
     assert amd.read()["5f2a3b"] == {
         "gpu.used": 88.0,
         "gpu.memory.used": 1024.0,
