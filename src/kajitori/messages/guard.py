@@ -2,6 +2,9 @@
 
 An audit hook of the interpreter sees every connection before it is made, with the address that was resolved, so a host
 name that changes its address between two look-ups gains nothing. It also sees files and programs. It can't be removed.
+
+With a proxy, the hook sees what each request asks the proxy for. A host's addresses are checked if this process can
+look them up; if it cannot, the proxy alone knows them.
 """
 
 from __future__ import annotations
@@ -17,10 +20,14 @@ from typing import Any
 
 import msgspec
 
+from kajitori.messages.proxy import Proxy
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+AUTHORITIES = "REQUESTS_CA_BUNDLE"
+"""Variable with the file of authorities that the library requests trusts."""
+CERTIFICATE_VARIABLES = (AUTHORITIES, "SSL_CERT_FILE")
 """Variables that name the authorities of a site's own certificates. The process has no others of its parent."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _PROGRAMS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn")
@@ -40,6 +47,10 @@ class Rules(msgspec.Struct, kw_only=True):
     networks: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
     """Networks to which nothing goes unless `networks` contains the address."""
+    proxy: str = ""
+    """URL of the HTTP proxy of all HTTP requests; empty without one."""
+    no_proxy: tuple[str, ...] = ()
+    """Hosts to which requests go directly, as the policy writes them: chat.example.org, *.example.org."""
 
 
 class Refusal(PermissionError):
@@ -56,6 +67,7 @@ class Guard:
         self._readable = (*_READABLE, *(os.path.realpath(path) + "/" for path in {sys.prefix, sys.base_prefix}))
         self._readable += tuple(os.path.realpath(path) for path in sys.path if path)
         self._readable += tuple(os.environ[name] for name in CERTIFICATE_VARIABLES if name in os.environ)
+        self._proxy = Proxy(rules.proxy) if rules.proxy else None
         self._refused = threading.local()
 
     def install(self) -> None:
@@ -74,6 +86,8 @@ class Guard:
             self._check_peer(*arguments[:2])
         elif event in _LOOKUPS:
             self._check_host(arguments[0])
+        elif event == "http.client.send":
+            self._check_request(*arguments[:2])
         elif event == "open":
             self._check_file(*arguments[:3])
         elif event in _PROGRAMS or event.startswith("syslog."):
@@ -91,11 +105,41 @@ class Guard:
         except ValueError:
             self._refuse(f"the host {str(address[0])[:60]} was not looked up")
             return
-        if not is_allowed(found, self._allowed, self._denied):
-            self._refuse(f"the policy's notifications.networks does not allow the address {found}")
+        if self._proxy is not None and self._proxy.is_connecting():
+            return  # the requests to the proxy are checked instead
+        self._check_address(found)
+
+    def _check_address(self, address: Address) -> None:
+        if not is_allowed(address, self._allowed, self._denied):
+            self._refuse(f"the policy's notifications.networks does not allow the address {address}")
+
+    def _check_request(self, connection: Any, data: Any) -> None:
+        """Check what a request asks the proxy for."""
+        proxy = self._proxy
+        if proxy is None or not proxy.is_peer_of(connection):
+            return
+        try:
+            asked = proxy.asked(connection, data)
+        except ValueError as error:
+            self._refuse(f"a request to the proxy was not understood: {error}")
+            return
+        if asked is not None:
+            self._check_receiver(*asked)
+            proxy.allow(connection)
+
+    def _check_receiver(self, host: str, port: int) -> None:
+        self._check_host(host)
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except socket.gaierror:
+            return  # at such sites often only the proxy can look up public names
+        for *_, address in found:
+            self._check_address(ipaddress.ip_address(str(address[0]).partition("%")[0]))
 
     def _check_host(self, host: Any) -> None:
         name = (host.decode("ascii", "replace") if isinstance(host, bytes) else str(host or "")).lower().rstrip(".")
+        if self._proxy is not None and name == self._proxy.host:
+            return
         if self._hosts and not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._hosts):
             self._refuse(f"the policy's notifications.hosts does not allow the host {name[:80]}")
 

@@ -1,7 +1,8 @@
 """The sending process: reads requests from its standard input, sends them with apprise, and answers on its output.
 
-It gets neither environment variables nor credentials of the controller. URLs come in through a pipe, so they are in no
-list of processes; what services write to logs is discarded, because it may contain URLs.
+It gets neither environment variables nor credentials of the controller; a proxy comes with the policy's rules. URLs
+come in through a pipe, so they are in no list of processes; what services write to logs is discarded, because it may
+contain URLs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from kajitori.core.messages.channels import redacted
-from kajitori.messages.guard import Guard, Rules
+from kajitori.messages.guard import AUTHORITIES, Guard, Rules
 from kajitori.messages.webhook import signed_headers
 
 THREADS = 4
@@ -116,6 +117,7 @@ class Sender:
             "failed": "failure",
             "ended": "success",
             "preempted": "warning",
+            "stuck": "warning",
             "idle": "warning",
             "time-limit": "warning",
         }
@@ -138,6 +140,8 @@ class Sender:
             session.trust_env = False
             answer = session.post(
                 letter.url,
+                proxies=requests.utils.get_environ_proxies(letter.url),
+                verify=os.environ.get(AUTHORITIES) or True,
                 data=body,
                 headers=signed_headers(letter.key, letter.id, body, time.time()),
                 timeout=TIMEOUT_SECONDS,
@@ -153,9 +157,17 @@ def _words(given: Any) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given or ())
 
 
+def use_proxy(rules: Rules) -> None:
+    """Have all HTTP requests of this process go through the proxy: requests, which services use, reads variables."""
+    if rules.proxy:
+        direct = ",".join(pattern.removeprefix("*") for pattern in rules.no_proxy)
+        os.environ |= {"http_proxy": rules.proxy, "https_proxy": rules.proxy, "no_proxy": direct}
+
+
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Read the rules, then letters, one a line; write receipts."""
     rules = msgspec.json.decode(source.readline(), type=Rules)
+    use_proxy(rules)
     guard = Guard(rules)
     sender = Sender(rules, guard)
     guard.install()

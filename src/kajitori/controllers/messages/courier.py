@@ -38,6 +38,8 @@ def delivery_rules(policy: Notifications, nodes: Iterable[Node], api_server: str
         hosts=tuple(policy.hosts),
         networks=tuple(policy.networks),
         denied=(*policy.denied_networks, *sorted(filter(_is_public, own))),
+        proxy=policy.proxy,
+        no_proxy=tuple(policy.no_proxy),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -32,8 +33,28 @@ def _scheme(text: str) -> str:
     return text
 
 
+def _proxy(text: str) -> str:
+    example = "write http://proxy.example.org:3128"
+    try:
+        parts = urlsplit(text)
+        is_plain = (
+            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.path.strip("/")
+        )
+    except ValueError:
+        raise FieldError("this is not the URL of a proxy", example) from None
+    if parts.username is not None or parts.password is not None:
+        raise FieldError(
+            "the URL has a user name or a password, and all users may read the policy",
+            "have the proxy admit the controllers by their address",
+        )
+    if text and (not is_plain or parts.query or parts.fragment):
+        raise FieldError(f"{text!r:.60} is not the URL of a proxy", example)
+    return text.rstrip("/").lower()
+
+
 Network = Annotated[str, AfterValidator(_network)]
 HostPattern = Annotated[str, Field(max_length=253), AfterValidator(_host)]
+ProxyUrl = Annotated[str, Field(max_length=253), AfterValidator(_proxy)]
 Scheme = Annotated[str, Field(max_length=30), AfterValidator(_scheme)]
 
 
@@ -54,6 +75,13 @@ class Notifications(Document):
     of nodes, of Pods and of the API server are never allowed by the default."""
     denied_networks: list[Network] = Field(default_factory=list, max_length=200)
     """Public networks to which no message may go, for example your cluster's own if its addresses are public."""
+    proxy: ProxyUrl = ""
+    """URL of the HTTP proxy through which messages go, for example http://proxy.example.org:3128. Empty: none. Mail and
+    other services without HTTP do not go through it. The proxy makes the connections, so its own rules decide as well:
+    addresses of a host are checked here only if the controllers can look them up."""
+    no_proxy: list[HostPattern] = Field(default_factory=list, max_length=200)
+    """Hosts to which messages go without the proxy, for example chat.example.org or *.example.org. Also needs networks
+    if their addresses are not public."""
     long_wait_seconds: Duration = Field(default=600, alias="longWait")
     """A message reports the start of a run that has waited for this long."""
     before_time_limit_seconds: DurationAboveZero = Field(default=1800, alias="beforeTimeLimit")

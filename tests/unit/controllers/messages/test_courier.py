@@ -20,9 +20,16 @@ def test_public_addresses_of_the_cluster_are_denied(monkeypatch: pytest.MonkeyPa
         status=NodeStatus(addresses=tuple(NodeAddress("InternalIP", address) for address in addresses)),
     )
     policy = Notifications.model_validate(
-        {"schemes": ["slack"], "networks": ["10.9.8.7"], "deniedNetworks": ["8.8.8.0/24"]}
+        {
+            "schemes": ["slack"],
+            "networks": ["10.9.8.7"],
+            "deniedNetworks": ["8.8.8.0/24"],
+            "proxy": "http://proxy:3128",
+            "noProxy": ["*.example.org"],
+        }
     )
     rules = delivery_rules(policy, [node], "https://1.1.1.1:6443")
     assert (rules.schemes, rules.networks) == (("slack",), ("10.9.8.7/32",))
+    assert (rules.proxy, rules.no_proxy) == ("http://proxy:3128", ("*.example.org",))
     assert set(rules.denied) == {"8.8.8.0/24", "93.184.216.34", "2606:2800:220:1::/64", "1.1.1.1", "8.8.4.4"}
     assert delivery_rules(policy, [node], "https://kube.example.org").denied
