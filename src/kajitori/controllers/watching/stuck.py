@@ -78,8 +78,6 @@ class _Watched:
     looked_at: float = 0.0
     looked_in: float = 0.0
     """Beginning of the quiet time in which the last look began."""
-    said: str = ""
-    """The message that follows from telemetry and the last look."""
 
     @property
     def quiet_since(self) -> float:
@@ -188,14 +186,15 @@ class StuckWatcher:
         if stuck is None:
             since = format_time(time_at(known.quiet_since))
             stuck = Stuck(since=since, attempt=known.attempt, message=told(known.finding, is_still=None))
-        if looked is None:
+        looked_at = format_time(time_at(known.looked_at))
+        if looked is None or stuck.looked_at == looked_at:
             return stuck
         return msgspec.structs.replace(
             stuck,
             verdict=Verdict.STUCK.value if looked.is_still else Verdict.SUSPECTED.value,
-            message=known.said,
+            message=" ".join((told(known.finding, is_still=looked.is_still), *looked.words))[:MESSAGE_LIMIT],
             ranks=compress_ranks(looked.odd) if looked.odd else "",
-            looked_at=format_time(time_at(known.looked_at)),
+            looked_at=looked_at,
         )
 
     def _act(self, run: RunObject, known: _Watched) -> None:
@@ -220,13 +219,12 @@ class StuckWatcher:
     async def _look(self, run: RunObject, known: _Watched) -> None:
         try:
             async with self._slots:
-                began_in, finding = known.quiet_since, known.finding
+                began_in = known.quiet_since
                 looked = await self._seen(run, known)
         except Exception:
             log.exception("the processes of run %s/%s were not looked at", run.metadata.namespace, run.metadata.name)
             return
         known.looked, known.looked_in, known.looked_at = looked, began_in, int(self._now().timestamp())
-        known.said = " ".join((told(finding, is_still=looked.is_still), *looked.words))[:MESSAGE_LIMIT]
         self._tell((run.metadata.namespace, run.metadata.name))
 
     async def _seen(self, run: RunObject, known: _Watched) -> Looked:

@@ -133,6 +133,8 @@ GPU_NAMES: tuple[str, ...] = tuple(quantity.name for quantity in GPU)
 
 TRAINING_PREFIX = "train."
 """Begins the name of every figure that a program writes itself: `train.loss`."""
+WORK_SECONDS = f"{TRAINING_PREFIX}work_seconds"
+"""The figure by which a program lets its ranks be compared. The minute has the mean of its samples."""
 
 
 def describe(name: str) -> Quantity:
@@ -140,6 +142,8 @@ def describe(name: str) -> Quantity:
     known = QUANTITIES.get(name)
     if known is not None:
         return known
+    if name == WORK_SECONDS:
+        return Quantity(name, Unit.SECONDS, Kind.GAUGE, "Time of the rank's own part of a step, without waiting")
     rate = name.endswith(".rate")
     unit, text = (Unit.PER_SECOND, "Increase per second") if rate else (Unit.NONE, "Written by the program")
     return Quantity(name, unit, Kind.GAUGE if rate else Kind.LAST, text)

@@ -3,13 +3,15 @@
 In synchronous training all ranks step at the same rate: the slow rank works, and its peers wait for it. So no rate of
 steps tells which one is slow. These quantities do:
 
+- The time of a rank's own part of a step, if the program writes it.
 - A GPU with a lower clock than its peers, while all of them are in use.
 - A GPU without a kernel, while its peers' kernels wait for it: its rank is late with data or on the processor.
 - A GPU whose multiprocessors are more active than its peers', or that draws more power if DCGM is missing: kernels that
   wait for a peer need few multiprocessors and little power.
 - Without GPUs, a rank that uses more processor time than its peers, which sleep meanwhile.
-
 - A node of which a network port has a lower rate than those of the others, or is down, and a GPU with fewer NVLinks.
+
+If ranks do not wait for each other, the slow one takes fewer steps.
 
 A rank that got more of the work by design looks the same, except for clocks and links.
 """
@@ -24,7 +26,7 @@ from typing import NamedTuple
 
 from kajitori.core.telemetry.bands import Band, Bands, Place
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.telemetry.quantities import MINUTE_SECONDS, describe
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, WORK_SECONDS, describe
 from kajitori.core.words.times import format_time, time_at
 
 MIN_PEERS = 4
@@ -76,6 +78,8 @@ SIGNS = (
     Sign("link.rate", False, 1.5, 1.0, "a network port of its node has a lower rate", _EXACT),
     Sign("link.ports", False, 1.1, 1.0, "its node has fewer active network ports", _EXACT),
     Sign("gpu.nvlink.links", False, 1.05, 1.0, "fewer of its NVLinks are active", _EXACT),
+    Sign(WORK_SECONDS, True, 1.2, 1e-3, "its own part of a step takes longer"),
+    Sign(f"{TRAINING_PREFIX}step.rate", False, 1.2, 1e-4, "it takes fewer steps"),
     Sign("gpu.used", False, 1.2, 80.0, "it has no work while the others' kernels wait for it"),
     Sign("gpu.sm.active", True, 1.2, 5.0, "its multiprocessors work while the others wait"),
     Sign("gpu.power", True, 1.25, 50.0, "it draws more power, so the others seem to wait for it"),
@@ -257,4 +261,4 @@ def told(found: Straggler) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

@@ -20,6 +20,7 @@ from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAFFIC, TRAINING_PREFIX
 from kajitori.core.telemetry.stacks import NO_TIME, Frame, ProcessStacks
 from kajitori.core.words.quantities import format_duration
+from kajitori.core.words.times import format_time, time_at
 
 MOVED_BYTES_PER_SECOND = 4096.0
 """Traffic of the busiest rank that counts as progress. Connections that only keep themselves alive need less."""
@@ -79,6 +80,8 @@ class Finding:
     """Whether it used a processor or a GPU meanwhile."""
     since: float = 0.0
     """End of the last complete interval with progress, in seconds since 1970; 0 if it is not quiet."""
+    until: float = 0.0
+    """End of the last complete interval, in seconds since 1970: what is known. 0 if nothing is."""
     step: float | None = None
     """Newest step that any rank wrote to its training figures; None without."""
 
@@ -155,10 +158,10 @@ class Rhythm:
         since = self.end - quiet if quiet else 0.0
         step = self._figures.get(f"{TRAINING_PREFIX}step")
         if self.intervals < RHYTHM_INTERVALS and patience.exact_seconds is None:
-            return Finding(Verdict.UNKNOWN, quiet, works=self.works, since=since, step=step)
+            return Finding(Verdict.UNKNOWN, quiet, works=self.works, since=since, until=self.end, step=step)
         after = patience.after(self.longest_seconds, works=self.works)
         verdict = Verdict.SUSPECTED if quiet >= after else Verdict.WELL
-        return Finding(verdict, quiet, after, self.longest_seconds, self.works, since, step)
+        return Finding(verdict, quiet, after, self.longest_seconds, self.works, since, self.end, step)
 
 
 def judge(
@@ -222,15 +225,16 @@ def told(finding: Finding, *, is_still: bool | None) -> str:
         format_duration(int(seconds // MINUTE_SECONDS) * MINUTE_SECONDS)
         for seconds in (finding.quiet_seconds, finding.longest_seconds, finding.after_seconds)
     )
+    as_of = format_time(time_at(finding.until))
     busy = "though processors or GPUs are busy" if finding.works else "and neither processors nor GPUs work"
     match finding.verdict:
         case Verdict.UNKNOWN:
             why = "it showed no rhythm yet, or is a service, a notebook or a sweep"
             return f"Whether it makes progress is not known: {why}."
         case Verdict.WELL if not finding.quiet_seconds:
-            return "It makes progress: output, training figures, or bytes of disks or networks."
+            return f"It makes progress: output, training figures, or bytes of disks or networks (as of {as_of})."
         case Verdict.WELL:
-            return f"It has shown no progress for {quiet}, which is suspicious only after {after}."
+            return f"It has shown no progress for {quiet} (as of {as_of}), which is suspicious only after {after}."
     if is_still:
         start = "It is stuck"
     elif is_still is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kajitori.core.telemetry.quantities import KEPT_SAMPLES
+from kajitori.core.telemetry.quantities import KEPT_SAMPLES, TRAINING_PREFIX, Kind, describe
 from kajitori.core.telemetry.report import FIGURE, MAX_FIGURES
 from kajitori.core.words.protobuf import fields, parts
 
@@ -193,12 +193,13 @@ class Training:
         return news
 
     def minute(self, after: float, until: float) -> dict[str, float]:
-        """Return one value for each figure with news in the interval: rates are averaged, of others the last counts."""
+        """Return one value for each figure with news in the interval: the mean of a rate, the last value of a level."""
         found: dict[str, float] = {}
         for name, series in self.series.items():
             values = series.between(after, until)
             if values:
-                found[name] = math.fsum(values) / len(values) if name.endswith(".rate") else values[-1]
+                is_mean = describe(TRAINING_PREFIX + name).kind is Kind.GAUGE
+                found[name] = math.fsum(values) / len(values) if is_mean else values[-1]
         return found
 
 

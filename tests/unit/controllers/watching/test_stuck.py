@@ -136,10 +136,12 @@ async def test_a_run_that_went_on_before_the_look_is_not_stuck() -> None:
     assert setting.status.stuck is None
     await setting.pass_minutes(*10 * [WAITS])
     assert (setting.looks.count, setting.stuck.verdict) == (2, "suspected"), "the first look says nothing of now"
+    assert "progress for 10m" in setting.stuck.message
     await setting.pass_minutes(WAITS)
     assert setting.stuck.verdict == "suspected"
     await setting.pass_minutes(WAITS)
     assert setting.stuck.verdict == "stuck"
+    assert "progress for 12m" in setting.stuck.message, "up to now, not up to the look"
 
 
 async def test_a_gang_of_which_a_rank_has_ended_is_judged() -> None:

@@ -60,12 +60,14 @@ def end(intervals: Sequence[Interval]) -> float:
         ("gpu.sm.active", {"gpu.used": [99.0] * 8, "gpu.sm.active": with_one(40, 80, 6)}),
         ("gpu.power", {"gpu.used": [99.0] * 8, "gpu.power": with_one(300, 620, 6)}),
         ("cpu.used", {"cpu.used": with_one(0.5, 0.95, 6)}),
+        ("train.work_seconds", {"train.work_seconds": with_one(0.02, 0.03, 6), "cpu.used": EVEN["cpu.used"]}),
+        ("train.step.rate", {"train.step.rate": with_one(2.0, 1.5, 6)}),
         ("gpu.nvlink.links", {"gpu.used": [99.0] * 8, "gpu.nvlink.links": [18.0] * 6 + [17.0, 18.0]}),
     ],
 )
 def test_each_sign_tells_the_slow_one_from_its_waiting_peers(quantity: str, values: Minute) -> None:
     """Eight values: of ranks, or of GPUs, two of each rank."""
-    gpus = 0 if quantity == "cpu.used" else 2
+    gpus = 2 if quantity.startswith("gpu.") else 0
     series = minutes((15, values), gpus=gpus)
     found = find(series, NODES, end(series))
     assert found is not None
@@ -102,6 +104,9 @@ def test_a_node_with_a_worse_network_than_the_others_is_named(quantity: str, usu
         pytest.param({"gpu.used": with_one(99, 0, 5)}, id="a-gpu-that-nobody-uses"),
         pytest.param({"gpu.clock.sm": with_one(1980, 300, 5), "gpu.used": with_one(99, 5, 5)}, id="clock-of-idle-gpu"),
         pytest.param({"cpu.used": [0.5, 0.5, 0.95]}, id="three-ranks"),
+        pytest.param({"train.work_seconds": [0.3] * 6 + [0.45] * 2}, id="two-of-eight-take-longer"),
+        pytest.param({"train.step.rate": [2.0] * 8}, id="steps-at-the-same-rate"),
+        pytest.param({"train.loss": with_one(2.0, 3.0, 5)}, id="a-figure-of-another-name"),
     ],
 )
 def test_nobody_stands_out(values: Minute) -> None:

@@ -11,6 +11,7 @@ from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stacks import NO_TIME, Frame, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, judge, stood_still, told
+from kajitori.core.words.times import format_time, time_at
 
 START = 1_200_000
 
@@ -227,8 +228,11 @@ def test_a_rhythm_is_known_after_three_minutes_with_progress() -> None:
 
 def test_findings_become_sentences() -> None:
     quiet = judged((30, TRAINS), (5, WAITS))
-    assert told(quiet, is_still=None) == ("It has shown no progress for 5m, which is suspicious only after 10m.")
-    assert told(judged((5, TRAINS)), is_still=None).startswith("It makes progress: ")
+    assert told(quiet, is_still=None) == (
+        f"It has shown no progress for 5m (as of {format_time(time_at(START + 35 * 60))}), "
+        "which is suspicious only after 10m."
+    )
+    assert told(judged((5, TRAINS)), is_still=None).endswith(f"(as of {format_time(time_at(START + 5 * 60))}).")
     assert told(Finding(Verdict.UNKNOWN), is_still=None).startswith("Whether it makes progress is not known: ")
     suspected = judged((5, TRAINS), (2, WAITS), (5, TRAINS), (90, SPINS))
     assert told(suspected, is_still=None) == (

@@ -44,12 +44,13 @@ def test_rates_of_steps_and_tokens_follow_from_the_lines() -> None:
     assert "step.rate" not in training.sample(130.0)
 
 
-def test_a_minute_has_the_last_value_and_the_mean_rate() -> None:
+def test_a_minute_has_the_last_value_and_means_of_rates_and_of_work() -> None:
     training = Training()
     for at in (0.0, 15.0, 30.0):
-        take_lines(training, [b'{"step": %d, "loss": %f}' % (int(at) * int(at), 9 - at / 15)])
+        line = b'{"step": %d, "loss": %f, "work_seconds": %f}'
+        take_lines(training, [line % (int(at) * int(at), 9 - at / 15, at / 60)])
         training.sample(at)
-    assert training.minute(0.0, 60.0) == {"step": 900.0, "loss": 7.0, "step.rate": 30.0}
+    assert training.minute(0.0, 60.0) == {"step": 900.0, "loss": 7.0, "step.rate": 30.0, "work_seconds": 0.375}
 
 
 def test_names_beyond_the_limit_are_dropped() -> None:

@@ -225,5 +225,6 @@ def _marks(times: Sequence[float]) -> list[float]:
 
 
 def _clock(at: float, times: Sequence[float]) -> str:
-    moment = datetime.fromtimestamp(at).astimezone()
-    return moment.strftime("%d %b %H:%M" if times[-1] - times[0] > 86_400 else "%H:%M")
+    span = times[-1] - times[0]
+    form = "%d %b %H:%M" if span > 86_400 else "%H:%M" if span >= 600 else "%H:%M:%S"
+    return datetime.fromtimestamp(at).astimezone().strftime(form)
