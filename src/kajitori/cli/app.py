@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -122,7 +121,8 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 """The verbs by purpose, with their one-line helps: the main page needs them without loading any verb."""
 
-_PIPE_EXIT_CODE = 128 + signal.SIGPIPE
+_PIPE_EXIT_CODE = 128 + 13
+"""As a shell gives it for SIGPIPE, which Windows does not have."""
 
 VERBS = {verb: text for section in SECTIONS.values() for verb, text in section.items()}
 

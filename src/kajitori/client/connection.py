@@ -122,7 +122,7 @@ class HttpTransport:
         self._make_tls = tls
         self._tls: ssl.SSLContext | None = None
         self._connect_seconds = connect_seconds
-        self._proxy = _proxy_for(self._url, os.environ if environment is None else environment) if use_proxies else None
+        self._proxy = proxy_for(self._url, os.environ if environment is None else environment) if use_proxies else None
         self._keeps_alive = use_proxies
         self._idle: list[HTTPConnection] = []
         self._lock = threading.Lock()
@@ -244,7 +244,7 @@ def _enable_keepalive(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _proxy_for(server: SplitResult, environment: Mapping[str, str]) -> SplitResult | None:
+def proxy_for(server: SplitResult, environment: Mapping[str, str]) -> SplitResult | None:
     """Return the proxy to this server from the environment (on macOS and Windows also from the system's settings)."""
     if environment is os.environ and sys.platform in ("darwin", "win32"):
         from urllib.request import getproxies, proxy_bypass

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-
 from kajitori.client.views import View, phase_of, status_of
+
+SIGKILL, SIGTERM = 9, 15
+"""Linux' numbers, which Windows does not have."""
 
 EXIT_CODE_BY_REASON = {
     "ProgramFailed": 1,
@@ -12,8 +13,8 @@ EXIT_CODE_BY_REASON = {
     "Refused": 2,
     "RunsAsRoot": 2,
     "CommandNotFound": 127,
-    "OutOfMemory": 128 + signal.SIGKILL,
-    "TimeLimit": 128 + signal.SIGTERM,
+    "OutOfMemory": 128 + SIGKILL,
+    "TimeLimit": 128 + SIGTERM,
 }
 
 
@@ -24,7 +25,7 @@ def exit_code_of(run: View) -> int:
     if phase == "Succeeded":
         return 0
     if phase == "Stopped":
-        return int(code) if code is not None else 128 + signal.SIGTERM
+        return int(code) if code is not None else 128 + SIGTERM
     if code:
         return int(code)
     return EXIT_CODE_BY_REASON.get(str(status.get("reason") or ""), 125)

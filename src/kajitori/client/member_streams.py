@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import IntEnum
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidProxy, InvalidStatus
 from websockets.typing import Subprotocol
 
-from kajitori.client.connection import Response
+from kajitori.client.connection import Response, proxy_for
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.client.web_api import error_of, run_path
@@ -259,7 +260,7 @@ async def _open(url: str, target: Target, *protocols: Subprotocol) -> ClientConn
             url,
             subprotocols=protocols,
             additional_headers={"Authorization": f"Bearer {target.token}"},
-            proxy=None if target.is_local else True,
+            proxy=_proxy(target),
             ssl=target.tls() if url.startswith("wss") else None,
             open_timeout=_OPEN_SECONDS,
             max_size=None,
@@ -271,8 +272,16 @@ async def _open(url: str, target: Target, *protocols: Subprotocol) -> ClientConn
         )
     except InvalidStatus as error:
         raise _refusal(error, target) from error
+    except (InvalidProxy, ImportError) as error:  # ImportError: a SOCKS proxy without the library for it
+        raise Unavailable(f"{target.url} can't be reached by this proxy: {error}", hint=target.way_out) from error
     except (OSError, InvalidHandshake, TimeoutError) as error:
         raise Unavailable(f"{target.url} can't be reached: {error}", hint=target.way_out) from error
+
+
+def _proxy(target: Target) -> str | None:
+    """Return the URL of the proxy that requests to the server take, too."""
+    proxy = None if target.is_local else proxy_for(urlsplit(target.url), os.environ)
+    return proxy.geturl() if proxy is not None else None
 
 
 def _reason(socket: ClientConnection, error: ConnectionClosed) -> str:

@@ -309,7 +309,7 @@ def _read(file: Path) -> Target:
     """Return the cluster that the file of a `kaji up` describes. Raises Unavailable if that does not run."""
     restart = f"start it again: kaji up --data {file.parent}"
     try:
-        if file.stat().st_uid != os.geteuid() and os.geteuid() != 0:
+        if hasattr(os, "geteuid") and os.geteuid() not in (0, file.stat().st_uid):  # Windows has no user numbers
             raise Unavailable(f"the cluster in {file.parent} belongs to somebody else", hint="start your own: kaji up")
         found = json.loads(file.read_text())
         url, token, namespace = str(found["url"]).rstrip("/"), str(found["token"]), str(found.get("namespace", ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any
 
 View = Mapping[str, Any]
@@ -24,3 +25,11 @@ def status_of(run: View) -> Mapping[str, Any]:
 def is_final(run: View) -> bool:
     """Whether the run has ended; it runs again only after `kaji resume`."""
     return phase_of(run) in FINAL
+
+
+def has_network_of_this_machine(member: View) -> bool:
+    """Return whether a member of a local cluster has no network of its own, so that its ports are this machine's."""
+    try:
+        return ip_address(member.get("address") or "").is_loopback
+    except ValueError:
+        return False

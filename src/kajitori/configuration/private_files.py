@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,6 +13,8 @@ from pathlib import Path
 LOCK_SECONDS = 1.0
 """How long to wait for a lock. A child process of a killed process keeps its locks until it has executed its own
 program."""
+_CLOSED_IN_CHILDREN = getattr(os, "O_CLOEXEC", 0)
+"""Windows closes descriptors in child processes without being asked."""
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -36,10 +38,13 @@ def write_private(path: Path, content: bytes) -> None:
 
 def fsync_folder(folder: Path) -> None:
     """Make renames in a folder durable. Without this, a renamed file may have its old content after a power failure.
+    Windows cannot open a folder, and has no such call.
 
     Raises:
         OSError: the folder cannot be read, or its disk fails.
     """
+    if sys.platform == "win32":
+        return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -55,7 +60,7 @@ def exclusive_lock(path: Path, seconds: float | None = None) -> Iterator[bool]:
     Raises:
         OSError: the file cannot be created or opened.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | _CLOSED_IN_CHILDREN, 0o600)
     try:
         yield _lock(handle, LOCK_SECONDS if seconds is None else seconds)
     finally:
@@ -64,12 +69,29 @@ def exclusive_lock(path: Path, seconds: float | None = None) -> Iterator[bool]:
 
 def _lock(handle: int, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while True:
+    while not _lock_now(handle):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock_now(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # may lie behind the end of the file
+        except PermissionError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _lock_now(handle: int) -> bool:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.02)
-        else:
-            return True
+            return False
+        return True

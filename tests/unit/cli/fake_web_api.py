@@ -216,7 +216,7 @@ def cli_of(api: FakeWebApi, environment: Mapping[str, str] | None = None, **more
     return Cli(
         environment=environment or {},
         transport=api,
-        target=Target(URL, TOKEN, more.pop("namespace", "vision")),
+        target=Target(more.pop("url", URL), TOKEN, more.pop("namespace", "vision")),
         now=lambda: NOW + timedelta(seconds=sum(api.naps)),
         sleep=api.naps.append,
         settle_seconds=more.pop("settle_seconds", 0),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import pytest
 from tests.unit.cli.fake_web_api import TOKEN, view
 from websockets.asyncio.server import ServerConnection, serve
@@ -58,3 +61,57 @@ def test_pings_of_both_sides_are_more_frequent_than_proxies_expect() -> None:
     """Many proxies cut a connection that was idle for 60 s."""
     assert max(server.PING_SECONDS, member_streams.PING_SECONDS, session.PING_SECONDS) <= 20
     assert 2 * server.PING_SECONDS < member_streams.SILENCE_SECONDS, "an unanswered ping delays the next one"
+
+
+class Proxy:
+    """A proxy of a company: it takes CONNECT alone, and leads every host to the same port of this machine."""
+
+    def __init__(self, port: int) -> None:
+        self.asked: list[bytes] = []
+        self._port = port
+        self._both: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+        inside, outside = await asyncio.open_connection("127.0.0.1", self._port)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.gather(_copy(reader, outside), _copy(inside, writer))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "ALL_PROXY"])
+async def test_streams_take_the_proxy_that_requests_take(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also its user and password. $NO_PROXY names servers that are reached without it."""
+
+    async def answer(socket: ServerConnection) -> None:
+        await socket.send(bytes([member_streams.Channel.STATUS]) + b'{"status": "Success"}')
+
+    async with serve(answer, "127.0.0.1", 0, subprotocols=[COMMAND_PROTOCOL]) as served:
+        proxy = Proxy(next(iter(served.sockets)).getsockname()[1])
+        async with await asyncio.start_server(proxy.take, "127.0.0.1", 0) as listening:
+            monkeypatch.setenv(variable, f"http://ada:secret@127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+            target = Target("http://kaji.example.org:8600", TOKEN)
+            async with running(target, command_url(target, view("bert"), ["true"])) as stream:
+                assert [piece async for piece in stream.output()] == []
+    assert stream.exit_code == 0
+    (asked,) = proxy.asked
+    assert asked.startswith(b"CONNECT kaji.example.org:8600 HTTP/1.1\r\n")
+    assert b"Proxy-Authorization: Basic YWRhOnNlY3JldA==\r\n" in asked
+    monkeypatch.setenv("NO_PROXY", ".example.org")
+    assert member_streams._proxy(target) is None
+
+
+async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in ("ftp://127.0.0.1:1", "socks5://127.0.0.1:1", "http://127.0.0.1:1"):
+        monkeypatch.setenv("http_proxy", url)
+        target = Target("http://kaji.example.org:8600", TOKEN)
+        with pytest.raises(Unavailable, match="can't be reached"):
+            async with running(target, command_url(target, view("bert"), ["true"])):
+                pass

@@ -105,7 +105,8 @@ def _pod_of(api: Api, run: RunObject, rank: int) -> Pod:
     if pod is None or member is None:
         raise NotFound(f"{name} has no member of rank {rank} now", hint=f"see kaji describe {name}")
     if member.state is not MemberState.RUNNING:
-        hint = "wait until it is running" if member.state is MemberState.PENDING else "resume the run first"
+        is_pending = member.state is MemberState.PENDING
+        hint = "wait until it is running" if is_pending else f"start it again: kaji resume {name}"
         raise WrongState(f"rank {rank} of {name} is {member.state.value}, not running", hint=hint)
     return pod
 

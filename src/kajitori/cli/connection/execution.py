@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any, BinaryIO
 
+import click
 from websockets.exceptions import ConnectionClosed
 
 from kajitori.cli.terminal import say
@@ -83,7 +84,8 @@ class _Sender:
             if resized >= 0:
                 self._send_size()
             while sources:
-                ready, _, _ = select.select(sources, [], [])
+                # Windows can wait for sockets only; one source needs no choice
+                ready = select.select(sources, [], [])[0] if len(sources) > 1 else sources
                 if resized in ready:
                     os.read(resized, 1024)
                     self._send_size()
@@ -109,6 +111,19 @@ class _Sender:
     def _send_size(self) -> None:
         columns, lines = shutil.get_terminal_size()
         self.send(self._stream.resize(columns, lines))
+
+
+def check_terminal() -> None:
+    """Raise UsageError unless stdin is a terminal that `raw_terminal` can change."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("-t needs a terminal, and stdin is none")
+    if not can_be_raw():
+        raise click.UsageError("-t needs a terminal of Linux or macOS. Here, use kaji ssh RUN or the terminal of WSL")
+
+
+def can_be_raw() -> bool:
+    """Return whether this system has terminals that `raw_terminal` can change."""
+    return sys.platform != "win32"
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -79,7 +81,8 @@ class Forwarder:
         try:
             server = await asyncio.start_server(serve, address, forward.local, limit=READ_BYTES, backlog=1024)
         except (OSError, UnicodeError) as error:
-            why = getattr(error, "strerror", None) or str(error)
+            number = getattr(error, "errno", None) or 0
+            why = os.strerror(number) if number in errno.errorcode else str(error)
             hint = f"let the machine choose a free port: :{forward.remote}"
             where = f"{address}:{forward.local}"
             raise InvalidInput.one("PORT", f"can't listen on {where}: {why}", value=where, hint=hint) from error

@@ -14,7 +14,7 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from kajitori.cli.connection.execution import raw_terminal
+from kajitori.cli.connection.execution import can_be_raw, raw_terminal
 from kajitori.cli.context import Cli
 from kajitori.cli.follow.follow import tell_the_end
 from kajitori.cli.follow.progress import Progress
@@ -114,7 +114,7 @@ class Attachment:
         self._has_stdin = bool(spec.get("stdin"))
         self._has_tty = bool(spec.get("tty"))
         self._is_service = spec.get("type") == "service"
-        self._is_terminal = self._has_tty and sys.stdin.isatty()
+        self._is_terminal = self._has_tty and sys.stdin.isatty() and can_be_raw()
         self._input = _Input(keys if self._is_terminal else b"")
         self._ended_attempt: object = None
         self._tell = say if not quiet else _silent
@@ -190,7 +190,10 @@ class Attachment:
                     task.add_done_callback(resizing.discard)
 
                 if resized >= 0:
-                    await stream.resize(*shutil.get_terminal_size())
+                    columns, lines = shutil.get_terminal_size()
+                    if not self._from_start:  # a change of size makes the program draw its screen or prompt again
+                        await stream.resize(columns, lines + 1)
+                    await stream.resize(columns, lines)
                     loop.add_reader(resized, resize)
                 self._input.connect(stream)
                 try:

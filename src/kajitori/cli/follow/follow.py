@@ -5,9 +5,9 @@ The main thread only waits for signals. A second thread shows progress and log; 
 
 from __future__ import annotations
 
-import os
 import select
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -67,8 +67,8 @@ class Follower(threading.Thread):
         super().__init__(name="follow", daemon=True)
         self.view = run
         self.quiet = quiet
-        self.done, self._finished = os.pipe()
-        """A descriptor that becomes readable once the run is final or cannot be followed any longer."""
+        self.done, self._finished = socket.socketpair()
+        """A socket that becomes readable once the run is final or cannot be followed any longer."""
         self._cli = cli
         self._api = api
         self._error: BaseException | None = None
@@ -105,7 +105,7 @@ class Follower(threading.Thread):
             self._error = error
         finally:
             self._progress.stop()
-            os.close(self._finished)
+            self._finished.close()
 
     def result(self) -> dict[str, Any]:
         """Wait for the end and return the run's last view. Raises the error that stopped the following."""
@@ -249,7 +249,7 @@ def follow_to_the_end(
     except NotFound as error:
         raise Unavailable(error.message, hint=error.hint) from error
     finally:
-        os.close(follower.done)
+        follower.done.close()
     tell_the_end(final, quiet=follower.quiet, remove=remove)
     if remove:
         with suppress(NotFound):  # another client has deleted it

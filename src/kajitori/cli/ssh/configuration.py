@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +148,5 @@ class SshFolder:
 
 def _quoted(word: str) -> str:
     """Return a word for a ProxyCommand: a shell reads it after OpenSSH has replaced `%` sequences."""
-    import shlex
-
-    return shlex.quote(word).replace("%", "%%")
+    quoted = subprocess.list2cmdline([word]) if sys.platform == "win32" else shlex.quote(word)
+    return quoted.replace("%", "%%")

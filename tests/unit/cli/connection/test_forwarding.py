@@ -149,6 +149,6 @@ async def test_a_local_program_that_hangs_up_ends_the_stream() -> None:
 async def test_a_local_port_that_is_taken_is_refused() -> None:
     async with web_api(echo) as (target, _), forwarding(lambda: target, []) as taken:
         forwarder = Forwarder(lambda: target, view("bert"), 0, print)
-        with pytest.raises(InvalidInput, match=f"can't listen on 127.0.0.1:{taken}") as refused:
+        with pytest.raises(InvalidInput, match=f"can't listen on 127.0.0.1:{taken}: Address already in use") as refused:
             await forwarder.listen("127.0.0.1", Forward(taken, 80))
         assert refused.value.faults[0].hint == "let the machine choose a free port: :80"

@@ -31,11 +31,11 @@ def command(
 
     Ends with the command's exit code.
     """
-    from kajitori.cli.connection.execution import NO_STDIN, execute
+    from kajitori.cli.connection.execution import NO_STDIN, check_terminal, execute
     from kajitori.client.lookup import find_run
 
-    if tty and not sys.stdin.isatty():
-        raise click.UsageError("-t needs a terminal, and stdin is none")
+    if tty:
+        check_terminal()
     if command[0] == "--" and len(command) > 1:  # as kubectl's users write it
         command = command[1:]
     with cli.api() as api:

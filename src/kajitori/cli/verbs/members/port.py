@@ -24,6 +24,7 @@ def command(cli: Cli, run: str, port: str | None, namespace: str | None, output:
     from kajitori.cli.printing.output import print_document
     from kajitori.cli.terminal import echo, say
     from kajitori.client.lookup import find_run
+    from kajitori.client.views import has_network_of_this_machine
     from kajitori.client.web_api import run_path
     from kajitori.errors import NotFound, WrongState
 
@@ -52,4 +53,6 @@ def command(cli: Cli, run: str, port: str | None, namespace: str | None, output:
         address = f"[{member['address']}]" if ":" in member["address"] else member["address"]
         for number in wanted:
             echo(f"{who}{number}/tcp -> {address}:{number}")
+    if cli.find_target().is_local and all(map(has_network_of_this_machine, listening)):
+        return  # the addresses above are of this machine
     say(f"from this machine: kaji port-forward {name} {' '.join(map(str, wanted))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,7 +45,7 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
     from kajitori.cli.terminal import say
     from kajitori.client.lookup import find_run
     from kajitori.client.views import is_final, phase_of
-    from kajitori.errors import WrongState
+    from kajitori.errors import InvalidInput, WrongState
 
     with cli.api() as api:
         view = find_run(api, run, namespace)
@@ -62,8 +63,30 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
         return cli.find_target()
 
     secret = _notebook(cli, view) if rank == 0 else None
-    forward_until_end(cli.api, Forwarder(find, view, rank, say), view, forwards, address, secret)
+    try:
+        forward_until_end(cli.api, Forwarder(find, view, rank, say), view, forwards, address, secret)
+    except InvalidInput as error:
+        same = [forward.remote for forward in forwards if forward.local == forward.remote]
+        if same and _shares_network(cli, view, rank):
+            raise InvalidInput([replace(fault, hint=_open_directly(same)) for fault in error.faults]) from error
+        raise
     return 0
+
+
+def _shares_network(cli: Cli, view: View, rank: int) -> bool:
+    """Return whether the member listens on this machine itself, as on a `kaji up` whose members have no networks."""
+    from kajitori.client.views import has_network_of_this_machine
+    from kajitori.client.web_api import run_path
+
+    if not cli.find_target().is_local:
+        return False
+    with cli.api() as api:
+        members = api.all_items(run_path(view, "/members"))
+    return any(member["rank"] == rank and has_network_of_this_machine(member) for member in members)
+
+
+def _open_directly(ports: Sequence[int]) -> str:
+    return f"the member shares this machine's network: open http://127.0.0.1:{ports[0]}, or forward :{ports[0]}"
 
 
 def _notebook(cli: Cli, view: View) -> View | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,13 +59,14 @@ def command(cli: Cli, run: str, words: tuple[str, ...], rank: int, proxy: bool, 
     _make_key(folder)
     host = Host(view["name"], view["namespace"], place.rank)
     options = [word for name, value in folder.options(proxy_command(cli)) for word in ("-o", f"{name}={value}")]
-    os.execvp("ssh", ["ssh", *options, host.name, *words])
+    command = ["ssh", *options, host.name, *words]
+    if sys.platform == "win32":  # whose exec returns to the shell at once
+        sys.exit(subprocess.call(command))
+    os.execvp("ssh", command)
 
 
 def proxy_command(cli: Cli) -> list[str]:
     """Return the command by which OpenSSH's client starts the server for a host."""
-    import sys
-
     chosen = ["--cluster", str(cli.cluster)] if cli.cluster is not None else []
     return [sys.executable, "-P", "-m", "kajitori.cli", *chosen, "ssh", "--proxy"]
 

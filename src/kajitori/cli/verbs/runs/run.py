@@ -222,8 +222,10 @@ def command(
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
     is_attached = not (words["detach"] or dry_run)
-    if is_attached and words["interactive"] and words["tty"] and not sys.stdin.isatty():
-        raise click.UsageError("-t needs a terminal, and stdin is none")
+    if is_attached and words["interactive"] and words["tty"]:
+        from kajitori.cli.connection.execution import check_terminal
+
+        check_terminal()
     if words["tty"]:
         from kajitori.client.detach_keys import detach_keys_of
 

@@ -1,0 +1,62 @@
+"""Attaching to a run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, cast
+
+import pytest
+from tests.unit.cli.fake_web_api import TOKEN, view
+
+from kajitori.cli.context import Cli
+from kajitori.cli.follow import attached
+from kajitori.cli.follow.attached import Attachment
+from kajitori.client.target import Target
+from kajitori.client.web_api import Api
+
+
+class Stream:
+    """A program that ends at once."""
+
+    def __init__(self) -> None:
+        self.sizes: list[tuple[int, int]] = []
+
+    async def resize(self, columns: int, lines: int) -> None:
+        self.sizes.append((columns, lines))
+
+    async def output(self) -> AsyncIterator[Any]:
+        return
+        yield  # a generator without pieces
+
+
+@pytest.mark.parametrize(("from_start", "sizes"), [(False, [(80, 25), (80, 24)]), (True, [(80, 24)])])
+def test_a_program_that_has_drawn_its_screen_draws_it_again(
+    from_start: bool, sizes: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editor or a prompt draws again when the size of its terminal changes, so coming back changes it and changes it
+    back, as `docker attach` does. `kaji run` begins with the program itself."""
+    stream = Stream()
+
+    @asynccontextmanager
+    async def running(_: Target, url: str) -> AsyncIterator[Stream]:
+        yield stream
+
+    @contextmanager
+    def raw_terminal(_: bool) -> Iterator[int]:
+        reader, writer = os.pipe()
+        yield reader
+        os.close(reader)
+        os.close(writer)
+
+    monkeypatch.setattr(attached, "running", running)
+    monkeypatch.setattr(attached, "raw_terminal", raw_terminal)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: (80, 24))
+    monkeypatch.setattr(Attachment, "_log", lambda *_: b"")
+    api = Api(Target("http://127.0.0.1:9", TOKEN))
+    session = Attachment(cast(Cli, None), api, view("bert"), keys=b"", from_start=from_start, quiet=True)
+    asyncio.run(session._converse("ws://127.0.0.1:9"))
+    assert stream.sizes == sizes
