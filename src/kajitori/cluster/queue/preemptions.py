@@ -173,7 +173,7 @@ class Preemptions:
     def _of_members(self, preemption: Preempted, key: Key, ranks: Sequence[int], now: datetime) -> Preempted:
         run = self._mirror.runs.get(key)
         notice_seconds = self._cluster.policy.notebooks.notice_seconds
-        if run is not None and notice_seconds and self._cluster.specs.of(run).is_notebook:
+        if run is not None and notice_seconds and self._cluster.specs.of(run).is_interactive:
             ends_at = format_time(now + timedelta(seconds=notice_seconds))
             return msgspec.structs.replace(preemption, ends_at=ends_at)
         if not ranks or run is None or run.status is None:
@@ -189,7 +189,7 @@ class Preemptions:
         ]
         deadlines = [pod.metadata.deletion_timestamp for pod in pods]
         moments = [moment for text in deadlines if (moment := parse_time(text)) is not None]
-        since = parse_time(preemption.since)
+        since = parse_time(preemption.ends_at or preemption.since)
         if len(moments) < len(deadlines) and since is not None:
             moments.append(since + timedelta(seconds=_grace_seconds(run)))
         return max(moments, default=None)

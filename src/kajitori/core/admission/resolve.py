@@ -164,9 +164,10 @@ def _add_preemption_findings(spec: RunSpec, policy: Policy, resolved: Resolved, 
         return
     minimum, grace = policy.preemption.minimum_run_seconds, resolved.grace_seconds
     then = f"its members get SIGTERM and {format_duration(grace)} to write a checkpoint, and it goes back to the queue"
-    if spec.type == "notebook":
+    if spec.is_interactive and policy.notebooks.notice_seconds:
         notice = format_duration(policy.notebooks.notice_seconds)
-        then = f"its owner is told {notice} before it is stopped, its files are kept, and it goes back to the queue"
+        kept = " its files are kept," if spec.type == "notebook" else ""
+        then = f"its owner is told {notice} before it is stopped,{kept} and it goes back to the queue"
     if resolved.priority == "low":
         begins = spec.type == "batch" and spec.checkpoint is None
         tail = "; without a checkpoint (--checkpoint) it then starts from the beginning" if begins else ""

@@ -256,6 +256,11 @@ class RunSpec(Document):
         return "service" if self.type == "service" else "batch"
 
     @property
+    def is_interactive(self) -> bool:
+        """Whether a person works in it: a notebook, or a batch run with a terminal that takes input."""
+        return self.type == "notebook" or (self.type == "batch" and self.stdin and self.tty)
+
+    @property
     def sweep(self) -> Array | None:
         """The members of a sweep; None if the run is not a sweep."""
         return parse_array(self.array) if self.array is not None else None

@@ -98,6 +98,11 @@ class StoredSpec(msgspec.Struct, frozen=True):
         return 1 if self.is_sweep else max(1, self.replicas)
 
     @property
+    def is_interactive(self) -> bool:
+        """Whether a person works in it: a notebook, or a batch run with a terminal that takes input."""
+        return self.is_notebook or (self.type == "batch" and self.has_stdin and self.has_tty)
+
+    @property
     def is_gang(self) -> bool:
         """Whether its members work together, each at the others' pace."""
         return self.type == "batch" and not self.is_sweep and not self.is_notebook

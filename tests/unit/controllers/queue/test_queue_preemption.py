@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -129,6 +130,30 @@ def test_nodes_given_away_in_this_cycle_do_not_prevent_a_preemption() -> None:
     scene.waits("first", 1, priority=100)
     scene.waits("urgent", 1)
     assert scene.asks() == {"team/urgent": ["team/low"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "ends", "free"),
+    [
+        ({"type": "notebook"}, "12:10:00", "12:11:00"),
+        ({"stdin": True, "tty": True}, "12:10:00", "12:11:00"),
+        ({"tty": True}, "", "12:01:00"),
+        ({"type": "service", "stdin": True, "tty": True}, "", "12:01:00"),
+        ({}, "", "12:01:00"),
+    ],
+)
+def test_interactive_runs_are_given_notice_before_they_are_preempted(
+    spec: dict[str, Any], ends: str, free: str
+) -> None:
+    """A notebook, and a run in whose terminal somebody types. The preemptor says when their grace will be over."""
+    scene = PreemptionScene(1)
+    low = scene.runs("low", "n0", **spec)
+    scene.waits("urgent", 1)
+    is_preempted = scene.intends("low")
+    assert is_preempted.ends_at == (f"2026-11-21T{ends}Z" if ends else "")
+    scene.put("low", gang.preempt(low, is_preempted))
+    words = scene.queue.preemptions.describe("team/urgent")
+    assert words == f"preempts team/low (low); its nodes are free by {free} UTC"
 
 
 def test_preempted_runs_are_named_with_their_latest_end() -> None:

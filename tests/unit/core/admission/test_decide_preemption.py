@@ -31,6 +31,17 @@ def test_a_run_of_low_priority_has_a_finding_about_preemption() -> None:
     assert "MayBePreempted" not in findings_of({"priority": "low"}, {"preemption": {"enabled": False}})
 
 
+def test_interactive_runs_are_told_about_their_notice() -> None:
+    """A notebook keeps its files; a terminal's program begins anew. A policy without a notice promises none."""
+    told = "runs of higher priority may preempt it once it has run for 10m: its owner is told 10m before it is stopped"
+    back = "and it goes back to the queue"
+    notebook, terminal = {"type": "notebook", "priority": "low"}, {"stdin": True, "tty": True, "priority": "low"}
+    assert findings_of(notebook)["MayBePreempted"] == f"{told}, its files are kept, {back}"
+    anew = "; without a checkpoint (--checkpoint) it then starts from the beginning"
+    assert findings_of(terminal)["MayBePreempted"] == f"{told}, {back}{anew}"
+    assert "SIGTERM" in findings_of(notebook, {"notebooks": {"notice": "0s"}})["MayBePreempted"]
+
+
 @pytest.mark.parametrize(
     ("guaranteed", "with_gpus", "without"),
     [

@@ -58,20 +58,21 @@ def command(cli: Cli, /, name: str | None, print_only: bool, namespace: str | No
     """
     from kajitori.cli.opening import open_place, program_path
     from kajitori.cli.terminal import say
+    from kajitori.client.views import is_final, phase_of
     from kajitori.client.web_api import run_path
 
     asked = sorted(word.replace("_", "-") for word, value in words.items() if value)
     with cli.api() as api:
         name = name or default_name(str(api.get("/v1/whoami")["user"]))
-        view = _existing(api, name, namespace)
+        view = _existing(cli, api, name, namespace)
         if view is None:
             view = _start(cli, api, name, namespace, words)
-        elif _phase(view) in ("Succeeded", "Failed", "Stopped"):
+        elif is_final(view):
             _refuse_options(asked, name, "has ended")
             say(f"{name} has ended, and is started again")
             view = api.post(run_path(view, "/resume"))
         else:
-            _refuse_options(asked, name, f"is {_phase(view)}")
+            _refuse_options(asked, name, f"is {phase_of(view)}")
         view = _wait(cli, api, view)
         open_place(cli, api, program_path(view, None), print_only=print_only, is_program=True)
 
@@ -82,19 +83,31 @@ def default_name(user: str) -> str:
     return f"notebook-{own}"[:_MAX_NAME].rstrip("-")
 
 
-def _existing(api: Api, name: str, namespace: str | None) -> dict[str, Any] | None:
-    """Return the run of this very name, if it is a notebook or anything else with ports."""
+def _existing(cli: Cli, api: Api, name: str, namespace: str | None) -> dict[str, Any] | None:
+    """Return the notebook of this very name; None if there is none. One that is being stopped or deleted has ended
+    first. Raises WrongState if the run of this name is no notebook."""
+    from kajitori.cli.terminal import say
+    from kajitori.client.views import is_final
     from kajitori.errors import WrongState
 
-    home = namespace or api.target.namespace
+    home, told = namespace or api.target.namespace, False
     query = {"name": name, "namespace": home or None, "limit": 20}
-    found = [run for run in api.get("/v1/runs", query)["items"] if run["name"] == name]
-    if not found:
-        return None
-    if found[0]["spec"].get("type") != "notebook":
-        raise WrongState(f"{name} is a run, but no notebook", hint="choose another name: kaji notebook NAME")
-    view: dict[str, Any] = found[0]
-    return view
+    while True:
+        found: dict[str, Any] | None = next(
+            (run for run in api.get("/v1/runs", query)["items"] if run["name"] == name), None
+        )
+        if found is None:
+            return None
+        spec = found["spec"]
+        if spec.get("type") != "notebook":
+            raise WrongState(f"{name} is a run, but no notebook", hint="choose another name: kaji notebook NAME")
+        is_stopping = (spec.get("stopped") or spec.get("parked")) and not is_final(found)
+        if not (found.get("deleting") or is_stopping):
+            return found
+        if not told:
+            say(f"{name} is still ending, and is started again after that")
+            told = True
+        cli.sleep(POLL_SECONDS)
 
 
 def _refuse_options(asked: list[str], name: str, state: str) -> None:
@@ -104,7 +117,7 @@ def _refuse_options(asked: list[str], name: str, state: str) -> None:
     if asked:
         listed = ", ".join(f"--{word}" for word in asked)
         hint = f"kaji rm -f {name}, then the same again: its files are kept; or choose another name"
-        raise WrongState(f"{name} {state}, and was started without {listed}", hint=hint)
+        raise WrongState(f"{name} {state}, so that {listed} would have no effect", hint=hint)
 
 
 def _start(cli: Cli, api: Api, name: str, namespace: str | None, words: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,17 +158,18 @@ def default_image(api: Api) -> str:
 def _wait(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
     """Wait until the notebook runs, and say what it waits for. Raises WrongState if it ends before."""
     from kajitori.cli.terminal import say
+    from kajitori.client.views import is_final, phase_of, status_of
     from kajitori.client.web_api import run_path
     from kajitori.errors import WrongState
 
     told, name = "", view["name"]
     while not view.get("programs"):
-        status = view.get("status") or {}
-        if _phase(view) in ("Succeeded", "Failed", "Stopped") and not _is_resumed(view):
-            message = f"{name} has ended: {_phase(view)} {status.get('message', '')}".rstrip()
-            raise WrongState(message, hint=f"see what it printed: kaji logs {name}")
-        now = f"{_phase(view)}: {status['message']}" if status.get("message") else _phase(view)
-        if now != told:
+        status = status_of(view)
+        now = f"{phase_of(view)}: {status['message']}" if status.get("message") else phase_of(view)
+        if is_final(view):
+            if not _is_resumed(view):
+                raise WrongState(f"{name} has ended: {now}", hint=f"see what it printed: kaji logs {name}")
+        elif now != told:
             say(f"{name}: {now}")
             told = now
         cli.sleep(POLL_SECONDS)
@@ -163,10 +177,8 @@ def _wait(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
     return view
 
 
-def _phase(view: Mapping[str, Any]) -> str:
-    return str((view.get("status") or {}).get("phase") or "Queued")
-
-
 def _is_resumed(view: Mapping[str, Any]) -> bool:
     """Whether the controller has yet to start it again."""
-    return int(view["spec"].get("resumes") or 0) > int((view.get("status") or {}).get("resumes") or 0)
+    from kajitori.client.views import status_of
+
+    return int(view["spec"].get("resumes") or 0) > int(status_of(view).get("resumes") or 0)

@@ -62,6 +62,21 @@ def test_an_ended_notebook_goes_on_with_its_files() -> None:
     assert (done.stdout, "started again" in done.stderr) == (f"{LINK}{PATH}\n", True)
 
 
+@pytest.mark.parametrize("ending", [{"spec": {"type": "notebook", "stopped": True}}, {"deleting": True}])
+def test_a_notebook_that_is_still_ending_is_waited_for(ending: dict[str, Any]) -> None:
+    """The address of a program that is about to end is of no use."""
+    is_deleted = "deleting" in ending
+    api = server()
+    listed: list[list[dict[str, Any]]] = [[{**notebook(), **ending}], [] if is_deleted else [notebook("Stopped")]]
+    api.answers["GET /v1/runs"] = lambda call: {"items": listed.pop(0)}
+    start = "POST /v1/runs" if is_deleted else "POST /v1/runs/vision/notebook-ada/resume"
+    api.answers[start] = notebook("Queued")
+    api.queues["GET /v1/runs/vision/notebook-ada"] = [notebook()]
+    done = invoke(api, "notebook")
+    assert (done.stdout, "still ending" in done.stderr) == (f"{LINK}{PATH}\n", True), done.output
+    assert len(api.calls_to(*start.split())) == 1
+
+
 def test_a_notebook_that_fails_says_where_its_output_is() -> None:
     api = server()
     api.answers["POST /v1/runs"] = notebook("Queued")
