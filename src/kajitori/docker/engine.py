@@ -18,11 +18,13 @@ from kajitori.client.member_streams import CommandStream
 from kajitori.core.spec.reasons import WAITING, Phase
 from kajitori.docker.events import EventLog
 from kajitori.docker.execution import Commands
+from kajitori.docker.output import phase_words
 from kajitori.docker.platform import Platform
 from kajitori.docker.ports import PublishedPorts
 from kajitori.docker.translation.container import Container
-from kajitori.docker.translation.creation import Creation, renamed
-from kajitori.errors import AlreadyExists, KajitoriError, NotFound
+from kajitori.docker.translation.creation import renamed
+from kajitori.docker.translation.request import Creation
+from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound
 
 SETTLED_SECONDS = 5.0
 """Longest time for which the answer to a start is delayed."""
@@ -62,6 +64,10 @@ class Engine:
         """Terminals of containers that clients are attached to, by UID."""
         self._started: dict[str, asyncio.Future[Container]] = {}
         """By UID: the container once it is started through this bridge."""
+        self._answering: dict[str, asyncio.Event] = {}
+        """Starts that are not answered yet, by UID; set once they are."""
+        self._told: set[str] = set()
+        """UIDs of containers whose start was answered with the reason for which their program could not run."""
         self._readers: Counter[str] = Counter()
         self._drained: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._cares: dict[str, asyncio.Task[None]] = {}
@@ -99,7 +105,19 @@ class Engine:
         return dict(self.joined.get(container.uid, container.networks))
 
     async def start(self, container: Container) -> None:
-        """Start a container, open its published ports here, and remove it at its end if it was made with --rm."""
+        """Start a container, open its published ports here, and remove it at its end if it was made with --rm.
+
+        Raises InvalidInput if its program can't be started.
+        """
+        answered = self._answering[container.uid] = asyncio.Event()
+        try:
+            await self._start(container)
+        finally:
+            del self._answering[container.uid]
+            answered.set()
+
+    async def _start(self, container: Container) -> None:
+        self._told.discard(container.uid)
         await self.ports.open(container)
         try:
             container = await self.platform.start(container)
@@ -110,7 +128,21 @@ class Engine:
         if (waiting := self._started.pop(container.uid, None)) is not None:
             waiting.set_result(container)
         self._care_for(container)
-        await self.settled(container)
+        container = await self.settled(container)
+        if container.could_not_start:
+            self._told.add(container.uid)
+            raise InvalidInput.one("", f"failed to start {container.name}: {_as_in_go(container.message)}")
+
+    async def untold_end(self, container: Container) -> str:
+        """Return the line that says why the platform ended a container; empty if the program or a user ended it, or if
+        the answer to its start has told it."""
+        if (answered := self._answering.get(container.uid)) is not None:
+            await answered.wait()
+        try:
+            container = await self.platform.refreshed(container)
+        except KajitoriError:
+            return ""  # it is gone
+        return phase_words(container) if container.was_ended_by_others and container.uid not in self._told else ""
 
     async def settled(self, container: Container) -> Container:
         """Return the container once it runs, has ended, or waits for nodes, or after a few seconds.
@@ -205,6 +237,14 @@ class Engine:
             await self.platform.delete(container, at_once=True)
         except (NotFound, KajitoriError):
             return  # it is gone, or the cluster removes it later
+
+
+def _as_in_go(message: str) -> str:
+    """Return a message with the system's errors as Go writes them: Docker's client finds its exit code, 126 or 127, by
+    these words."""
+    for words in ("No such file or directory", "Permission denied", "Is a directory"):
+        message = message.replace(words, words[0].lower() + words[1:])
+    return message
 
 
 def _attributes(container: Container) -> dict[str, str]:

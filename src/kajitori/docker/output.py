@@ -217,7 +217,7 @@ async def _tell_changes(
                     latest = found
                 if latest.phase not in (Phase.QUEUED, Phase.STARTING):
                     return
-                text = waiting_words(latest)
+                text = phase_words(latest)
                 if loop.time() >= until and text != told:
                     told = text
                     await queue.put((STDERR, f"{text}\n".encode()))
@@ -227,7 +227,7 @@ async def _tell_changes(
                 await asyncio.gather(pending, return_exceptions=True)
 
 
-def waiting_words(container: Container) -> str:
-    """Return the line that tells a client that its container has not started yet, and why."""
-    why = container.status.get("message") or container.status.get("reason") or "it is new"
+def phase_words(container: Container) -> str:
+    """Return the line that tells a client why its container has not started yet, or why it was ended."""
+    why = container.message or container.reason.value or "it is new"
     return f"kaji: {container.name} is {container.phase.value}: {why} (for details: kaji explain {container.run})"

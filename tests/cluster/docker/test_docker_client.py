@@ -122,6 +122,14 @@ async def test_a_container_runs_and_its_end_is_told(docker: Docker) -> None:
     assert "No such container: d-once" in await docker("rm", "d-once", code=1)
 
 
+async def test_a_program_that_cannot_start_and_one_that_is_ended_are_told(docker: Docker) -> None:
+    """Both were silent once, but for the exit code."""
+    told = await docker("run", "--rm", *HERE, "busybox", "/no-such-program", code=127)
+    assert "failed to start" in told and "/no-such-program" in told
+    limited = ("run", "--rm", "--label", "kaji.time-limit=1s", *HERE, "busybox", "sleep", "1000")
+    assert "is Failed: ran longer than its time limit" in await docker(*limited, code=1)
+
+
 async def test_over_tls_a_client_may_end_its_half_and_read_on(docker: Docker, tmp_path: Path) -> None:
     """`docker run` without -i does it at once, and -i at the end of its input. Clients without a certificate are
     refused."""
@@ -193,3 +201,4 @@ async def test_what_a_cluster_cannot_do_is_refused_with_a_sentence(docker: Docke
     assert "--cap-add: only policy gives additional capabilities" in refused and "--device:" in refused
     assert "not a swarm manager" in await docker("node", "ls", code=1)
     assert "volumes are made by the cluster's operators" in await docker("volume", "create", "v", code=1)
+    assert "network d-none not found" in await docker("run", "--network", "d-none", "busybox", code=125)

@@ -65,6 +65,25 @@ def test_phases_of_runs_are_states_of_containers(
     assert state(found)["Status"] == word
 
 
+@pytest.mark.parametrize(
+    ("phase", "reason", "could_not_start", "was_ended_by_others"),
+    [
+        ("Failed", "CommandNotFound", True, True),
+        ("Failed", "RunsAsRoot", True, True),
+        ("Failed", "OutOfMemory", False, True),
+        ("Failed", "TimeLimit", False, True),
+        ("Failed", "ProgramFailed", False, False),
+        ("Failed", "AReasonOfNextYear", False, False),
+        ("Stopped", "StoppedByUser", False, False),
+        ("Starting", "ImagePull", False, False),
+        ("Succeeded", "", False, False),
+    ],
+)
+def test_why_a_container_ended(phase: str, reason: str, could_not_start: bool, was_ended_by_others: bool) -> None:
+    found = container(phase, status={"reason": reason})
+    assert (found.could_not_start, found.was_ended_by_others) == (could_not_start, was_ended_by_others)
+
+
 def test_an_id_follows_from_the_uid_alone() -> None:
     assert len(container().id) == 64
     assert container().id == container("Failed").id != container(uid="u2").id
@@ -108,7 +127,9 @@ def test_networks_are_those_that_the_client_asked_for() -> None:
     assert list(later) == ["other"]
     for wanted, names in (("shop_default", 1), (network_id("shop_default"), 1), ("bridge", 0)):
         assert len(matching([asked], {"network": frozenset({wanted})})) == names
-    assert list(inspection(container(), [])["NetworkSettings"]["Networks"]) == ["bridge"]
+    plain = inspection(container(), [])["NetworkSettings"]["Networks"]
+    assert list(plain) == ["bridge"]
+    assert (plain["bridge"]["Aliases"], plain["bridge"]["DriverOpts"]) == (None, None)
 
 
 def test_a_renamed_container_keeps_its_id() -> None:
@@ -116,7 +137,7 @@ def test_a_renamed_container_keeps_its_id() -> None:
     made = renamed(before, "shop-web-1").body("default")
     after = container("Stopped", uid="u2", annotations=made["annotations"], **NEVER_STARTED)
     assert (made["name"], after.name, after.id) == ("shop-web-1", "shop-web-1", before.id)
-    with pytest.raises(InvalidInput, match="use letters"):
+    with pytest.raises(InvalidInput, match="use two or more letters"):
         renamed(before, "a b")
 
 

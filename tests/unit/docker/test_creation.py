@@ -10,7 +10,8 @@ import pytest
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.run import name_fault
 from kajitori.docker.translation.container import ANNOTATION
-from kajitori.docker.translation.creation import Creation, read_creation, run_name
+from kajitori.docker.translation.creation import read_creation
+from kajitori.docker.translation.request import Creation, run_name
 from kajitori.errors import InvalidInput
 
 DEFAULTS: dict[str, Any] = {
@@ -140,5 +141,30 @@ def test_a_field_that_no_container_has_is_ignored_with_a_warning() -> None:
 
 
 def test_a_log_driver_that_docker_does_not_have_is_refused() -> None:
-    assert faults(host={"LogConfig": {"Type": "no-such", "Config": {}}}) == ["--log-driver"]
+    """In the words of Docker's daemon, which docker-py's tests compare."""
+    with pytest.raises(InvalidInput, match=r"^logger: no log driver named 'no-such' is registered$"):
+        creation(host={"LogConfig": {"Type": "no-such", "Config": {}}})
     assert any("--log-driver" in warning for warning in creation(host={"LogConfig": {"Type": "none"}}).warnings)
+
+
+def test_a_variable_without_a_value_is_left_out_with_a_warning() -> None:
+    """`docker run -e CI` sends the bare name if CI is not set where it runs."""
+    made = creation(Env=["CI", "A=b"])
+    assert made.spec["env"] == {"A": "b"}
+    assert [warning.split(":")[0] for warning in made.warnings] == ["--env CI"]
+
+
+def test_all_gpus_of_a_node_need_a_type() -> None:
+    """Without one, `--gpus all` once asked for a whole node without GPUs."""
+    request = {"DeviceRequests": [{"Count": -1, "Capabilities": [["gpu"]]}]}
+    assert faults(host=request) == ["--gpus"]
+    made = creation(host=request, Labels={"kaji.gpu-type": "h100"})
+    assert made.spec["resources"] == {"wholeNode": True, "gpuType": "h100"}
+
+
+def test_networks_and_their_options_are_noted_as_the_client_gave_them() -> None:
+    endpoints = {"EndpointsConfig": {"shop": {"Aliases": ["web"], "DriverOpts": {"a": "b"}}, "default": None}}
+    notes = creation(NetworkingConfig=endpoints).notes
+    assert notes["Networks"] == {"shop": ["web"], "bridge": []}
+    assert notes["DriverOpts"] == {"shop": {"a": "b"}}
+    assert creation().notes["Networks"] == {"bridge": []}

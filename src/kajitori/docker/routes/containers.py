@@ -10,6 +10,7 @@ from aiohttp import web
 from kajitori.docker.engine import Engine, engine_of, json_answer
 from kajitori.docker.output import flag
 from kajitori.docker.platform import run_path
+from kajitori.docker.routes.storage import network_of
 from kajitori.docker.translation.container import Container, seconds_of
 from kajitori.docker.translation.creation import read_creation
 from kajitori.docker.translation.filters import (
@@ -24,7 +25,7 @@ from kajitori.errors import AlreadyExists, InvalidInput, NotFound, WrongState
 PRUNE_FILTERS = frozenset({"until", "label", "label!"})
 CONDITIONS = ("not-running", "next-exit", "removed")
 KILLS = frozenset({"KILL", "SIGKILL", "9", ""})
-TERMINATES = frozenset({"TERM", "SIGTERM", "15", "INT", "SIGINT", "2", "QUIT", "SIGQUIT", "3", "HUP", "SIGHUP", "1"})
+TERMINATES = frozenset({"TERM", "SIGTERM", "15", "INT", "SIGINT", "2", "QUIT", "SIGQUIT", "3"})
 
 routes = web.RouteTableDef()
 
@@ -48,8 +49,11 @@ async def create(request: web.Request) -> web.Response:
     if platform:
         _, _, architecture = platform.partition("/")
         creation.spec["nodeSelector"] = {"kubernetes.io/arch": architecture.partition("/")[0] or platform}
-    names = {str(one["Id"]): name for name, one in engine.networks.items()}  # clients may name networks by their ids
-    creation.notes["Networks"] = {names.get(key, key): found for key, found in creation.notes["Networks"].items()}
+    try:
+        found = {str(network_of(engine, key)["Name"]): names for key, names in creation.notes["Networks"].items()}
+    except NotFound as error:  # Docker's client would take a NotFound for one of the image, and pull it
+        raise InvalidInput.one("", error.message, hint="docker network create NAME") from error
+    creation.notes["Networks"] = found
     try:
         container = await engine.create(creation)
     except AlreadyExists as error:
@@ -119,7 +123,8 @@ async def kill(request: web.Request) -> web.Response:
     if not container.is_active:
         raise WrongState(f"container {container.name} is not running")
     if signal not in KILLS | TERMINATES:
-        hint = f"docker exec {container.name} kill -{signal.removeprefix('SIG')} 1"
+        name = container.name
+        hint = f"docker top {name} shows its PID; then docker exec {name} kill -{signal.removeprefix('SIG')} PID"
         raise InvalidInput.one("--signal", "only signals that end a program reach all members", value=signal, hint=hint)
     grace = None if signal in TERMINATES else "0s"
     body = {"grace": grace} if grace is not None else None
@@ -165,8 +170,8 @@ async def remove(request: web.Request) -> web.Response:
     if flag(request.query, "link"):
         raise InvalidInput.one("--link", "there are no links between containers", hint="leave it out")
     if container.is_active and not force:
-        hint = f"stop it before removing it, or use -f: docker rm -f {container.name}"
-        raise WrongState(f"cannot remove container {container.name!r}: container is running", hint=hint)
+        message = f'cannot remove container "/{container.name}": container is running'
+        raise WrongState(f"{message}: stop the container before removing or force remove")
     await engine_of(request).platform.delete(container, at_once=force, checkpoint=flag(request.query, "v"))
     return web.Response(status=204)
 

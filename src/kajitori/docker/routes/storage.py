@@ -107,7 +107,7 @@ async def prune_networks(request: web.Request) -> web.Response:
 @routes.get("/networks/{id}")
 async def inspect_network(request: web.Request) -> web.Response:
     engine = engine_of(request)
-    network = _find(engine, request.match_info["id"])
+    network = network_of(engine, request.match_info["id"])
     members = [one for one in await engine.platform.containers(active=True) if _is_in(engine, one, network)]
     return json_answer(network | {"Containers": {one.id: _member(one) for one in members}})
 
@@ -123,7 +123,7 @@ def _member(container: Container) -> dict[str, str]:
 @routes.delete("/networks/{id}")
 async def remove_network(request: web.Request) -> web.Response:
     engine = engine_of(request)
-    name = str(_find(engine, request.match_info["id"])["Name"])
+    name = str(network_of(engine, request.match_info["id"])["Name"])
     if name in BUILT_IN:
         raise Forbidden(f"{name} is a pre-defined network and cannot be removed")
     engine.networks.pop(name, None)
@@ -151,7 +151,7 @@ async def disconnect(request: web.Request) -> web.Response:
 async def _joining(request: web.Request) -> tuple[Engine, str, Container, dict[str, Any]]:
     """Return the name of the network and the container that a request names, and the request's body."""
     engine, body = engine_of(request), await request.json()
-    name = str(_find(engine, request.match_info["id"])["Name"])
+    name = str(network_of(engine, request.match_info["id"])["Name"])
     return engine, name, await engine.platform.find(str(body.get("Container") or "")), body
 
 
@@ -159,7 +159,8 @@ def _networks(engine: Engine) -> dict[str, dict[str, Any]]:
     return {name: _network(name) for name in BUILT_IN} | engine.networks
 
 
-def _find(engine: Engine, reference: str) -> dict[str, Any]:
+def network_of(engine: Engine, reference: str) -> dict[str, Any]:
+    """Return the network that a name, an id or the beginning of an id means. Raises InvalidInput."""
     networks = _networks(engine)
     if reference in networks:
         return networks[reference]

@@ -27,8 +27,8 @@ from kajitori.docker.output import (
     flag,
     follow_start,
     moment,
+    phase_words,
     read_output,
-    waiting_words,
 )
 from kajitori.docker.platform import run_path
 from kajitori.docker.routes.containers import container_of
@@ -101,6 +101,7 @@ async def _show(
     has_input = flag(query, "stdin") and container.has_stdin
     if container.has_terminal:
         await _at_terminal(engine, container, client, keys if has_input else None)
+        await _tell_end(engine, container, client)
         return
     now = LogQuery(streams, follow=True, tail=0)
     output = follow_start(platform, container, streams) if begun is not None else read_output(platform, container, now)
@@ -108,12 +109,19 @@ async def _show(
     try:
         if streams:
             await _write(client, output)
+            await _tell_end(engine, container, client)
         elif feeding is not None:
             await feeding
     finally:
         if feeding is not None:
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
+
+
+async def _tell_end(engine: Engine, container: Container, client: Hijacked) -> None:
+    """Say on stderr why a container ended if neither its program nor its user ended it."""
+    if not client.is_detached and (line := await engine.untold_end(container)):
+        await client.write(STDERR, f"{line}\r\n".encode() if client.is_raw else f"{line}\n".encode())
 
 
 async def _feed(engine: Engine, container: Container, client: Hijacked) -> None:
@@ -208,7 +216,7 @@ async def _until_running(engine: Engine, container: Container, client: Hijacked 
         async for seen in changes:
             if seen.phase is Phase.RUNNING:
                 return True
-            text = waiting_words(seen)
+            text = phase_words(seen)
             if client is not None and seen.is_active and text != told and engine.now() >= until:
                 told = text
                 await client.write(STDERR, f"{text}\r\n".encode())

@@ -10,7 +10,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from kajitori.core.spec.reasons import Phase, Reason
+from kajitori.core.spec.reasons import START_FAILURES, Phase, Reason
 
 ANNOTATION = "docker.kajitori.dev/container"
 """Annotation of a run with those parts of the container's configuration that a spec has no field for, as JSON."""
@@ -24,6 +24,11 @@ ID_LENGTH, SHORT_ID_LENGTH = 64, 12
 KILLED, TERMINATED = 137, 143
 """Exit codes of a program that ended by SIGKILL and by SIGTERM."""
 NOT_FOUND = 127
+
+NEVER_RAN = START_FAILURES | {Reason.COMMAND_NOT_FOUND}
+"""Reasons of runs whose program never ran."""
+PLAIN_ENDS = frozenset({Reason.NONE, Reason.PROGRAM_FAILED, Reason.STOPPED_BY_USER, Reason.STOPPING, Reason.DELETING})
+"""Reasons of runs that ended as their program or their user wanted."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,12 @@ class Container:
         """Names of the networks that the client asked for, each with the container's aliases there."""
         found = self.notes.get("Networks")
         return dict(found) if isinstance(found, dict) and found else {NETWORK: []}
+
+    @property
+    def driver_options(self) -> Mapping[str, Any]:
+        """Options that the client gave for networks, by the network's name. They change nothing."""
+        found = self.notes.get("DriverOpts")
+        return found if isinstance(found, dict) else {}
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -171,10 +182,32 @@ class Container:
             return int(code)
         if self.phase is Phase.SUCCEEDED:
             return 0
-        reason = self.status.get("reason")
         if self.phase is Phase.STOPPED:
             return KILLED if self.spec.get("stopGrace") in ("0s", "0") else TERMINATED
-        return {Reason.OUT_OF_MEMORY.value: KILLED, Reason.COMMAND_NOT_FOUND.value: NOT_FOUND}.get(str(reason), 1)
+        return {Reason.OUT_OF_MEMORY: KILLED, Reason.COMMAND_NOT_FOUND: NOT_FOUND}.get(self.reason, 1)
+
+    @property
+    def reason(self) -> Reason:
+        """Why the run is in its phase; none if a newer server has a reason that is not known here."""
+        try:
+            return Reason(self.status.get("reason") or "")
+        except ValueError:
+            return Reason.NONE
+
+    @property
+    def message(self) -> str:
+        """The run's own words about its phase."""
+        return str(self.status.get("message") or "")
+
+    @property
+    def could_not_start(self) -> bool:
+        """Whether the run has failed before its program ran."""
+        return self.has_ended and self.phase is Phase.FAILED and self.reason in NEVER_RAN
+
+    @property
+    def was_ended_by_others(self) -> bool:
+        """Whether neither the program nor its user has ended the run, but the platform: for its memory, its time…"""
+        return self.has_ended and self.phase is not Phase.SUCCEEDED and self.reason not in PLAIN_ENDS
 
     @property
     def started_at(self) -> str:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from hashlib import sha256
+from collections.abc import Mapping
 from typing import Any
 
-from kajitori.client.submit.borrowed_options import BORROWED
-from kajitori.core.spec.run import after_of, name_fault
+from kajitori.core.spec.run import after_of
 from kajitori.core.words import texts
-from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
-from kajitori.docker.translation.container import ANNOTATION, NETWORK, Container
-from kajitori.errors import Fault, InvalidInput
+from kajitori.docker.translation.container import NETWORK, Container
+from kajitori.docker.translation.options import answer_others, kept_config, kept_host_config, refuse, warn
+from kajitori.docker.translation.request import Creation
+from kajitori.errors import InvalidInput
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+", re.ASCII)
 
@@ -54,145 +51,6 @@ LOG_DRIVERS = frozenset(
 )
 """Docker's own. All of them keep the log as the cluster does, which the client is told."""
 
-_BUILT = frozenset({"Env", "Cmd", "Entrypoint", "Image", "WorkingDir", "User", "Volumes", "OnBuild"})
-"""Fields of a configuration that are read back from the spec."""
-
-_CONFIG_OPTIONS = {
-    "Hostname": "--hostname",
-    "Domainname": "--domainname",
-    "MacAddress": "--mac-address",
-    "StopSignal": "--stop-signal",
-}
-_HOST_OPTIONS = {
-    "BlkioDeviceReadBps": "--device-read-bps",
-    "BlkioDeviceReadIOps": "--device-read-iops",
-    "BlkioDeviceWriteBps": "--device-write-bps",
-    "BlkioDeviceWriteIOps": "--device-write-iops",
-    "BlkioWeight": "--blkio-weight",
-    "BlkioWeightDevice": "--blkio-weight-device",
-    "CapAdd": "--cap-add",
-    "CapDrop": "--cap-drop",
-    "CgroupParent": "--cgroup-parent",
-    "CgroupnsMode": "--cgroupns",
-    "CpuPeriod": "--cpu-period",
-    "CpuQuota": "--cpu-quota",
-    "CpuRealtimePeriod": "--cpu-rt-period",
-    "CpuRealtimeRuntime": "--cpu-rt-runtime",
-    "CpuShares": "--cpu-shares",
-    "CpusetCpus": "--cpuset-cpus",
-    "CpusetMems": "--cpuset-mems",
-    "DeviceCgroupRules": "--device-cgroup-rule",
-    "Devices": "--device",
-    "Dns": "--dns",
-    "DnsOptions": "--dns-option",
-    "DnsSearch": "--dns-search",
-    "ExtraHosts": "--add-host",
-    "GroupAdd": "--group-add",
-    "Init": "--init",
-    "Isolation": "--isolation",
-    "KernelMemory": "--kernel-memory",
-    "Links": "--link",
-    "MemoryReservation": "--memory-reservation",
-    "MemorySwap": "--memory-swap",
-    "MemorySwappiness": "--memory-swappiness",
-    "OomKillDisable": "--oom-kill-disable",
-    "OomScoreAdj": "--oom-score-adj",
-    "PidMode": "--pid",
-    "PidsLimit": "--pids-limit",
-    "PublishAllPorts": "--publish-all",
-    "ReadonlyRootfs": "--read-only",
-    "Runtime": "--runtime",
-    "SecurityOpt": "--security-opt",
-    "StorageOpt": "--storage-opt",
-    "Sysctls": "--sysctl",
-    "Tmpfs": "--tmpfs",
-    "UTSMode": "--uts",
-    "Ulimits": "--ulimit",
-    "UsernsMode": "--userns",
-    "VolumeDriver": "--volume-driver",
-    "VolumesFrom": "--volumes-from",
-}
-"""Option of a field that has no meaning on the cluster. What is said about it is the same as in `kaji run`."""
-
-_UNSET: Mapping[str, tuple[object, ...]] = {
-    "MemorySwappiness": (-1,),
-    "PidsLimit": (-1,),
-    "MemorySwap": (-1,),
-    "VolumeDriver": ("local",),
-    "CgroupnsMode": ("private", "host"),
-    "Isolation": ("default",),
-    "SecurityOpt": (),
-}
-"""Further values with which clients leave a field alone, besides empty ones."""
-
-_IGNORED = frozenset({"ContainerIDFile", "ConsoleSize", "Annotations", "MaskedPaths", "ReadonlyPaths", "Cgroup"})
-"""Fields that concern the client alone, or say how the daemon confines programs."""
-_WINDOWS = frozenset({"CpuCount", "CpuPercent", "IOMaximumIOps", "IOMaximumBandwidth"})
-
-_OWN_HOST = frozenset(
-    {
-        "AutoRemove",
-        "Binds",
-        "DeviceRequests",
-        "IpcMode",
-        "LogConfig",
-        "Memory",
-        "Mounts",
-        "NanoCpus",
-        "NetworkMode",
-        "PortBindings",
-        "Privileged",
-        "RestartPolicy",
-        "ShmSize",
-    }
-)
-_OWN_CONFIG = frozenset(
-    {
-        "ArgsEscaped",
-        "AttachStderr",
-        "AttachStdin",
-        "AttachStdout",
-        "ExposedPorts",
-        "Healthcheck",
-        "Labels",
-        "NetworkDisabled",
-        "OpenStdin",
-        "Shell",
-        "StdinOnce",
-        "StopTimeout",
-        "Tty",
-    }
-)
-
-
-@dataclass
-class Creation:
-    """A request for a run, and what is said to the client about it."""
-
-    name: str
-    """Name of the container; empty if the server is to make one."""
-    spec: dict[str, Any] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)
-    """Parts of the container's configuration that are stored with the run."""
-    warnings: list[str] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-
-    def complain(self, option: str, message: str, hint: str = "", value: object = "") -> None:
-        self.faults.append(Fault(option, message, str(value), hint))
-
-    def body(self, namespace: str) -> dict[str, Any]:
-        """Return the body of `POST /v1/runs`. The run is created stopped: starting a container resumes its run."""
-        document: dict[str, Any] = {"spec": self.spec | {"stopped": True}}
-        if self.name:
-            document["name"] = run_name(self.name)
-        if namespace:
-            document["namespace"] = namespace
-        if self.labels:
-            document["labels"] = self.labels
-        document["annotations"] = {ANNOTATION: json.dumps(self.notes, separators=(",", ":"))}
-        return document
-
 
 def read_creation(body: Mapping[str, Any], name: str) -> Creation:
     """Return the request for a container. Raises InvalidInput with everything that is refused here."""
@@ -203,21 +61,24 @@ def read_creation(body: Mapping[str, Any], name: str) -> Creation:
     if not body.get("Image"):
         made.complain("Image", "a container needs an image")
     _program(made, body)
-    _resources(made, host)
+    _resources(made, body, host)
     _mounts(made, body, host)
     _ports(made, body, host)
     _life(made, body, host)
     _network(made, host, body.get("NetworkingConfig") or {})
     _labels(made, body.get("Labels") or {})
-    known = _OWN_CONFIG | _BUILT | {"HostConfig", "NetworkingConfig"}
-    _answer_others(made, body, _CONFIG_OPTIONS, known)
-    _answer_others(made, host, _HOST_OPTIONS, _OWN_HOST)
+    answer_others(made, body, host)
     if made.faults:
         raise InvalidInput(made.faults)
-    config = {key: value for key, value in body.items() if key in _OWN_CONFIG | {"Hostname"} and value}
-    kept_host = {key: value for key, value in host.items() if not _is_unset(key, value) and key not in _IGNORED}
-    made.notes = {"Name": name, "Config": config | {"Labels": body.get("Labels") or {}}, "HostConfig": kept_host}
-    made.notes["Networks"] = _networks(host, body.get("NetworkingConfig") or {})
+    endpoints = (body.get("NetworkingConfig") or {}).get("EndpointsConfig") or {}
+    made.notes = {
+        "Name": name,
+        "Config": kept_config(body) | {"Labels": body.get("Labels") or {}},
+        "HostConfig": kept_host_config(host),
+        "Networks": _networks(host, endpoints),
+    }
+    if options := {name: one["DriverOpts"] for name, one in endpoints.items() if (one or {}).get("DriverOpts")}:
+        made.notes["DriverOpts"] = options
     return made
 
 
@@ -236,17 +97,9 @@ def renamed(container: Container, name: str) -> Creation:
 
 def _check_name(made: Creation, option: str) -> None:
     if not CONTAINER_NAME.fullmatch(made.name):
-        made.complain(option, "use letters, digits, '_', '.' and '-'; begin with a letter or digit", value=made.name)
-
-
-def run_name(name: str) -> str:
-    """Return the name of the run of a container: the same if a run may have it, else one that is like it."""
-    if name_fault(name) is None:
-        return name
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    plain = plain if plain[:1].isalpha() else f"c-{plain}"
-    digest = sha256(name.encode()).hexdigest()[:6]
-    return f"{plain[: RUN_NAME_MAX_LENGTH - 7].rstrip('-')}-{digest}"
+        made.complain(
+            option, "use two or more letters, digits, '_', '.' and '-'; begin with a letter or digit", value=made.name
+        )
 
 
 def _program(made: Creation, body: Mapping[str, Any]) -> None:
@@ -271,8 +124,8 @@ def _program(made: Creation, body: Mapping[str, Any]) -> None:
         key, equals, value = str(word).partition("=")
         if equals:
             environment[key] = value
-        else:
-            made.complain("--env", "has no value", "write NAME=VALUE; an image's variable can't be removed", value=key)
+        else:  # docker's command line sends the name of a variable that is not set where it runs
+            made.warnings.append(f"--env {key}: it has no value, so it is left out; one of the image's stays")
     if environment:
         spec["env"] = environment
 
@@ -283,7 +136,7 @@ def _word_list(words: object) -> list[str] | None:
     return [words] if isinstance(words, str) else [str(word) for word in words]  # type: ignore[attr-defined]
 
 
-def _resources(made: Creation, host: Mapping[str, Any]) -> None:
+def _resources(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> None:
     resources: dict[str, Any] = {}
     if host.get("Memory"):
         resources["memory"] = str(host["Memory"])
@@ -292,14 +145,14 @@ def _resources(made: Creation, host: Mapping[str, Any]) -> None:
     if host.get("NanoCpus"):
         resources["cpu"] = f"{max(1, round(host['NanoCpus'] / 10**6))}m"
     for request in host.get("DeviceRequests") or ():
-        _gpus(made, resources, request)
+        _gpus(made, resources, body, request)
     if resources:
         made.spec["resources"] = resources
     if host.get("Privileged"):
         made.spec["privileged"] = True
 
 
-def _gpus(made: Creation, resources: dict[str, Any], request: Mapping[str, Any]) -> None:
+def _gpus(made: Creation, resources: dict[str, Any], body: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     kinds = {kind for kinds in request.get("Capabilities") or () for kind in kinds}
     if "gpu" not in kinds:
         made.complain("--device", "only GPUs can be requested as devices", "say --gpus 8", value=request.get("Driver"))
@@ -307,7 +160,10 @@ def _gpus(made: Creation, resources: dict[str, Any], request: Mapping[str, Any])
         devices = ",".join(request["DeviceIDs"])
         made.complain("--gpus", "which GPUs a member gets is decided by its node", "say --gpus NUMBER", value=devices)
     elif request.get("Count", 0) < 0:
-        resources["wholeNode"] = True  # all GPUs of the node; needs --label kaji.gpu-type
+        resources["wholeNode"] = True  # with a GPU type: all GPUs of the node
+        if not (body.get("Labels") or {}).get(f"{LABEL_PREFIX}gpu-type"):
+            hint = f"say of which nodes: --label {LABEL_PREFIX}gpu-type=TYPE; or how many: --gpus 8"
+            made.complain("--gpus", "all GPUs of a node, but nodes differ", hint, value="all")
     else:
         resources["gpu"] = int(request.get("Count") or 1)
 
@@ -374,13 +230,13 @@ def _life(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> N
         made.spec["removeAfter"] = KEPT_CREATED
     test = (body.get("Healthcheck") or {}).get("Test") or []
     if test and test != ["NONE"]:
-        _refuse(made, "--health-cmd", " ".join(map(str, test)))
+        refuse(made, "--health-cmd", " ".join(map(str, test)))
     log = host.get("LogConfig") or {}
     kind = str(log.get("Type") or "json-file")
     if kind not in LOG_DRIVERS:
-        made.complain("--log-driver", f"no log driver named {kind!r} is registered", "leave it out", value=kind)
+        made.complain("logger", f"no log driver named {kind!r} is registered", value=kind)
     elif kind not in ("json-file", "local", "journald") or log.get("Config"):
-        _warn(made, "--log-driver")
+        warn(made, "--log-driver")
     if host.get("IpcMode") not in (None, "", "private", "shareable"):
         hint = "say --shm-size 8g for a large /dev/shm"
         made.complain("--ipc", "members share no memory with others", hint, value=host["IpcMode"])
@@ -406,12 +262,11 @@ def _network(made: Creation, host: Mapping[str, Any], networking: Mapping[str, A
         made.warnings.append(f"--network-alias {names}: a run is reached by its own name only, so choose --name")
 
 
-def _networks(host: Mapping[str, Any], networking: Mapping[str, Any]) -> dict[str, list[str]]:
+def _networks(host: Mapping[str, Any], endpoints: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the networks that a client asked for, each with the container's aliases there."""
-    endpoints = networking.get("EndpointsConfig") or {}
     found = {name: list((endpoint or {}).get("Aliases") or ()) for name, endpoint in endpoints.items()}
-    mode = str(host.get("NetworkMode") or "default")
-    return found or {NETWORK if mode in ("default", "nat") else mode: []}
+    found = found or {str(host.get("NetworkMode") or "default"): []}
+    return {NETWORK if name in ("default", "nat") else name: aliases for name, aliases in found.items()}
 
 
 def _labels(made: Creation, labels: Mapping[str, str]) -> None:
@@ -443,46 +298,3 @@ def _set_by_label(made: Creation, key: str, text: str) -> None:
     for part in above:
         target = target.setdefault(part, {})
     target[last] = value
-
-
-def _answer_others(
-    made: Creation, fields: Mapping[str, Any], options: Mapping[str, str], known: frozenset[str]
-) -> None:
-    """Refuse fields that cannot be obeyed, and warn of those that change nothing."""
-    for key, value in _set_fields(fields, known):
-        if key in options:
-            option = options[key]
-            if BORROWED[option].is_accepted:
-                _warn(made, option)
-            else:
-                _refuse(made, option, _shown(value))
-        elif key in _WINDOWS:
-            made.complain(key, "is for Windows", "leave it out", value=_shown(value))
-        elif options is _CONFIG_OPTIONS:  # some libraries send their own fields, or those of a HostConfig here
-            made.warnings.append(f"{key} is ignored, as Docker's daemon does: it is no field of a container")
-        else:
-            made.complain(key, "is not known to kaji docker", "leave it out", value=_shown(value))
-
-
-def _set_fields(fields: Mapping[str, Any], known: frozenset[str]) -> Iterator[tuple[str, Any]]:
-    for key, value in fields.items():
-        if key not in known and key not in _IGNORED and not _is_unset(key, value):
-            yield key, value
-
-
-def _is_unset(key: str, value: object) -> bool:
-    return not value or value in _UNSET.get(key, ())
-
-
-def _warn(made: Creation, option: str) -> None:
-    made.warnings.append(f"{option}: {BORROWED[option].why}")
-
-
-def _refuse(made: Creation, option: str, value: str) -> None:
-    answer = BORROWED[option]
-    hint = f"say {answer.instead}" if answer.instead.startswith("-") else answer.instead
-    made.complain(option, answer.why, hint, value)
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)[:80]

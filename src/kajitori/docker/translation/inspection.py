@@ -85,11 +85,11 @@ def state(container: Container) -> dict[str, Any]:
         "Running": word in ("running", "restarting"),
         "Paused": False,
         "Restarting": word == "restarting",
-        "OOMKilled": container.has_ended and container.status.get("reason") == Reason.OUT_OF_MEMORY,
+        "OOMKilled": container.has_ended and container.reason is Reason.OUT_OF_MEMORY,
         "Dead": False,
         "Pid": 1 if word == "running" else 0,
         "ExitCode": container.exit_code,
-        "Error": str(container.status.get("message") or "") if container.phase is Phase.FAILED else "",
+        "Error": container.message if container.phase is Phase.FAILED else "",
         "StartedAt": container.started_at or NO_TIME,
         "FinishedAt": container.finished_at or NO_TIME,
     }
@@ -106,8 +106,7 @@ def status_words(container: Container, now: float) -> str:
         return f"Exited ({container.exit_code}) {_ago(now - seconds_of(container.finished_at))} ago"
     if phase is Phase.RUNNING:
         return f"Up {_ago(now - seconds_of(container.started_at))}"
-    message = str(container.status.get("message") or "")
-    return f"{phase.value}: {message}" if message else phase.value
+    return f"{phase.value}: {container.message}" if container.message else phase.value
 
 
 def mounts(container: Container) -> list[dict[str, Any]]:
@@ -170,6 +169,7 @@ def _host_config(container: Container) -> dict[str, Any]:
         "NetworkMode": NETWORK,
         "CgroupnsMode": "private",
         "Isolation": "",
+        "Runtime": "runc",
         "PortBindings": {},
         "RestartPolicy": {
             "Name": "always" if is_service else "on-failure" if restarts else "no",
@@ -212,7 +212,8 @@ def _endpoint(container: Container, address: str, network: str, aliases: Sequenc
     return {
         "IPAMConfig": None,
         "Links": None,
-        "Aliases": list(aliases) or [container.run],
+        "Aliases": list(aliases) or None,
+        "DriverOpts": container.driver_options.get(network),
         "DNSNames": [container.run],
         "NetworkID": network_id(network),
         "EndpointID": container.id if address else "",
