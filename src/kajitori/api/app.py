@@ -26,7 +26,7 @@ from kajitori.api.identity import browser_routes, robots
 from kajitori.api.identity import routes as identity
 from kajitori.api.logs import range_routes as log_ranges
 from kajitori.api.logs import routes as logs
-from kajitori.api.nodes import board
+from kajitori.api.nodes import board, images
 from kajitori.api.nodes import health as node_health
 from kajitori.api.nodes import lists as node_lists
 from kajitori.api.nodes import routes as nodes
@@ -99,6 +99,7 @@ ROUTERS = tuple(
             node_lists,  # before `nodes`, which has /v1/nodes/{name}
             nodes,
             board,
+            images,
             policy,
             networks,
             secrets,

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 from websockets.exceptions import ConnectionClosed
@@ -56,6 +57,8 @@ class Engine:
         self.events = EventLog()
         self.commands = Commands()
         self.ports = PublishedPorts(platform)
+        self.checked_images: dict[str, None] = {}
+        """Names of images that clients pulled, which means that policy allows them."""
         self.networks: dict[str, dict[str, object]] = {}
         """Networks that clients made, by name. They exist for clients alone."""
         self.joined: dict[str, dict[str, list[str]]] = {}
@@ -99,6 +102,14 @@ class Engine:
             self.joined[new.uid] = self.joined.pop(container.uid)
         await self.platform.delete(container, at_once=True)
         self.tell("rename", new, oldName=container.name)
+
+    async def images_on_nodes(self) -> list[dict[str, Any]]:
+        """Return the images that nodes have; none if the server is too old to list them."""
+        try:
+            found: list[dict[str, Any]] = (await self.platform.get("/v1/images"))["items"]
+        except NotFound:
+            return []
+        return found
 
     def networks_of(self, container: Container) -> dict[str, list[str]]:
         """Return the container's aliases by the network's name."""

@@ -317,3 +317,19 @@ class GpuBoard(View):
     """In the order of the policy."""
     pools: list[PoolView] | msgspec.UnsetType = msgspec.UNSET
     """Pools that can grow; absent if the policy has no pools."""
+
+
+class ImageView(View):
+    """An image that nodes have."""
+
+    names: list[str]
+    """Its names with tags and digests, such as `docker.io/library/python:3.12`."""
+    size_bytes: int
+    nodes: int
+    """Number of nodes that have it."""
+
+
+class ImageList(View):
+    """The images that nodes have; those that most nodes have come first."""
+
+    items: list[ImageView]

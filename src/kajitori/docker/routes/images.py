@@ -1,4 +1,4 @@
-"""Images, as far as a cluster has them: nodes pull them, so they are checked and named here."""
+"""Images, as far as a cluster has them: nodes pull them, so they are checked and listed here."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from aiohttp import web
 
 from kajitori.docker.engine import Engine, engine_of, json_answer
-from kajitori.docker.translation.container import NO_TIME, Container, image_id, seconds_of
 from kajitori.docker.translation.filters import parse_filters
-from kajitori.errors import InvalidInput, KajitoriError, NotFound
+from kajitori.docker.translation.images import Image, familiar_name, find, fits, gathered
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unsupported
 
 IMAGE_FILTERS = frozenset({"before", "dangling", "label", "reference", "since", "until"})
-TAR_HINT = "push it to a registry that the nodes can reach, with the docker of a machine that has it"
+IN_REGISTRIES = "push it to a registry that the nodes can reach, with the docker of a machine that has it"
 
 routes = web.RouteTableDef()
 
@@ -23,9 +23,11 @@ async def pull(request: web.Request) -> web.StreamResponse:
     """Check an image: whether it has a valid name, and policy allows it. Nodes pull it when a container starts."""
     name, tag = request.query.get("fromImage", ""), request.query.get("tag", "")
     if not name:
-        raise InvalidInput.one("import", "images come from registries", hint=TAR_HINT)
+        raise Unsupported("images come from registries", hint=IN_REGISTRIES)
     image = f"{name}@{tag}" if tag.startswith("sha256:") else f"{name}:{tag}" if tag else name
-    await _check(engine_of(request), image)
+    engine = engine_of(request)
+    await _check(engine, image)
+    engine.checked_images[familiar_name(image)] = None
     lines = [
         {"status": f"{image} may be used: each node pulls it when a container starts there"},
         {"status": f"Status: Image is up to date for {image}"},
@@ -36,68 +38,58 @@ async def pull(request: web.Request) -> web.StreamResponse:
 @routes.get("/images/json")
 async def list_images(request: web.Request) -> web.Response:
     filters = parse_filters(request.query.get("filters", ""), IMAGE_FILTERS)
+    if "true" in filters.get("dangling", ()) or filters.get("label"):
+        return json_answer([])  # only images with names are known, and no labels of them
     wanted = filters.get("reference", frozenset())
-    found = await _known(engine_of(request))
-    shown = [
-        _summary(image, runs)
-        for image, runs in found.items()
-        if (not wanted or any(_is_meant(image, one) for one in wanted)) and "true" not in filters.get("dangling", ())
-    ]
-    return json_answer(shown)
+    found = await known_images(engine_of(request))
+    return json_answer([one.summary() for one in found if not wanted or any(fits(one, text) for text in wanted)])
 
 
 @routes.get("/images/search")
 async def search(request: web.Request) -> web.Response:
-    raise InvalidInput.one("search", "registries are not searched", hint="use the registry's own page")
+    raise Unsupported("registries are not searched", hint="use the registry's own page")
 
 
 @routes.get("/images/{name:.+}/json")
 async def inspect(request: web.Request) -> web.Response:
-    engine, name = engine_of(request), request.match_info["name"]
-    known = await _known(engine)
-    image = next((one for one in known if _is_meant(one, name) or image_id(one).endswith(name)), None)
+    name = request.match_info["name"]
+    image = find(await known_images(engine_of(request)), name)
     if image is None:
-        if name.startswith("sha256:"):
-            raise NotFound(f"No such image: {name}")
-        try:
-            await _check(engine, name)
-        except InvalidInput as error:
-            raise NotFound(f"No such image: {name}: {error.message}") from error
-        image = name
-    runs = known.get(image, [])
-    return json_answer(
-        {
-            "Id": image_id(image),
-            "RepoTags": [_with_tag(image)],
-            "RepoDigests": [image] if "@" in image else [],
-            "Created": runs[-1].view["createdAt"] if runs else NO_TIME,
-            "Size": 0,
-            "Os": "linux",
-            "Architecture": "amd64",
-            "Config": {"Cmd": None, "Entrypoint": None, "Env": [], "Labels": {}, "ExposedPorts": {}, "WorkingDir": ""},
-            "RootFS": {"Type": "layers", "Layers": []},
-            "GraphDriver": {"Name": "kajitori", "Data": None},
-            "Metadata": {"LastTagTime": NO_TIME},
-        }
-    )
+        raise NotFound(f"No such image: {name}")
+    return json_answer(image.inspection())
+
+
+@routes.post("/images/prune")
+async def prune(request: web.Request) -> web.Response:
+    """Answer that nothing was deleted: nodes delete images that they no longer use. `docker system prune` asks this."""
+    return json_answer({"ImagesDeleted": None, "SpaceReclaimed": 0})
+
+
+@routes.delete("/images/{name:.+}")
+async def remove(request: web.Request) -> web.Response:
+    raise Unsupported("nodes delete images themselves, once they need the space and no container uses them")
+
+
+@routes.post("/images/{name:.+}/push")
+@routes.post("/images/{name:.+}/tag")
+@routes.post("/images/load")
+@routes.post("/commit")
+async def make(request: web.Request) -> web.Response:
+    raise Unsupported("images are made elsewhere, and come from registries", hint=IN_REGISTRIES)
 
 
 @routes.get("/images/{name:.+}/history")
-@routes.post("/images/{name:.+}/push")
-@routes.post("/images/{name:.+}/tag")
 @routes.get("/images/{name:.+}/get")
-@routes.delete("/images/{name:.+}")
 @routes.get("/images/get")
-@routes.post("/images/load")
-@routes.post("/images/prune")
-@routes.post("/commit")
-async def refuse(request: web.Request) -> web.Response:
-    raise InvalidInput.one("image", "images stay in registries and on nodes, which delete unused ones", hint=TAR_HINT)
-
-
 @routes.get("/distribution/{name:.+}/json")
-async def distribution(request: web.Request) -> web.Response:
-    raise InvalidInput.one("distribution", "nodes ask the registry, not this bridge", hint="docker pull checks a name")
+async def look_into(request: web.Request) -> web.Response:
+    hint = "ask the registry with the docker of another machine; docker pull checks a name here"
+    raise Unsupported("what is in an image is known to nodes and registries only", hint=hint)
+
+
+async def known_images(engine: Engine) -> list[Image]:
+    """Return the images that nodes have, those of the user's runs, and those that were checked by a pull."""
+    return gathered(await engine.images_on_nodes(), await engine.platform.containers(), engine.checked_images)
 
 
 async def _check(engine: Engine, image: str) -> None:
@@ -113,34 +105,3 @@ async def _check(engine: Engine, image: str) -> None:
             raise InvalidInput(faults) from error
     except NotFound as error:
         raise KajitoriError(error.message, hint=error.hint) from error
-
-
-async def _known(engine: Engine) -> dict[str, list[Container]]:
-    """Return the images of the user's runs, each with its runs, newest first."""
-    found: dict[str, list[Container]] = {}
-    for container in await engine.platform.containers():
-        found.setdefault(str(container.spec.get("image", "")), []).append(container)
-    return found
-
-
-def _summary(image: str, runs: list[Container]) -> dict[str, Any]:
-    return {
-        "Id": image_id(image),
-        "ParentId": "",
-        "RepoTags": [_with_tag(image)],
-        "RepoDigests": [image] if "@" in image else [],
-        "Created": int(seconds_of(str(runs[-1].view["createdAt"]))),
-        "Size": 0,
-        "SharedSize": -1,
-        "Labels": {},
-        "Containers": len(runs),
-    }
-
-
-def _with_tag(image: str) -> str:
-    return image if ":" in image.rpartition("/")[2] or "@" in image else f"{image}:latest"
-
-
-def _is_meant(image: str, wanted: str) -> bool:
-    plain = wanted.removeprefix("docker.io/library/").removeprefix("docker.io/")
-    return plain in (image, _with_tag(image), image.partition(":")[0])

@@ -48,8 +48,13 @@ async def inspect_volume(request: web.Request) -> web.Response:
         raise NotFound(f"get {request.match_info['name']}: no such volume") from None
 
 
-@routes.delete("/volumes/{name}")
 @routes.post("/volumes/prune")
+async def prune_volumes(request: web.Request) -> web.Response:
+    """Answer that nothing was deleted. `docker system prune --volumes` asks this."""
+    return json_answer({"VolumesDeleted": [], "SpaceReclaimed": 0})
+
+
+@routes.delete("/volumes/{name}")
 async def remove_volume(request: web.Request) -> web.Response:
     hint = "checkpoints: docker rm -v CONTAINER, or kaji volumes rm"
     raise Forbidden(f"volumes are kept by the cluster's operators; {hint}")
@@ -205,13 +210,17 @@ def _network(name: str) -> dict[str, Any]:
 
 
 @routes.post("/build")
-@routes.post("/build/prune")
 @routes.post("/build/cancel")
 @routes.post("/session")
 @routes.post("/grpc")
 async def build(request: web.Request) -> web.Response:
     hint = "build it with another docker context or in CI, and push it to a registry that the nodes can reach"
     raise Unsupported(f"images are not built on the cluster: {hint}; docker context use default")
+
+
+@routes.post("/build/prune")
+async def prune_builds(request: web.Request) -> web.Response:
+    return json_answer({"CachesDeleted": [], "SpaceReclaimed": 0})
 
 
 @routes.route("*", r"/{kind:swarm|nodes|services|tasks|secrets|configs}{rest:(/.*)?}")

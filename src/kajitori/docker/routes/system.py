@@ -9,6 +9,7 @@ from aiohttp import web
 
 from kajitori.core.spec.reasons import Phase
 from kajitori.docker.engine import engine_of, json_answer
+from kajitori.docker.routes.images import known_images
 from kajitori.docker.translation.inspection import summary
 
 LEAST_API, MOST_API = "1.44", "1.51"
@@ -59,8 +60,8 @@ async def info(request: web.Request) -> web.Response:
     found = await platform.get("/v1/version")
     nodes = await _nodes(request)
     containers = await platform.containers()
+    images = await known_images(engine)
     running = sum(one.phase is Phase.RUNNING for one in containers)
-    images = {one.spec.get("image") for one in containers}
     return json_answer(
         {
             "ID": platform.target.url,
@@ -123,6 +124,14 @@ async def disk_use(request: web.Request) -> web.Response:
     engine = engine_of(request)
     now = engine.now()
     containers = [summary(one, now) | {"SizeRw": 0, "SizeRootFs": 0} for one in await engine.platform.containers()]
+    images = [one.summary() for one in await known_images(engine)]
     return json_answer(
-        {"LayersSize": 0, "Images": [], "Containers": containers, "Volumes": [], "BuildCache": [], "BuilderSize": 0}
+        {
+            "LayersSize": sum(image["Size"] for image in images),
+            "Images": images,
+            "Containers": containers,
+            "Volumes": [],
+            "BuildCache": [],
+            "BuilderSize": 0,
+        }
     )

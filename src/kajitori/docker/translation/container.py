@@ -234,11 +234,6 @@ def container_id(uid: str) -> str:
     return sha256(f"kajitori run {uid}".encode()).hexdigest()
 
 
-def image_id(image: str) -> str:
-    """Return an id for an image's name: clients want one, and only nodes know the image itself."""
-    return "sha256:" + sha256(f"kajitori image {image}".encode()).hexdigest()
-
-
 def network_id(name: str) -> str:
     """Return the id of a network, which exists for clients alone."""
     return sha256(f"kajitori network {name}".encode()).hexdigest()

@@ -7,7 +7,8 @@ from typing import Any
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words.quantities import parse_spec_memory_bytes
-from kajitori.docker.translation.container import NETWORK, NO_TIME, Container, image_id, network_id, seconds_of
+from kajitori.docker.translation.container import NETWORK, NO_TIME, Container, network_id, seconds_of
+from kajitori.docker.translation.images import image_id
 
 Networks = Mapping[str, Sequence[str]]
 """Names of networks, each with the container's aliases there."""

@@ -169,6 +169,8 @@ class NodeStatus:
     async def report(self, *, ready: bool = True) -> None:
         """Write the status, and the taints that follow from it. Raises KajitoriError."""
         status = self.status(ready=ready)
+        if ready:
+            status["images"] = await self._context.runtime.images()
         patch = {"status": status}
         answer = await self._context.cluster.patch(resources.NODES, self._name, patch, subresource="status")
         self._adopt(answer)

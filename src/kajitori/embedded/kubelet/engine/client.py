@@ -17,6 +17,8 @@ from kajitori.errors import KajitoriError, NotFound, Unavailable
 Object = dict[str, Any]
 
 CALL_SECONDS = 60.0
+LIST_SECONDS = 10.0
+"""Longest time for the list of images, for which the status of the Node waits."""
 SILENCE_SECONDS = 600.0
 """Longest pause between two messages about a pull."""
 NO_DETACH_KEYS = ",".join(["ctrl-^"] * 4)
@@ -59,6 +61,11 @@ class EngineClient:
     async def image(self, reference: str) -> Object:
         """Return what the engine knows about an image that it has. Raises NotFound."""
         found: Object = await self._json("GET", f"/images/{quote(reference, safe='/:@')}/json")
+        return found
+
+    async def images(self) -> list[Object]:
+        """Return all images that the engine has."""
+        found: list[Object] = await self._json("GET", "/images/json", seconds=LIST_SECONDS)
         return found
 
     async def pull(self, reference: str, registry_auth: str = "") -> AsyncIterator[Object]:

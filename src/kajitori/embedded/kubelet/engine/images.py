@@ -9,7 +9,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ LONGEST_PAUSE_SECONDS = 300.0
 PROGRESS_SECONDS = 15.0
 """Interval between Events about the progress of a pull."""
 LOOK_AGAIN_SECONDS = 0.5
+MOST_IMAGES = 50
+"""Images that a Node's status lists at most, as with other kubelets."""
 DOCKER_HUB = "https://index.docker.io/v1/"
 
 
@@ -138,6 +140,16 @@ class Images:
             say("Failed", f'Failed to pull image "{reference}": {error.message}', True)
         else:
             say("Pulled", f'Successfully pulled image "{reference}" in {self._clock() - begun:.1f} s', False)
+
+
+def images_in_status(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the engine's images as a Node's status lists them: those that have a name, the largest first."""
+    shown = []
+    for image in sorted(found, key=lambda one: -int(one.get("Size") or 0)):
+        names = [*(image.get("RepoDigests") or ()), *(image.get("RepoTags") or ())]
+        if names := [name for name in names if "<none>" not in name]:
+            shown.append({"names": names, "sizeBytes": int(image.get("Size") or 0)})
+    return shown[:MOST_IMAGES]
 
 
 def pull_policy(container: Mapping[str, Any]) -> str:

@@ -63,6 +63,10 @@ class Runtime(Protocol):
     async def ensure_image(self, pod: Manifest, container: Mapping[str, Any], attempt: int, say: Say) -> None:
         """Return when the container's image can be used. Raises ImageNotReady, also while it is pulled."""
 
+    async def images(self) -> list[dict[str, Any]]:
+        """Return the images that this node has, as its status lists them: names and size, the largest first."""
+        ...
+
     def base_environment(self, uid: int | None) -> dict[str, str]:
         """Return the variables that come from this machine."""
         ...

@@ -158,3 +158,17 @@ def test_credentials_go_to_their_registry_only() -> None:
     assert sent("ghcr.io/a") == {"username": "ada", "password": "p:w", "serveraddress": "ghcr.io"}
     assert sent("python")["username"] == "bob"
     assert sent("quay.io/a") == {}
+
+
+def test_the_status_of_a_node_lists_the_largest_images_with_a_name() -> None:
+    found = [
+        {"RepoTags": ["a:1"], "RepoDigests": None, "Size": 5},
+        {"RepoTags": ["<none>:<none>"], "RepoDigests": [], "Size": 7},
+        {"RepoTags": ["b:1"], "RepoDigests": ["b@sha256:bb"], "Size": 9},
+    ]
+    assert images.images_in_status(found) == [
+        {"names": ["b@sha256:bb", "b:1"], "sizeBytes": 9},
+        {"names": ["a:1"], "sizeBytes": 5},
+    ]
+    many = [{"RepoTags": [f"a:{number}"], "Size": number} for number in range(100)]
+    assert len(images.images_in_status(many)) == images.MOST_IMAGES

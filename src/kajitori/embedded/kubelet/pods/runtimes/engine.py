@@ -16,7 +16,13 @@ from kajitori.embedded.kubelet.containers import environment as environments
 from kajitori.embedded.kubelet.containers.container import EngineContainer, Launch
 from kajitori.embedded.kubelet.engine.client import EngineClient
 from kajitori.embedded.kubelet.engine.detection import Engine
-from kajitori.embedded.kubelet.engine.images import LOOK_AGAIN_SECONDS, ImageNotReady, Images, pull_policy
+from kajitori.embedded.kubelet.engine.images import (
+    LOOK_AGAIN_SECONDS,
+    ImageNotReady,
+    Images,
+    images_in_status,
+    pull_policy,
+)
 from kajitori.embedded.kubelet.machine.detection import MountAbility
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.pods import admission, messages
@@ -82,6 +88,12 @@ class EngineRuntime:
         except KajitoriError as error:
             raise ImageNotReady("InvalidImageName", error.message, 60 * LOOK_AGAIN_SECONDS) from error
         refuse_root(pod, container, str((found.get("Config") or {}).get("User") or ""))
+
+    async def images(self) -> list[dict[str, Any]]:
+        try:
+            return images_in_status(await self._client.images())
+        except KajitoriError:
+            return []  # the engine starts again; the next report has them
 
     def base_environment(self, uid: int | None) -> dict[str, str]:
         return dict(self._settings.extra_env)

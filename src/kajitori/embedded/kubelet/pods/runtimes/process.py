@@ -51,6 +51,9 @@ class ProcessRuntime:
             words = "is taken by its name: this node runs plain processes of its own software"
             say("Pulled", f'Image "{image}" {words}', False)
 
+    async def images(self) -> list[dict[str, Any]]:
+        return []
+
     def base_environment(self, uid: int | None) -> dict[str, str]:
         inherited = environments.base_environment(self._settings.inherited_variables, uid)
         return inherited | dict(self._settings.extra_env)

@@ -1,0 +1,77 @@
+"""The route about images that nodes have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from kajitori.api.auth import Caller
+from kajitori.api.context import Api, Shared, describes
+from kajitori.api.views.nodes import ImageList, ImageView
+from kajitori.kube.resources import NODES
+
+router = APIRouter(tags=["cluster"])
+
+LONGEST_SECONDS = 60.0
+"""The list of a large cluster is reused for at most this time."""
+
+
+class _Image(msgspec.Struct, frozen=True):
+    """An image, as a kubelet reports it."""
+
+    names: tuple[str, ...] = ()
+    sizeBytes: int = 0
+
+
+class _Status(msgspec.Struct, frozen=True):
+    images: tuple[_Image, ...] | None = None
+
+
+class NodeImages(msgspec.Struct, frozen=True):
+    """A Node, read for its images alone: the mirror of all nodes leaves them out, because they take much memory."""
+
+    status: _Status = _Status()
+
+
+@router.get("/v1/images", responses=describes(ImageList), summary="Images that nodes have")
+async def list_images(api: Shared, user: Caller) -> Response:
+    """A run with such an image starts without a pull on the nodes that have it. Every user sees them, as every user
+    sees the nodes. A kubelet reports its 50 largest images, unless it is configured otherwise."""
+    body = await api.remembered.ask("images", lambda: _body(api), longest_seconds=LONGEST_SECONDS)
+    return Response(body, media_type="application/json")
+
+
+async def _body(api: Api) -> bytes:
+    nodes: list[NodeImages] = []
+    async for page in api.client.list_pages(NODES, type=NodeImages):
+        if page.first:
+            nodes.clear()
+        nodes += page.items
+    return msgspec.json.encode(ImageList(items=images_of(nodes)))
+
+
+@dataclass(slots=True)
+class _Found:
+    size_bytes: int = 0
+    nodes: int = 0
+    names: dict[str, None] = field(default_factory=dict)
+
+
+def images_of(nodes: Iterable[NodeImages]) -> list[ImageView]:
+    """Return each image once, those that most nodes have first. One digest, or one name without any, is one image."""
+    found: dict[str, _Found] = {}
+    for node in nodes:
+        for image in node.status.images or ():
+            if not image.names:
+                continue
+            digests = [name.partition("@")[2] for name in image.names if "@" in name]
+            one = found.setdefault(digests[0] if digests else image.names[0], _Found())
+            one.nodes += 1
+            one.size_bytes = max(one.size_bytes, image.sizeBytes)
+            one.names |= dict.fromkeys(image.names)
+    views = [ImageView(names=list(one.names), size_bytes=one.size_bytes, nodes=one.nodes) for one in found.values()]
+    return sorted(views, key=lambda view: (-view.nodes, view.names[0]))
