@@ -161,7 +161,7 @@ def test_credentials_go_to_their_registry_only() -> None:
 
 
 def test_the_status_of_a_node_lists_the_largest_images_with_a_name() -> None:
-    found = [
+    found: list[dict[str, Any]] = [
         {"RepoTags": ["a:1"], "RepoDigests": None, "Size": 5},
         {"RepoTags": ["<none>:<none>"], "RepoDigests": [], "Size": 7},
         {"RepoTags": ["b:1"], "RepoDigests": ["b@sha256:bb"], "Size": 9},
