@@ -102,8 +102,8 @@ def _frame(frame: _SpyFrame) -> Frame:
 
 
 def _fingerprint(frames: Sequence[_SpyFrame]) -> int:
-    """Return a number for the values of all local variables. It is another one in each process of the agent, because
-    Python hashes text with a secret of the process: so nobody can guess values from it."""
+    """Return a number for the values of all local variables. It does not disclose them: Python hashes text with a
+    secret of the agent's process."""
     if all(frame.locals is None for frame in frames):
         return 0
     return hash(tuple((each.name, each.repr) for frame in frames for each in frame.locals or ())) or 1

@@ -37,8 +37,8 @@ from kajitori.core.telemetry.report import (
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS, LAST_SECONDS = 2.0, 32.0
-"""Time after the end of a minute at which it is reported. Each agent has its own, so that not all report together: a
-server whose processor is busy with other work answers users late while many report."""
+"""Range of the time after the end of a minute at which an agent reports it. Each agent has a fixed time of its own: if
+all reported together, a busy server would answer users late."""
 PATIENCE_SECONDS = 20.0
 """Longest wait for an answer beyond the time for which the server may hold it."""
 PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0

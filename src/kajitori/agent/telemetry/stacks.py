@@ -53,7 +53,7 @@ PROCESS_SECONDS = 3.0
 MAX_TASKS = 16
 """Most threads of a process of which the kernel's functions are read."""
 MAX_STATES = 1024
-"""Most threads of a process whose state is read."""
+"""Maximum number of threads of a process of which states are read."""
 AT_ONCE = 4
 """Most processes that are looked into at the same time."""
 MAX_TABLE_BYTES = 4 << 20

@@ -68,7 +68,7 @@ class KeepRequest(Document):
 
 class ReportParameters(Parameters):
     look: bool = True
-    """Ask the nodes which GPUs were idle in the last hour."""
+    """Ask the nodes which GPUs were idle since the GPUs of the run are, for an hour at most."""
 
 
 @router.get("/v1/idle", responses=describes(IdleList), summary="Runs that hold idle GPUs")
@@ -103,7 +103,8 @@ async def list_idle(api: Shared, user: Caller, query: Annotated[IdleParameters, 
 async def report_idle(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[ReportParameters, Query()]
 ) -> Response:
-    """The finding about all GPUs of the run, and which GPUs were idle in the last hour, asked from their nodes."""
+    """The finding about all GPUs of the run, and which GPUs were idle since then, asked from their nodes, which
+    remember an hour."""
     run = await find_run(api, user, namespace, name)
     state = run.status.idle if run.status is not None else None
     report = IdleReport(
@@ -112,7 +113,8 @@ async def report_idle(
         found=_view(api, run, state) if state is not None else None,
     )
     if query.look:
-        await _look(api, run, report)
+        began = parse_time(state.since) if state is not None else None
+        await _look(api, run, report, began.timestamp() if began is not None else 0.0)
     return answer(report)
 
 
@@ -212,12 +214,13 @@ def _answer_of(state: IdleState, kept_until: str) -> str:
     return "warned" if state.warned_at else "asked"
 
 
-async def _look(api: Api, run: RunObject, report: IdleReport) -> None:
-    """Ask the nodes, and add the GPUs that were idle for as long as they remember."""
+async def _look(api: Api, run: RunObject, report: IdleReport, began: float) -> None:
+    """Ask the nodes, and add the GPUs that were idle since `began`, but at most for the hour that nodes remember."""
     pods = dict(sorted(running_members(api, run).items())[:MOST_ASKED_RANKS])
     samples: dict[Place, Mapping[str, Sequence[float]]] = {}
     answered: set[int] = set()
-    since = round(api.now().timestamp() - NODES_KEEP_SECONDS)
+    now = round(api.now().timestamp())
+    since = max(now - NODES_KEEP_SECONDS, round(began))
 
     async def ask(node: str, ranks: Mapping[str, int]) -> None:
         with suppress(KajitoriError):
@@ -229,7 +232,7 @@ async def _look(api: Api, run: RunObject, report: IdleReport) -> None:
 
     await asyncio.gather(*(ask(node, ranks) for node, ranks in questions_of(pods)))
     places = await asyncio.to_thread(idle_places, samples, api.cluster.policy.idle_gpus.limits)
-    report.looked_seconds = NODES_KEEP_SECONDS
+    report.looked_seconds = now - since
     report.looked_gpus = len(samples)
     report.silent_ranks = len(pods) - len(answered)
     report.idle_gpus = [

@@ -100,7 +100,7 @@ def running_members(api: Api, run: RunObject) -> dict[int, Pod]:
 
 @dataclass
 class Taken:
-    """The stacks of those ranks whose nodes answered."""
+    """The stacks of the ranks on nodes that answered."""
 
     ranks: dict[int, MemberStacks] = field(default_factory=dict)
     trouble: str = ""

@@ -215,11 +215,11 @@ class IdleReport(View, omit_defaults=True):
     found: IdleRun | None = None
     """The finding from the bands over all GPUs; absent if there is none."""
     idle_gpus: list[IdleGpu] = msgspec.field(default_factory=list)
-    """The GPUs that were idle in the whole last hour, as their nodes say."""
+    """The GPUs that were idle in all of the last `looked_seconds`, as their nodes say."""
     looked_gpus: int = 0
     """Number of GPUs that nodes were asked about and answered."""
     looked_seconds: int = 0
-    """Time that nodes remember."""
+    """Time about which nodes were asked: since the run's GPUs are idle, but at most the hour that nodes remember."""
     silent_ranks: int = 0
     """Number of ranks whose nodes did not answer."""
 

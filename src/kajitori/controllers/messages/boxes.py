@@ -56,7 +56,7 @@ class Box:
         self.outbox = outbox
 
     async def _read_again(self) -> None:
-        """Read the outbox again, after a write whose answer was lost or an edit by another client."""
+        """Read the outbox again, after an edit by another client or a write without an answer."""
         selector = f"metadata.name={self.recipient.outbox}"
         for secret in (await self._client.list(SECRETS, self._namespace, field_selector=selector)).items:
             self.load(secret)

@@ -85,7 +85,7 @@ class StackTaker:
         return Looked(is_still, (reading.summary(nodes), *([SPINS] if spins else []), hint), reading.odd)
 
     async def _spins(self, pods: Mapping[int, Pod], looks: Sequence[Mapping[int, MemberStacks]]) -> bool:
-        """Whether the only ranks that move repeat themselves for two minutes, while all others wait where they were."""
+        """Whether all ranks that move repeat themselves for two minutes, and all others wait at the same lines."""
         moving = spinning.moving([_processes(look) for look in looks], pods)
         if not moving:
             return False

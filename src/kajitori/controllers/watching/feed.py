@@ -66,7 +66,7 @@ class Round:
     """All running runs that the feed has read, by UID. Forget what is known of others: if one of them comes again, its
     past comes again as well."""
     fresh: Mapping[str, Sequence[Interval]]
-    """The intervals that no earlier round had, by UID of the run, in the order of time.
+    """The new intervals of each run, by its UID, in the order of time. Each interval comes in one round only.
 
     The first ones of a run are those of the last LOOKBACK_SECONDS and may be longer than a minute. Those of a restarted
     run belong to several attempts. A run whose nodes do not report has none.
@@ -127,7 +127,7 @@ class Feed:
         self._until: int | None = None
         """End of the newest minute that was read."""
         self._known: set[str] = set()
-        """UIDs of the running runs whose intervals were handed out up to `_until`."""
+        """UIDs of the running runs that watchers know up to `_until`."""
 
     async def follow(self) -> None:
         """Look once a minute until cancelled, as soon as the next minute has settled."""

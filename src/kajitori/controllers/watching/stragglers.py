@@ -1,7 +1,7 @@
-"""The watcher for stragglers: an Event about a gang's Run names the rank or GPU that is persistently slower than its
-peers, and its status records where that was, as evidence about the node.
+"""The watcher for stragglers: it names the rank, GPU or node of a gang that is persistently slower than its peers.
 
-A new leader compares the minutes of its own time. A straggler that the status has already is not told again.
+It writes an Event about the Run, and adds the place to the Run's status, which is evidence about the node. A new leader
+reads the last minutes again, and reports no straggler that is already in the status.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STRAGGLER = "Straggler"
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of one attempt."""
+    """State of one attempt."""
 
     attempt: int
     peers: Peers

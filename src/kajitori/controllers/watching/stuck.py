@@ -1,7 +1,7 @@
-"""Runs that make no progress: suspected by their telemetry, and stuck once their processes were seen to stand still.
+"""The watcher for runs that make no progress. Telemetry makes a run suspected; it is stuck once its processes were seen
+to stand still.
 
-A suspicion is kept in the Run's status. Everything else is in memory, and follows again from history after the leader
-has changed.
+The Run's status has the suspicion. Everything else is in memory, and a new leader derives it from history again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 600.0
 """Time after which the processes of a suspected run are looked at again."""
 UNSEEN_AGAIN_SECONDS = 120.0
-"""The same if nothing was seen, because nodes were too busy to answer."""
+"""The same if no process could be read, because nodes were too busy to answer."""
 SILENT_SECONDS = 600.0
 """Age of the newest minute of an attempt from which on its nodes count as silent."""
 MESSAGE_LIMIT = 800
@@ -41,18 +41,18 @@ MESSAGE_LIMIT = 800
 RUNS_IN_LOOP = 200
 """Runs that are judged before other tasks get their turn."""
 LOOKS_AT_ONCE = 4
-"""Suspected runs whose processes are looked at, at the same time."""
+"""Maximum number of suspected runs of which stacks are taken at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The result of two looks at the processes of a run."""
+    """The result of several looks at the processes of a run."""
 
     is_still: bool | None
-    """Whether no process moved between them; None if nothing was seen."""
+    """Whether no process moved between the looks; None if no process could be read."""
     words: tuple[str, ...] = ()
-    """Sentences for the status: which ranks stand out, or why nothing was seen. Everybody who may read the run reads
-    them, so they name no function of the program."""
+    """Sentences for the status: which ranks stand out, or why no process could be read. They name no function of the
+    program, because all users who may read the run read them."""
     odd: tuple[int, ...] = ()
     """Ranks for which the others seem to wait."""
 
@@ -61,7 +61,7 @@ class Evidence(Protocol):
     """Looks at the processes of runs."""
 
     async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
-        """Look twice at the processes of all ranks, and keep what was seen. Raises the errors of the store."""
+        """Look several times at the processes of all ranks, and keep the last look. Raises the errors of the store."""
         ...
 
 
@@ -107,8 +107,8 @@ class StuckWatcher:
         evidence: Evidence | None,
         now: Callable[[], datetime],
     ) -> None:
-        """`tell` is called with the key of a Run whose status is to be changed. Without `evidence` runs are
-        suspected at most."""
+        """`tell` is called with the key of a Run when its status has to change. Without `evidence` no run is found to
+        be stuck; it stays suspected."""
         self._specs = specs
         self._policy = policy
         self._tell = tell
@@ -152,6 +152,7 @@ class StuckWatcher:
         for uid in list(self._known):
             self._forget(uid)
         self._known = {uid: _Watched(attempt, rhythm) for uid, (attempt, rhythm) in found.items()}
+        self._heard = max((rhythm.end for _, rhythm in found.values()), default=0.0)
 
     def noted(self, run: RunObject, status: RunStatus) -> RunStatus:
         """Return the status with the suspicion that follows from telemetry, or without one that is over."""
@@ -165,8 +166,8 @@ class StuckWatcher:
         return msgspec.structs.replace(status, stuck=self._suspicion(known, before))
 
     def measures(self, run_uid: str, attempt: Attempt) -> bool:
-        """Whether the nodes of this attempt answer questions, as far as is known: they have reported lately. Of a young
-        attempt, whose first minutes are still under way, the reports of other attempts and runs tell."""
+        """Whether the nodes of this attempt probably answer questions, because they have reported lately. If a young
+        attempt has not reported yet, reports of other attempts and runs count."""
         now, known = self._now().timestamp(), self._known.get(run_uid)
         if known is not None and known.attempt == attempt.number and known.rhythm.end:
             return now - known.rhythm.end < SILENT_SECONDS

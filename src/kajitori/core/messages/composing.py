@@ -116,11 +116,14 @@ def _after(status: RunStatus) -> str:
 
 
 def _counted(status: RunStatus) -> list[str]:
-    """Return the counts of a sweep's members, and of restarts."""
+    """Return the counts of a sweep's members, of restarts, and of interruptions that were not the program's fault."""
     found = []
     if status.sweep is not None:
         members = status.members
         found.append(f"{members.total} members: {members.succeeded} succeeded, {members.failed} failed")
-    if status.restarts or status.interruptions:
-        found.append(f"{status.restarts} restarts, {status.interruptions} interruptions")
-    return found
+    setbacks = [
+        f"{count} {word}" + ("" if count == 1 else "s")
+        for count, word in ((status.restarts, "restart"), (status.interruptions, "interruption"))
+        if count
+    ]
+    return [*found, ", ".join(setbacks)] if setbacks else found

@@ -54,7 +54,7 @@ class Reading:
     late_ranks: tuple[int, ...]
     """Ranks that have not entered a collective operation in which others wait."""
     silent: tuple[str, ...] = ()
-    """A sentence for each rank whose messages get no answer; without the full stop."""
+    """A sentence, without its full stop, for each rank that gets no answers to its messages."""
     cut_off_ranks: tuple[int, ...] = ()
     """Ranks that seem to have lost their network."""
     native: tuple[str, ...] = ()

@@ -47,7 +47,7 @@ class GroupState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Flight(msgspec.Struct, frozen=True, array_like=True):
-    """What the recorder of one process says."""
+    """The content of one process's recorder."""
 
     rank: int
     """The rank that PyTorch gave to the process. A member may have several processes."""
@@ -250,7 +250,7 @@ def compare(flights: Mapping[int, Sequence[Flight]], nodes: Mapping[int, str] | 
 
 
 def _late(states: Sequence[tuple[int, int, GroupState]], nodes: Mapping[int, str]) -> Late | None:
-    """Return who is late in one process group."""
+    """Return the processes that are late in one process group; None if none is."""
     last = max(state.entered for _, _, state in states)
     ahead = [each for each in states if each[2].entered == last]
     behind = [each for each in states if each[2].entered < last]

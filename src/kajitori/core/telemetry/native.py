@@ -34,7 +34,7 @@ _ENTRY = re.compile(r"^(?:entry_SYSCALL|do_syscall|ret_from_fork|el0|invoke_sysc
 
 
 def representatives(groups: Sequence[Group]) -> list[int]:
-    """Return the ranks whose native calls may tell something: of each group one, and two of an odd one."""
+    """Return the ranks to ask for native calls: two ranks of each odd group, and one of each other group."""
     chosen = [rank for each in groups for rank in each.ranks[: _ODD_RANKS if each.odd else 1]]
     return sorted(chosen[:MAX_RANKS])
 

@@ -38,7 +38,7 @@ NO_TIME = "there was no time to look into it"
 
 
 class Detail(StrEnum):
-    """What is taken together with stacks. It costs more time, so it is asked of a few ranks only."""
+    """Extras to take together with stacks. They cost time, so only a few ranks are asked for them."""
 
     PLAIN = ""
     NATIVE = "native"
@@ -148,7 +148,7 @@ def _trimmed(processes: Sequence[Sequence[ThreadStack]], left: int) -> Iterator[
 
 
 class Doing(StrEnum):
-    """What a process does at its place."""
+    """State of a process at its place."""
 
     WAITS = "waits for other ranks"
     IS = "is in"
@@ -254,7 +254,7 @@ def _own_name(frame: Frame) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ranks whose processes are at the same places."""
+    """Ranks that have their processes at the same places."""
 
     ranks: tuple[int, ...]
     places: tuple[Place, ...]

@@ -88,11 +88,11 @@ class Finding:
 
 @dataclass(slots=True)
 class Rhythm:
-    """What the intervals of one attempt showed so far. It is fed one interval after another and keeps none of them.
+    """Summary of the intervals of one attempt so far. It takes one interval after another and keeps none of them.
 
-    Intervals in which some ranks did not report are left out: one of these may be the rank that prints. Ranks that have
-    ended are not waited for. After a longer time without complete intervals the quiet time is counted anew, because
-    progress in between was not seen.
+    Intervals in which some ranks did not report are left out: one of these ranks may be the one that prints. Ranks that
+    have ended need not report. After a long time without complete intervals the quiet time is counted anew, because
+    there may have been progress in between.
     """
 
     ranks: int = 0
@@ -148,9 +148,9 @@ class Rhythm:
         self._figures = figures or self._figures
 
     def judge(self, now: float, patience: Patience) -> Finding:
-        """Return what follows at this time. Nothing is known of a run whose last complete interval is long ago.
+        """Return the judgement at this time: UNKNOWN if the last complete interval is long ago.
 
-        The time since the last complete interval is not counted as quiet: progress in it was not seen yet.
+        The time since the last complete interval does not count as quiet: there may have been progress in it.
         """
         if not self.end or now - self.end > LATE_SECONDS:
             return Finding(Verdict.UNKNOWN)
@@ -199,9 +199,9 @@ Stacks = Mapping[int, Sequence[ProcessStacks]]
 def stood_still(looks: Sequence[Stacks], ranks: Iterable[int]) -> bool | None:
     """Whether every process of these ranks was at the same lines in all looks; None if that is not known.
 
-    Together with the suspicion this is the evidence that a run is stuck: an evaluation moves on meanwhile. It needs two
-    looks at each process that can be looked into: a rank whose node did not answer, or had no time for a process, may
-    be the one that works.
+    Together with the suspicion this is the evidence that a run is stuck: an evaluation moves on between the looks. Each
+    process that can be read must have been read twice: if a node did not answer, or had no time for a process, that
+    process may be the one that works.
     """
     places: dict[tuple[int, int], list[list[tuple[Frame, ...]]]] = {}
     unread: set[tuple[int, int]] = set()

@@ -165,10 +165,10 @@ class Training:
                 self._totals["step.rate"] = value
 
     def sample(self, at: float) -> dict[str, float]:
-        """Return the news since the last sample with the rates, and keep them in the series.
+        """Return the figures that were written since the last sample, with the rates, and keep them in the series.
 
-        A checkpoint whose line has no time was complete at `at`. In the first sample such lines are left out: an agent
-        that was started again reads old ones, and their time is not known.
+        A checkpoint line without a time counts as complete at `at`. In the first sample such lines are left out: an
+        agent that was started again reads old lines, and does not know their times.
         """
         for took, until in self._new_saved[-KEPT_CHECKPOINTS:]:
             if until is not None or self._has_sampled:

@@ -30,14 +30,14 @@ class Level(StrEnum):
 
 
 class TimeLevel(StrEnum):
-    """What a sum of time by category and cause is about."""
+    """Subject of a sum of time by category and cause."""
 
     TEAM = "team"
     """One namespace, all owners."""
     OWNER = "owner"
     """One owner in one namespace."""
     NODE = "node"
-    """One node, whose name is the key's owner: only what failures of members on it cost."""
+    """One node, which is named as the key's owner. Its sums have only the cost of failures of members on it."""
 
 
 class SumKey(msgspec.Struct, frozen=True, order=True):
@@ -65,7 +65,7 @@ class Amount(msgspec.Struct):
 
 
 class UsedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One stored segment, or time of one run whose segments a status had no room for (`members` is 0 then)."""
+    """One stored segment, or time of a run with more segments than its status has room for (`members` is 0 then)."""
 
     namespace: str
     owner: str
@@ -80,7 +80,7 @@ class UsedPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """A stretch of time whose sums have this number of days each. Days are numbers, `until` is excluded."""
+    """A stretch of time with one sum for each `days` days. Days are numbers, `until` is excluded."""
 
     days: int
     since: int

@@ -32,7 +32,7 @@ Released = Mapping[int, str]
 
 
 class Story(NamedTuple):
-    """What is known of the time of members, beyond how long they held their nodes."""
+    """Facts about the time of members, besides the time for which they held their nodes."""
 
     started: str = ""
     ended: str = ""

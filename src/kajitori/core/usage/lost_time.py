@@ -1,4 +1,4 @@
-"""Where the time of a run went: queued, starting, productive, saving, lost, unclear, hung, idle or restarting.
+"""The time of a run by category: queued, starting, productive, saving, lost, unclear, hung, idle or restarting.
 
 Times are seconds since 1970. A part of the usage ledger (members of one attempt that held their nodes for the same
 time) is divided into slices that do not overlap and cover it, so the GPU-seconds of all slices are those of the ledger.
@@ -32,8 +32,8 @@ NOT_DECLARED = 0
 """`saves_every` of a run that has a checkpoint and does not say how often it writes it."""
 
 LATE_FACTOR = 1.5
-"""An attempt that ran for this multiple of the longest time between two checkpoints, and wrote none as far as is known,
-may have written some of which nobody told: what it lost is unclear."""
+"""If an attempt ran for this multiple of the longest time between two checkpoints, and no checkpoint of it is known, it
+may have written some without a report. Then the lost time is unclear."""
 
 STUCK, IDLE = "Stuck", "Idle"
 """Causes of time that was hung or idle."""
@@ -112,7 +112,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     members: int
     gpus: int
-    """Of one member."""
+    """Number of GPUs of one member."""
     since: int
     until: int
     started: int | None = None
@@ -130,7 +130,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     is_known: bool = True
     """False if only the time of the members' nodes is known."""
     loose_seconds: int = 0
-    """Seconds of members whose times are not known either; `members` is 0 then."""
+    """Seconds of members if only their sum is known; `members` is 0 then."""
 
     @property
     def member_seconds(self) -> int:
@@ -185,7 +185,7 @@ def divide(held: Held, marks: Sequence[Mark]) -> list[Slice]:
 
 
 def is_interruption(cause: str) -> bool:
-    """Whether this end of an attempt cost something: nobody chose it, and it was no success."""
+    """Whether this end of an attempt cost something: it was neither a success nor its user's choice."""
     return cause not in _KEEPS_ALL
 
 
@@ -218,7 +218,7 @@ def _between(saves: Iterable[Mark]) -> list[int]:
 
 
 def _covered(slices: Iterable[Slice], over: Slice) -> Iterator[Slice]:
-    """Yield the slices with one that lies over them; it counts only where they are."""
+    """Yield the slices, with `over` in place of the parts that it overlaps."""
     for each in slices:
         since, until = max(each.since, over.since), min(each.until, over.until)
         if since >= until:
@@ -248,7 +248,7 @@ class CauseSum:
 
 @dataclass(slots=True)
 class RunTime:
-    """Where the time of one run went."""
+    """The time of one run by category and by cause."""
 
     since: int
     until: int

@@ -116,8 +116,11 @@ async def test_nodes_are_asked_which_gpus_are_idle(world: World, monkeypatch: py
         {},
     )
 
+    asked_since = []
+
     async def ask(node: str, uids: Any, since: float, **_: Any) -> Answer:
         assert (node, list(uids)) == ("g1", [uid])
+        asked_since.append(since)
         return Answer((series,))
 
     monkeypatch.setattr(world.api.telemetry, "ask", ask)
@@ -125,3 +128,6 @@ async def test_nodes_are_asked_which_gpus_are_idle(world: World, monkeypatch: py
     assert_fits(DOCUMENT, {"$ref": "#/components/schemas/IdleReport"}, report.json(), NOTEBOOK)
     assert report.json()["idleGpus"] == [{"rank": 0, "gpu": 0, "node": "g1"}]
     assert (report.json()["lookedGpus"], report.json()["found"]["answer"]) == (2, "unsure")
+    await notebook(world, fewest=1, most=1, gpus=2, since=at(-1 / 6))
+    later = await world.http.get(f"{NOTEBOOK}/idle")
+    assert (asked_since[1] - asked_since[0], later.json()["lookedSeconds"]) == (3000, 600), "at most an hour"

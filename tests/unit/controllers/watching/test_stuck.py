@@ -323,6 +323,11 @@ async def test_the_nodes_of_an_attempt_are_heard_or_silent() -> None:
     await setting.pass_minutes(TRAINS)
     assert measures(1, 30)
     assert measures(2, 1) and not measures(2, 10)
+    remembered = setting.watcher.remembered()
+    setting.begin()
+    assert not measures(2, 1), "another leader has heard of none"
+    setting.watcher.recall(remembered)
+    assert measures(2, 1)
     setting.minutes += 10
     assert not measures(1, 30) and not measures(2, 1)
 

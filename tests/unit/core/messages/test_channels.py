@@ -49,6 +49,7 @@ def test_a_failure_is_told_with_reason_counts_and_last_lines() -> None:
         phase=Phase.FAILED,
         reason=Reason.PROGRAM_FAILED,
         restarts=2,
+        interruptions=1,
         sweep=SweepState(),
         members=MemberCounts(total=1000, succeeded=0, failed=1000),
     )
@@ -57,7 +58,13 @@ def test_a_failure_is_told_with_reason_counts_and_last_lines() -> None:
         notice, namespace="vision", run="grid", uid="u", status=status, channels=("slack",), last_lines="a\nboom"
     )
     assert (made.id, made.title) == ("u.failed.x", "vision/grid has failed (ProgramFailed)")
-    for part in ("1000 members failed", "0 succeeded, 1000 failed", "2 restarts", "a\nboom", "kaji describe grid"):
+    for part in (
+        "1000 members failed",
+        "0 succeeded, 1000 failed",
+        "2 restarts, 1 interruption\n",
+        "a\nboom",
+        "kaji describe grid",
+    ):
         assert part in made.body
 
 

@@ -46,6 +46,62 @@ def test_json_and_pickles_of_other_versions_say_the_same() -> None:
         assert read_dump(content, 1, 5.0) == expected
 
 
+NCCL: dict[str, Any] = {
+    "frames": [{"name": "step", "filename": "train.py", "line": 3}],
+    "record_id": 7,
+    "pg_id": 0,
+    "process_group": ("0", "default_pg"),
+    "thread_name": "pt_main_thread",
+    "thread_id": "140109",
+    "collective_seq_id": 7,
+    "p2p_seq_id": 0,
+    "op_id": 7,
+    "profiling_name": "nccl:all_reduce",
+    "time_created_ns": 1_795_900_000_000_000_000,
+    "duration_ms": 1.5,
+    "input_sizes": [[1024, 1024]],
+    "input_dtypes": ["BFloat16"],
+    "output_sizes": [[1024, 1024]],
+    "output_dtypes": ["BFloat16"],
+    "state": "completed",
+    "time_discovered_started_ns": 1_795_900_000_000_100_000,
+    "time_discovered_completed_ns": 1_795_900_000_000_200_000,
+    "retired": True,
+    "timeout_ms": 600_000,
+    "is_p2p": False,
+}
+"""An operation of NCCL with all of its fields, by torch/csrc/distributed/c10d/FlightRecorderDetail.hpp of pytorch."""
+UNFINISHED: dict[str, Any] = {"state": "started", "time_discovered_completed_ns": None, "duration_ms": None}
+
+
+@pytest.mark.parametrize(
+    ("last", "ended"),
+    [
+        pytest.param({}, True, id="completed"),
+        pytest.param(UNFINISHED | {"retired": False}, False, id="in-use"),
+        pytest.param(UNFINISHED, False, id="timed-out"),
+        pytest.param(UNFINISHED | {"profiling_name": "gloo:all_reduce"}, True, id="gloo-never-says-completed"),
+    ],
+)
+def test_an_operation_of_nccl_is_over_once_it_is_completed(last: dict[str, Any], ended: bool) -> None:
+    document = {
+        "version": "2.10",
+        "comm_lib_version": "2.27.5",
+        "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}},
+        "pg_status": {"0": {"last_enqueued_collective": 8, "last_started_collective": 8}},
+        "entries": [NCCL, NCCL | {"collective_seq_id": 8, "record_id": 8} | last],
+        "nccl_comm_state": {"0xabc": {"rank": "1", "inProgress": "1"}},
+    }
+    for content in (json.dumps(document).encode(), pickle.dumps(document, 2)):
+        (group,) = read_dump(content, 1, 5.0).groups
+        assert (group.description, group.entered, group.operation, group.ended) == (
+            "default_pg",
+            8,
+            "all_reduce",
+            ended,
+        )
+
+
 @pytest.mark.parametrize(
     ("states", "expected"),
     [

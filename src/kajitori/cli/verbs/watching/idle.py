@@ -33,7 +33,8 @@ _ANSWERS = {
 def command(cli: Cli, run: str | None, all_users: bool, namespace: str | None, output: str | None) -> None:
     """List runs that hold GPUs and do not use them.
 
-    With a run: the evidence, and which of its GPUs were idle in the last hour, asked from their nodes.
+    With a run: the evidence, and which of its GPUs were idle since then, asked from their nodes, which remember an
+    hour.
     """
     from kajitori.cli.printing.output import print_document
     from kajitori.client.lookup import find_run
@@ -93,7 +94,9 @@ def _print_report(cli: Cli, report: Mapping[str, Any], series: list[dict[str, An
             _plot(cli, series)
     if report.get("lookedGpus"):
         places = report.get("idleGpus") or []
-        echo(f"In the last hour {len(places)} of {report['lookedGpus']} GPUs were idle, say their nodes.")
+        minutes = -(-report["lookedSeconds"] // 60)
+        time = "hour" if minutes == 60 else f"{minutes} minutes"
+        echo(f"In the last {time} {len(places)} of {report['lookedGpus']} GPUs were idle, say their nodes.")
         if places and len(places) < report["lookedGpus"]:
             by_rank: dict[tuple[int, str], list[int]] = {}
             for each in places:

@@ -67,6 +67,8 @@ def test_idle_shows_evidence_and_which_gpus_nodes_name() -> None:
     assert "8 h100 GPUs idle since 09:00. That is 24.0 GPU hours, 60.00 EUR." in result.stdout
     assert "In the last hour 2 of 16 GPUs were idle" in result.stdout
     assert "rank 1 on g2: GPU 0, 3" in result.stdout
+    api.answers["GET /v1/runs/vision/gpt/idle"] = report | {"lookedSeconds": 530}
+    assert "In the last 9 minutes 2 of 16 GPUs were idle" in invoke(api, "idle", "gpt").stdout
     assert "kaji park gpt" in result.stderr
 
 
