@@ -57,13 +57,24 @@ async def _work(options: DockerOptions, target: Target) -> None:
         watching = asyncio.create_task(RunWatcher(platform, engine.events).run())
         try:
             async with served(engine, options) as host:
-                say(f"Docker's client works on {target.url} with: export DOCKER_HOST={host}")
-                say("  or once and for all: kaji docker context")
+                for line in ways_in(options, host, target.url):
+                    say(line)
                 await stop.wait()
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             await engine.close()
+
+
+def ways_in(options: DockerOptions, host: str, url: str) -> list[str]:
+    """Return the lines that tell how Docker's client gets here. `host` is the value of DOCKER_HOST."""
+    works = f"Docker's client works on {url} with: export DOCKER_HOST={host}"
+    if not options.tcp:
+        return [works, "  or once and for all: kaji docker context"]
+    return [
+        f"{works} DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=FOLDER",
+        "  FOLDER holds ca.pem, the authority of --tls-cert, and the client's own cert.pem and key.pem",
+    ]
 
 
 @asynccontextmanager

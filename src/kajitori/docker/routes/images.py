@@ -32,7 +32,12 @@ async def pull(request: web.Request) -> web.StreamResponse:
         {"status": f"{image} may be used: each node pulls it when a container starts there"},
         {"status": f"Status: Image is up to date for {image}"},
     ]
-    return web.Response(text="".join(json.dumps(line) + "\n" for line in lines), content_type="application/json")
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})  # docker-py reads chunks only
+    await response.prepare(request)
+    for line in lines:
+        await response.write(json.dumps(line).encode() + b"\n")
+    await response.write_eof()
+    return response
 
 
 @routes.get("/images/json")

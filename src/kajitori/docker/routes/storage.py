@@ -236,6 +236,12 @@ async def plugins(request: web.Request) -> web.Response:
     return json_answer([])
 
 
+@routes.get("/plugins/{name:.+}/json")
+async def inspect_plugin(request: web.Request) -> web.Response:
+    """Answer that there is none: `docker inspect` of an unknown name also asks for a plugin."""
+    raise NotFound(f"plugin {request.match_info['name']} not found")
+
+
 @routes.route("*", "/plugins/{rest:.*}")
 async def plugin(request: web.Request) -> web.Response:
     raise Unsupported("a cluster has no plugins of Docker: ask its operators for volumes and networks")

@@ -63,7 +63,7 @@ class Image:
             "ParentId": "",
             "RepoTags": list(self.tags),
             "RepoDigests": list(self.digests),
-            "Created": int(seconds_of(self.created)) if self.runs else 0,
+            "Created": int(seconds_of(self.created)),
             "Size": self.size_bytes,
             "SharedSize": -1,
             "Labels": {},

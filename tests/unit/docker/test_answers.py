@@ -1,0 +1,215 @@
+"""The Engine API over HTTP, on a fake Web API: shapes of answers, and sentences of refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.unit.docker.test_containers import container
+from tests.unit.docker.test_images import ON_NODES
+
+from kajitori.client.target import Target
+from kajitori.docker.engine import Engine
+from kajitori.docker.platform import Platform
+from kajitori.entrypoints.docker import DockerOptions, served, ways_in
+from kajitori.errors import NotFound
+
+WEB = container(spec={"image": "python:3.12", "ports": [80]}).view
+AMOUNTS = {"cpuMillis": {"total": 4000, "used": 0}, "memoryBytes": {"total": 1 << 30, "used": 0}}
+DATA = {"name": "data", "kind": "nfs", "source": "nas:/data", "createdAt": "", "state": "", "usedBy": []}
+FOUND: dict[str, Any] = {
+    "/v1/runs": {"items": [WEB]},
+    "/v1/runs/default/web": WEB,
+    "/v1/runs/default/web/members": {"items": []},
+    "/v1/runs/default/web/stats": {"ranks": [{"values": {"cpu.used": 0.5, "memory.used": 10.0}}]},
+    "/v1/images": {"items": ON_NODES},
+    "/v1/nodes": {"items": [AMOUNTS]},
+    "/v1/version": {"version": "0.1.0", "kubernetes": "v1.36.0", "user": "ada"},
+    "/v1/volumes": {"items": [DATA], "note": ""},
+}
+
+
+class FakePlatform(Platform):
+    """A Web API with one run, one node and one volume, whose policy allows every image."""
+
+    def __init__(self) -> None:
+        super().__init__(Target("http://127.0.0.1:1"))
+
+    async def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        if path not in FOUND:
+            raise NotFound(path)
+        return FOUND[path]
+
+    async def post(self, path: str, body: object = None, params: Mapping[str, Any] | None = None) -> Any:
+        assert (path, params) == ("/v1/runs", {"dryRun": "true"}), "the fake allows dry runs only"
+        return WEB
+
+
+@pytest.fixture
+async def http(tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the bridge's socket."""
+    socket = tmp_path / "docker.sock"
+    engine = Engine(FakePlatform(), now=lambda: 1_795_464_120.0)
+    connector = aiohttp.UnixConnector(str(socket))
+    async with (
+        served(engine, DockerOptions(socket=socket)),
+        aiohttp.ClientSession("http://docker", connector=connector) as session,
+    ):
+        yield session
+
+
+TEXT, NUMBER, LIST, OBJECT, TRUTH = str, int, list, dict, bool
+
+SHAPES: list[tuple[str, dict[str, type]]] = [
+    ("/version", {"Version": TEXT, "ApiVersion": TEXT, "MinAPIVersion": TEXT, "Os": TEXT, "Components": LIST}),
+    (
+        "/info",
+        {"ID": TEXT, "Containers": NUMBER, "Images": NUMBER, "NCPU": NUMBER, "MemTotal": NUMBER, "Swarm": OBJECT},
+    ),
+    (
+        "/containers/json?all=1",
+        {
+            "Id": TEXT,
+            "Names": LIST,
+            "Image": TEXT,
+            "ImageID": TEXT,
+            "Command": TEXT,
+            "Created": NUMBER,
+            "Ports": LIST,
+            "Labels": OBJECT,
+            "State": TEXT,
+            "Status": TEXT,
+            "HostConfig": OBJECT,
+            "NetworkSettings": OBJECT,
+            "Mounts": LIST,
+        },
+    ),
+    (
+        "/containers/my_web/json",
+        {
+            "Id": TEXT,
+            "Created": TEXT,
+            "Path": TEXT,
+            "Args": LIST,
+            "State": OBJECT,
+            "Image": TEXT,
+            "Name": TEXT,
+            "RestartCount": NUMBER,
+            "Driver": TEXT,
+            "Platform": TEXT,
+            "HostConfig": OBJECT,
+            "Mounts": LIST,
+            "Config": OBJECT,
+            "NetworkSettings": OBJECT,
+        },
+    ),
+    (
+        "/containers/my_web/stats?stream=0",
+        {"read": TEXT, "cpu_stats": OBJECT, "precpu_stats": OBJECT, "memory_stats": OBJECT, "networks": OBJECT},
+    ),
+    (
+        "/images/json",
+        {
+            "Id": TEXT,
+            "ParentId": TEXT,
+            "RepoTags": LIST,
+            "RepoDigests": LIST,
+            "Created": NUMBER,
+            "Size": NUMBER,
+            "SharedSize": NUMBER,
+            "Labels": OBJECT,
+            "Containers": NUMBER,
+        },
+    ),
+    ("/images/python:3.12/json", {"Id": TEXT, "RepoTags": LIST, "Created": TEXT, "Size": NUMBER, "Config": OBJECT}),
+    ("/networks", {"Name": TEXT, "Id": TEXT, "Created": TEXT, "Scope": TEXT, "Driver": TEXT, "IPAM": OBJECT}),
+    ("/networks/bridge", {"Name": TEXT, "Internal": TRUTH, "Containers": OBJECT, "Options": OBJECT, "Labels": OBJECT}),
+    ("/volumes", {"Volumes": LIST}),
+    ("/volumes/data", {"Name": TEXT, "Driver": TEXT, "Mountpoint": TEXT, "Labels": OBJECT, "Scope": TEXT}),
+    ("/system/df", {"LayersSize": NUMBER, "Images": LIST, "Containers": LIST, "Volumes": LIST, "BuildCache": LIST}),
+]
+"""Fields of answers with the types that moby's `api/swagger.yaml` (version 1.56) gives them. Clients in Go refuse
+others."""
+
+
+@pytest.mark.parametrize(("path", "fields"), SHAPES, ids=[path.partition("?")[0] for path, _ in SHAPES])
+async def test_answers_have_the_fields_of_the_engine_api(
+    http: aiohttp.ClientSession, path: str, fields: dict[str, type]
+) -> None:
+    async with http.get(f"/v1.47{path}") as answer:
+        found = await answer.json()
+        assert answer.status == 200, found
+    first = found[0] if isinstance(found, list) else found
+    assert {name: type(first.get(name)) for name in fields} == fields
+
+
+async def test_a_container_that_runs_has_the_state_of_one(http: aiohttp.ClientSession) -> None:
+    async with http.get("/containers/my_web/json") as answer:
+        state = (await answer.json())["State"]
+    wanted = {"Status": TEXT, "Running": TRUTH, "Paused": TRUTH, "Restarting": TRUTH, "OOMKilled": TRUTH}
+    wanted |= {"Dead": TRUTH, "Pid": NUMBER, "ExitCode": NUMBER, "Error": TEXT, "StartedAt": TEXT, "FinishedAt": TEXT}
+    assert {name: type(value) for name, value in state.items()} == wanted
+
+
+async def test_a_pull_checks_the_image_and_answers_in_chunks(http: aiohttp.ClientSession) -> None:
+    """docker-py reads messages one by one only from such an answer. The image can be inspected from then on."""
+    async with http.get("/images/redis:7/json") as answer:
+        assert (answer.status, (await answer.json())["message"]) == (404, "No such image: redis:7")
+    async with http.post("/images/create?fromImage=docker.io/library/redis&tag=7") as answer:
+        assert answer.headers["Transfer-Encoding"] == "chunked"
+        lines = [json.loads(line) for line in (await answer.text()).splitlines()]
+    assert lines[-1]["status"] == "Status: Image is up to date for docker.io/library/redis:7"
+    async with http.get("/images/redis:7/json") as answer:
+        assert (await answer.json())["RepoTags"] == ["redis:7"]
+
+
+@pytest.mark.parametrize("kind", ["images", "networks", "volumes", "build"])
+async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kind: str) -> None:
+    """`docker system prune` asks all of them, and once failed at the first that was refused."""
+    async with http.post(f"/{kind}/prune") as answer:
+        assert answer.status == 200
+        assert not any((await answer.json()).values())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "words"),
+    [
+        ("GET", "/containers/nope/json", 404, "No such container: nope"),
+        ("GET", "/plugins/nope/json", 404, "plugin nope not found"),
+        ("POST", "/containers/my_web/rename?name=x", 400, "keeps its name"),
+        ("POST", "/containers/my_web/update", 400, "resources of a run are fixed"),
+        ("POST", "/containers/my_web/pause", 400, "would keep its GPUs"),
+        ("POST", "/containers/my_web/kill?signal=HUP", 400, "docker top my_web"),
+        ("DELETE", "/containers/my_web", 409, "stop the container before removing or force remove"),
+        ("GET", "/containers/my_web/export", 400, "docker cp my_web:/PATH ."),
+        ("GET", "/containers/my_web/changes", 400, "docker exec"),
+        ("POST", "/commit", 501, "come from registries"),
+        ("POST", "/images/python/push", 501, "come from registries"),
+        ("DELETE", "/images/python", 501, "nodes delete images themselves"),
+        ("GET", "/images/python/history", 501, "nodes and registries only"),
+        ("POST", "/build", 501, "not built on the cluster"),
+        ("POST", "/volumes/create", 403, "made by the cluster's operators"),
+        ("POST", "/swarm/init", 503, "not a swarm manager"),
+        ("GET", "/services", 503, "not a swarm manager"),
+        ("GET", "/v1.43/containers/json", 400, "Minimum supported API version is 1.44"),
+        ("GET", "/nowhere", 404, "page not found"),
+    ],
+)
+async def test_what_can_not_be_done_is_refused_with_a_sentence(
+    http: aiohttp.ClientSession, method: str, path: str, status: int, words: str
+) -> None:
+    async with http.request(method, path, json={} if method == "POST" else None) as answer:
+        message = (await answer.json())["message"]
+        assert (answer.status, words in message) == (status, True), message
+
+
+def test_a_bridge_over_tls_does_not_tell_of_a_socket_that_it_does_not_serve(tmp_path: Path) -> None:
+    """`kaji docker context` makes a context for the Unix socket."""
+    socket = tmp_path / "docker.sock"
+    assert any("kaji docker context" in line for line in ways_in(DockerOptions(socket=socket), f"unix://{socket}", "x"))
+    over_tls = ways_in(DockerOptions(socket=socket, tcp="127.0.0.1:0"), "tcp://127.0.0.1:2376", "x")
+    assert "DOCKER_TLS_VERIFY=1" in over_tls[0] and not any("context" in line for line in over_tls)
