@@ -211,19 +211,99 @@ async def test_kaji_exec_passes_input_output_and_exit_code(web: Web) -> None:
     assert (await web.kaji("exec", "sleeper", "sh", "-c", "exit 9"))[0] == 9
 
 
-@pytest.mark.skipif(not shutil.which("sftp"), reason="no OpenSSH client: apt-get install openssh-client")
+@pytest.mark.skipif(not shutil.which("ssh"), reason="no OpenSSH client: apt-get install openssh-client")
 async def test_openssh_reaches_a_member_without_sshd(web: Web, tmp_path: Path) -> None:
-    """A command, its streams and its exit code by ssh, and files by sftp."""
+    """A command, its streams and its exit code."""
     code, out, err = await web.kaji("ssh", "sleeper", "cat; id -u >&2; exit 3", stdin=b"through", home=tmp_path)
     assert (code, out, err.split()[-1]) == (3, "through", SPEC.get("user", str(os.geteuid())))
+
+
+EDITOR = """
+folder=$HOME/.kajitori-tests-$$
+umask 077; mkdir -p "$folder"
+echo "platform==$(uname -s)=="
+cat > "$folder/server.py" <<'PROGRAM'
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print("listening on", server.getsockname()[1], flush=True)
+while True:
+    with server.accept()[0] as connection:
+        connection.sendall(b"0123abc")
+PROGRAM
+/usr/bin/env python3 "$folder/server.py" > "$folder/log" 2>&1 < /dev/null &
+echo $! > "$folder/pid"
+until grep -q 'listening on' "$folder/log"; do sleep 0.05; done
+echo "listeningOn==$(sed 's/listening on //' "$folder/log")=="
+echo "folder==$folder=="
+"""
+"""What VS Code's Remote - SSH sends to `bash` on the other side, in short: it installs a server, starts it in the
+background, and prints where it listens."""
+
+
+@pytest.mark.skipif(not shutil.which("ssh"), reason="no OpenSSH client: apt-get install openssh-client")
+async def test_an_editor_installs_its_server_and_finds_it_again(web: Web, tmp_path: Path) -> None:
+    """As VS Code does: `ssh -T -D PORT HOST bash` with a script on stdin, connections through the SOCKS proxy, and
+    another connection after the first one broke. As JetBrains Gateway does: files by SFTP, made executable, and
+    started; all over one connection. A remote forward is refused, and the rest goes on."""
     assert (await web.kaji("ssh-config", home=tmp_path))[0] == 0
-    (tmp_path / "here").write_text("content")
-    there = f"/tmp/kajitori-{tmp_path.name}-{os.getpid()}-{web.url.rpartition(':')[2]}"
-    commands = f"put {tmp_path}/here {there}\nget {there} {tmp_path}/back\nrm {there}\n"
-    configuration = tmp_path / ".ssh" / "kajitori" / "config"
-    sftp = ("sftp", "-q", "-F", str(configuration), "-b", "-", "sleeper.kaji")
-    assert (await web.program(*sftp, stdin=commands.encode(), home=tmp_path))[0] == 0
-    assert (tmp_path / "back").read_text() == "content"
+    ssh = ("ssh", "-F", str(tmp_path / ".ssh" / "kajitori" / "config"))
+    proxy = free_port()
+    target = {"KAJI_SERVER": web.url, "KAJI_TOKEN": web.token, "KAJI_NAMESPACE": "default"}
+    pipe = asyncio.subprocess.PIPE
+    window = await asyncio.create_subprocess_exec(
+        *(*ssh, "-T", "-D", str(proxy), "sleeper.kaji", "bash"),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env=clean_environment(tmp_path, **target),
+    )
+    try:
+        assert window.stdin is not None and window.stdout is not None
+        window.stdin.write(EDITOR.encode())
+        found: dict[str, str] = {}
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while "folder" not in found:
+                name, _, value = (await window.stdout.readline()).decode().strip().strip("=").partition("==")
+                found[name] = value
+            assert found["platform"] == "Linux"
+            assert await _through_socks(proxy, int(found["listeningOn"])) == b"0123abc"
+    finally:
+        window.kill()
+        await window.wait()
+    there = found["folder"]
+    master = ("-o", "ControlMaster=auto", "-o", f"ControlPath={tmp_path}/master", "-o", "ControlPersist=60")
+    (tmp_path / "worker").write_text("#!/bin/sh\necho works in $1\n")
+    commands = f"mkdir {there}/new\nput {tmp_path}/worker {there}/new/worker\nchmod 755 {there}/new/worker\n"
+    commands += f"get {there}/new/worker {tmp_path}/back\n"
+    script = f"kill -0 $(cat {there}/pid) && {there}/new/worker here; kill $(cat {there}/pid); rm -r {there}"
+    options = (*ssh[1:], *master)
+    try:
+        sent = await web.program(
+            "sftp", "-q", *options, "-b", "-", "sleeper.kaji", stdin=commands.encode(), home=tmp_path
+        )
+        assert sent[0] == 0, sent
+        assert (tmp_path / "back").read_text() == (tmp_path / "worker").read_text()
+        code, out, err = await web.program("ssh", *options, "sleeper.kaji", script, home=tmp_path)
+        assert (code, out) == (0, "works in here\n"), err
+        refused = await web.program(
+            "ssh", *options, "-O", "forward", "-R", "1:localhost:1", "sleeper.kaji", home=tmp_path
+        )
+        assert "remote port forwarding failed" in refused[2]
+    finally:
+        await web.program("ssh", *options, "-O", "exit", "sleeper.kaji", home=tmp_path)
+
+
+async def _through_socks(proxy: int, port: int) -> bytes:
+    """Return what a server at `localhost` of the member sends through a SOCKS 5 proxy of this machine."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy)
+    writer.write(b"\x05\x01\x00")
+    assert await reader.readexactly(2) == b"\x05\x00"
+    writer.write(b"\x05\x01\x00\x03\x09localhost" + port.to_bytes(2, "big"))
+    assert (await reader.readexactly(10))[1] == 0
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
 
 
 async def test_an_impossible_exec_is_refused_before_the_handshake(web: Web) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 
-from . import process
+from . import process, tree
 from .attachment import Attachment
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ class Connection:
     Messages are JSON: `{"do": "stop", "signal": 15, "grace_seconds": 30}`, `{"do": "signal", "signal": 1}`, `{"do":
     "exec", "argv": [...], "tty": false}` with the descriptors for its standard streams. The answers to an exec are
     `{"pid": …}` and, when it has ended, `{"exit_code": …}`; or `{"error": …, "exit_code": …}`. Closing the connection
-    ends the command.
+    ends the command, but not what it left in the background with other streams.
 
     `{"do": "attach"}` with a descriptor for standard output, and one for standard error unless the program has a
     terminal, copies the program's further output to them. The answer is `{"attached": true}`, with a descriptor of the
@@ -55,6 +55,8 @@ class Connection:
         self.shim = shim
         self.socket = connected
         self.pid = 0
+        self._streams: frozenset[tuple[int, int]] = frozenset()
+        """The files that are the command's standard streams."""
         self.attachment: Attachment | None = None
 
     def receive(self) -> None:
@@ -65,6 +67,8 @@ class Connection:
         if not data:
             self.close()
             return
+        for fd in fds:  # else commands get them besides their own streams, and keep them open
+            os.set_inheritable(fd, False)
         try:
             self._obey(json.loads(data), fds)
         finally:
@@ -78,8 +82,7 @@ class Connection:
             self._answer({"done": True})
         elif order["do"] == "signal":
             if self.pid:
-                with contextlib.suppress(OSError):
-                    os.killpg(self.pid, int(order["signal"]))
+                self._signal(int(order["signal"]))
             else:
                 shim.signal_leader(int(order["signal"]))
             self._answer({"done": True})
@@ -96,6 +99,7 @@ class Connection:
             except process.StartFailure as failure:
                 self._answer({"error": failure.message, "exit_code": failure.exit_code})
                 return
+            self._streams = frozenset(map(tree.file_of, stdio))
             self._answer({"pid": self.pid})
         elif order["do"] == "attach":
             if not shim.leader or shim.killing:
@@ -114,8 +118,7 @@ class Connection:
 
     def close(self) -> None:
         if self.pid:
-            with contextlib.suppress(OSError):
-                os.killpg(self.pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
             self.pid = 0
         if self.attachment is not None:
             for fd in [fd for fd, connection in self.shim.awaited.items() if connection is self]:
@@ -127,6 +130,22 @@ class Connection:
             self.shim.poll.unregister(self.socket)
             del self.shim.connections[self.socket.fileno()]
         self.socket.close()
+
+    def _signal(self, number: int) -> None:
+        """Signal the command and all processes that it started and that use its streams.
+
+        A process that it left in the background with other streams goes on, as after a broken SSH connection: the
+        server of an editor, to which the next connection returns.
+        """
+        signalled: set[int] = set()
+        found = {self.pid}
+        while found:
+            for pid in found:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+            signalled |= found
+            of_session = tree.of_session(self.pid) - signalled  # again: one may have started another meanwhile
+            found = {pid for pid in of_session if tree.uses(pid, self._streams)}
 
     def _answer(self, document: dict[str, Any], fds: list[int] | None = None) -> None:
         with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -89,6 +89,32 @@ def _times(pid: int) -> list[int]:
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
         return [int(field) for field in file.read().rpartition(b")")[2].split()[11:15]]
     return []
+
+
+def of_session(leader: int) -> set[int]:
+    """Return the processes below this one that are in the session of `leader`."""
+    found = set()
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):
+            if os.getsid(pid) == leader:
+                found.add(pid)
+    return found
+
+
+def file_of(descriptor: int | str) -> tuple[int, int]:
+    """Return what tells the file of a descriptor from all others: its device and inode."""
+    found = os.stat(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def uses(pid: int, files: Collection[tuple[int, int]]) -> bool:
+    """Return whether the process has one of the files open."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if file_of(f"/proc/{pid}/fd/{name}") in files:
+                    return True
+    return False
 
 
 def kill_all(pids: Iterable[int]) -> None:

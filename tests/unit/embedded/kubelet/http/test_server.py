@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
-from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Machine, until
+from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Machine, alive, until
 
 from kajitori.embedded.kubelet.http.authentication import ACCESS_REVIEWS_PATH, Gate
 from kajitori.embedded.kubelet.settings import ServerSettings
@@ -194,6 +194,24 @@ async def test_a_client_that_disconnects_ends_its_command(api: Api) -> None:
             pass
     pid = int((api.machine.root / "pid").read_text())
     await until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+async def test_what_a_command_left_in_the_background_survives_the_clients_end(api: Api) -> None:
+    """If it has streams of its own, as the server of an editor has. The other processes of the command end."""
+    await api.machine.cluster.submit("p", "sleep", "1000")
+    await api.machine.phase("p", "Running")
+    url, headers = api.url("/exec/default/p/main"), {"Authorization": f"Bearer {TOKEN}"}
+    script = (
+        f"cd {api.machine.root}; (echo > serves; exec sleep 1000) </dev/null >/dev/null 2>&1 & echo $! > server;"
+        "sleep 1000 & echo $! > job; until test -e serves; do sleep 0.01; done; echo up; sleep 1000"
+    )
+    params = [("command", "/bin/sh"), ("command", "-c"), ("command", script), ("output", "1"), ("error", "1")]
+    async with api.session.ws_connect(url, params=params, protocols=("v5.channel.k8s.io",), headers=headers) as socket:
+        while b"up" not in (await asyncio.wait_for(socket.receive_bytes(), BOUND_SECONDS)):
+            pass
+    server, job = (int((api.machine.root / name).read_text()) for name in ("server", "job"))
+    await until(lambda: not alive(job))
+    assert alive(server)
 
 
 async def test_the_terminal_of_exec_can_be_resized(api: Api) -> None:
