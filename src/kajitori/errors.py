@@ -67,6 +67,8 @@ class KajitoriError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(f"Hint: {hint}")  # shown below a traceback, in a notebook too
         if code is not None:
             self.code = code
 

@@ -83,6 +83,8 @@ class WorkRequest(Document):
     """Most calls that it takes. 0: it still has some."""
     doing: list[int] = Field(default_factory=list, max_length=MAX_ADDED)
     """Calls that it has taken and not handed in: the answer names those that have ended meanwhile."""
+    returned: list[int] = Field(default_factory=list, max_length=MAX_ADDED)
+    """Calls that it has taken and not begun, and leaves to other workers, because the present one takes long."""
 
 
 class OutcomeParameters(Parameters):
@@ -121,7 +123,7 @@ async def add_calls(api: Shared, user: Caller, request: Request, namespace: str,
         hint = "send two requests"
         raise InvalidInput.one("cancel", "calls are cancelled by a request that adds none", hint=hint)
     payloads = [_decoded(text, f"arguments[{index}]") for index, text in enumerate(asked.arguments)]
-    _require_small(api, payloads, "the arguments of a call")
+    _require_small(api, payloads, "arguments")
 
     def build(state: CallQueue) -> Entry | None:
         if asked.cancel:
@@ -186,17 +188,23 @@ async def work(api: Shared, request: Request, namespace: str, name: RunName) -> 
     if asked is None:
         raise InvalidInput(faults)
     payloads = [_decoded(one.value, f"outcomes[{index}].value") for index, one in enumerate(asked.outcomes)]
-    _require_small(api, payloads, "the result of a call")
+    _require_small(api, payloads, "result")
     outcomes = [Outcome(one.call, one.kind, one.part) for one in asked.outcomes]
     me = Worker(asked.rank, asked.attempt, asked.process)
-    found = await _work(api, _logs(api), run, me, outcomes, payloads, asked.want)
+    found = await _work(api, _logs(api), run, me, outcomes, payloads, asked)
     if asked.doing:
         found.ended = sorted(state.ended.intersection(asked.doing))
     return answer(found)
 
 
 async def _work(
-    api: Api, logs: CallLogs, run: RunObject, me: Worker, outcomes: list[Outcome], payloads: list[bytes], want: int
+    api: Api,
+    logs: CallLogs,
+    run: RunObject,
+    me: Worker,
+    outcomes: list[Outcome],
+    payloads: list[bytes],
+    asked: WorkRequest,
 ) -> CallWork:
     namespace, uid, clock = run.metadata.namespace, run.metadata.uid, asyncio.get_running_loop().time
     ended = {outcome.call for outcome in outcomes if outcome.is_last}
@@ -210,21 +218,23 @@ async def _work(
 
     def build(state: CallQueue) -> Entry | None:
         kept = state.new_outcomes(outcomes)
-        taken, lost = state.work_for(me, want, ended, is_alive)
-        if not kept and not taken and not lost:
+        returned = state.held_by(me, asked.returned)
+        taken, lost = state.work_for(me, asked.want, ended, is_alive)
+        if not (kept or returned or taken or lost):
             return None
         return Entry(
             worker=me,
             outcomes=[outcomes[position] for position in kept] + [Outcome(call, "lost") for call in lost],
             payloads=[payloads[position] for position in kept] + [b""] * len(lost),
             taken=taken,
+            returned=returned,
         )
 
     while True:
         state, entry = await logs.append(namespace, uid, build)
         taken = entry.taken if entry is not None else []
         left = until - clock()
-        if taken or want == 0 or state.is_over or left <= 0:
+        if taken or asked.want == 0 or state.is_over or left <= 0:
             break
         await logs.news(namespace, uid, state.places, min(left, LOOK_SECONDS))
     arguments = await logs.arguments(namespace, uid, taken)
@@ -261,7 +271,7 @@ def _require_small(api: Api, payloads: list[bytes], what: str) -> None:
     limit = api.cluster.policy.code.value_bytes
     largest = max(map(len, payloads), default=0)
     if largest > limit:
-        message = f"{what} takes {largest:,} bytes, and policy allows {limit:,} (code.value)"
+        message = f"{what} of a call: {largest:,} bytes, and policy allows {limit:,} (code.value)"
         raise TooLarge(message, hint="put large data on a volume and pass its path")
 
 

@@ -9,16 +9,17 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
 from kajitori.client.streams import Patience
-from kajitori.errors import InvalidInput, KajitoriError, Unavailable, WrongState
+from kajitori.errors import InvalidInput, KajitoriError, NotFound, TooLarge, Unavailable, WrongState
 
 if TYPE_CHECKING:
     from kajitori.client.client import Client, Run
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Item = TypeVar("Item")
 
 WAIT_SECONDS = 10.0
 """Longest wait of one request for outcomes."""
@@ -76,6 +77,8 @@ class CallQueue:
         self._ended: list[int] = []
         self._after = 0
         self._looked_at = time.monotonic()
+        self._known: int | None = None
+        """Number of calls of the run, once no more can be added."""
         self._over = ""
         """Why no more outcomes come; empty while the run goes on."""
         self._lock = threading.Lock()
@@ -96,7 +99,13 @@ class CallQueue:
             del left[: len(batch)]
             arguments = [base64.b64encode(one).decode() for one in batch]
             body = {"first": self._added, "arguments": arguments, "closed": closed and not left, "token": self._token}
-            self._send(body)
+            try:
+                self._send(body)
+            except TooLarge as error:
+                if len(batch) > 1 or "code.value" in error.message:  # the server named the call's own limit
+                    raise
+                message = f"the arguments of a call have {len(batch[0]):,} bytes, which is too much for one request"
+                raise TooLarge(message, hint="put large data on a volume and pass its path") from error
             self._added += len(batch)
             if not left:
                 return range(begin, self._added)
@@ -119,7 +128,7 @@ class CallQueue:
     def outcome(self, call: int, *, items: int | None = None, timeout: float | None = None) -> _Outcome:
         """Wait until a call has ended, or a generator has an item of the number `items`; return what is known.
 
-        Raises TimeoutError, and CallFailed if the run ended without it.
+        Raises TimeoutError, NotFound for a call that was never made, and CallFailed if the run ended without it.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -127,6 +136,8 @@ class CallQueue:
             if found is not None and (found.kind or (items is not None and items in found.items)):
                 return found
             left = WAIT_SECONDS if until is None else until - time.monotonic()
+            if self._known is not None and call >= self._known:
+                raise NotFound(f"{self.run.name} has no call {call}", hint=f"its calls are 0 to {self._known - 1}")
             if self._over:
                 raise CallFailed(f"call {call} of {self.run.name} has no result: {self._over}")
             if left < 0:
@@ -150,6 +161,7 @@ class CallQueue:
                 return  # another thread read some while this one waited
             answer = self._ask(min(seconds, LOOK_SECONDS))
             self._after = answer["next"]
+            self._known = answer["added"] if answer["closed"] else None
             for one in answer["items"]:
                 self._take(one)
             if answer["items"]:
@@ -198,7 +210,7 @@ class CallQueue:
         return f"/v1/runs/{quote(self.run.namespace, safe='')}/{quote(self.run.name, safe='')}/calls"
 
 
-class Call(Generic[T]):
+class Call(Generic[T_co]):
     """A call of a function. It goes on if this process ends: `Call.from_id` finds it again by its `id`."""
 
     def __init__(self, queue: CallQueue, number: int) -> None:
@@ -206,7 +218,7 @@ class Call(Generic[T]):
         self._number = number
 
     @classmethod
-    def from_id(cls, text: str, client: Client | None = None) -> Self:
+    def from_id(cls, text: str, client: Client | None = None) -> Call[Any]:
         """Return the call with this `id`, of another process as well. Raises NotFound if its run was removed."""
         from kajitori.client.client import Client
 
@@ -231,17 +243,16 @@ class Call(Generic[T]):
     def __repr__(self) -> str:
         return f"<Call {self.id}>"
 
-    def result(self, timeout: float | None = None) -> T:
+    def result(self, timeout: float | None = None) -> T_co:
         """Wait for the result and return it; of a generator, the list of its items.
 
         Raises the exception that the function raised, whose cause has the remote traceback; TimeoutError; CallCancelled
         if it was cancelled; CallFailed if its workers died three times or its run ended.
         """
-        found = self._queue.outcome(self._number, timeout=timeout)
-        value: T = result_of(found, f"call {self.id}")
+        value: T_co = result_of(self._queue.outcome(self._number, timeout=timeout), f"call {self.id}")
         return value
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self: Call[Iterator[Item]]) -> Iterator[Item]:
         """Yield the items of a generator as they come."""
         part = 0
         while True:
@@ -273,14 +284,15 @@ def result_of(found: _Outcome, what: str) -> Any:
     if found.kind == "cancelled":
         raise CallCancelled(f"{what} was cancelled")
     if found.kind == "lost":
-        hint = "their logs tell why: kaji logs RUN --rank N; memory may be too small, or the function ends its process"
+        hint = "kaji events and kaji logs RUN tell why: memory may be too small, or the function ends its process"
         raise CallFailed(f"{what} was given up: three workers died while they did it", hint=hint)
     try:
         error, text = pickle.loads(found.value)
     except Exception as unreadable:
         raise CallFailed(f"{what} failed with an exception that cannot be read here: {unreadable}") from unreadable
-    if error is None:
-        raise CallFailed(f"{what} failed") from RemoteTraceback(text)
+    if error is None:  # it cannot be restored, or has no traceback
+        *before, last = text.strip().splitlines() or [""]
+        raise CallFailed(f"{what} failed: {last}") from (RemoteTraceback(text) if before else None)
     raise error from RemoteTraceback(text)
 
 

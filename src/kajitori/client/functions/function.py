@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import inspect
 import json
 import re
 import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from kajitori.client.functions import worker
 from kajitori.client.functions.calls import Call, CallQueue, result_of
+from kajitori.client.functions.pickling import pickled_arguments, pickled_function
 from kajitori.client.submit.keywords import RunOptions
-from kajitori.errors import InvalidInput, KajitoriError, Unsupported, WrongState
+from kajitori.errors import InvalidInput, KajitoriError, WrongState
 
 if TYPE_CHECKING:
     from kajitori.client.client import Client
@@ -46,6 +48,8 @@ class Function(Generic[P, T]):
         client: Client | None = None,
         options: RunOptions | None = None,
     ) -> None:
+        if inspect.iscoroutinefunction(wrapped) or inspect.isasyncgenfunction(wrapped):
+            raise TypeError(f"{wrapped.__qualname__} is asynchronous: use a plain function, which calls asyncio.run(…)")
         functools.update_wrapper(self, wrapped)
         self._wrapped = wrapped
         self._image = image or f"python:{sys.version_info[0]}.{sys.version_info[1]}"
@@ -54,6 +58,11 @@ class Function(Generic[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._wrapped(*args, **kwargs)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise TypeError(
+            f"{owner.__name__}.{name} is a method, and only functions outside of classes can be called on the cluster"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:  # a worker has the plain function, and no kajitori
         return functools.partial, (self._wrapped,)
@@ -64,10 +73,9 @@ class Function(Generic[P, T]):
 
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
         """Start a run with one worker that does this call, and return the call without waiting for it."""
+        arguments = pickled_arguments(self._wrapped, args, kwargs)
         pool = Pool(self, 1)
-        call = pool.remote(*args, **kwargs)
-        pool.close()
-        return call
+        return Call(pool.queue, pool.add([arguments], closed=True)[0])
 
     def map(self, values: Iterable[Any], *, at_most: int = DEFAULT_AT_MOST, ordered: bool = True) -> Map[T]:
         """Call the function with each value on the workers of one sweep, at most `at_most` at once, and yield the
@@ -82,12 +90,11 @@ class Function(Generic[P, T]):
         self, values: Iterable[tuple[Any, ...]], *, at_most: int = DEFAULT_AT_MOST, ordered: bool = True
     ) -> Map[T]:
         """Do the same as `map` with the arguments of each call in a tuple."""
-        calls = [_pickled((tuple(arguments), {})) for arguments in values]
+        calls = [pickled_arguments(self._wrapped, tuple(arguments), {}) for arguments in values]
         if not calls:
             return Map(None, 0, ordered)
         pool = Pool(self, min(at_most, len(calls)))
-        numbers = pool.queue.add(calls, closed=True)
-        return Map(pool.queue, len(numbers), ordered)
+        return Map(pool.queue, len(pool.add(calls, closed=True)), ordered)
 
     def pool(self, at_most: int = DEFAULT_AT_MOST) -> Pool[P, T]:
         """Return workers that stay warm for calls that are added later:
@@ -130,16 +137,19 @@ class Pool(Generic[P, T]):
 
         if workers < 1:
             raise InvalidInput.one("at_most", "is the number of workers: 1 or more", value=str(workers))
+        self._wrapped = function._wrapped
+        pickled = pickled_function(function._wrapped)
         client = function._client or Client()
         token = secrets.token_urlsafe(32)
         name = f"{_run_name(function._wrapped)}-{secrets.token_hex(3)}"
         options: RunOptions = {**function._options, "name": name}
         options.setdefault("restarts", RESTARTS)
         options["array"] = f"0-{workers - 1}"
+        options["stop_at"] = "first-success"  # a worker ends once no call is left: then the others are not needed
         with tempfile.TemporaryDirectory(prefix="kajitori-") as folder:
             command = ["python3", "-u", f"{worker.FOLDER}/{Path(worker.__file__).name}"]
             namespace = options.get("namespace") or client.namespace or _default_namespace(client)
-            _stage(Path(folder), function, {"token": token, "namespace": namespace})
+            _stage(Path(folder), function, pickled, {"token": token, "namespace": namespace})
             options["code"] = folder
             run = client.run(function._image, command, **options)
         self.queue = CallQueue(client, run, hashlib.sha256(token.encode()).hexdigest())
@@ -155,7 +165,15 @@ class Pool(Generic[P, T]):
 
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
         """Add a call and return it without waiting for it."""
-        return Call(self.queue, self.queue.add([_pickled((args, kwargs))])[0])
+        return Call(self.queue, self.queue.add([pickled_arguments(self._wrapped, args, kwargs)])[0])
+
+    def add(self, calls: Sequence[bytes], *, closed: bool) -> range:
+        """Add the first calls, and return their numbers. The run is ended if they are refused."""
+        try:
+            return self.queue.add(calls, closed=closed)
+        except BaseException:
+            _end(self.queue)
+            raise
 
     def close(self) -> None:
         """Add no more calls: the run ends once all are done."""
@@ -192,7 +210,9 @@ def function(
     def decorate(wrapped: Callable[..., Any]) -> Function[..., Any]:
         return Function(wrapped, image=image, client=client, options=cast(RunOptions, options))
 
-    unknown = sorted((options.keys() - RunOptions.__annotations__.keys()) | (options.keys() & {"array", "replicas"}))
+    unknown = sorted(
+        (options.keys() - RunOptions.__annotations__.keys()) | (options.keys() & {"array", "replicas", "stop_at"})
+    )
     if unknown:
         raise TypeError(f"function() got an unexpected keyword argument {unknown[0]!r}")
     return decorate if wrapped is None else decorate(wrapped)
@@ -215,7 +235,7 @@ def _end(queue: CallQueue) -> None:
         queue.client.kill(queue.run)
 
 
-def _stage(folder: Path, wanted: Function[..., Any], settings: dict[str, Any]) -> None:
+def _stage(folder: Path, wanted: Function[..., Any], pickled: bytes, settings: dict[str, Any]) -> None:
     """Write everything that workers need into a folder: the caller's code, the function, the worker and cloudpickle."""
     import cloudpickle
 
@@ -236,18 +256,19 @@ def _stage(folder: Path, wanted: Function[..., Any], settings: dict[str, Any]) -
         own / worker.LIBRARY_FOLDER / "cloudpickle",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    (own / worker.FUNCTION_FILE).write_bytes(_pickled(wanted._wrapped))
-    settings |= {"python": list(sys.version_info[:2])}
+    (own / worker.FUNCTION_FILE).write_bytes(pickled)
+    settings |= {"python": list(sys.version_info[:2]), "source": _source(wanted._wrapped)}
     (own / worker.SETTINGS_FILE).write_text(json.dumps(settings), encoding="utf-8")
 
 
-def _pickled(value: object) -> bytes:
+def _source(wrapped: Callable[..., Any]) -> dict[str, Any] | None:
+    """Return the function's lines, which tracebacks of workers show; None if they are not known."""
     try:
-        import cloudpickle
-    except ImportError as error:
-        raise Unsupported("functions need cloudpickle", hint="pip install 'kajitori[functions]'") from error
-    found: bytes = cloudpickle.dumps(value)
-    return found
+        code = wrapped.__code__
+        lines, first = inspect.getsourcelines(code)
+    except (AttributeError, OSError, TypeError):
+        return None
+    return {"file": code.co_filename, "first": first, "lines": lines}
 
 
 def _default_namespace(client: Client) -> str:

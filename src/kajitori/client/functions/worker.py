@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
@@ -44,10 +45,10 @@ TRY_AGAIN = frozenset({401, 404, 408, 429, 500, 502, 503, 504})
 server does not know the run yet."""
 
 
-CANCEL_LOOK_SECONDS = 2.0
-"""Time between two questions whether the call that this worker does was cancelled."""
+LOOK_SECONDS = 2.0
+"""Time between two looks of the second thread. A call that lasts from one to the next takes long."""
 LOOKS_PER_SECOND = 50.0
-"""Most such questions of all workers of a run."""
+"""Most looks of all workers of a run."""
 
 
 class Cancelled(BaseException):
@@ -90,15 +91,6 @@ class Server:
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
 
-    def ask_once(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer; an empty one if the server does not answer or refuses."""
-        try:
-            status, answer = self._once(json.dumps(document).encode())
-        except (OSError, HTTPException, ValueError):
-            self._drop()
-            return {}
-        return answer if status == 200 else {}
-
     def _once(self, body: bytes) -> tuple[int, dict[str, Any]]:
         connection = self._connection = self._connection or self._connect()
         connection.request("POST", self._path, body=body, headers=self._headers)
@@ -119,65 +111,85 @@ class Server:
             self._connection = None
 
 
+class Unusable(Exception):
+    """The function cannot be called in this image. The message says why; it has no traceback."""
+
+
 class Worker:
-    """Does calls until all have ended."""
+    """Does calls until all have ended.
+
+    The main thread takes calls and does them. A second thread looks after it while one call takes long: it hands in
+    what is there, returns the calls that wait behind the long one, and asks whether the long one was cancelled.
+    """
 
     def __init__(self, server: Server, function: Any, rank: int, attempt: int) -> None:
         self._server = server
         self._function = function
         self._me = {"rank": rank, "attempt": attempt, "process": os.urandom(8).hex()}
+        self._lock = threading.Lock()
+        """Guards `_outcomes` and `_waiting`, for moments."""
+        self._sending = threading.Lock()
+        """Held during requests that hand in outcomes, so that they arrive in order."""
         self._outcomes: list[dict[str, Any]] = []
+        """Outcomes that were not handed in yet."""
+        self._waiting: list[dict[str, Any]] = []
+        """Calls that were taken and not begun."""
         self._handed_in = time.monotonic()
         self._mean_seconds = HAND_IN_SECONDS
-        self._waiting: list[int] = []
-        """Calls that were taken and not begun."""
         self._current = -1
         """The call that is being done; -1 for none."""
         self._stopped: set[int] = set()
         """Taken calls that have ended without this worker: they were cancelled."""
         self._may_stop = False
-        """Whether the present place of the program may be left: that of the function, not that of a request."""
+        """Whether the main thread may leave what it does: it is in the function, not in a request."""
 
     def run(self) -> None:
         """Take calls and do them until no more come."""
         while True:
             want = max(1, min(MAX_WANT, int(HAND_IN_SECONDS / max(self._mean_seconds, 1e-4))))
-            work = self._exchange(want)
+            work = self._exchange(self._server, want=want)
             if work["over"] and not work["calls"]:
                 return
-            self._waiting = [taken["call"] for taken in work["calls"]]
             self._stopped.clear()
-            for taken in work["calls"]:
-                self._waiting.remove(taken["call"])
+            with self._lock:
+                self._waiting = list(work["calls"])
+            while (taken := self._next()) is not None:
                 if taken["call"] in self._stopped:
                     continue
                 began = time.monotonic()
                 self._do(taken["call"], base64.b64decode(taken["arguments"]))
                 took = time.monotonic() - began
                 self._mean_seconds += 0.3 * (took - self._mean_seconds)
-                if time.monotonic() - self._handed_in > HAND_IN_SECONDS:
-                    self._exchange(0)
+                self._hand_in_in_time()
 
-    def watch(self, server: Server, seconds: float) -> None:
-        """Ask at intervals whether calls of this worker were cancelled, and interrupt the one that is being done.
-
-        Runs in a thread of its own, with a connection of its own.
-        """
-        main = threading.main_thread().ident or 0
+    def look_after(self, server: Server, seconds: float) -> None:
+        """Look at intervals whether one call takes long. Runs in a thread of its own, with a connection of its own."""
         while True:
             before = self._current
             time.sleep(seconds)
-            if before < 0 or self._current != before:
-                continue
-            answer = server.ask_once(self._me | {"doing": [before, *self._waiting]})
-            self._stopped.update(answer.get("ended", ()))
-            if self._current in self._stopped:
-                signal.pthread_kill(main, signal.SIGUSR2)
+            if before >= 0 and self._current == before:
+                self.look(server, before)
+
+    def look(self, server: Server, current: int) -> None:
+        """Do what a long call needs: hand in outcomes, return the calls behind it, interrupt it if it was cancelled."""
+        with self._lock:
+            waiting, self._waiting = [taken["call"] for taken in self._waiting], []
+        about: dict[str, Any] = {"doing": [current]}
+        if waiting:
+            about["returned"] = waiting
+        answer = self._exchange(server, **about)
+        self._stopped.update(answer.get("ended", ()))
+        if self._current in self._stopped:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
 
     def interrupt(self, *_: object) -> None:
-        """Leave the function if its call was cancelled. This is the handler of the watching thread's signal."""
+        """Leave the function if its call was cancelled. This is the handler of the second thread's signal."""
         if self._may_stop and self._current in self._stopped:
             raise Cancelled
+
+    def _next(self) -> dict[str, Any] | None:
+        with self._lock:
+            return self._waiting.pop(0) if self._waiting else None
 
     def _do(self, call: int, pickled: bytes) -> None:
         try:
@@ -186,7 +198,8 @@ class Worker:
             self._may_stop = False
         except Cancelled:
             self._may_stop = False
-            self._outcomes = [outcome for outcome in self._outcomes if outcome["call"] != call]
+            with self._lock:
+                self._outcomes = [outcome for outcome in self._outcomes if outcome["call"] != call]
             sys.stderr.write(f"call {call} was cancelled\n")
             sys.stderr.flush()
         finally:
@@ -194,79 +207,133 @@ class Worker:
 
     def _call(self, call: int, pickled: bytes) -> None:
         try:
+            if isinstance(self._function, Unusable):
+                raise Unusable(str(self._function))
             arguments, keywords = pickle.loads(pickled)
             value = self._function(*arguments, **keywords)
             if isinstance(value, Iterator):
                 self._stream(call, value)
             else:
-                self._add(call, "value", value)
-        except Exception as error:
-            self._add_error(call, error)
+                self._add(_outcome(call, "value", value))
+        except (Exception, SystemExit) as error:
+            self._add(_error(call, error))
 
     def _stream(self, call: int, items: Iterator[Any]) -> None:
         for part, item in enumerate(items):
-            self._may_stop = False
-            self._add(call, "item", item, part)
-            if time.monotonic() - self._handed_in > HAND_IN_SECONDS:
-                self._exchange(0)
+            self._add(_outcome(call, "item", item, part))
+            self._hand_in_in_time()
             if call in self._stopped:
                 raise Cancelled
             self._may_stop = True
-        self._add(call, "end", None)
+        self._add(_outcome(call, "end", None))
 
-    def _add(self, call: int, kind: str, value: Any, part: int = 0) -> None:
-        import cloudpickle
+    def _add(self, outcome: dict[str, Any]) -> None:
+        self._may_stop = False  # the lock must not be left by an interrupt
+        with self._lock:
+            self._outcomes.append(outcome)
 
-        pickled = base64.b64encode(cloudpickle.dumps(value)).decode()
-        self._outcomes.append({"call": call, "kind": kind, "part": part, "value": pickled})
+    def _hand_in_in_time(self) -> None:
+        if time.monotonic() - self._handed_in > HAND_IN_SECONDS:
+            self._exchange(self._server)
 
-    def _add_error(self, call: int, error: BaseException) -> None:
-        """Add an exception with its traceback, without the frames of this program."""
-        import cloudpickle
-
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-            trace = trace.tb_next
-        text = "".join(traceback.format_exception(type(error), error, trace))
-        sys.stderr.write(f"call {call} failed\n{text}")
-        sys.stderr.flush()
-        try:
-            pickled = cloudpickle.dumps((error, text))
-            pickle.loads(pickled)
-        except Exception:
-            pickled = cloudpickle.dumps((None, text))
-        value = base64.b64encode(pickled).decode()
-        self._outcomes.append({"call": call, "kind": "error", "part": 0, "value": value})
-
-    def _exchange(self, want: int) -> dict[str, Any]:
+    def _exchange(self, server: Server, want: int = 0, **more: Any) -> dict[str, Any]:
         """Hand in the collected outcomes and take at most `want` calls. Large outcomes go first, in requests of their
         own, so that the server does not hold them while this worker waits for calls."""
-        outcomes, self._outcomes = self._outcomes, []
-        while sum(len(outcome["value"]) for outcome in outcomes) > REQUEST_BYTES:
-            size, count = 0, 0
-            while count == 0 or (count < len(outcomes) and size + len(outcomes[count]["value"]) <= REQUEST_BYTES):
-                size, count = size + len(outcomes[count]["value"]), count + 1
-            self._hand_in(outcomes[:count])
-            outcomes = outcomes[count:]
-        try:
-            answer = self._server.post(self._me | {"outcomes": outcomes, "want": want})
-        except TooLarge:
-            self._hand_in(outcomes)
-            answer = self._server.post(self._me | {"outcomes": [], "want": want})
-        self._handed_in = time.monotonic()
-        return answer
+        with self._sending:
+            with self._lock:
+                outcomes, self._outcomes = self._outcomes, []
+            while sum(len(outcome["value"]) for outcome in outcomes) > REQUEST_BYTES:
+                size, count = 0, 0
+                while count == 0 or (count < len(outcomes) and size + len(outcomes[count]["value"]) <= REQUEST_BYTES):
+                    size, count = size + len(outcomes[count]["value"]), count + 1
+                self._hand_in(server, outcomes[:count])
+                outcomes = outcomes[count:]
+            try:
+                answer = server.post({**self._me, "outcomes": outcomes, "want": want, **more})
+            except TooLarge:
+                self._hand_in(server, outcomes)
+                answer = server.post({**self._me, "outcomes": [], "want": want, **more})
+            self._handed_in = time.monotonic()
+            return answer
 
-    def _hand_in(self, outcomes: list[dict[str, Any]]) -> None:
+    def _hand_in(self, server: Server, outcomes: list[dict[str, Any]]) -> None:
         """Hand in outcomes. One that is refused as too large becomes an error of its call."""
         try:
-            self._server.post(self._me | {"outcomes": outcomes, "want": 0})
+            server.post({**self._me, "outcomes": outcomes, "want": 0})
         except TooLarge as error:
             if len(outcomes) > 1:
                 for outcome in outcomes:
-                    self._hand_in([outcome])
+                    self._hand_in(server, [outcome])
                 return
-            self._add_error(outcomes[0]["call"], ValueError(str(error)))
-            self._server.post(self._me | {"outcomes": [self._outcomes.pop()], "want": 0})
+            refused = _error(outcomes[0]["call"], ValueError(str(error)))
+            server.post({**self._me, "outcomes": [refused], "want": 0})
+
+
+def _outcome(call: int, kind: str, value: Any, part: int = 0) -> dict[str, Any]:
+    import cloudpickle
+
+    return {"call": call, "kind": kind, "part": part, "value": base64.b64encode(cloudpickle.dumps(value)).decode()}
+
+
+def _error(call: int, error: BaseException) -> dict[str, Any]:
+    """Return the outcome of a call that failed: its exception, and the traceback without the frames of this program.
+
+    The exception is None if it cannot be restored, or should not be: SystemExit would end the caller's process.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    unusable = isinstance(error, Unusable)
+    text = str(error) if unusable else "".join(traceback.format_exception(type(error), error, trace))
+    sys.stderr.write(f"call {call} failed\n{text.rstrip()}\n")
+    sys.stderr.flush()
+    pickled = pickle.dumps((None, text), protocol=4)  # Python 3.4 and later can read it
+    if not (unusable or isinstance(error, SystemExit)):
+        try:
+            import cloudpickle
+
+            full = cloudpickle.dumps((error, text))
+            pickle.loads(full)
+            pickled = full
+        except Exception:
+            pass  # the text is enough
+    return {"call": call, "kind": "error", "part": 0, "value": base64.b64encode(pickled).decode()}
+
+
+def show_source(function: Any, source: dict[str, Any]) -> None:
+    """Let tracebacks show the function's lines: a function that comes as a pickle has no file here.
+
+    `source` has the name of the caller's `file`, the number of the `first` line, and the `lines`.
+    """
+    import linecache
+
+    def in_file(code: types.CodeType) -> types.CodeType:
+        inner = (in_file(each) if isinstance(each, types.CodeType) else each for each in code.co_consts)
+        return code.replace(co_filename=source["file"], co_consts=tuple(inner))
+
+    if isinstance(function, types.FunctionType):
+        lines = ["\n"] * (source["first"] - 1) + source["lines"]
+        linecache.cache[source["file"]] = (0, None, lines, source["file"])
+        function.__code__ = in_file(function.__code__)
+
+
+def loaded(folder: str, settings: dict[str, Any]) -> Any:
+    """Return the function, or Unusable if this image is not one for it."""
+    here = list(sys.version_info[:2])
+    if settings["python"] != here:
+        theirs, ours = ".".join(map(str, settings["python"])), ".".join(map(str, here))
+        return Unusable(
+            f"the function was pickled by Python {theirs}, and the image has Python {ours}: "
+            f'name an image with Python {theirs}, such as image="python:{theirs}", or call it from Python {ours}'
+        )
+    with open(f"{folder}/{FUNCTION_FILE}", "rb") as file:
+        try:
+            function = pickle.load(file)
+        except ModuleNotFoundError as error:
+            return Unusable(f'{error}: bring it along with code=".", or use an image that has it')
+    if settings.get("source"):
+        show_source(function, settings["source"])
+    return function
 
 
 def main() -> None:
@@ -274,24 +341,15 @@ def main() -> None:
     code = os.path.dirname(folder)  # noqa: PTH120
     with open(f"{folder}/{SETTINGS_FILE}", encoding="utf-8") as file:
         settings = json.load(file)
-    here = list(sys.version_info[:2])
-    if settings["python"] != here:
-        theirs, ours = ".".join(map(str, settings["python"])), ".".join(map(str, here))
-        sys.exit(f"the function was pickled by Python {theirs}, and this image has {ours}: use an image with {theirs}")
     sys.path[:1] = [code, f"{folder}/{LIBRARY_FOLDER}"]  # the caller's cloudpickle, before one of the image
-    with open(f"{folder}/{FUNCTION_FILE}", "rb") as file:
-        try:
-            function = pickle.load(file)
-        except ModuleNotFoundError as error:
-            sys.exit(f'{error}: bring it along with code=".", or use an image that has it')
     rank = int(os.environ.get("KAJI_ARRAY_INDEX") or os.environ["KAJI_RANK"])
     path = f"/v1/members/calls/{quote(settings['namespace'])}/{quote(os.environ['KAJI_RUN'])}"
     server = Server(os.environ[SERVER_ENV], os.environ.get(CA_ENV, ""), path, settings["token"])
-    found = Worker(server, function, rank, int(os.environ["KAJI_ATTEMPT"]))
+    found = Worker(server, loaded(folder, settings), rank, int(os.environ["KAJI_ATTEMPT"]))
     signal.signal(signal.SIGUSR2, found.interrupt)
     second = Server(os.environ[SERVER_ENV], os.environ.get(CA_ENV, ""), path, settings["token"])
-    seconds = max(CANCEL_LOOK_SECONDS, int(os.environ.get("KAJI_ARRAY_COUNT") or 1) / LOOKS_PER_SECOND)
-    threading.Thread(target=found.watch, args=(second, seconds), name="watch", daemon=True).start()
+    seconds = max(LOOK_SECONDS, int(os.environ.get("KAJI_ARRAY_COUNT") or 1) / LOOKS_PER_SECOND)
+    threading.Thread(target=found.look_after, args=(second, seconds), name="look-after", daemon=True).start()
     found.run()
 
 

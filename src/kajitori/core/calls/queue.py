@@ -57,6 +57,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     outcomes: list[Outcome] = []
     taken: list[int] = []
     """Calls that the worker took."""
+    returned: list[int] = []
+    """Calls that the worker had taken and not begun. Other workers may take them."""
     payloads: list[bytes] = []
 
 
@@ -80,7 +82,10 @@ class CallQueue:
     """Calls that were cancelled before a worker took them."""
     _holders: dict[int, Worker] = field(default_factory=dict)
     """The worker of each call that was taken and has not ended."""
+    _returned: set[int] = field(default_factory=set)
+    """Calls that were taken and returned, and that no worker has taken since."""
     _tries: dict[int, int] = field(default_factory=dict)
+    """Number of workers that took each call of `_holders` and `_returned`."""
     _newest: dict[int, Worker] = field(default_factory=dict)
     """The newest process of each rank."""
 
@@ -95,9 +100,16 @@ class CallQueue:
             self.added = entry.first + entry.added
         if entry.worker is not None:
             self._newest[entry.worker.rank] = entry.worker
+            for call in entry.returned:
+                if self._holders.get(call) == entry.worker:
+                    del self._holders[call]
+                    self._tries[call] -= 1
+                    self._returned.add(call)
             for call in entry.taken:
+                if self._holders.get(call) != entry.worker:
+                    self._tries[call] = self._tries.get(call, 0) + 1
                 self._holders[call] = entry.worker
-                self._tries[call] = self._tries.get(call, 0) + 1
+                self._returned.discard(call)
                 self._fresh = max(self._fresh, call + 1)
         for outcome in entry.outcomes:
             if outcome.is_last:
@@ -105,6 +117,7 @@ class CallQueue:
                 if outcome.call >= self._fresh:
                     self._unneeded.add(outcome.call)
                 self._holders.pop(outcome.call, None)
+                self._returned.discard(outcome.call)
                 self._tries.pop(outcome.call, None)
 
     @property
@@ -133,14 +146,19 @@ class CallQueue:
                     seen.add(outcome.call)
         return kept
 
+    def held_by(self, worker: Worker, calls: Collection[int]) -> list[int]:
+        """Return which of these calls the worker has taken, and neither returned nor ended."""
+        return sorted({call for call in calls if self._holders.get(call) == worker})
+
     def work_for(
         self, worker: Worker, want: int, done: Collection[int], is_alive: Callable[[Worker], bool]
     ) -> tuple[list[int], list[int]]:
         """Return the calls that a worker takes now, and those that count as lost because each of their workers died.
 
         `done` are the calls whose outcomes it hands in. It has no other calls any more: an answer with calls that it
-        did not get counts for nothing. Calls of dead workers come first, then calls that nobody took, in order. A
-        worker takes at most half of its share of what is free, so that all workers end at about the same time.
+        did not get counts for nothing. Calls of dead workers come first, and one at a time: if one of them kills its
+        worker again, the others do not count as its cause. Then come returned calls, and calls that nobody took, in
+        order. A worker takes at most half of its share of what is free, so that all workers end at about the same time.
         """
         if want <= 0:
             return [], []
@@ -153,9 +171,11 @@ class CallQueue:
                 again.append(call)
             elif holder.rank == worker.rank or self._newest[holder.rank] != holder or not is_alive(holder):
                 (lost if self._tries[call] >= MAX_TRIES else again).append(call)
+        if again:
+            return [min(again)], lost
         alive = sum(1 for other in self._newest.values() if other.rank != worker.rank and is_alive(other)) + 1
         unneeded = {call for call in self._unneeded if call >= self._fresh}
-        free = len(again) + self.added - self._fresh - len(unneeded)
+        free = len(self._returned) + self.added - self._fresh - len(unneeded)
         count = min(want, MAX_BATCH, max(1, free // (2 * alive)))
         fresh = (call for call in range(self._fresh, self.added) if call not in unneeded)
-        return list(islice(chain(sorted(again), fresh), count)), lost
+        return list(islice(chain(sorted(self._returned), fresh), count)), lost

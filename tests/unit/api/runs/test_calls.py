@@ -25,7 +25,8 @@ def b64(text: str) -> str:
 @pytest.fixture
 async def ready(world: World) -> World:
     """A run with calls 0 to 3 and two members, of which rank 1 was started twice."""
-    made = world.kubernetes.put("runs", run("sq", array="0-1") | {"status": attempts(2) | {"phase": "Running"}})
+    status = attempts(2, sweep={}) | {"phase": "Running"}
+    made = world.kubernetes.put("runs", run("sq", array="0-1") | {"status": status})
     world.kubernetes.put("pods", pod(made, rank=0, attempt=1))
     world.kubernetes.put("pods", pod(made, rank=1, attempt=2))
     await world.caught_up()
@@ -59,6 +60,14 @@ async def test_calls_of_a_member_that_is_gone_are_done_again(ready: World) -> No
     """Rank 1 has a newer attempt than the one that took them."""
     await work(ready, 1, attempt=1, want=5)
     assert [one["call"] for one in (await work(ready, 0, want=1)).json()["calls"]] == [0]
+
+
+async def test_calls_that_a_worker_returns_go_to_others(ready: World) -> None:
+    """A worker that is busy with a long call asks for none, and hands in what it has."""
+    assert [one["call"] for one in (await work(ready, 0, want=9)).json()["calls"]] == [0, 1]
+    looked = await work(ready, 0, doing=[0], returned=[1, 3])
+    assert looked.json() == {"calls": [], "over": False, "ended": []}
+    assert [one["call"] for one in (await work(ready, 1, attempt=2, want=1)).json()["calls"]] == [1]
 
 
 async def test_only_the_token_of_the_calls_opens_them_to_workers(ready: World) -> None:

@@ -6,6 +6,7 @@ import base64
 import json
 import pickle
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from kajitori import Call, CallCancelled, CallFailed
 from kajitori.client.functions import function as module
 from kajitori.client.functions import worker
 from kajitori.client.functions.calls import RemoteTraceback
+from kajitori.client.functions.pickling import pickled_function
 from kajitori.core.calls.queue import CallQueue, Entry, Outcome, Worker
 
 
@@ -80,7 +82,8 @@ class Cluster:
             for entry in self.entries[after:]
             for one, payload in zip(entry.outcomes, entry.payloads, strict=False)
         ]
-        return {"items": found, "next": len(self.entries)}
+        counts = {"added": self.queue.added, "closed": self.queue.closed}
+        return {"items": found, "next": len(self.entries), **counts}
 
     def post(self, document: dict[str, Any]) -> dict[str, Any]:
         """Answer the worker as the server does."""
@@ -88,8 +91,9 @@ class Cluster:
         outcomes = [Outcome(one["call"], one["kind"], one["part"]) for one in document["outcomes"]]
         payloads = [base64.b64decode(one["value"]) for one in document["outcomes"]]
         done = {one.call for one in outcomes if one.is_last}
+        returned = self.queue.held_by(me, document.get("returned", ()))
         taken, _ = self.queue.work_for(me, document["want"], done, lambda _: True)
-        self.apply(Entry(worker=me, outcomes=outcomes, taken=taken, payloads=payloads))
+        self.apply(Entry(worker=me, outcomes=outcomes, taken=taken, returned=returned, payloads=payloads))
         places = [self.queue.place_of(call) for call in taken]
         arguments = [self.entries[place].payloads[position] for place, position in places]
         calls = [
@@ -108,6 +112,7 @@ def test_a_map_is_one_sweep_and_its_results_come_in_order() -> None:
     assert list(doubled.map(range(100), at_most=7)) == [value * 2 for value in range(100)]
     [made] = [call.body for call in cluster.api.calls_to("POST", "/v1/runs")]
     assert (made["spec"]["array"], made["spec"]["restarts"]) == ("0-6", 3)
+    assert made["spec"]["stopAt"] == "first-success"
     assert made["name"].startswith("doubled-")
     Cluster(doubled)
     assert sorted(doubled.map(range(5), ordered=False)) == [0, 2, 4, 6, 8]
@@ -121,6 +126,103 @@ def test_an_exception_comes_back_with_its_remote_traceback() -> None:
     assert isinstance(caught.value.__cause__, RemoteTraceback)
     assert "in doubled" in str(caught.value.__cause__)
     assert "worker.py" not in str(caught.value.__cause__)
+
+
+class TwoWords(Exception):
+    """An exception that pickle cannot restore."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+@kajitori.function
+def fails(how: str) -> None:
+    if how == "exit":
+        sys.exit("no data")
+    raise TwoWords("this", "that")
+
+
+def test_an_exception_that_cannot_be_restored_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """sys.exit() ends the call, and neither the worker nor the caller."""
+    Cluster(fails)
+    with pytest.raises(CallFailed, match=r"failed: .*TwoWords: this and that"):
+        fails.remote("").result(10)
+    Cluster(fails)
+    with pytest.raises(CallFailed, match="failed: SystemExit: no data") as caught:
+        fails.remote("exit").result(10)
+    assert "in fails" in str(caught.value.__cause__)
+    assert "call 0 failed\nTraceback" in capsys.readouterr().err
+
+
+def test_an_image_that_cannot_call_the_function_fails_each_call_at_once(tmp_path: Path) -> None:
+    """The worker does not even read the arguments, which another version of Python may not be able to read."""
+    wrong = worker.loaded(str(tmp_path), {"python": [3, 99]})
+    (tmp_path / worker.FUNCTION_FILE).write_bytes(b"cnowhere\nf\n.")
+    absent = worker.loaded(str(tmp_path), {"python": list(sys.version_info[:2])})
+    for unusable, words in ((wrong, r'pickled by Python 3.99, .* image="python:3.99"'), (absent, r'code="\."')):
+        cluster = Cluster(doubled)
+        cluster.worker._function = unusable
+        with pytest.raises(CallFailed, match=words) as caught:
+            doubled.remote(1).result(10)
+        assert caught.value.__cause__ is None
+
+
+def test_tracebacks_of_workers_show_the_functions_lines(tmp_path: Path) -> None:
+    """The worker has the function as a pickle, without its file."""
+    pickled = pickled_function(doubled._wrapped)
+    (tmp_path / worker.FUNCTION_FILE).write_bytes(pickled)
+    source = module._source(doubled._wrapped)
+    loaded = worker.loaded(str(tmp_path), {"python": list(sys.version_info[:2]), "source": source})
+    cluster = Cluster(doubled)
+    cluster.worker._function = loaded
+    with pytest.raises(ValueError) as caught:
+        doubled.remote(-1).result(10)
+    assert 'raise ValueError(f"{value} is negative")' in str(caught.value.__cause__)
+    assert module._source(len) is None
+
+
+def test_what_cannot_be_pickled_is_named_before_a_run_is_made() -> None:
+    cluster, lock = Cluster(doubled), threading.Lock()
+    with pytest.raises(kajitori.errors.InvalidInput) as caught:
+        doubled.remote(lock)  # type: ignore[arg-type]
+    [fault] = caught.value.faults
+    assert (fault.field, fault.value[:10]) == ("value", "<unlocked ")
+    assert fault.message.startswith("cannot be pickled: cannot pickle")
+    with pytest.raises(TypeError, match="missing a required argument: 'value'"):
+        doubled.remote()  # type: ignore[call-arg]
+
+    @kajitori.function(client=cluster.client)
+    def locked(value: int) -> int:
+        with lock:
+            return value
+
+    with pytest.raises(kajitori.errors.InvalidInput, match=r"^lock: cannot be pickled"):
+        locked.map([1])
+    assert not cluster.api.calls_to("POST", "/v1/runs")
+
+
+def test_a_run_whose_calls_are_refused_is_ended() -> None:
+    """Otherwise its workers would wait for calls that never come."""
+    cluster = Cluster(doubled)
+    refused = {"detail": "the request's body has 20 bytes or more"}
+    cluster.add = lambda call: (413, refused)  # type: ignore[method-assign]
+    with pytest.raises(kajitori.errors.TooLarge, match=r"the arguments of a call have \d+ bytes"):
+        doubled.remote(1)
+    assert len(cluster.api.calls_to("POST", "/stop")) == 1
+
+
+def test_methods_and_coroutines_are_refused_when_they_are_made_functions() -> None:
+    async def later() -> None: ...
+
+    with pytest.raises(TypeError, match=r"asyncio\.run"):
+        kajitori.function(later)
+    with pytest.raises((TypeError, RuntimeError)) as caught:  # RuntimeError before Python 3.12
+
+        class Model:
+            @kajitori.function
+            def fit(self) -> None: ...
+
+    assert "Model.fit is a method" in str(caught.value.__cause__ or caught.value)
 
 
 def test_a_map_whose_caller_stops_ends_its_sweep() -> None:
@@ -147,6 +249,9 @@ def test_a_call_is_found_again_by_its_id() -> None:
     assert Call.from_id(call.id, cluster.client).result(10) == 42
     with pytest.raises(kajitori.errors.InvalidInput):
         Call.from_id("doubled", cluster.client)
+    with pytest.raises(kajitori.errors.NotFound, match="has no call 7") as caught:
+        Call.from_id(call.id[:-1] + "7", cluster.client).result(10)
+    assert caught.value.hint == "its calls are 0 to 0"
 
 
 def test_cancelling_a_call_ends_that_call_alone() -> None:
@@ -193,6 +298,26 @@ def test_a_worker_leaves_a_call_that_was_cancelled() -> None:
     assert [outcome["call"] for outcome in found._outcomes] == [0, 2]
 
 
+def test_a_long_call_holds_up_neither_results_nor_the_calls_behind_it() -> None:
+    """The second thread's look hands in what is there, and other workers get the calls that were not begun."""
+    cluster = Cluster(doubled)
+    cluster.apply(Entry(first=0, added=8, closed=True, payloads=[pickle.dumps(((value,), {})) for value in range(8)]))
+    found, seen = cluster.worker, list[Any]()
+    found._mean_seconds = 0.1
+
+    def long(value: int) -> int:
+        if value == 1 and not seen:
+            found.look(cluster, 1)  # type: ignore[arg-type]
+            seen.append((sorted(cluster.queue.ended), found._next()))
+            seen.append(cluster.queue.work_for(Worker(1, 1, "b"), 4, (), lambda _: True)[0])
+        return value
+
+    found._function = long
+    found.run()
+    assert seen == [([0], None), [2]]
+    assert cluster.queue.is_over and not cluster.queue._returned
+
+
 def test_a_pool_takes_calls_until_it_is_closed() -> None:
     Cluster(doubled)
     with doubled.pool(at_most=2) as pool:
@@ -223,7 +348,7 @@ def test_workers_get_the_function_and_the_callers_code(tmp_path: Path) -> None:
     (tmp_path / "code" / "helper.py").write_text("x = 1")
     (tmp_path / "staged").mkdir()
     wanted = kajitori.function(code=tmp_path / "code")(lambda: 1)
-    module._stage(tmp_path / "staged", wanted, {"token": "t", "namespace": "vision"})
+    module._stage(tmp_path / "staged", wanted, pickled_function(wanted._wrapped), {"token": "t", "namespace": "vision"})
     own = tmp_path / "staged" / worker.FOLDER
     assert (tmp_path / "staged" / "helper.py").exists()
     assert (own / worker.LIBRARY_FOLDER / "cloudpickle" / "__init__.py").exists()
