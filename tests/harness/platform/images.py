@@ -114,7 +114,7 @@ def image_builder() -> Iterator[ImageBuilder]:
         answer = ""
     if answer.split() != [str(number) for number in sys.version_info[:2]]:
         pytest.skip("/usr/bin/python3 has another version, or no pip or venv: apt-get install python3-pip python3-venv")
-    folder = Path(tempfile.mkdtemp(prefix="kaji-"))  # podman takes short paths only
+    folder = Path(tempfile.mkdtemp(prefix="kaji-", dir="/var/tmp"))  # podman takes short paths only; images are large
     try:
         yield ImageBuilder(tool, folder)
     finally:

@@ -375,12 +375,12 @@ class Container:
         if self.engine is not None or (origin is not None and origin != _identity(self.directory)):
             return
         # Without an origin file this may be a copy as well. Processes below a living shim belong to the original then.
-        supervised = shim_processes() if origin is None else set()
-        groups = [group for group in self.cgroups() if supervised.isdisjoint(group.pids())]
+        shims = living_shims() if origin is None else set()
+        groups = [group for group in self.cgroups() if not any(_is_below(pid, shims) for pid in group.pids())]
         for group in groups:
             if not group.kill():
                 tree.kill_all(group.pids())
-        tree.kill_all(set(marked_processes(self.mark)) - supervised)
+        tree.kill_all(pid for pid in marked_processes(self.mark) if not _is_below(pid, shims))
         for group in groups:
             group.remove()
 
@@ -467,16 +467,21 @@ def marked_processes(mark: str) -> list[int]:
     return found
 
 
-def shim_processes() -> set[int]:
-    """Return all shims that live on this machine, for any folder, and all processes below them."""
+def living_shims() -> set[int]:
+    """Return all shims that live on this machine, for any folder."""
     found: set[int] = set()
     for entry in os.listdir("/proc"):  # noqa: PTH208
         if entry.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{entry}/cmdline", "rb") as file:
                 words = os.fsdecode(file.read()).split("\0")[:-1]
                 if len(words) > 2 and words[-3].endswith(shim.COMMAND_ENDS):
-                    found.update((int(entry), *tree.descendants(int(entry))))
+                    found.add(int(entry))
     return found
+
+
+def _is_below(pid: int, shims: set[int]) -> bool:
+    """Whether a process is one of these shims, or below one."""
+    return bool(shims) and not shims.isdisjoint((pid, *tree.ancestors(pid)))
 
 
 def _identity(directory: Path) -> list[Any]:

@@ -42,11 +42,36 @@ def _children_by_scan() -> Callable[[int], list[int]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
-                # The command's name may hold anything, even spaces and brackets, so fields begin after the last
-                # bracket.
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-                by_parent.setdefault(parent, []).append(int(name))
+                by_parent.setdefault(_parent_in(file.read()), []).append(int(name))
     return lambda pid: by_parent.get(pid, [])
+
+
+def ancestors(pid: int) -> list[int]:
+    """Return the processes above `pid`, its parent first. Empty if it has ended.
+
+    Lists of children may lack some while others are born or end. A process always has a parent, so this is exact.
+    """
+    while True:
+        above = [pid]
+        while (parent := _parent(above[-1])) > 0:
+            above.append(parent)
+        if parent == 0:  # the first process, which has no parent
+            return above[1:]
+        if len(above) == 1:
+            return []
+        # A process above ended meanwhile, and its children got another parent.
+
+
+def _parent(pid: int) -> int:
+    """Return the parent of a process; -1 if the process has ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return _parent_in(file.read())
+    return -1
+
+
+def _parent_in(stat: bytes) -> int:
+    # The command's name may hold anything, even spaces and brackets, so fields begin after the last bracket.
+    return int(stat.rpartition(b")")[2].split()[1])
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
