@@ -5,9 +5,9 @@
     python -m bench.stragglers_real --record FILE        keep the telemetry for bench.recorded_gangs
 
 Gangs of 8 processes under `kaji up` take a step of half a second together, and wait for each other. Their GPUs are
-simulated (`bench.parts.simulated_gpus`); in the scenarios `processor` and `processor-healthy` they have none, and
-compute on 1.2 cores in all. Run these two alone. A gang is accused once its status names a straggler, without being
-asked. Needs root and network namespaces.
+simulated (`bench.parts.simulated_gpus`). In the scenarios `figures` and `own-pace` they have none, and write figures of
+their steps. In `processor` and `processor-healthy` they compute on 1.2 cores in all: run these two alone. A gang is
+accused once its status names a straggler, without being asked. Needs root and network namespaces.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ LOOK_SECONDS = 10.0
 GUILTY_SCENARIOS = {
     "slow": "kernels of rank 5 take 30 % longer",
     "clock": "the same, and the clock of its GPU is lower",
+    "figures": "no GPUs: rank 5 writes that its own part of a step takes 30 % longer",
+    "own-pace": "no GPUs, ranks that do not wait for each other: steps of rank 5 take 30 % longer",
     "processor": "no GPUs: rank 5 computes for 30 % longer",
 }
 HEALTHY = {
@@ -45,10 +47,14 @@ HEALTHY = {
     "all": "all ranks become slower by 50 %",
     "roles": "ranks 6 and 7 have 60 % more work",
     "disk": "a shared disk serves each rank late at times",
+    "figures-healthy": "no GPUs: ranks write their own part of a step, 3 % noise",
+    "own-pace-healthy": "no GPUs, ranks that do not wait for each other, 3 % noise",
     "processor-healthy": "no GPUs: healthy, 3 % noise",
 }
 ALONE = ("processor", "processor-healthy")
 """Scenarios that compute, and need the processors of the machine."""
+WITHOUT_GPUS = ("figures", "own-pace")
+"""Beginnings of the names of scenarios that need neither GPUs nor processors."""
 POLICY = {"security": {"allowRoot": True, "allowHostNetwork": True}, "nodeHealth": {"slowRuns": 0}}
 
 
@@ -75,7 +81,10 @@ def submit(platform: Platform, run: str, scenario: str, folder: Path) -> None:
     """Start a gang."""
     program = [sys.executable, "-S", "-E", "-c", _START, str(folder), scenario, str(SLOW_AFTER_SECONDS)]
     options = ["--launcher", "torchrun", "-n", str(RANKS), "-m", "64m", "--restarts", "0", "-e", f"GPUS={folder}/gpus"]
-    options += ["--cpus", "0.2"] if scenario in ALONE else ["--cpus", "0.001", "--gpus", "1"]
+    if scenario in ALONE:
+        options += ["--cpus", "0.2"]
+    else:
+        options += ["--cpus", "0.001", *(() if scenario.startswith(WITHOUT_GPUS) else ("--gpus", "1"))]
     node = ["--node-selector", f"kubernetes.io/hostname={NODE}"]
     platform.kaji("run", "-d", "-q", "--name", run, *options, *node, "-w", str(folder), "host", *program)
 

@@ -2,11 +2,12 @@
 
 A rank with a GPU sleeps while its kernel would run, and notes for the simulated GPU how long a kernel ran, and for how
 much of that time its multiprocessors were active: kernels that wait for other ranks need few of them. A rank without a
-GPU computes, measured in processor time.
+GPU computes, measured in processor time, or sleeps and writes its own part of each step to $KAJI_METRICS.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import struct
@@ -36,7 +37,7 @@ def factor() -> float:
         return 1.0 if RANK < RANKS - 2 else 1.6
     if elapsed < 0:
         return 1.0
-    if SCENARIO in ("slow", "clock", "processor") and is_guilty:
+    if SCENARIO in ("slow", "clock", "processor", "figures", "own-pace") and is_guilty:
         return 1.3
     if SCENARIO == "slightly" and is_guilty:
         return 1.05
@@ -65,15 +66,21 @@ def compute(seconds: float) -> None:
 def train() -> None:
     gpu, ran, active, step = os.environ.get("CUDA_VISIBLE_DEVICES", ""), 0.0, 0.0, 0
     file = os.open(Path(os.environ["GPUS"]) / gpu, os.O_WRONLY | os.O_CREAT) if gpu else -1
+    figures = open(os.environ["KAJI_METRICS"], "a", buffering=1)  # noqa: SIM115
     while True:
         read_batch()
         began = time.monotonic()
         compute(STEP_SECONDS * factor() * max(0.5, random.gauss(1.0, NOISE)))
         computed = time.monotonic()
-        GANG.all_reduce(True)
+        if SCENARIO != "own-pace":
+            GANG.all_reduce(True)
         ran += time.monotonic() - began
         active += ACTIVE * (computed - began) + WAITING * (time.monotonic() - computed)
         step += 1
+        if SCENARIO.startswith("figures"):
+            print(json.dumps({"step": step, "work_seconds": computed - began}), file=figures)
+        elif SCENARIO.startswith("own-pace"):
+            print(json.dumps({"step": step}), file=figures)
         if file >= 0:
             clock = CLOCK_MHZ / (factor() if SCENARIO == "clock" else 1.0)
             os.pwrite(file, struct.pack("ddd", ran, active, clock), 0)

@@ -19,7 +19,7 @@ from kajitori.core.telemetry.stragglers import Peers
 from kajitori.core.telemetry.stuck import Patience, Rhythm, Verdict
 
 FILE = Path(__file__).with_suffix(".txt")
-SLOW = ("slow", "clock", "processor")
+SLOW = ("slow", "clock", "processor", "figures", "own-pace")
 """Scenarios with a slow rank."""
 STUCK = ("lock", "socket", "poll", "spin", "spin-lines", "kernel", "stopped", "network")
 LONG = ("evaluation-long", "compilation-long")

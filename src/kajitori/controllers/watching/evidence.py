@@ -1,5 +1,5 @@
-"""Stacks of a run's ranks, taken by the leading controller: several times from a run that may be stuck, and once from
-the survivors of a failed gang before they are ended.
+"""Evidence that the leading controller takes from nodes: stacks of a run that may be stuck, several times, with the
+latest samples, and stacks of the survivors of a failed gang before they are ended.
 
 The controller asks as one server asks another, through the store that all of them share.
 """
@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -25,7 +26,7 @@ from kajitori.core.telemetry import native, spinning
 from kajitori.core.telemetry.evidence import Evidence, Occasion, read
 from kajitori.core.telemetry.report import MAX_ASKED
 from kajitori.core.telemetry.stacks import Detail, MemberStacks, ProcessStacks, newest
-from kajitori.core.telemetry.stuck import Finding, stood_still, told
+from kajitori.core.telemetry.stuck import Finding, stayed_quiet, stood_still, told
 from kajitori.errors import KajitoriError
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,19 @@ class StackTaker:
         evidence = Evidence(Occasion.STUCK, self._now().timestamp(), words, shown, nodes, addresses)
         await self._keep(run, attempt, evidence, ANSWER_SECONDS)
         hint = f"For details: kaji why --attempt {attempt} {meta.name}"
-        return Looked(is_still, (reading.summary(nodes), *([SPINS] if spins else []), hint), reading.odd)
+        is_quiet = bool(is_still) and await self._stayed_quiet(pods, finding.until)
+        return Looked(is_still, (reading.summary(nodes), *([SPINS] if spins else []), hint), reading.odd, is_quiet)
+
+    async def _stayed_quiet(self, pods: Mapping[int, Pod], since: float) -> bool:
+        """Whether the nodes of all ranks saw no progress since this time."""
+        answers = await self._questions.ask(_questions(pods, since=since, fresh=True), ANSWER_SECONDS)
+        quiet = {
+            member.uid
+            for answer in answers.values()
+            for member in answer.members
+            if stayed_quiet(answer, member, since)
+        }
+        return all(pod.metadata.uid in quiet for pod in pods.values())
 
     async def _spins(self, pods: Mapping[int, Pod], looks: Sequence[Mapping[int, MemberStacks]]) -> bool:
         """Whether all ranks that move repeat themselves for two minutes, and all others wait at the same lines."""
@@ -154,17 +167,21 @@ class StackTaker:
     async def _ask(
         self, pods: Mapping[int, Pod], seconds: float, detail: Detail = Detail.PLAIN
     ) -> dict[int, MemberStacks]:
-        by_node: dict[str, list[str]] = {}
         rank_of = {pod.metadata.uid: rank for rank, pod in pods.items()}
-        for pod in pods.values():
-            by_node.setdefault(pod.spec.node_name, []).append(pod.metadata.uid)
-        asked = [
-            Asked(node, tuple(uids[first : first + MAX_ASKED]), stacks=True, detail=detail)
-            for node, uids in by_node.items()
-            for first in range(0, len(uids), MAX_ASKED)
-        ]
-        answers = await self._questions.ask(asked, seconds)
+        answers = await self._questions.ask(_questions(pods, stacks=True, detail=detail), seconds)
         return {rank_of[each.uid]: each for answer in answers.values() for each in answer.stacks if each.uid in rank_of}
+
+
+def _questions(pods: Mapping[int, Pod], **what: Any) -> list[Asked]:
+    """Return the questions to the nodes of these Pods; `what` is asked for."""
+    by_node: dict[str, list[str]] = {}
+    for pod in pods.values():
+        by_node.setdefault(pod.spec.node_name, []).append(pod.metadata.uid)
+    return [
+        Asked(node, tuple(uids[first : first + MAX_ASKED]), **what)
+        for node, uids in by_node.items()
+        for first in range(0, len(uids), MAX_ASKED)
+    ]
 
 
 def _processes(look: Mapping[int, MemberStacks]) -> dict[int, tuple[ProcessStacks, ...]]:

@@ -55,6 +55,8 @@ class Looked:
     program, because all users who may read the run read them."""
     odd: tuple[int, ...] = ()
     """Ranks for which the others seem to wait."""
+    is_quiet: bool = False
+    """Whether the nodes of all ranks saw no progress up to the last look."""
 
 
 class Evidence(Protocol):
@@ -88,12 +90,14 @@ class _Watched:
     def evidence(self) -> Looked | None:
         """The result of the last look, if it is about this quiet time.
 
-        Telemetry is minutes late. Processes that stood still count only once telemetry shows no progress up to the look
-        either, because the run may have gone on meanwhile.
+        Bands are minutes late, and the run may have gone on meanwhile. So processes that stood still count only if
+        their nodes saw no progress up to the look, or once the bands show none.
         """
-        if self.looked is None or self.looked_in != self.quiet_since:
+        looked = self.looked
+        if looked is None or self.looked_in != self.quiet_since:
             return None
-        return None if self.looked.is_still and self.rhythm.end < self.looked_at else self.looked
+        is_open = looked.is_still and not looked.is_quiet and self.rhythm.end < self.looked_at
+        return None if is_open else looked
 
 
 class StuckWatcher:

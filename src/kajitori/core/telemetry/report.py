@@ -137,6 +137,13 @@ def hold_seconds(left: float) -> int:
     return max(1, math.ceil(left / math.ceil(max(left, 1.0) / MAX_HOLD_SECONDS)))
 
 
+def member_columns(answer: Answer, member: Series) -> dict[str, Sequence[float]]:
+    """Return the samples of a member in a node's answer, without those of its GPUs, by quantity, the oldest first."""
+    values = array("f")
+    values.frombytes(member.values)
+    return {name: values[place :: len(answer.member_names)] for place, name in enumerate(answer.member_names)}
+
+
 def gpu_columns(answer: Answer, member: Series) -> list[dict[str, Sequence[float]]]:
     """Return the samples of each GPU of a member in a node's answer, by quantity, the oldest first."""
     values = array("f")

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from kajitori.core.telemetry.bands import Band, Bands, Place
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, WORK_SECONDS, describe
+from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, WORK_SECONDS, Unit, describe
 from kajitori.core.words.times import format_time, time_at
 
 MIN_PEERS = 4
@@ -251,12 +251,12 @@ def told(found: Straggler) -> str:
     name = f"GPU {gpu} of rank {rank}" if gpu >= 0 else f"Rank {rank}" if rank >= 0 else f"Node {node}"
     about = describe(found.sign.quantity)
     values = "GPUs" if about.name.startswith("gpu.") else "ranks"
-    unit = about.unit.value
+    unit = "/s" if about.unit is Unit.PER_SECOND else f" {about.unit.value}"
     since = format_time(time_at(found.since))
     return (
         f"{name}{where} has been slower than its peers since {since}: {found.sign.text} "
-        f"({found.sign.quantity} {_number(found.value)} {unit}, median of {found.size:,} {values} "
-        f"{_number(found.median)} {unit}, in {found.minutes} of the last {found.of_minutes} minutes)."
+        f"({found.sign.quantity} {_number(found.value)}{unit}, median of {found.size:,} {values} "
+        f"{_number(found.median)}{unit}, in {found.minutes} of the last {found.of_minutes} minutes)."
     )
 
 

@@ -12,12 +12,14 @@ A run that never showed progress is never suspected, because nothing is known of
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAFFIC, TRAINING_PREFIX
+from kajitori.core.telemetry.report import Answer, Series, member_columns
 from kajitori.core.telemetry.stacks import NO_TIME, Frame, ProcessStacks
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time, time_at
@@ -217,6 +219,24 @@ def stood_still(looks: Sequence[Stacks], ranks: Iterable[int]) -> bool | None:
     compared = {process for process, seen in places.items() if len(seen) > 1}
     is_complete = unread <= compared and all(sum(rank in look for look in looks) > 1 for rank in ranks)
     return True if compared and is_complete else None
+
+
+def stayed_quiet(answer: Answer, member: Series, since: float) -> bool:
+    """Whether a member has shown no progress since this time, by the samples that its node took after it.
+
+    Stricter than a minute's bands: a single sample with traffic, and any figure that the program wrote, is progress.
+    """
+    times = array("d")
+    times.frombytes(member.at)
+    if not times:
+        return False
+    columns = member_columns(answer, member)
+    age = columns.get("output.age", ())
+    if age and age[-1] < times[-1] - since:
+        return False
+    if any(value >= MOVED_BYTES_PER_SECOND for name in TRAFFIC for value in columns.get(name, ())):
+        return False
+    return not any(points for name, points in member.training.items() if not name.endswith(".rate"))
 
 
 def told(finding: Finding, *, is_still: bool | None) -> str:

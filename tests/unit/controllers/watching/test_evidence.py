@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +22,7 @@ from kajitori.controllers.watching import evidence
 from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.stuck import Looked
 from kajitori.core.telemetry.evidence import read
-from kajitori.core.telemetry.report import Answer
+from kajitori.core.telemetry.report import Answer, Series
 from kajitori.core.telemetry.stacks import Detail, Frame, MemberStacks, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.stuck import Finding, Verdict
 from kajitori.core.words import names
@@ -69,8 +71,14 @@ class Nodes:
         self.details: list[str] = []
         self.line = 14
         self.unanswered: dict[str, tuple[str, ...]] = {}
+        self.quiet: set[str] = set()
+        """Pods that have printed nothing lately. Nodes say nothing about the others."""
+        self.since: list[float] = []
 
     async def ask(self, asked: Sequence[Asked], seconds: float) -> dict[int, Answer]:
+        if not asked[0].stacks:
+            self.since.append(asked[0].since)
+            return {number: self._samples(each) for number, each in enumerate(asked) if each.fresh}
         if all(each.detail == Detail.NATIVE for each in asked):
             self.asked_native += [uid for each in asked for uid in each.uids]
             return {0: Answer(stacks=tuple(map(self._native, self.asked_native)))}
@@ -83,6 +91,10 @@ class Nodes:
             number: Answer(stacks=tuple(self._stacks(uid, places[uid]) for uid in each.uids if uid in places))
             for number, each in enumerate(asked)
         }
+
+    def _samples(self, asked: Asked) -> Answer:
+        row, at = array("f", [1200.0]).tobytes(), array("d", [asked.since + 100]).tobytes()
+        return Answer(tuple(Series(uid, at, row) for uid in asked.uids if uid in self.quiet), ("output.age",))
 
     def _native(self, uid: str) -> MemberStacks:
         thread = ThreadStack("MainThread", (Frame("recv", "[libc.so.6]", 0),))
@@ -126,6 +138,14 @@ async def test_a_run_whose_processes_stand_still_is_stuck_and_the_odd_rank_is_na
     assert [(each.node, each.uids) for each in setting.nodes.asked[0]] == [("n0", ("p0", "p1")), ("n1", ("p2", "p3"))]
     ((occasion, told, ranks),) = await setting.words()
     assert (occasion, ranks) == ("stuck", [0, 1, 2, 3]) and told.startswith("It is stuck")
+
+
+@pytest.mark.parametrize("silent", [None, "p1"])
+async def test_the_samples_of_all_ranks_show_whether_the_run_was_quiet_up_to_the_look(silent: str | None) -> None:
+    setting = Setting(Nodes(*4 * [STILL]), *GANG)
+    setting.nodes.quiet = STILL.keys() - {silent}
+    looked = await setting.taker.of_suspected(RUN, 1, replace(SUSPECTED, until=5000.0))
+    assert (looked.is_still, looked.is_quiet, setting.nodes.since) == (True, silent is None, [5000.0])
 
 
 async def test_native_calls_of_the_odd_rank_and_of_one_that_waits_are_kept_too() -> None:

@@ -144,6 +144,13 @@ async def test_a_run_that_went_on_before_the_look_is_not_stuck() -> None:
     assert "progress for 12m" in setting.stuck.message, "up to now, not up to the look"
 
 
+async def test_a_run_that_its_nodes_saw_quiet_up_to_the_look_is_stuck_at_once() -> None:
+    setting = Setting({"stuckAfter": "10m"}, Looks(Looked(True, odd=(1,), is_quiet=True)))
+    setting.late_seconds = 110
+    await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
+    assert (setting.looks.count, setting.stuck.verdict) == (1, "stuck")
+
+
 async def test_a_gang_of_which_a_rank_has_ended_is_judged() -> None:
     setting = Setting()
     await setting.pass_minutes(*30 * [TRAINS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import msgspec
@@ -9,8 +10,11 @@ import pytest
 
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
+from kajitori.core.telemetry.quantities import MEMBER_NAMES
+from kajitori.core.telemetry.report import Answer, Series
+from kajitori.core.telemetry.ring import UNKNOWN
 from kajitori.core.telemetry.stacks import NO_TIME, Frame, ProcessStacks, ThreadStack
-from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, judge, stood_still, told
+from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, judge, stayed_quiet, stood_still, told
 from kajitori.core.words.times import format_time, time_at
 
 START = 1_200_000
@@ -249,3 +253,26 @@ def test_the_last_step_stays_known_in_minutes_without_figures() -> None:
     found = judged((30, TRAINS | {"step": 1.0}), (15, STOPPED))
     assert found.step == 30.0
     assert judged((10, TRAINS | {"train.loss.rate": 3.0}), (5, WAITS | {"train.loss.rate": 4.0})).quiet_seconds == 300.0
+
+
+@pytest.mark.parametrize(
+    ("row", "training", "quiet"),
+    [
+        pytest.param({"output.age": 100.0, "network.sent": 4095.0}, {}, True, id="quiet"),
+        pytest.param({"network.sent": UNKNOWN, "output.age": UNKNOWN}, {}, True, id="never-printed"),
+        pytest.param({"output.age": 99.0}, {}, False, id="printed"),
+        pytest.param({"output.age": 500.0, "storage.moved": 4096.0}, {}, False, id="reads-a-file-server"),
+        pytest.param({"output.age": 500.0}, {"loss": [(150.0, 2.0)]}, False, id="wrote-a-figure"),
+        pytest.param({"output.age": 500.0}, {"step.rate": [(150.0, 0.0)]}, True, id="rates-follow-from-the-clock"),
+        pytest.param(None, {}, False, id="not-sampled"),
+    ],
+)
+def test_samples_up_to_now_show_whether_a_member_stayed_quiet(
+    row: dict[str, float] | None, training: dict[str, list[tuple[float, float]]], quiet: bool
+) -> None:
+    """The bands end at 100, and the newest sample is of 200. A sample before it shows nothing of its output."""
+    rows = [] if row is None else [{"output.age": 7.0}, row]
+    values = array("f", [each.get(name, 0.0) for each in rows for name in MEMBER_NAMES])
+    times = array("d", [115.0, 200.0][: len(rows)])
+    member = Series("p0", times.tobytes(), values.tobytes(), training=training)
+    assert stayed_quiet(Answer((member,)), member, 100.0) is quiet
