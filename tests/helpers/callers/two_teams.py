@@ -24,13 +24,18 @@ def speech_of(cluster: Cluster) -> str:
     return f"{cluster.namespace}-speech"
 
 
-async def bind(cluster: Cluster, prefix: str = PREFIX) -> None:
-    """Make the roles, and bind the groups of both teams, with the prefix of their names."""
+def teams_of(cluster: Cluster, prefix: str = PREFIX) -> dict[str, dict[str, list[str]]]:
+    """Return both teams as the policy has them, with the prefix of their groups' names."""
     others = {"leads": [f"{prefix}vision-leads"], "viewers": [f"{prefix}vision-viewers"]}
-    named = {
+    return {
         "vision": {"groups": [f"{prefix}vision"], "namespaces": [cluster.namespace]} | others,
         "speech": {"groups": [f"{prefix}speech"], "namespaces": [speech_of(cluster)]},
     }
+
+
+async def bind(cluster: Cluster, prefix: str = PREFIX) -> None:
+    """Make the roles, and bind the groups of both teams, with the prefix of their names."""
+    named = teams_of(cluster, prefix)
     cluster.use_policy(teams=named)
     wanted = {name: Team.model_validate(team) for name, team in named.items()}
     for document in (*people(), *teams(), *team_objects(wanted)):
