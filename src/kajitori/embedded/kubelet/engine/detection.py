@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -9,16 +10,17 @@ from dataclasses import dataclass
 from kajitori.embedded.kubelet.engine.client import EngineClient, EngineVersion
 from kajitori.errors import KajitoriError, Unavailable
 
+log = logging.getLogger(__name__)
+
 AUTO, PROCESS = "auto", "process"
 KINDS = (AUTO, "podman", "docker", PROCESS)
-ANSWER_SECONDS = 5.0
+ANSWER_SECONDS = 20.0
+"""Longest wait for an engine's first answer: systemd may start the engine for it, on a busy machine."""
 INSTALL = {
     "podman": "sudo apt-get install podman && systemctl --user enable --now podman.socket (as root without --user)",
     "docker": "sudo apt-get install docker.io && sudo usermod --append --groups docker $USER, then sign in again",
 }
 """How a user of Debian or Ubuntu installs each engine."""
-
-
 HOW_TO = f"To run real images: {INSTALL['podman']}"
 
 
@@ -75,6 +77,8 @@ async def find(
             answered = await ask(socket)
         except KajitoriError as error:
             tried.append(f"{socket} ({error.message})")
+            if wanted == AUTO:
+                log.warning("%s; it is not used", error.message)
             continue
         if wanted in (AUTO, answered.name):
             return Engine(socket, answered.name, answered.version)

@@ -21,7 +21,7 @@ import time
 import tty
 
 from . import engine_groups, process, tree
-from .engine_wire import EngineFailure, Frames, call, send_request, upgrade
+from .engine_wire import EngineFailure, Frames, call, read_answer, send_request, upgrade
 from .main import READ_BYTES, Shim, run, write_atomically
 
 TYPE_CHECKING = False
@@ -70,8 +70,7 @@ class EngineShim(Shim):
         try:
             self._create()
             self._attach()
-            self._post("/start", START_SECONDS)
-            self._learn_processes()
+            self._start()
             self._wait()
         except EngineFailure as failure:
             with contextlib.suppress(EngineFailure):
@@ -112,26 +111,39 @@ class EngineShim(Shim):
         self.input = socket.socket(fileno=os.dup(self.attached))
         self.input.setblocking(False)
 
+    def _start(self) -> None:
+        """Start the program. Podman has made its first process and its control groups when it is attached to, so that
+        even a program that ends at once is watched; Docker makes them now."""
+        self._learn_processes()
+        starting = send_request(self.socket_path, "POST", f"{self.container}/start", START_SECONDS)
+        if self.ending >= 0:
+            ready, _, _ = select.select([starting, self.ending], [], [], START_SECONDS)
+            if self.ending in ready:
+                self._first_process_ended()
+        read_answer(self.socket_path, starting)
+        if self.leader < 0:
+            self._learn_processes()
+
     def _learn_processes(self) -> None:
         found = self._inspect()
         self.leader = int(found["State"].get("Pid") or 0) or -1
         self.state.update(container_uri=f"{self.scheme}://{found['Id']}", image_id=str(found.get("Image") or ""))
+        if self.leader < 0:
+            return
         groups = engine_groups.of_container(self.leader, found["Id"])
         self.memory_cgroup = next((group for group in groups if group.counts_memory), None)
         with contextlib.suppress(OSError):
             documents = [group.as_document() for group in groups]
             fresh = os.path.join(self.directory, CGROUPS_FILE)
             write_atomically(fresh, documents)
-
         self._watch_end()
 
     def _watch_end(self) -> None:
         """Be told of the end of the first process: a moment later the engine removes the counters of its memory."""
-        if self.leader > 0:
-            with contextlib.suppress(OSError):
-                self.ending = os.pidfd_open(self.leader)
-                self.handlers[self.ending] = self._first_process_ended
-                self.poll.register(self.ending, select.POLLIN)
+        with contextlib.suppress(OSError):
+            self.ending = os.pidfd_open(self.leader)
+            self.handlers[self.ending] = self._first_process_ended
+            self.poll.register(self.ending, select.POLLIN)
 
     ending = -1
 
@@ -139,9 +151,12 @@ class EngineShim(Shim):
         self.poll.unregister(self.ending)
         del self.handlers[self.ending]
         os.close(self.ending)
-        if self.memory_cgroup is not None:
-            self.over_memory_limit = self.over_memory_limit or self.memory_cgroup.oom_kills() > 0
-            self._note_peak(self.memory_cgroup)
+        self.ending = -1
+        group = self.memory_cgroup
+        if group is not None:
+            self.over_memory_limit = self.over_memory_limit or group.oom_kills() > 0
+            self.within_limit = self.over_memory_limit and not group.reached_limit()
+            self._note_peak(group)
 
     def _wait(self) -> None:
         waiting = send_request(self.socket_path, "POST", f"{self.container}/wait?condition=not-running", CALL_SECONDS)

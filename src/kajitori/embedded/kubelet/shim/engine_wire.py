@@ -43,7 +43,11 @@ class Frames:
 
 def call(path: str, method: str, target: str, body: dict[str, Any] | None, seconds: float) -> bytes:
     """Send a request and return the body of the answer. Raises EngineFailure."""
-    connection = send_request(path, method, target, seconds, body)
+    return read_answer(path, send_request(path, method, target, seconds, body))
+
+
+def read_answer(path: str, connection: socket.socket) -> bytes:
+    """Return the body of the answer to a request, and close its connection. Raises EngineFailure."""
     try:
         answer = b""
         while data := connection.recv(65536):

@@ -88,6 +88,8 @@ class Shim:
         self.killing = False
         self.kill_at: float | None = None
         self.over_memory_limit = False
+        self.within_limit = False
+        """Whether the kernel killed it for memory although it had not reached its own limit."""
         self.peak_bytes = 0
         self.page_cache_bytes = 0
         self.largest_process_bytes = 0
@@ -389,16 +391,15 @@ class Shim:
         oom_killed = self.over_memory_limit or oom_kills > 0
         if oom_killed and not self.exit_code:
             self.exit_code = 137  # a shell survives its child's death and exits with 0
-        within_limit = False
         if self.memory_cgroup is not None:
             self._note_peak(self.memory_cgroup)
-            within_limit = oom_killed and not self.memory_cgroup.reached_limit()
+            self.within_limit = oom_killed and not self.memory_cgroup.reached_limit()
         else:
             self.peak_bytes = max(self.peak_bytes, self.largest_process_bytes)
         self.state.update(
             exit_code=self.exit_code,
             oom_killed=oom_killed,
-            within_limit=within_limit,
+            within_limit=self.within_limit,
             peak_bytes=self.peak_bytes,
             message=message,
             finished_at=self.state["finished_at"] or time.time(),

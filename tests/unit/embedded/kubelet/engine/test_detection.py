@@ -46,7 +46,10 @@ async def test_the_engine_that_answers_is_taken(tmp_path: Path, wanted: str, ans
     assert (found in detection.described(wanted, engine)) if found else not detection.described(wanted, engine)
 
 
-async def test_auto_falls_back_to_processes_and_a_named_engine_does_not(tmp_path: Path) -> None:
+async def test_auto_falls_back_to_processes_and_a_named_engine_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An engine that is there but does not answer is named, for example one that this user may not use."""
     socket = tmp_path / "s"
     socket.touch()
 
@@ -55,6 +58,7 @@ async def test_auto_falls_back_to_processes_and_a_named_engine_does_not(tmp_path
 
     told = {"DOCKER_HOST": f"unix://{socket}"}
     assert await find("auto", told, ask) is None
+    assert caplog.messages == ["nobody is there; it is not used"]
     assert "apt-get install podman" in detection.described("auto", None)
     with pytest.raises(Unavailable) as raised:
         await find("podman", told, ask)

@@ -132,12 +132,18 @@ class EngineRuntime:
         kept = {str(folder) for folder in living.values()}
         removed = 0
         try:
-            for found in await self._client.containers(f"{LABEL_ROOT}={self._settings.root_dir.resolve()}"):
-                if (found.get("Labels") or {}).get(LABEL_FOLDER) not in kept:
-                    await self._client.remove(str(found["Id"]))
-                    removed += 1
+            ours = await self._client.containers(f"{LABEL_ROOT}={self._settings.root_dir.resolve()}")
         except KajitoriError as error:
             log.warning("containers of an earlier start may be left in %s: %s", self.engine, error.message)
+            return 0
+        for found in ours:
+            if (found.get("Labels") or {}).get(LABEL_FOLDER) in kept:
+                continue
+            try:
+                await self._client.remove(str(found["Id"]))
+                removed += 1
+            except KajitoriError as error:
+                log.warning("a container of an earlier start is left in %s: %s", self.engine, error.message)
         return removed
 
     async def stop(self) -> None:
