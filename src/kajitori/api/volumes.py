@@ -123,6 +123,7 @@ def _offered(name: str, volume: Volume, claims: dict[str, Claim] | None, uses: _
         kind=kind,
         source=source + (f"/{volume.sub_path}" if volume.sub_path else ""),
         read_only=volume.read_only,
+        in_memory=volume.empty_dir is not None and volume.empty_dir.memory,
         state=state,
         size_bytes=size_bytes,
         used_by=uses.volumes.get(name, []),

@@ -71,7 +71,8 @@ class Command:
             tty=bool(body.get("Tty")),
             stdout=bool(body.get("AttachStdout", True)),
             stderr=bool(body.get("AttachStderr", True)),
-            detach_keys=detach_keys_of(str(body.get("DetachKeys") or DETACH_KEYS)),
+            # docker-py begins the name of the field with a small letter, and Docker's daemon does not mind
+            detach_keys=detach_keys_of(str(body.get("DetachKeys") or body.get("detachKeys") or DETACH_KEYS)),
             size=_size(body.get("ConsoleSize")),
         )
 

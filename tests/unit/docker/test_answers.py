@@ -50,9 +50,9 @@ class FakePlatform(Platform):
 
 
 @pytest.fixture
-async def http(tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
-    """A client of the bridge's socket."""
-    socket = tmp_path / "docker.sock"
+async def http(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the bridge's socket, whose path is short, as paths of sockets must be."""
+    socket = tmp_path_factory.mktemp("d") / "docker.sock"
     engine = Engine(FakePlatform(), now=lambda: 1_795_464_120.0)
     connector = aiohttp.UnixConnector(str(socket))
     async with (

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kajitori.docker.events import EventLog, actions, passes
+from kajitori.docker.execution import Command
 from kajitori.docker.hijack import frame
 from kajitori.docker.routes.files import file_stat
 from kajitori.docker.server import check_version
@@ -196,6 +197,12 @@ def test_rates_become_counters() -> None:
     assert used == system == 2 * 10**9, "two ranks with half a core each use one core, which is 100 %"
     assert shown["memory_stats"]["usage"] == 2000
     assert shown["networks"]["eth0"]["rx_bytes"] == 600
+
+
+def test_detach_keys_of_docker_py_are_read() -> None:
+    """It writes the field with a small letter if the keys are from its configuration file."""
+    for name in ("DetachKeys", "detachKeys"):
+        assert Command.of(container(), {"Cmd": ["sh"], name: "ctrl-p"}).detach_keys == b"\x10"
 
 
 def test_output_is_framed_by_stream() -> None:

@@ -10,7 +10,7 @@ import pytest
 from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.run import name_fault
 from kajitori.docker.translation.container import ANNOTATION
-from kajitori.docker.translation.creation import read_creation
+from kajitori.docker.translation.creation import EmptyFolders, read_creation
 from kajitori.docker.translation.request import Creation, run_name
 from kajitori.errors import InvalidInput
 
@@ -107,12 +107,12 @@ def test_options_that_cannot_be_obeyed_are_all_refused_at_once() -> None:
     }
     assert faults(host=host, Labels={"kaji.replicass": "4"}, Volumes={"/data": {}}) == [
         "--gpus",
+        "--tmpfs",
         "--volume",
         "--network",
         "--label",
         "--cap-add",
         "--device",
-        "--tmpfs",
         "Invented",
     ]
 
@@ -152,6 +152,7 @@ def test_a_variable_without_a_value_is_left_out_with_a_warning() -> None:
     made = creation(Env=["CI", "A=b"])
     assert made.spec["env"] == {"A": "b"}
     assert [warning.split(":")[0] for warning in made.warnings] == ["--env CI"]
+    assert made.notes["Unset"] == ["CI"]
 
 
 def test_all_gpus_of_a_node_need_a_type() -> None:
@@ -168,3 +169,38 @@ def test_networks_and_their_options_are_noted_as_the_client_gave_them() -> None:
     assert notes["Networks"] == {"shop": ["web"], "bridge": []}
     assert notes["DriverOpts"] == {"shop": {"a": "b"}}
     assert creation().notes["Networks"] == {"bridge": []}
+
+
+def test_anonymous_volumes_and_tmpfs_are_empty_folders_that_policy_offers() -> None:
+    """Compose files and programs that use Docker's API have anonymous volumes often."""
+    offered: list[dict[str, Any]] = [
+        {"name": "data", "kind": "nfs"},
+        {"name": "fixed", "kind": "emptyDir", "readOnly": True},
+        {"name": "fast", "kind": "emptyDir", "inMemory": True},
+        {"name": "scratch", "kind": "emptyDir", "inMemory": False},
+    ]
+    empty = EmptyFolders.offered(offered)
+    assert empty == EmptyFolders("scratch", "fast")
+    host = {
+        "Binds": ["/a", "data:/data"],
+        "Tmpfs": {"/t": "size=64m"},
+        "Mounts": [{"Type": "tmpfs", "Target": "/u"}, {"Type": "volume", "Target": "/v"}],
+    }
+    made = read_creation({"Image": "alpine", "Volumes": {"/data": {}, "/w": {}}, "HostConfig": host}, "", empty)
+    assert {use["path"]: use["name"] for use in made.spec["volumes"]} == {
+        "/a": "scratch",
+        "/data": "data",
+        "/u": "fast",
+        "/v": "scratch",
+        "/t": "fast",
+        "/w": "scratch",
+    }
+    assert [warning.split(":")[0] for warning in made.warnings] == ["--volume /a", "--mount /v", "--volume /w"]
+    assert faults(host=host, Volumes={"/w": {}}) == ["--volume", "--mount", "--mount", "--tmpfs", "--volume"]
+
+
+def test_addresses_in_a_network_are_refused() -> None:
+    """They were ignored without a word."""
+    fixed = {"IPAMConfig": {"IPv4Address": "10.0.0.9"}, "MacAddress": "02:42:ac:11:00:02", "Links": ["db:db"]}
+    endpoints = {"EndpointsConfig": {"shop": fixed, "bridge": {"IPAMConfig": {}}}}
+    assert faults(NetworkingConfig=endpoints) == ["--ip", "--mac-address", "--link"]

@@ -44,6 +44,8 @@ class VolumeView(View, kw_only=True):
     source: str
     """Location, in words."""
     read_only: bool = False
+    in_memory: bool = False
+    """Whether an emptyDir is kept in memory."""
     state: str = ""
     """For claims: Bound, Pending, or Missing if the namespace has no claim of that name."""
     size_bytes: int | None = None

@@ -45,6 +45,7 @@ DOCKER = (
     ),
     _of("--hostname --domainname", "members are called RUN-ATTEMPT-RANK; --name chooses the first part"),
     _of("--memory-swap --memory-swappiness --kernel-memory", "there is no swap here; --memory is the only limit"),
+    _of("-c --cpu-shares", "a member's share follows from its cores (--cpus); nothing is changed"),
     _of("--pids-limit", "the node's own limit applies; nothing is changed"),
     _of("--log-driver --log-opt", "what a run prints is kept for kaji logs; nothing is changed"),
     _of("--no-healthcheck", "health is not probed anyway; nothing is changed", is_flag=True),
@@ -73,7 +74,7 @@ DOCKER = (
     _of("--link --network-alias", "a run is reached by its own name", "--name NAME, and -p PORT"),
     _of("-P --publish-all", "ports are named one by one", "-p 8888", is_flag=True),
     _of(
-        "-c --cpu-shares --cpu-period --cpu-quota --cpu-rt-period --cpu-rt-runtime --cpuset-cpus --cpuset-mems",
+        "--cpu-period --cpu-quota --cpu-rt-period --cpu-rt-runtime --cpuset-cpus --cpuset-mems",
         "cores are requested by number",
         "--cpus 8",
     ),

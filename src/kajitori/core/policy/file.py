@@ -21,9 +21,9 @@ def own_machine_policy(
 ) -> Policy:
     """Return the policy of `kaji up`: programs run as the user who called it, and may mount that user's folders.
 
-    `home` and `folders` are the folders that may be mounted. `mounts` tells whether this machine can mount anything.
-    Checkpoints are stored below `checkpoint_root`. With `images`, an engine of this machine runs real images: those
-    that it has are used as they are, as Docker does.
+    `home` and `folders` are the folders that may be mounted. `mounts` tells whether this machine can mount anything:
+    then each member may also have empty folders of its own. Checkpoints are stored below `checkpoint_root`. With
+    `images`, an engine of this machine runs real images: those that it has are used as they are, as Docker does.
     """
     document: dict[str, Any] = {
         "mounts": {"hostPaths": list(dict.fromkeys([home, *folders])), "ownPathOnly": not mounts},
@@ -38,6 +38,8 @@ def own_machine_policy(
         "memory": {"sampleEvery": "10s"},
         "start": {"deadline": "2m", "pause": "2s", "longestPause": "1m"},
     }
+    if mounts:
+        document["volumes"] = {"scratch": {"emptyDir": {}}, "scratch-memory": {"emptyDir": {"memory": True}}}
     if images:
         document["images"] = {"pullPolicy": "IfNotPresent"}
     return parse_policy(document)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from aiohttp import web
 
@@ -12,7 +14,7 @@ from kajitori.docker.output import flag
 from kajitori.docker.platform import run_path
 from kajitori.docker.routes.storage import network_of
 from kajitori.docker.translation.container import Container, seconds_of
-from kajitori.docker.translation.creation import read_creation
+from kajitori.docker.translation.creation import EmptyFolders, read_creation
 from kajitori.docker.translation.filters import (
     CONTAINER_FILTERS,
     check_container_filters,
@@ -45,7 +47,8 @@ async def create(request: web.Request) -> web.Response:
     if not isinstance(body, dict):
         raise InvalidInput.one("", "the body must be an object in JSON")
     platform = request.query.get("platform", "")
-    creation = read_creation(body, request.query.get("name", "").removeprefix("/"))
+    name = request.query.get("name", "").removeprefix("/")
+    creation = read_creation(body, name, await _empty_folders(engine, body))
     if platform:
         _, _, architecture = platform.partition("/")
         creation.spec["nodeSelector"] = {"kubernetes.io/arch": architecture.partition("/")[0] or platform}
@@ -60,6 +63,16 @@ async def create(request: web.Request) -> web.Response:
         message = f'Conflict. The container name "/{creation.name}" is already in use: {error.message}'
         raise AlreadyExists(message, hint=error.hint) from error
     return json_answer({"Id": container.id, "Warnings": creation.warnings}, status=201)
+
+
+async def _empty_folders(engine: Engine, body: Mapping[str, Any]) -> EmptyFolders:
+    """Return the empty folders that policy offers, if the container may need one."""
+    host = body.get("HostConfig") or {}
+    if not (body.get("Volumes") or host.get("Binds") or host.get("Mounts") or host.get("Tmpfs")):
+        return EmptyFolders()
+    namespace = engine.platform.namespace
+    answer = await engine.platform.get("/v1/volumes", {"namespace": namespace} if namespace else None)
+    return EmptyFolders.offered(answer["items"])
 
 
 @routes.get("/containers/json")

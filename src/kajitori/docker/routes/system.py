@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform as machine
 from typing import Any
 
@@ -57,10 +58,9 @@ async def version(request: web.Request) -> web.Response:
 async def info(request: web.Request) -> web.Response:
     engine = engine_of(request)
     platform = engine.platform
-    found = await platform.get("/v1/version")
-    nodes = await _nodes(request)
-    containers = await platform.containers()
-    images = await known_images(engine)
+    found, nodes, containers, images = await asyncio.gather(
+        platform.get("/v1/version"), _nodes(request), platform.containers(), known_images(engine)
+    )
     running = sum(one.phase is Phase.RUNNING for one in containers)
     return json_answer(
         {
@@ -94,8 +94,8 @@ async def info(request: web.Request) -> web.Response:
             "LoggingDriver": "json-file",
             "CgroupDriver": "none",
             "CgroupVersion": "2",
-            "Runtimes": {},
-            "DefaultRuntime": "",
+            "Runtimes": {"runc": {"path": "runc"}},
+            "DefaultRuntime": "runc",
             "Swarm": {"NodeID": "", "NodeAddr": "", "LocalNodeState": "inactive", "ControlAvailable": False},
             "IndexServerAddress": "",
             "RegistryConfig": {"IndexConfigs": {}, "InsecureRegistryCIDRs": [], "Mirrors": []},

@@ -98,6 +98,12 @@ class Container:
         return found if isinstance(found, dict) else {}
 
     @property
+    def unset_variables(self) -> list[str]:
+        """Names of variables that the client named without a value."""
+        found = self.notes.get("Unset")
+        return [str(name) for name in found] if isinstance(found, list) else []
+
+    @property
     def spec(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.view["spec"]
         return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kajitori.core.spec.run import after_of
@@ -52,8 +53,26 @@ LOG_DRIVERS = frozenset(
 """Docker's own. All of them keep the log as the cluster does, which the client is told."""
 
 
-def read_creation(body: Mapping[str, Any], name: str) -> Creation:
-    """Return the request for a container. Raises InvalidInput with everything that is refused here."""
+@dataclass(frozen=True)
+class EmptyFolders:
+    """Names of volumes of policy that are an empty folder of each member; empty texts if policy offers none."""
+
+    on_disk: str = ""
+    in_memory: str = ""
+
+    @classmethod
+    def offered(cls, volumes: Iterable[Mapping[str, Any]]) -> EmptyFolders:
+        """Return those among the items of `GET /v1/volumes`."""
+        empty = [one for one in volumes if one["kind"] == "emptyDir" and not one.get("readOnly")]
+        on_disk = next((str(one["name"]) for one in empty if not one.get("inMemory")), "")
+        return cls(on_disk, next((str(one["name"]) for one in empty if one.get("inMemory")), ""))
+
+
+def read_creation(body: Mapping[str, Any], name: str, empty: EmptyFolders = EmptyFolders()) -> Creation:
+    """Return the request for a container. Raises InvalidInput with everything that is refused here.
+
+    `empty` are used for anonymous volumes and for --tmpfs.
+    """
     made = Creation(name)
     host = body.get("HostConfig") or {}
     if name:
@@ -62,7 +81,7 @@ def read_creation(body: Mapping[str, Any], name: str) -> Creation:
         made.complain("Image", "a container needs an image")
     _program(made, body)
     _resources(made, body, host)
-    _mounts(made, body, host)
+    _Mounts(made, empty).read(body, host)
     _ports(made, body, host)
     _life(made, body, host)
     _network(made, host, body.get("NetworkingConfig") or {})
@@ -77,6 +96,8 @@ def read_creation(body: Mapping[str, Any], name: str) -> Creation:
         "HostConfig": kept_host_config(host),
         "Networks": _networks(host, endpoints),
     }
+    if unset := [str(word) for word in body.get("Env") or () if "=" not in str(word)]:
+        made.notes["Unset"] = unset
     if options := {name: one["DriverOpts"] for name, one in endpoints.items() if (one or {}).get("DriverOpts")}:
         made.notes["DriverOpts"] = options
     return made
@@ -168,37 +189,70 @@ def _gpus(made: Creation, resources: dict[str, Any], body: Mapping[str, Any], re
         resources["gpu"] = int(request.get("Count") or 1)
 
 
-def _mounts(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> None:
-    found = []
-    for bind in host.get("Binds") or ():
-        source, _, rest = str(bind).partition(":")
+class _Mounts:
+    """Reads the volumes and folders of a container."""
+
+    def __init__(self, made: Creation, empty: EmptyFolders) -> None:
+        self._made = made
+        self._empty = empty
+        self._found: list[dict[str, Any]] = []
+
+    def read(self, body: Mapping[str, Any], host: Mapping[str, Any]) -> None:
+        for bind in host.get("Binds") or ():
+            self._bind(str(bind))
+        for mount in host.get("Mounts") or ():
+            self._mount(mount)
+        for path in host.get("Tmpfs") or {}:
+            self._in_memory(path, "--tmpfs")
+        named = {use["path"] for use in self._found}
+        for path in body.get("Volumes") or {}:
+            if path not in named:
+                self._anonymous(path, "--volume")
+        if self._found:
+            self._made.spec["volumes"] = self._found
+
+    def _bind(self, bind: str) -> None:
+        source, _, rest = bind.partition(":")
         path, _, mode = rest.partition(":")
         if not path:
-            made.complain("--volume", "an anonymous volume would be lost", "name one: -v NAME:PATH", value=bind)
-            continue
-        others = set(filter(None, mode.split(","))) - {"ro", "rw", "z", "Z"}
-        if others:
-            made.complain("--volume", "the only mode is ro", "leave the others out", value=",".join(sorted(others)))
-        found.append(_use(source, path, is_folder=source.startswith("/"), read_only="ro" in mode.split(",")))
-    for mount in host.get("Mounts") or ():
+            self._anonymous(source, "--volume")
+            return
+        modes = set(filter(None, mode.split(",")))
+        if others := modes - {"ro", "rw", "z", "Z"}:
+            message, hint = "the only mode is ro", "leave the others out"
+            self._made.complain("--volume", message, hint, value=",".join(sorted(others)))
+        self._use(source, path, is_folder=source.startswith("/"), read_only="ro" in modes)
+
+    def _mount(self, mount: Mapping[str, Any]) -> None:
         kind, source, path = mount.get("Type"), str(mount.get("Source") or ""), str(mount.get("Target") or "")
-        if kind not in ("bind", "volume"):
-            made.complain("--mount", f"type {kind} is not there", "use type=bind or type=volume", value=path)
+        if kind == "tmpfs":
+            self._in_memory(path, "--mount")
+        elif kind not in ("bind", "volume"):
+            self._made.complain("--mount", f"type {kind} is not there", "use type=bind, volume or tmpfs", value=path)
         elif not source:
-            made.complain("--mount", "an anonymous volume would be lost", "name it: source=NAME", value=path)
+            self._anonymous(path, "--mount")
         else:
-            found.append(_use(source, path, is_folder=kind == "bind", read_only=bool(mount.get("ReadOnly"))))
-    named = {use["path"] for use in found}
-    for path in body.get("Volumes") or {}:
-        if path not in named:
-            made.complain("--volume", "an anonymous volume would be lost", f"name one: -v NAME:{path}", value=path)
-    if found:
-        made.spec["volumes"] = found
+            self._use(source, path, is_folder=kind == "bind", read_only=bool(mount.get("ReadOnly")))
 
+    def _anonymous(self, path: str, option: str) -> None:
+        if not self._empty.on_disk:
+            hint = "name one: -v NAME:PATH; or ask the operators for an emptyDir volume (policy's volumes)"
+            self._made.complain(option, "an anonymous volume needs an empty folder, and policy offers none", hint, path)
+            return
+        text = f"{option} {path}: this folder is empty in each member, and gone with it; to keep files, name a volume"
+        self._made.warnings.append(text)
+        self._use(self._empty.on_disk, path)
 
-def _use(source: str, path: str, *, is_folder: bool, read_only: bool) -> dict[str, Any]:
-    use: dict[str, Any] = {"hostPath" if is_folder else "name": source, "path": path}
-    return use | ({"readOnly": True} if read_only else {})
+    def _in_memory(self, path: str, option: str) -> None:
+        if not self._empty.in_memory:
+            hint = "write to /dev/shm (--shm-size 8g); or ask the operators for an emptyDir volume with memory: true"
+            self._made.complain(option, "policy offers no empty folder in memory", hint, path)
+            return
+        self._use(self._empty.in_memory, path)
+
+    def _use(self, source: str, path: str, *, is_folder: bool = False, read_only: bool = False) -> None:
+        use: dict[str, Any] = {"hostPath" if is_folder else "name": source, "path": path}
+        self._found.append(use | ({"readOnly": True} if read_only else {}))
 
 
 def _ports(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> None:
@@ -252,11 +306,18 @@ def _network(made: Creation, host: Mapping[str, Any], networking: Mapping[str, A
         made.complain("--network", "runs do not share a network", "reach the other run by its name", value=mode)
     elif mode not in ("default", "bridge", "nat"):
         made.warnings.append(f"network {mode}: runs of a namespace reach each other by name; networks do not part them")
-    aliases = {
-        alias
-        for endpoint in (networking.get("EndpointsConfig") or {}).values()
-        for alias in (endpoint or {}).get("Aliases") or ()
-    } - {made.name}
+    endpoints = [one or {} for one in (networking.get("EndpointsConfig") or {}).values()]
+    for endpoint in endpoints:
+        addresses = endpoint.get("IPAMConfig") or {}
+        for option, value in (
+            ("--ip", addresses.get("IPv4Address")),
+            ("--ip6", addresses.get("IPv6Address")),
+            ("--mac-address", endpoint.get("MacAddress")),
+            ("--link", ", ".join(endpoint.get("Links") or ())),
+        ):
+            if value:
+                refuse(made, option, str(value))
+    aliases = {alias for endpoint in endpoints for alias in endpoint.get("Aliases") or ()} - {made.name}
     if aliases:
         names = ", ".join(sorted(aliases))
         made.warnings.append(f"--network-alias {names}: a run is reached by its own name only, so choose --name")

@@ -150,7 +150,7 @@ def _config(container: Container, member: Mapping[str, Any] | None) -> dict[str,
         "OpenStdin": False,
         "StdinOnce": False,
         **{key: value for key, value in stored.items() if key not in ("Hostname", "Domainname")},
-        "Env": [f"{name}={value}" for name, value in (spec.get("env") or {}).items()],
+        "Env": [*container.unset_variables, *(f"{name}={value}" for name, value in (spec.get("env") or {}).items())],
         "Cmd": spec.get("args") or None,
         "Image": spec.get("image", ""),
         "Volumes": None,
@@ -184,7 +184,9 @@ def _host_config(container: Container) -> dict[str, Any]:
         "DeviceRequests": _gpu_requests(resources.get("gpu")),
     }
     log = container.host_config.get("LogConfig") or {}
-    shown = {"LogConfig": {"Type": log.get("Type") or "json-file", "Config": log.get("Config") or {}}}
+    shown: dict[str, Any] = {"LogConfig": {"Type": log.get("Type") or "json-file", "Config": log.get("Config") or {}}}
+    if container.host_config.get("NetworkMode") in ("default", "nat"):
+        shown["NetworkMode"] = NETWORK
     return defaults | dict(container.host_config) | shown
 
 

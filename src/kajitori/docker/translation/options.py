@@ -60,7 +60,6 @@ _HOST_OPTIONS = {
     "SecurityOpt": "--security-opt",
     "StorageOpt": "--storage-opt",
     "Sysctls": "--sysctl",
-    "Tmpfs": "--tmpfs",
     "UTSMode": "--uts",
     "Ulimits": "--ulimit",
     "UsernsMode": "--userns",
@@ -100,6 +99,7 @@ _OWN_HOST = frozenset(
         "Privileged",
         "RestartPolicy",
         "ShmSize",
+        "Tmpfs",
     }
 )
 """Fields of a HostConfig that `creation` translates."""

@@ -140,7 +140,9 @@ def test_on_the_users_own_machine_own_folders_may_be_mounted() -> None:
     assert policy.checkpoint.root == "/home/a/ckpt"
     assert policy.security.allow_root
     assert not policy.security.allow_privileged
-    assert not own_machine_policy("/home/a", mounts=True, checkpoint_root="/c").mounts.own_path_only
+    able = own_machine_policy("/home/a", mounts=True, checkpoint_root="/c")
+    assert not able.mounts.own_path_only
+    assert list(able.volumes) == ["scratch", "scratch-memory"] and not policy.volumes
 
 
 def test_omitted_fields_keep_their_default() -> None:
