@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from tests.harness.kaji_up import KajiUp
 from tests.helpers.counted import assert_followers_lose_nothing
+from tests.helpers.network.relay import Relay
 from tests.helpers.sessions import assert_sessions_survive
 
 pytestmark = pytest.mark.xdist_group("e2e-following")
@@ -37,7 +40,8 @@ def test_followers_lose_no_line_when_kaji_up_is_killed(tmp_path: Path, seed: int
         it.kill()
 
 
-def test_sessions_survive_when_kaji_up_is_killed(tmp_path: Path) -> None:
+def test_sessions_survive_when_kaji_up_is_killed_and_when_their_connections_break(tmp_path: Path) -> None:
+    """Connections break at a relay between client and server, as those of a laptop that slept."""
     it = KajiUp(tmp_path)
     it.start()
 
@@ -45,10 +49,19 @@ def test_sessions_survive_when_kaji_up_is_killed(tmp_path: Path) -> None:
         it.kill(number)
         it.start()
 
+    def told() -> dict[str, str]:
+        found: dict[str, str] = json.loads((it.data / "kaji.json").read_text())
+        return found
+
+    def address() -> tuple[str, int]:
+        url = urlsplit(told()["url"])
+        return str(url.hostname), int(url.port or 0)
+
     try:
-        assert_sessions_survive(
-            tmp_path, it.environment, (), [lambda: restart(signal.SIGKILL), lambda: restart(signal.SIGTERM)]
-        )
+        with Relay(address).running() as relay:
+            environment = {**it.environment, "KAJI_SERVER": relay.url, "KAJI_TOKEN": told()["token"]}
+            breaks = [lambda: restart(signal.SIGKILL), relay.break_all, lambda: restart(signal.SIGTERM)]
+            assert_sessions_survive(tmp_path, environment, (), breaks)
     finally:
         it.kaji("rm", "-f", "sessions")
         it.kill()

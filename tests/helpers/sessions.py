@@ -1,4 +1,5 @@
-"""A run that is attached to, whose port is forwarded and in which a command runs, while servers are killed."""
+"""A run that is attached to, whose port is forwarded and in which a command runs, while servers are killed and
+connections break."""
 
 from __future__ import annotations
 
@@ -55,10 +56,10 @@ class Attached(Following):
 
 
 def assert_sessions_survive(
-    folder: Path, env: Mapping[str, str], options: Sequence[str], restarts: Sequence[Callable[[], None]]
+    folder: Path, env: Mapping[str, str], options: Sequence[str], breaks: Sequence[Callable[[], None]]
 ) -> None:
-    """Start the run `sessions` with these options of `kaji run`, and call each of `restarts`, which kill servers and
-    start them again.
+    """Start the run `sessions` with these options of `kaji run`, and call each of `breaks`: they kill servers and start
+    them again, or break connections.
 
     After each, `kaji attach` has shown every line once, `kaji port-forward` takes new connections, and the command of
     `kaji exec` has ended with a message. What is typed then reaches the program.
@@ -76,14 +77,14 @@ def assert_sessions_survive(
         found = re.search(r"127\.0\.0\.1:(\d+) ->", forward.out.read_text())
         assert found is not None
         local = int(found[1])
-        for number, restart in enumerate(restarts):
+        for number, break_off in enumerate(breaks):
             command = Following(folder, f"exec-{number}", env, "exec", "sessions", "sh", "-c", "echo in; sleep 1000")
             followers.append(command)
             wait_until(command.out.read_text, command.err.read_text)
             attached.goes_on()
             with connected(local) as connection:
                 assert answer(connection) == b"WORD"
-                restart()
+                break_off()
                 connection.settimeout(PATIENCE_SECONDS)
                 assert answer(connection) == b"", "a connection does not outlive the server"
             assert command.end(PATIENCE_SECONDS) == 125
@@ -96,7 +97,7 @@ def assert_sessions_survive(
         numbers = attached.numbers()
         assert numbers == list(range(numbers[0], numbers[-1] + 1)), (numbers, attached.err.read_text())
         assert "typed something" in attached.out.read_text()
-        assert attached.err.read_text().count("attaching again") >= len(restarts)
+        assert attached.err.read_text().count("attaching again") >= len(breaks)
     finally:
         os.close(attached.keys)
         for each in followers:

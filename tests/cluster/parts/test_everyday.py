@@ -27,13 +27,12 @@ def test_an_ordinary_user_runs_a_gang_from_start_to_end(installed: Installation)
     assert "system:serviceaccount:kajitori:ada" in owner
     assert installed.kaji("logs", "pair", user="grace").returncode == 2
     script = "while true; do sleep 0.2; done"
-    long = ("run", "-d", "--name", "long", *here, "busybox", sys.executable, "-c", REVERSE)
+    long = ("run", "-di", "--name", "long", *here, "busybox", sys.executable, "-c", REVERSE)
     assert installed.kaji(*long).returncode == 0
     installed.until(lambda: installed.phase("long") == "Running", "long runs")
     said = installed.kaji("exec", "long", "sh", "-c", "echo $KAJI_RUN; exit 7")
     assert (said.returncode, said.stdout) == (7, "long\n"), said
-    refused = installed.kaji("exec", "long", "true", user="grace")
-    assert refused.returncode not in (0, 7) and "pods/exec" in refused.stderr, refused
+    assert_streams_are_refused(installed)
     installed.until(lambda: bool(installed.kaji("logs", "long").stdout), "it listens")
     assert_port_is_forwarded(installed, int(installed.kaji("logs", "long").stdout))
     asked = ("run", "-q", "-i", "--rm", *here, "busybox", "sh", "-c", "echo early; tr a-z A-Z; exit 3")
@@ -50,6 +49,20 @@ def test_an_ordinary_user_runs_a_gang_from_start_to_end(installed: Installation)
     assert installed.kubectl(*restricted).stdout == '["Ingress","Egress"]'
     assert installed.kaji("rm", "-f", "long", "pair", "cut-off").returncode == 0
     installed.until(lambda: not installed.kubectl(*budgets).stdout, "no budget left")
+
+
+def assert_streams_are_refused(installed: Installation) -> None:
+    """A user who may see the run, and no more, is told which right is missing. Nothing of the program is shown."""
+    for command, right in (
+        (("exec", "long", "true"), "pods/exec"),
+        (("cp", "long:/etc/hostname", "-"), "pods/exec"),
+        (("ssh", "long", "true"), "pods/exec"),
+        (("attach", "long"), "pods/attach"),
+    ):
+        refused = installed.kaji(*command, user="grace")
+        assert refused.returncode in (2, 255), refused
+        assert f'"{right}"' in refused.stderr and "for a role" in refused.stderr, refused
+        assert not refused.stdout, refused
 
 
 REVERSE = """
