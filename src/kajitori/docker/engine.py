@@ -29,6 +29,10 @@ from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound
 
 SETTLED_SECONDS = 5.0
 """Longest time for which the answer to a start is delayed."""
+REMOVED_SECONDS = 0.5
+"""Interval at which a container is looked at while a client waits for its removal."""
+REMEMBERED = 1000
+"""Starts that are remembered."""
 DRAIN_SECONDS = 10.0
 """Time that clients have to read the rest of a log before a container with --rm is removed."""
 
@@ -67,6 +71,8 @@ class Engine:
         """Terminals of containers that clients are attached to, by UID."""
         self._started: dict[str, asyncio.Future[Container]] = {}
         """By UID: the container once it is started through this bridge."""
+        self._latest: dict[str, Container] = {}
+        """By UID: containers as the answers to their latest starts showed them."""
         self._answering: dict[str, asyncio.Event] = {}
         """Starts that are not answered yet, by UID; set once they are."""
         self._told: set[str] = set()
@@ -136,6 +142,9 @@ class Engine:
             self.ports.close(container)
             raise
         self.events.foretell("start", container.id, _attributes(container))
+        self._latest[container.uid] = container
+        while len(self._latest) > REMEMBERED:
+            del self._latest[next(iter(self._latest))]
         if (waiting := self._started.pop(container.uid, None)) is not None:
             waiting.set_result(container)
         self._care_for(container)
@@ -206,11 +215,30 @@ class Engine:
         self.events.foretell("die", container.id, _attributes(container) | exit_code)
         return container
 
-    async def removed(self, container: Container) -> None:
-        """Wait until a container with --rm is gone."""
-        care = self._cares.get(container.uid)
-        if care is not None:
-            await asyncio.shield(care)
+    async def removed(self, container: Container, begun: asyncio.Future[Container] | None) -> Container:
+        """Wait until a container is removed, and return it as it was before. `begun` is its next start, if it does not
+        run."""
+        while True:
+            if container.is_active:
+                container = await self.ended(container)
+                if (care := self._cares.get(container.uid)) is not None:  # which removes it, if it has --rm
+                    await asyncio.shield(care)
+            elif begun is None:
+                await asyncio.sleep(REMOVED_SECONDS)
+            else:
+                await asyncio.wait({begun}, timeout=REMOVED_SECONDS)
+                if begun.done():
+                    container, begun = begun.result(), None
+                    continue
+            try:
+                container = await self.platform.refreshed(container)
+            except NotFound:
+                return container
+
+    async def as_started(self, container: Container) -> Container:
+        """Return a container as its start through this bridge left it or later, if the server did not know that yet."""
+        known = self._latest.get(container.uid)
+        return await self.platform.refreshed(known) if known and known.resumes > container.resumes else container
 
     @contextmanager
     def reading(self, container: Container) -> Iterator[None]:

@@ -10,7 +10,9 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from tests.harness.local_cluster import LocalCluster
@@ -82,6 +84,17 @@ class Docker:
         async with served(self.engine, options) as host:
             yield ("-H", host, "--tls", "--tlsverify", "--tlscacert", str(certificates.ca))
 
+    async def answer(self, method: str, path: str) -> Any:
+        """Return the document with which the bridge answers a request."""
+        connector = aiohttp.UnixConnector(str(self.socket))
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            aiohttp.ClientSession("http://docker", connector=connector) as session,
+            session.request(method, path) as answer,
+        ):
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
+
     async def shows(self, id: str, status: str) -> None:
         """Wait until `docker ps` shows this text as the status of a container."""
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -144,6 +157,12 @@ async def test_over_tls_a_client_may_end_its_half_and_read_on(docker: Docker, tm
         assert "certificate required" in await docker(*server, "ps", code=1)
 
 
+async def test_anonymous_volumes_and_tmpfs_need_empty_folders_of_policy(docker: Docker) -> None:
+    """The policy of this cluster offers none, and the answer says what to ask for."""
+    told = await docker("run", "--rm", "-v", "/d-volume", "--tmpfs", "/d-tmpfs", *HERE, "busybox", code=125)
+    assert "policy offers none" in told and "--tmpfs: policy offers no empty folder in memory" in told
+
+
 async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
     """run -d, ps, inspect, logs, exec, cp, stats, stop, wait, start, kill, rm."""
     script = "echo out; echo err >&2; sleep 1000"
@@ -170,7 +189,9 @@ async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
     await docker("start", id)
     await docker.shows(id, "Up")
     await docker("kill", id)
+    waiting = asyncio.create_task(docker.answer("POST", f"/containers/{id}/wait?condition=removed"))
     assert await docker("rm", id) == f"{id}\n"
+    assert (await waiting)["StatusCode"] == 137
     until = f"{time.time() + 2:.3f}"  # runs are looked at once a second
     events = await docker("events", "--since", "10m", "--until", until, "--filter", f"container={id}")
     told = [line.split()[2] for line in events.splitlines()]
@@ -186,6 +207,7 @@ async def test_a_container_waits_for_nodes_and_says_so(docker: Docker) -> None:
     await docker("rename", "d_early", "d-large")
     assert await docker("inspect", "--format", "{{.Id}} {{.Name}}", "d-large") == f"{id} /d-large\n"
     assert await docker("ps", "-a", "--format", "{{.Status}}", "--filter", f"id={id}") == "Created\n"
+    assert (await docker.answer("POST", f"/containers/{id}/wait"))["StatusCode"] == 0, "as it does not run, it is over"
     starting = asyncio.create_task(docker("start", "-a", id, code=143))
     await docker.shows(id, "Queued")
     assert "a run that was started keeps its name" in await docker("rename", id, "d-other", code=1)

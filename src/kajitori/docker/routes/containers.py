@@ -157,16 +157,18 @@ async def wait(request: web.Request) -> web.StreamResponse:
     container = await container_of(request)
     engine = engine_of(request)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    container = await engine.as_started(container)
     begun = asyncio.ensure_future(engine.begun(container)) if not container.is_active else None
     await response.prepare(request)
     await response.write(b"")
     try:
-        if begun is not None and (condition != "not-running" or container.was_never_started):
-            container = await begun
-        if container.is_active:
-            container = await engine.ended(container)
         if condition == "removed":
-            await engine.removed(container)
+            container = await engine.removed(container, begun)
+        else:
+            if begun is not None and condition == "next-exit":
+                container = await begun
+            if container.is_active:
+                container = await engine.ended(container)
     finally:
         if begun is not None:
             begun.cancel()
