@@ -167,6 +167,20 @@ async def test_a_pull_checks_the_image_and_answers_in_chunks(http: aiohttp.Clien
         assert (await answer.json())["RepoTags"] == ["redis:7"]
 
 
+async def test_networks_are_pruned_by_label_unless_a_container_uses_them(http: aiohttp.ClientSession) -> None:
+    """`docker network prune --filter label=…` once deleted all of them."""
+    for name, labels in (("a", {"x": "1"}), ("b", {}), ("c", {"x": "1"})):
+        async with http.post("/networks/create", json={"Name": name, "Labels": labels}) as answer:
+            assert answer.status == 201
+    async with http.post("/networks/c/connect", json={"Container": "my_web"}) as answer:
+        assert answer.status == 200
+    async with http.post("/networks/c/connect", json={"Container": "my_web"}) as answer:
+        assert answer.status == 403
+    for filters, deleted in (({"label": ["x"]}, ["a"]), ({}, ["b"])):
+        async with http.post("/networks/prune", params={"filters": json.dumps(filters)}) as answer:
+            assert (await answer.json())["NetworksDeleted"] == deleted
+
+
 @pytest.mark.parametrize("kind", ["images", "networks", "volumes", "build"])
 async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kind: str) -> None:
     """`docker system prune` asks all of them, and once failed at the first that was refused."""

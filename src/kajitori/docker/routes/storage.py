@@ -8,11 +8,12 @@ from aiohttp import web
 
 from kajitori.docker.engine import Engine, engine_of, json_answer
 from kajitori.docker.translation.container import NO_TIME, Container, network_id
-from kajitori.docker.translation.filters import has_labels, parse_filters
+from kajitori.docker.translation.filters import Filters, has_labels, parse_filters
 from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound, Unavailable, Unsupported
 
 BUILT_IN = ("bridge", "host", "none")
 VOLUME_FILTERS = frozenset({"dangling", "driver", "label", "name"})
+NETWORK_PRUNE_FILTERS = frozenset({"label", "label!", "until"})
 NETWORK_FILTERS = frozenset({"dangling", "driver", "id", "label", "name", "scope", "type", "until"})
 
 routes = web.RouteTableDef()
@@ -104,9 +105,18 @@ async def create_network(request: web.Request) -> web.Response:
 
 @routes.post("/networks/prune")
 async def prune_networks(request: web.Request) -> web.Response:
-    deleted = list(engine_of(request).networks)
-    engine_of(request).networks.clear()
-    return json_answer({"NetworksDeleted": deleted})
+    filters = parse_filters(request.query.get("filters", ""), NETWORK_PRUNE_FILTERS)
+    engine = engine_of(request)
+    used = {name for one in await engine.platform.containers(active=True) for name in engine.networks_of(one)}
+    unused = [one for name, one in engine.networks.items() if name not in used and _may_be_pruned(one, filters)]
+    for network in unused:
+        del engine.networks[str(network["Name"])]
+    return json_answer({"NetworksDeleted": [network["Name"] for network in unused]})
+
+
+def _may_be_pruned(network: dict[str, Any], filters: Filters) -> bool:
+    labels, kept = network["Labels"], filters.get("label!", frozenset())
+    return has_labels(labels, filters.get("label", ())) and not (kept and has_labels(labels, kept))
 
 
 @routes.get("/networks/{id}")
@@ -139,7 +149,10 @@ async def remove_network(request: web.Request) -> web.Response:
 async def connect(request: web.Request) -> web.Response:
     engine, name, container, body = await _joining(request)
     aliases = (body.get("EndpointConfig") or {}).get("Aliases") or []
-    engine.joined[container.uid] = engine.networks_of(container) | {name: list(aliases)}
+    networks = engine.networks_of(container)
+    if name in networks:
+        raise Forbidden(f"endpoint with name {container.name} already exists in network {name}")
+    engine.joined[container.uid] = networks | {name: list(aliases)}
     return web.Response(status=200)
 
 
