@@ -37,9 +37,9 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
     """Make ports of a member reachable on this machine.
 
     Connections to LOCAL lead to PORT at localhost of the member. Without LOCAL it is the same number; `:PORT` takes any
-    local port that is free. Without ports, those that `kaji run -p` named. It lasts until Ctrl-C or the run's end, and
-    survives restarts of the run and of the server. Use an `--address` of the network only if everybody there may
-    connect. For a notebook, the link with its token is printed.
+    local port that is free. Without ports, those that `kaji run -p` named, or that of a notebook. It lasts until Ctrl-C
+    or the run's end, and survives restarts of the run and of the server. Use an `--address` of the network only if
+    everybody there may connect. For a notebook, the link with its token is printed.
     """
     from kajitori.cli.connection.forwarding import Forwarder, forward_until_end
     from kajitori.cli.terminal import say
@@ -50,11 +50,15 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
     with cli.api() as api:
         view = find_run(api, run, namespace)
     name = view["name"]
-    forwards = _forwards(view, ports)
     if is_final(view):
         raise WrongState(
             f"{name} is {phase_of(view)}: nothing listens there", hint=f"start it again: kaji resume {name}"
         )
+    secret = _notebook(cli, view) if rank == 0 else None
+    if secret is not None and not ports and not view["spec"].get("ports"):
+        # On this machine's own network the notebook itself has the port.
+        ports = (f":{secret['port']}" if _shares_network(cli, view, rank) else str(secret["port"]),)
+    forwards = _forwards(view, ports)
     if phase_of(view) != "Running":
         say(f"{name} is {phase_of(view)}; connections fail until it runs")
 
@@ -62,13 +66,13 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
         cli.target = None
         return cli.find_target()
 
-    secret = _notebook(cli, view) if rank == 0 else None
     try:
         forward_until_end(cli.api, Forwarder(find, view, rank, say), view, forwards, address, secret)
     except InvalidInput as error:
         same = [forward.remote for forward in forwards if forward.local == forward.remote]
         if same and _shares_network(cli, view, rank):
-            raise InvalidInput([replace(fault, hint=_open_directly(same)) for fault in error.faults]) from error
+            hint = _open_directly(same, has_token=secret is not None)
+            raise InvalidInput([replace(fault, hint=hint) for fault in error.faults]) from error
         raise
     return 0
 
@@ -85,8 +89,11 @@ def _shares_network(cli: Cli, view: View, rank: int) -> bool:
     return any(member["rank"] == rank and has_network_of_this_machine(member) for member in members)
 
 
-def _open_directly(ports: Sequence[int]) -> str:
-    return f"the member shares this machine's network: open http://127.0.0.1:{ports[0]}, or forward :{ports[0]}"
+def _open_directly(ports: Sequence[int], *, has_token: bool) -> str:
+    shares = "the member shares this machine's network"
+    if has_token:
+        return f"{shares}: forward :{ports[0]}, which prints the notebook's link"
+    return f"{shares}: open http://127.0.0.1:{ports[0]}, or forward :{ports[0]}"
 
 
 def _notebook(cli: Cli, view: View) -> View | None:

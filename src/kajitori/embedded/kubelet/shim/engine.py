@@ -117,7 +117,7 @@ class EngineShim(Shim):
         self._learn_processes()
         starting = send_request(self.socket_path, "POST", f"{self.container}/start", START_SECONDS)
         if self.ending >= 0:
-            ready, _, _ = select.select([starting, self.ending], [], [], START_SECONDS)
+            ready, _, _ = select.select([starting.fileno(), self.ending], [], [], START_SECONDS)
             if self.ending in ready:
                 self._first_process_ended()
         read_answer(self.socket_path, starting)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_web_api import Call, FakeWebApi, invoke, view
 
+from kajitori.cli.connection import forwarding
+from kajitori.cli.connection.forwarding import Forward
 from kajitori.cli.verbs.runs.notebook import default_name
 
 LINK = "http://kaji.test/#sign-in=c0de&to="
@@ -123,3 +125,20 @@ def test_tensorboard_needs_a_running_run_and_a_folder() -> None:
     ended = view("bert", "Succeeded", spec={"tensorboard": "/ckpt/tb"})
     done = invoke(server(ended), "tensorboard", "bert")
     assert (done.exit_code != 0, "kaji cp bert:/ckpt/tb FOLDER" in done.stderr) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("url", "forward"), [("http://127.0.0.1:9", Forward(0, 8888)), ("http://elsewhere:9", Forward(8888, 8888))]
+)
+def test_port_forward_knows_the_port_of_a_notebook(monkeypatch: pytest.MonkeyPatch, url: str, forward: Forward) -> None:
+    """Where the notebook shares the network of this machine, it has the port itself."""
+    api = server(notebook())
+    told = {"port": 8888, "path": PATH.rstrip("/"), "token": "s3cret"}
+    api.answers["GET /v1/runs/vision/notebook-ada/notebook"] = told
+    api.answers["GET /v1/runs/vision/notebook-ada/members"] = {
+        "items": [{"rank": 0, "phase": "Running", "address": "127.0.0.1"}]
+    }
+    asked: list[Any] = []
+    monkeypatch.setattr(forwarding, "forward_until_end", lambda *arguments: asked.append(arguments[3:]))
+    done = invoke(api, "port-forward", "notebook-ada", url=url)
+    assert (done.exit_code, asked) == (0, [([forward], "127.0.0.1", told)]), done.output
