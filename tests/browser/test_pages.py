@@ -191,6 +191,9 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.get_by_role("tab", name="Events").click()
     page.get_by_text("Started").first.wait_for()
     page.get_by_role("button", name="Stop").click()
+    loss = page.get_by_role("dialog", name="Stop bert?")
+    loss.get_by_text(re.compile("bert: started .* ago, no checkpoint known")).wait_for()
+    loss.get_by_role("button", name="Stop bert").click()
     page.get_by_text("Stopped").first.wait_for()
     page.get_by_role("button", name="Resume").click()
     page.get_by_text("Running").first.wait_for()
@@ -625,7 +628,7 @@ def test_the_search_finds_runs_and_does_what_it_is_told(cluster: KajiUp, page: P
     page.keyboard.type("stop sou")
     page.get_by_role("option", name="Stop sought").wait_for()
     page.keyboard.press("Enter")
-    page.get_by_role("dialog", name="Stop 1 run?").wait_for()
+    page.get_by_role("dialog", name="Stop sought?").wait_for()
     page.keyboard.press("Enter")
     page.get_by_text("sought: 1 run stopped.").wait_for()
 

@@ -197,7 +197,7 @@ def _stop_and_delete(found: HostilePage) -> None:
     page.route("**/v1/runs/default/hostile", as_notebook)
     found.visit("/runs/default/hostile")
     page.get_by_role("button", name="Delete", exact=True).click()
-    found.look("the dialog that deletes a run", f"[role=dialog] h2:text('{MADE}')")
+    found.look("the dialog that deletes a run", f"[role=dialog] h2 :text('{MADE}')")
     found.look("the notebook's links", "main a[target=_blank]:text('Open')")
 
 
@@ -217,7 +217,7 @@ def _search(found: HostilePage) -> None:
         page.keyboard.press("Enter")
         if text.startswith("stop"):
             found.look("the dialog that stops a run", f"[role=dialog] li :text('{MADE}')")
-            page.get_by_role("button", name="Stop 1 run").click()
+            page.get_by_role("dialog").get_by_role("button", name="Stop").click()
         found.look(f"what became of {text!r}", f".MuiSnackbar-root :text('{MADE}')")
         page.get_by_role("button", name="Close").click()
         page.locator(".MuiSnackbar-root").wait_for(state="detached")

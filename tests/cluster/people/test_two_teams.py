@@ -64,7 +64,7 @@ async def test_each_team_lists_its_own_runs(calls: EveryCall) -> None:
         assert [(run["name"], run["namespace"], run["owner"]) for run in runs] == [(name, namespace, f"oidc:{user}")]
         who = (await calls.http.get("/v1/whoami", headers=headers)).json()
         assert (who["user"], f"oidc:{team}" in who["groups"]) == (f"oidc:{user}", True)
-        assert (who["namespaces"], who["operator"]) == ([{"namespace": namespace, "role": "user"}], False)
+        assert (who["namespaces"], who["operator"]) == ([{"namespace": namespace, "role": "user", "logs": True}], False)
         listed = (await calls.http.get("/v1/teams", headers=headers)).json()["items"]
         assert [item["name"] for item in listed if item["yours"]] == [team]
     assert (await calls.http.delete(f"/v1/runs/{speech_of(calls.cluster)}/bobs", headers=calls.outsider)).is_success
@@ -112,7 +112,7 @@ async def test_a_lead_makes_a_token_for_a_robot(calls: EveryCall, identity_provi
     robot = {"Authorization": f"Bearer {made.json()['token']}"}
     who = (await http.get("/v1/whoami", headers=robot)).json()
     assert who["user"] == f"system:serviceaccount:{calls.cluster.namespace}:ci"
-    assert who["namespaces"] == [here | {"role": "user"}]
+    assert who["namespaces"] == [here | {"role": "user", "logs": True}]
     submitted = await http.post("/v1/runs", headers=robot, json={"name": "nightly", "spec": SPEC} | here)
     assert submitted.status_code == 201, submitted.text
     other = {"name": "nightly", "spec": SPEC, "namespace": speech_of(calls.cluster)}

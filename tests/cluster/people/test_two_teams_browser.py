@@ -131,10 +131,11 @@ async def test_a_viewer_is_offered_nothing_that_the_server_would_refuse(web: Web
     await page.get_by_role("tab", name="Figures", selected=True).wait_for()  # logs are for users of the team
     await page.get_by_role("tab", name="Members").click()
     await page.get_by_role("row", name=re.compile("^0 Running")).wait_for()
-    for words in ("Stop", "Resume", "Delete", "Copy and change"):
+    assert not await page.get_by_role("tab", name="Log").count()
+    for words in ("Stop", "Resume", "Delete", "Copy and change", "Log"):
         assert not await page.get_by_role("button", name=words).or_(page.get_by_role("link", name=words)).count(), words
     await page.get_by_role("button", name="Map", exact=True).click()
-    await page.get_by_text("Choose a member for its log and figures.").wait_for()
+    await page.get_by_text("Choose a member for its figures.").wait_for()
     assert not await page.get_by_role("tab", name="Terminal").count()
     await page.keyboard.press("Control+k")
     await page.get_by_role("combobox", name="Search").fill("seen")
@@ -229,6 +230,7 @@ async def enter(page: Page) -> None:
 
 async def stop_and_resume(page: Page) -> None:
     await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Stop").click()
     await page.get_by_text("Stopped").first.wait_for()
     await page.get_by_role("button", name="Resume").click()
     await page.get_by_text("Running").first.wait_for()

@@ -1,17 +1,28 @@
 import Box from "@mui/material/Box";
 import { useTheme } from "@mui/material/styles";
+import useMediaQuery from "@mui/material/useMediaQuery";
+import { ticksOf, timeLabels } from "../figures/series";
 import { StateMark } from "../states/StateMark";
 import { STATES } from "../states/states";
 import { duration } from "../words/times";
 import type { Segment } from "./segments";
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+/** What stands centred below its time. */
+const AT = { position: "absolute", top: 0, transform: "translateX(-50%)", whiteSpace: "nowrap" } as const;
 const ROW_PX = 22;
 /** Of more attempts, the latest ones are drawn; the table has all. */
 const MOST_ROWS = 24;
 
+interface Properties {
+  segments: readonly Segment[];
+  /** Times at which checkpoints were written, in milliseconds. */
+  checkpoints: readonly number[];
+}
+
 /** A run's life over time, one line an attempt. The table below it holds the same. */
-export function AttemptTimeline({ segments }: { segments: readonly Segment[] }) {
+export function AttemptTimeline({ segments, checkpoints }: Properties) {
+  const isNarrow = useMediaQuery(useTheme().breakpoints.down("sm"));
   const dark = useTheme().palette.mode === "dark";
   const numbers = [...new Set(segments.map(({ attempt }) => attempt))].slice(-MOST_ROWS);
   const shown = segments.filter(({ attempt }) => numbers.includes(attempt));
@@ -19,6 +30,9 @@ export function AttemptTimeline({ segments }: { segments: readonly Segment[] }) 
   if (!first || !last) return null;
   const [from, until] = [first.from, last.until];
   const place = (time: number) => `${(100 * (time - from)) / Math.max(1, until - from)}%`;
+  const { times, stepSeconds } = ticksOf(from / 1_000, until / 1_000, isNarrow ? 3 : 7);
+  const labels = timeLabels(times, stepSeconds);
+  const saved = checkpoints.filter((time) => time >= from && time <= until);
   const phases = [...new Set(shown.map(({ phase }) => phase))];
   return (
     <Box role="img" aria-label={`Timeline of ${numbers.length} attempts. The table holds the same.`} sx={{ mb: 4 }}>
@@ -26,8 +40,9 @@ export function AttemptTimeline({ segments }: { segments: readonly Segment[] }) 
         {phases.map((phase) => (
           <StateMark key={phase} phase={phase} />
         ))}
+        {saved.length > 0 && <span>▲ Checkpoint</span>}
       </Box>
-      <Box sx={{ display: "grid", gridTemplateColumns: "auto minmax(0, 1fr)", columnGap: 3, borderBottom: 1, borderColor: "divider", pb: 1 }}>
+      <Box sx={{ display: "grid", gridTemplateColumns: "auto minmax(0, 1fr)", columnGap: 3 }}>
         {numbers.map((number) => [
           <Box key={`name ${number}`} sx={{ color: "text.secondary", lineHeight: `${ROW_PX}px`, fontVariantNumeric: "tabular-nums", textAlign: "right" }}>
             {number}
@@ -62,10 +77,19 @@ export function AttemptTimeline({ segments }: { segments: readonly Segment[] }) 
               })}
           </Box>,
         ])}
-      </Box>
-      <Box sx={{ display: "flex", justifyContent: "space-between", color: "text.secondary", fontSize: 12.5 }}>
-        <span>{CLOCK.format(from)}</span>
-        <span>{CLOCK.format(until)}</span>
+        <span />
+        <Box sx={{ position: "relative", height: saved.length ? 36 : 20, borderTop: 1, borderColor: "divider", color: "text.secondary", fontSize: 12, lineHeight: "16px", overflow: "hidden" }}>
+          {saved.map((time) => (
+            <Box key={time} component="span" title={`Checkpoint at ${CLOCK.format(time)}`} sx={AT} style={{ left: place(time) }}>
+              ▲
+            </Box>
+          ))}
+          {times.map((time, index) => (
+            <Box key={time} component="span" sx={{ ...AT, top: saved.length ? 18 : 2 }} style={{ left: place(time * 1_000) }}>
+              {labels[index]}
+            </Box>
+          ))}
+        </Box>
       </Box>
     </Box>
   );

@@ -5,6 +5,7 @@ import { client, contentOf } from "../api/client";
 import type { ShownRun } from "../run/findRun";
 import { PastAttempts } from "../run/PastAttempts";
 import { isFinal } from "../run/status";
+import { useReport } from "../time/useReport";
 import { useNow } from "../words/useNow";
 import { AttemptTimeline } from "./AttemptTimeline";
 import { attemptsOf, segmentsOf } from "./segments";
@@ -24,6 +25,8 @@ export function AttemptsPanel({ run }: { run: ShownRun }) {
     refetchInterval: isFinal(run) ? false : REFRESH_MS,
     retry: false,
   });
+  const times = useReport(run).data?.checkpoints.times;
+  const checkpoints = useMemo(() => (times ?? []).map((time) => Date.parse(time)), [times]);
   const recorded = run.isRemoved ? run.pastAttempts : (history.data ?? []);
   const attempts = useMemo(() => attemptsOf(run, recorded), [run, recorded]);
   if (run.spec.array)
@@ -31,7 +34,7 @@ export function AttemptsPanel({ run }: { run: ShownRun }) {
   const missing = (run.status.attempts ?? 0) - attempts.length;
   return (
     <>
-      <AttemptTimeline segments={segmentsOf(run, attempts, now)} />
+      <AttemptTimeline segments={segmentsOf(run, attempts, now)} checkpoints={checkpoints} />
       {attempts.length > 0 ? <PastAttempts run={{ ...run, pastAttempts: attempts }} /> : <Typography color="textSecondary">It has not had nodes yet.</Typography>}
       {missing > 0 && !history.isLoading && (
         <Typography color="textSecondary" sx={{ mt: 2 }}>

@@ -2,21 +2,23 @@ import { useMemo, useState } from "react";
 import { exact } from "../words/times";
 import { PlotFrame } from "./PlotFrame";
 import { Plot } from "./Plot";
-import { amount, attemptStarts, bandColumns, pointAt, type BandPoint, type BandSeries } from "./series";
+import { amount, bandColumns, pointAt, type BandPoint, type BandSeries, type Marks } from "./series";
 
 interface Properties {
   series: BandSeries;
   intervalSeconds: number;
+  /** The time axis and the marks that all plots share. */
+  range?: readonly [number, number];
+  marks?: Marks;
   /** Called with the rank of an extreme that was clicked. */
   chooseRank: (rank: number) => void;
 }
 
 /** One quantity over all ranks: the median, and the ranges in which most and all ranks are. */
-export function BandPlot({ series, intervalSeconds, chooseRank }: Properties) {
+export function BandPlot({ series, intervalSeconds, range, marks, chooseRank }: Properties) {
   const { points, unit, name, description } = series;
   const [time, setTime] = useState<number | null>(null);
   const columns = useMemo(() => bandColumns(points, intervalSeconds), [points, intervalSeconds]);
-  const marks = useMemo(() => attemptStarts(points), [points]);
   const shown = (time !== null && pointAt(points, time)) || points.at(-1);
   const words = shown ? wordsOf(shown, unit) : "";
   return (
@@ -24,6 +26,7 @@ export function BandPlot({ series, intervalSeconds, chooseRank }: Properties) {
       <Plot
         columns={columns}
         isBand
+        range={range}
         marks={marks}
         label={`${name}: ${words}`}
         format={(value) => amount(value, unit)}

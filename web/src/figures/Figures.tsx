@@ -8,10 +8,11 @@ import { useState } from "react";
 import { client, contentOf, type Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { isFinal, membersOf } from "../run/status";
+import { useReport } from "../time/useReport";
 import { saveFile } from "../words/saveFile";
 import { BandPlot } from "./BandPlot";
 import { RankPlot } from "./RankPlot";
-import { byName, csvOf, ordered } from "./series";
+import { byName, csvOf, inPlots, marksOf, ordered, sharedRange, type Marks } from "./series";
 
 const RANGES: readonly [string, string][] = [
   ["1h", "Last hour"],
@@ -74,8 +75,15 @@ export function Figures({ run, rank, chooseRank }: Properties) {
   );
 }
 
+/** What the marks in the plots mean, if there are any. */
+function Marked({ marks: { attempts, checkpoints } }: { marks: Marks }) {
+  const words = [...(attempts.length ? ["Dashed line: another attempt begins."] : []), ...(checkpoints.length ? ["▲: a checkpoint was written."] : [])];
+  return words.length > 0 && <Typography color="textSecondary" sx={{ mb: 3 }}>{words.join(" ")}</Typography>;
+}
+
 function Bands({ run, since, chooseRank }: { run: Run; since: string; chooseRank: (rank: number) => void }) {
   const { namespace, name } = run;
+  const checkpoints = useReport(run).data?.checkpoints.times ?? [];
   const metrics = useQuery({
     queryKey: ["metrics", run.uid, since],
     queryFn: async () => {
@@ -88,6 +96,8 @@ function Bands({ run, since, chooseRank }: { run: Run; since: string; chooseRank
   if (metrics.error && !metrics.data) return <Problem error={metrics.error} retry={() => void metrics.refetch()} />;
   if (!metrics.data) return null;
   const series = ordered(metrics.data.series);
+  const range = sharedRange(series.map(({ points }) => points));
+  const marks = marksOf(series, checkpoints);
   if (!series.length) {
     return (
       <Typography color="textSecondary">
@@ -97,12 +107,15 @@ function Bands({ run, since, chooseRank }: { run: Run; since: string; chooseRank
   }
   return (
     <>
+      <Marked marks={marks} />
       <Box sx={PLOTS}>
         {series.map((each) => (
           <BandPlot
             key={each.name}
             series={each}
             intervalSeconds={metrics.data.intervalSeconds}
+            range={range}
+            marks={marks}
             chooseRank={chooseRank}
           />
         ))}
@@ -116,6 +129,7 @@ function Bands({ run, since, chooseRank }: { run: Run; since: string; chooseRank
 
 function OneRank({ run, rank }: { run: Run; rank: number }) {
   const { namespace, name } = run;
+  const checkpoints = useReport(run).data?.checkpoints.times ?? [];
   const metrics = useQuery({
     queryKey: ["rank-metrics", run.uid, rank],
     queryFn: async () => {
@@ -127,13 +141,18 @@ function OneRank({ run, rank }: { run: Run; rank: number }) {
   });
   if (metrics.error && !metrics.data) return <Problem error={metrics.error} retry={() => void metrics.refetch()} />;
   if (!metrics.data) return null;
-  const groups = [...byName(metrics.data.series)];
+  const groups = [...byName(metrics.data.series)].flatMap(([each, series]) => inPlots(series).map((part) => [each, part] as const));
+  const range = sharedRange(metrics.data.series.map(({ samples }) => samples));
+  const marks = { attempts: [], checkpoints: checkpoints.map((time) => Date.parse(time) / 1_000) };
   if (!groups.length) return <Typography color="textSecondary">Nothing was measured of this rank yet.</Typography>;
   return (
-    <Box sx={PLOTS}>
-      {groups.map(([each, series]) => (
-        <RankPlot key={each} series={series} />
-      ))}
-    </Box>
+    <>
+      <Marked marks={marks} />
+      <Box sx={PLOTS}>
+        {groups.map(([each, series]) => (
+          <RankPlot key={`${each} ${series[0]?.gpu}`} series={series} range={range} marks={marks} />
+        ))}
+      </Box>
+    </>
   );
 }

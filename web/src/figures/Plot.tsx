@@ -2,11 +2,15 @@ import { useTheme } from "@mui/material/styles";
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { timeLabels, timeRange, type Columns } from "./series";
+import { lastValues, timeLabels, timeRange, type Columns, type Marks } from "./series";
 
 const HEIGHT_PX = 140;
+/** Room at the right end for the last value. */
+const RIGHT_PX = 64;
 const LINES = ["#0b6e69", "#8a5200", "#1a5fb4", "#b3261e"];
 const LINES_DARK = ["#5cc9c1", "#f0b45c", "#84b6f4", "#ff8a80"];
+
+const NONE: Marks = { attempts: [], checkpoints: [] };
 
 /** Return the colours of lines, in their order. */
 export function lineColours(dark: boolean): readonly string[] {
@@ -17,8 +21,9 @@ interface Properties {
   columns: Columns;
   /** Whether the columns are minimum, 10th, 50th, 90th percentile and maximum; else each is a line. */
   isBand: boolean;
-  /** Times, in seconds, that are marked: beginnings of attempts. */
-  marks: readonly number[];
+  /** The time axis that all plots of a page share, in seconds; without it that of the columns. */
+  range?: readonly [number, number] | undefined;
+  marks?: Marks | undefined;
   /** What the plot shows, for people who do not see it. */
   label: string;
   format: (value: number) => string;
@@ -28,13 +33,18 @@ interface Properties {
   onClick?: (time: number, isAbove: boolean) => void;
 }
 
+/** Whether a time range is that of all data of a plot, and not a part that a person dragged out. */
+function isWhole(plot: uPlot, first: number | null, last: number | null): boolean {
+  return first === plot.data[0][0] && last === plot.data[0].at(-1);
+}
+
 /** A plot over time. Plots of one page share the pointer; drag to look closer, double-click to return. */
-export function Plot({ columns, isBand, marks, label, format, onPoint, onClick }: Properties) {
+export function Plot({ columns, isBand, range, marks = NONE, label, format, onPoint, onClick }: Properties) {
   const element = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const theme = useTheme();
-  const latest = useRef({ marks, onPoint, onClick, format });
-  latest.current = { marks, onPoint, onClick, format };
+  const latest = useRef({ range, marks, onPoint, onClick, format });
+  latest.current = { range, marks, onPoint, onClick, format };
   const lines = columns.length - 1;
 
   useEffect(() => {
@@ -57,17 +67,41 @@ export function Plot({ columns, isBand, marks, label, format, onPoint, onClick }
     };
     const drawMarks = (drawn: uPlot) => {
       const { ctx, bbox } = drawn;
+      const { attempts, checkpoints } = latest.current.marks;
+      const ratio = uPlot.pxRatio;
+      const places = (times: readonly number[]) => times.map((time) => drawn.valToPos(time, "x", true)).filter((x) => x >= bbox.left && x <= bbox.left + bbox.width);
       ctx.save();
-      ctx.strokeStyle = ink;
-      ctx.setLineDash([4, 4]);
-      for (const time of latest.current.marks) {
-        const x = drawn.valToPos(time, "x", true);
-        if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.strokeStyle = ctx.fillStyle = ink;
+      for (const x of places(checkpoints)) {
+        const bottom = bbox.top + bbox.height;
+        ctx.beginPath();
+        ctx.moveTo(x, bottom - 7 * ratio);
+        ctx.lineTo(x + 4 * ratio, bottom);
+        ctx.lineTo(x - 4 * ratio, bottom);
+        ctx.fill();
+      }
+      ctx.setLineDash([4 * ratio, 4 * ratio]);
+      for (const x of places(attempts)) {
         ctx.beginPath();
         ctx.moveTo(x, bbox.top);
         ctx.lineTo(x, bbox.top + bbox.height);
         ctx.stroke();
       }
+      ctx.restore();
+    };
+    const drawLast = (drawn: uPlot) => {
+      const { ctx, bbox } = drawn;
+      const ratio = uPlot.pxRatio;
+      ctx.save();
+      ctx.font = `${11 * ratio}px system-ui`;
+      ctx.textBaseline = "middle";
+      ctx.textAlign = "left";
+      lastValues(drawn.data as Columns, isBand).forEach(({ value, line: index }) => {
+        const y = drawn.valToPos(value, "y", true);
+        if (y < bbox.top || y > bbox.top + bbox.height) return; // the person looks closer, at another part
+        ctx.fillStyle = colours[index % colours.length] ?? ink;
+        ctx.fillText(latest.current.format(value), bbox.left + bbox.width + 6 * ratio, y, (RIGHT_PX - 8) * ratio);
+      });
       ctx.restore();
     };
     const pointed = (drawn: uPlot) => {
@@ -79,9 +113,9 @@ export function Plot({ columns, isBand, marks, label, format, onPoint, onClick }
         width: target.clientWidth,
         height: HEIGHT_PX,
         legend: { show: false },
-        padding: [8, 44, 0, 0],
+        padding: [8, RIGHT_PX, 0, 0],
         cursor: { sync: { key: "figures" }, drag: { x: true, y: false }, points: { show: false } },
-        scales: { x: { range: (_, first, last) => timeRange(first, last) } },
+        scales: { x: { range: (drawn, first, last) => (latest.current.range && isWhole(drawn, first, last) ? timeRange(...latest.current.range) : timeRange(first, last)) } },
         series: [
           {},
           ...(isBand
@@ -98,7 +132,7 @@ export function Plot({ columns, isBand, marks, label, format, onPoint, onClick }
           { ...axis, size: 28, space: 96, values: (_, times, __, ___, step) => timeLabels(times, step) },
           { ...axis, size: 84, values: (_, values) => values.map((value) => latest.current.format(value)) },
         ],
-        hooks: { draw: [drawMarks], setCursor: [pointed] },
+        hooks: { draw: [drawMarks, drawLast], setCursor: [pointed] },
       },
       columns as uPlot.AlignedData,
       target,
@@ -121,6 +155,6 @@ export function Plot({ columns, isBand, marks, label, format, onPoint, onClick }
     };
   }, [isBand, lines, theme]);
 
-  useEffect(() => plot.current?.setData(columns as uPlot.AlignedData), [columns]);
+  useEffect(() => plot.current?.setData(columns as uPlot.AlignedData), [columns, range?.[0], range?.[1], marks]);
   return <div ref={element} role="img" aria-label={label} />;
 }

@@ -1,10 +1,10 @@
 import { useMemo, useState } from "react";
 import { PlotFrame } from "./PlotFrame";
 import { Plot } from "./Plot";
-import { amount, rankColumns, type RankSeries } from "./series";
+import { amount, rankColumns, type Marks, type RankSeries } from "./series";
 
 /** One quantity of one rank: a line, or one of each GPU. */
-export function RankPlot({ series }: { series: readonly RankSeries[] }) {
+export function RankPlot({ series, range, marks }: { series: readonly RankSeries[]; range: readonly [number, number]; marks: Marks }) {
   const [time, setTime] = useState<number | null>(null);
   const columns = useMemo(() => rankColumns(series), [series]);
   const first = series[0];
@@ -24,7 +24,8 @@ export function RankPlot({ series }: { series: readonly RankSeries[] }) {
       <Plot
         columns={columns}
         isBand={false}
-        marks={[]}
+        range={range}
+        marks={marks}
         label={`${first.name}: ${words}`}
         format={(value) => amount(value, first.unit)}
         onPoint={setTime}

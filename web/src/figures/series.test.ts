@@ -5,8 +5,13 @@ import {
   bandColumns,
   byName,
   csvOf,
+  inPlots,
+  lastValues,
+  marksOf,
   ordered,
   rankColumns,
+  sharedRange,
+  ticksOf,
   timeLabels,
   timeRange,
   type BandPoint,
@@ -90,4 +95,40 @@ it("has a time axis with dates only where they are needed", () => {
   expect(timeLabels([noon], 10)[0]).toContain("00:00");
   expect(timeRange(100, 1000)).toEqual([100, 1000]);
   expect(timeRange(1000, 1000)).toEqual([880, 1000]);
+});
+
+describe("several plots on one page", () => {
+  const series = [
+    { points: [point(1, 1), point(2, 1, 2)] },
+    { points: [point(0, 1), point(1, 1), point(3, 1, 2)] },
+    { points: [] },
+  ] as unknown as Parameters<typeof marksOf>[0];
+
+  it("share a time axis from their first to their last point", () => {
+    expect(sharedRange(series.map(({ points }) => points))).toEqual([0, 180]);
+    expect(sharedRange([])).toEqual([0, 0]);
+  });
+
+  it("mark attempts and checkpoints at the same times", () => {
+    expect(marksOf(series, ["1970-01-01T00:02:30Z"])).toEqual({ attempts: [120, 180], checkpoints: [150] });
+  });
+
+  it("print the last value of each line, of a band its median's", () => {
+    expect(lastValues([[0, 60], [1, null], [7, 8]], false)).toEqual([{ line: 0, value: 1 }, { line: 1, value: 8 }]);
+    expect(lastValues([[0], [1], [2], [3], [4], [5]], true)).toEqual([{ line: 0, value: 3 }]);
+    expect(lastValues([[]], false)).toEqual([]);
+  });
+
+  it("have at most four lines", () => {
+    expect(inPlots([0, 1, 2, 3, 4, 5, 6, 7, 8]).map((lines) => lines.length)).toEqual([4, 4, 1]);
+  });
+});
+
+it.each([
+  [0, 70, 7, [0, 10, 20, 30, 40, 50, 60, 70], 10],
+  [65, 3_600, 7, [600, 1_200, 1_800, 2_400, 3_000, 3_600], 600],
+  [0, 30 * 86_400, 3, [0, 10, 20, 30].map((day) => day * 86_400), 864_000],
+])("round times between %d and %d", (from, until, most, times, stepSeconds) => {
+  const shift = new Date(from * 1_000).getTimezoneOffset() * 60;
+  expect(ticksOf(from + shift, until + shift, most)).toEqual({ times: times.map((time) => time + shift), stepSeconds });
 });

@@ -64,6 +64,42 @@ export function attemptStarts(points: readonly BandPoint[]): number[] {
     .map(({ at }) => seconds(at));
 }
 
+/** Times, in seconds, that all plots of a page mark. */
+export interface Marks {
+  /** Beginnings of further attempts. */
+  attempts: readonly number[];
+  /** Ends of checkpoints. */
+  checkpoints: readonly number[];
+}
+
+/** Return the marks of series over all ranks. `checkpoints` are times as the server writes them. */
+export function marksOf(series: readonly BandSeries[], checkpoints: readonly string[]): Marks {
+  const attempts = new Set(series.flatMap(({ points }) => attemptStarts(points)));
+  return { attempts: [...attempts], checkpoints: checkpoints.map(seconds) };
+}
+
+/** Return the time axis of several plots: from their first to their last point. */
+export function sharedRange(times: readonly (readonly { at: string }[])[]): [number, number] {
+  const ends = times.flatMap((points) => [points[0], points.at(-1)]).flatMap((point) => (point ? [seconds(point.at)] : []));
+  return ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 0];
+}
+
+/** Return the last value of each line, and the place of the line; of a band the median's. */
+export function lastValues([, ...lines]: Columns, isBand: boolean): { line: number; value: number }[] {
+  const shown = isBand ? lines.slice(2, 3) : lines;
+  return shown.flatMap((values, line) => {
+    const value = values.findLast((each) => each !== null);
+    return typeof value === "number" ? [{ line, value }] : [];
+  });
+}
+
+const MOST_LINES = 4;
+
+/** Return the series of one quantity in plots of at most four lines each. */
+export function inPlots<T>(series: readonly T[]): T[][] {
+  return Array.from({ length: Math.ceil(series.length / MOST_LINES) }, (_, plot) => series.slice(plot * MOST_LINES, (plot + 1) * MOST_LINES));
+}
+
 /** Return the series that are plotted: what the program wrote itself, then GPUs, processors and memory, then all others. */
 export function ordered<T extends { name: string }>(series: readonly T[]): T[] {
   const place = ({ name }: T) => {
@@ -123,6 +159,18 @@ export function timeLabels(times: readonly number[], stepSeconds: number): strin
     if (stepSeconds >= DAY_SECONDS || isMidnight) return MONTH_AND_DAY.format(date);
     return (stepSeconds < 60 ? SECOND : HOUR_AND_MINUTE).format(date);
   });
+}
+
+const STEPS_SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, DAY_SECONDS];
+
+/** Return at most `most` + 1 round times, in seconds, between two others, and their distance. */
+export function ticksOf(from: number, until: number, most: number): { times: number[]; stepSeconds: number } {
+  const least = (until - from) / most;
+  const stepSeconds = STEPS_SECONDS.find((step) => step >= least) ?? DAY_SECONDS * Math.ceil(least / DAY_SECONDS);
+  // Round in the person's time zone: hours of a day begin at its midnight.
+  const shift = new Date(from * 1_000).getTimezoneOffset() * 60;
+  const first = Math.ceil((from - shift) / stepSeconds) * stepSeconds + shift;
+  return { times: Array.from({ length: Math.max(0, Math.floor((until - first) / stepSeconds) + 1) }, (_, tick) => first + tick * stepSeconds), stepSeconds };
 }
 
 const SHORTEST_SECONDS = 120;

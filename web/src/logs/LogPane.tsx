@@ -3,7 +3,7 @@ import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { useTheme } from "@mui/material/styles";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type RefObject } from "react";
 import { Problem } from "../app/Problem";
 import { MONOSPACE } from "../app/theme";
 import { LogFeed, type Hit } from "./feed";
@@ -15,6 +15,8 @@ import { keyOf, wordsOf, type Source } from "./sources";
 export const LINE_PX = 18;
 const AT_END_PX = 24;
 const READ_AHEAD_PX = 900;
+/** Room for the line below a log and the edge of the page. */
+const BELOW_PX = 48;
 const TIMES = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hour12: false });
 const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
@@ -50,6 +52,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
   const [seen, setSeen] = useState(0);
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const [marked, setMarked] = useState(0);
+  const top = useTop(scroller);
   const items = useMemo(() => folded(state.rows, open), [state.rows, open]);
   const lines = useVirtualizer({
     count: items.length,
@@ -157,7 +160,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
         aria-live="off"
         aria-label={label}
         sx={{
-          height: "max(280px, 100vh - 420px)",
+          height: `max(280px, 100vh - ${top + BELOW_PX}px)`,
           overflow: "auto",
           overflowAnchor: "none",
           border: 1,
@@ -222,6 +225,16 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
       </Typography>
     </Box>
   );
+}
+
+/** Return the distance of an element from the upper end of the page, so that it can reach to the lower edge of the window. */
+function useTop(element: RefObject<HTMLElement | null>): number {
+  const [top, setTop] = useState(0);
+  useLayoutEffect(() => {
+    const box = element.current?.getBoundingClientRect();
+    if (box) setTop(Math.round(box.top + window.scrollY));
+  });
+  return top;
 }
 
 function Content({ item, needle, toggle }: { item: Item; needle: string; toggle: (fold: number) => void }) {

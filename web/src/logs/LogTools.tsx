@@ -37,7 +37,9 @@ interface Properties {
 }
 
 const MANY_ATTEMPTS = 200;
-const TOGGLE = { height: 40, color: "text.primary", textTransform: "none" } as const;
+/** As high as the text fields beside it. */
+const HEIGHT_PX = 37;
+const TOGGLE = { height: HEIGHT_PX, color: "text.primary", textTransform: "none" } as const;
 
 /** What one can choose about the logs: which, how they are shown, and what is searched for. */
 export function LogTools({ run, path, sources, beside, change, options, setOptions, field, found, hit, search, toHit, goTo }: Properties) {
@@ -146,7 +148,7 @@ export function LogTools({ run, path, sources, beside, change, options, setOptio
       <ToggleButton sx={TOGGLE} size="small" value="wrap" selected={options.wraps} onChange={() => setOptions({ ...options, wraps: !options.wraps })}>
         Wrap
       </ToggleButton>
-      <Button size="small" variant="outlined" sx={{ height: 40 }} onClick={(event) => setMenu(event.currentTarget)}>
+      <Button size="small" variant="outlined" sx={{ height: HEIGHT_PX }} onClick={(event) => setMenu(event.currentTarget)}>
         Download
       </Button>
       <Menu anchorEl={menu} open={menu !== null} onClose={() => setMenu(null)}>

@@ -12,8 +12,8 @@ const ROW = { display: "grid", gridTemplateColumns: COLUMNS, gap: 3, px: 3, alig
 const CELL = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" } as const;
 const RIGHT = { ...CELL, textAlign: "right" } as const;
 
-/** The same as the map, as a table of which only the visible rows exist. */
-export function MemberTable({ placed, showLog }: { placed: readonly Placed[]; showLog: (rank: number) => void }) {
+/** The same as the map, as a table of which only the visible rows exist. `showLog` is null for people who may not read logs. */
+export function MemberTable({ placed, showLog }: { placed: readonly Placed[]; showLog: ((rank: number) => void) | null }) {
   const list = useRef<HTMLDivElement>(null);
   const rows = useWindowVirtualizer({
     count: placed.length,
@@ -64,9 +64,11 @@ export function MemberTable({ placed, showLog }: { placed: readonly Placed[]; sh
                   {why}
                 </Box>
                 <Box role="cell">
-                  <Button size="small" onClick={() => showLog(rank)}>
-                    Log
-                  </Button>
+                  {showLog && (
+                    <Button size="small" onClick={() => showLog(rank)}>
+                      Log
+                    </Button>
+                  )}
                 </Box>
               </Box>
             );

@@ -10,7 +10,7 @@ import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { KindMark } from "../cluster/KindMark";
 import { membersOf } from "../run/status";
-import { useMayChange } from "../runs/useMayChange";
+import { useMayChange, useMayReadLogs } from "../runs/useMayChange";
 import { ORDERS, type Order } from "./grid";
 import { allRanks, kindOf, KINDS, told } from "./kinds";
 import { MemberMap } from "./MemberMap";
@@ -20,7 +20,8 @@ import { useMembers } from "./useMembers";
 /** Up to this many members, the table says more than the map. */
 const FEW = 16;
 
-type Where = "log" | "figures" | "terminal";
+const WORDS = { log: "Log", figures: "Figures", terminal: "Terminal" } as const;
+type Where = keyof typeof WORDS;
 
 interface Properties {
   run: Run;
@@ -34,6 +35,8 @@ interface Properties {
 export function MembersPanel({ run, rank, chooseRank, open }: Properties) {
   const members = useMembers(run);
   const mayEnter = useMayChange()(run.namespace);
+  const mayReadLogs = useMayReadLogs()(run.namespace);
+  const places: Where[] = [...(mayReadLogs ? (["log"] as const) : []), "figures", ...(mayEnter ? (["terminal"] as const) : [])];
   const [order, setOrder] = useState<Order>("rank");
   const [chosenView, setView] = useState<"map" | "table" | null>(null);
   const [marked, setMarked] = useState<string | null>(null);
@@ -84,7 +87,7 @@ export function MembersPanel({ run, rank, chooseRank, open }: Properties) {
       {view === "map" ? (
         <MemberMap placed={placed} order={order} marked={marked} selected={rank} select={chooseRank} />
       ) : (
-        <MemberTable placed={shown} showLog={(each) => open("log", each)} />
+        <MemberTable placed={shown} showLog={mayReadLogs ? (each) => open("log", each) : null} />
       )}
       {view === "map" && (
         <Box role="region" aria-label="Chosen member" sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mt: 3, minHeight: 40 }}>
@@ -92,17 +95,22 @@ export function MembersPanel({ run, rank, chooseRank, open }: Properties) {
             <>
               <strong>Rank {selected.rank}</strong>
               <Box sx={{ minWidth: 0, overflowWrap: "anywhere" }}>{told(selected)}</Box>
-              {(["log", "figures", ...(mayEnter ? (["terminal"] as const) : [])] as const).map((where) => (
+              {places.map((where) => (
                 <Button key={where} size="small" variant="outlined" onClick={() => open(where, selected.rank)}>
-                  {where === "log" ? "Log" : where === "figures" ? "Figures" : "Terminal"}
+                  {WORDS[where]}
                 </Button>
               ))}
             </>
           ) : (
-            <Typography color="textSecondary">Choose a member for its {mayEnter ? "log, figures and terminal" : "log and figures"}.</Typography>
+            <Typography color="textSecondary">Choose a member for its {listed(places)}.</Typography>
           )}
         </Box>
       )}
     </>
   );
+}
+
+/** Return words as a list in a sentence: "log, figures and terminal". */
+function listed(words: readonly string[]): string {
+  return words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words.join();
 }

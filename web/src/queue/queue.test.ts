@@ -4,7 +4,7 @@ import { barAt, barBeside, firstAt, LANE_PX, placed } from "./placing";
 import { barOf, spanned, suitableSpan, ticks, timelineOf } from "./timeline";
 import { isTrial, trialRow } from "./trials";
 import type { QueueRow } from "./useQueue";
-import { ahead, earliestWords, endWords, inTwoUnits, needWords, startWords, unknownWords } from "./words";
+import { ahead, earliestWords, endWords, inTwoUnits, listedStart, needWords, startWords, unknownWords } from "./words";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
 const at = (hours: number) => new Date(NOW + hours * 3_600_000).toISOString();
@@ -81,6 +81,9 @@ it("says expected times in words", () => {
   expect(earliestWords(RUNS[1]!, NOW)).toMatch(/^they are expected to end in 1 h /);
   expect(earliestWords(RUNS[3]!, NOW)).toBe("it is not known when they end");
   expect(startWords(RUNS[1]!, NOW)).toMatch(/^expected to start in 1 h \(/);
+  expect(listedStart(RUNS[1]!, NOW)).toBe("expected in 1 h");
+  expect(listedStart({ ...RUNS[1]!, state: "dependent" }, NOW)).toBe("in 1 h at the earliest");
+  expect(listedStart(RUNS[3]!, NOW)).toBe("");
   expect(endWords(RUNS[1]!, NOW)).toMatch(/^expected to end between in 2 h .* and in 3 h/);
   expect(endWords(RUNS[2]!, NOW)).toBe("its end is not known");
   expect(endWords(run("service", { endsAt: "", expectedSeconds: 0 }), NOW)).toBe("it has no end");

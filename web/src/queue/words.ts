@@ -18,6 +18,14 @@ export function startWords({ startsAt }: QueueRow, now: number): string {
   return startsAt ? `expected to start ${ahead(startsAt, now)}` : "its start is not known";
 }
 
+/** Return when a waiting run is expected to start, in few words for a list of runs; empty if that is not known. */
+export function listedStart({ state, startsAt }: Pick<QueueRow, "state" | "startsAt">, now: number): string {
+  if (!startsAt) return "";
+  const seconds = (Date.parse(startsAt) - now) / 1_000;
+  const words = seconds < 60 ? "now" : `in ${inTwoUnits(seconds)}`;
+  return state === "dependent" ? `${words} at the earliest` : `expected ${words}`;
+}
+
 /** Return when a run that waits for others can start at the earliest. */
 export function earliestWords({ startsAt }: QueueRow, now: number): string {
   return startsAt ? `they are expected to end ${ahead(startsAt, now)}` : "it is not known when they end";

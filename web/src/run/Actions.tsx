@@ -1,38 +1,37 @@
 import Button from "@mui/material/Button";
-import Dialog from "@mui/material/Dialog";
-import DialogActions from "@mui/material/DialogActions";
-import DialogContent from "@mui/material/DialogContent";
-import DialogTitle from "@mui/material/DialogTitle";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link, useNavigate } from "react-router";
 import { Problem } from "../app/Problem";
+import { LossDialog } from "../runs/LossDialog";
 import { perform } from "../runs/perform";
 import { useMayChange, useMayStart } from "../runs/useMayChange";
-import { VERB_WORDS, type Verb } from "../runs/verbs";
+import { atWork, VERB_WORDS, type Losing, type Verb } from "../runs/verbs";
 import type { ShownRun } from "./findRun";
-import { isFinal } from "./status";
+import { gpusOf, isFinal, phaseOf } from "./status";
 
 /** The words of the button that opens a program: its port only if the run has several. */
 function programWords(path: string, all: readonly string[]): string {
   return all.length === 1 ? "Open" : `Open ${path.split("/").at(-2) ?? ""}`;
 }
 
-/** What the person may do with a run. Deleting is asked back, since the run's log goes with it. */
+/** What the person may do with a run. If something is lost by it, the page asks first and names that. */
 export function Actions({ run }: { run: ShownRun }) {
   const mayChange = useMayChange()(run.namespace);
   const mayStart = useMayStart();
   const queries = useQueryClient();
   const navigate = useNavigate();
-  const [asking, setAsking] = useState(false);
+  const [asking, setAsking] = useState<Verb | null>(null);
   const action = useMutation({
     mutationFn: (verb: Verb) => perform(verb, run),
+    onSettled: () => setAsking(null),
     onSuccess: async (_, verb) => {
-      setAsking(false);
       if (verb === "delete") await navigate("/runs");
       await queries.invalidateQueries();
     },
   });
+  const losing: Losing = { ...run, phase: phaseOf(run), startedAt: run.status.startedAt ?? "", gpus: gpusOf(run) };
+  const asks = (verb: Verb) => verb === "delete" || (verb === "stop" && atWork([losing]).length > 0);
   const verbs: Verb[] = run.isRemoved || !mayChange ? [] : isFinal(run) ? ["resume", "delete"] : ["stop", "delete"];
   return (
     <>
@@ -79,25 +78,14 @@ export function Actions({ run }: { run: ShownRun }) {
           variant="outlined"
           color={verb === "delete" ? "error" : "primary"}
           disabled={action.isPending || run.deleting}
-          onClick={() => (verb === "delete" ? setAsking(true) : action.mutate(verb))}
+          onClick={() => (asks(verb) ? setAsking(verb) : action.mutate(verb))}
         >
           {VERB_WORDS[verb].ask}
         </Button>
       ))}
-      <Dialog open={asking} onClose={() => setAsking(false)} aria-labelledby="delete-title">
-        <DialogTitle id="delete-title">Delete {run.name}?</DialogTitle>
-        <DialogContent>
-          {isFinal(run)
-            ? "The run leaves the list. History keeps its end; its checkpoint stays."
-            : "The run is stopped: work since its last checkpoint is lost. History keeps its end; its checkpoint stays."}
-        </DialogContent>
-        <DialogActions>
-          <Button onClick={() => setAsking(false)}>Keep it</Button>
-          <Button color="error" onClick={() => action.mutate("delete")}>
-            Delete
-          </Button>
-        </DialogActions>
-      </Dialog>
+      {asking && (
+        <LossDialog verb={asking} runs={[losing]} close={() => setAsking(null)} confirm={() => action.mutate(asking)} />
+      )}
     </>
   );
 }

@@ -4,7 +4,7 @@ import { membersOn } from "../cluster/names";
 import type { Run } from "../api/client";
 import { Age } from "../words/Age";
 import { AfterRuns } from "./AfterRuns";
-import { isFinal, membersOf } from "./status";
+import { gpuWords, isFinal, membersOf } from "./status";
 
 /** What a run is and where it runs, as pairs of name and value. */
 export function Facts({ run }: { run: Run }) {
@@ -16,6 +16,7 @@ export function Facts({ run }: { run: Run }) {
     ["Starts", spec.after?.length ? <AfterRuns key="after" namespace={run.namespace} after={spec.after} /> : ""],
     ["Image", spec.image],
     ["Members", members.total ? (isFinal(run) ? members.total.toLocaleString() : `${members.running.toLocaleString()} of ${members.total.toLocaleString()} run`) : ""],
+    ["GPUs", gpuWords(run)],
     ["Nodes", membersOn(run.nodes ?? "")],
     ["Attempt", (status.attempts ?? 0) > 1 ? status.attempts : ""],
     ["Restarts", status.restarts || ""],
@@ -27,12 +28,12 @@ export function Facts({ run }: { run: Run }) {
   return (
     <Box
       component="dl"
-      sx={{ display: "grid", gridTemplateColumns: "repeat(auto-fill, minmax(min(44%, 200px), 1fr))", gap: 3, m: 0 }}
+      sx={{ display: "grid", gridTemplateColumns: "repeat(auto-fill, minmax(min(44%, 168px), 1fr))", columnGap: 3, rowGap: { xs: 1, sm: 3 }, m: 0 }}
     >
       {facts
         .filter(([, value]) => value)
         .map(([name, value]) => (
-          <Box key={name} sx={{ minWidth: 0 }}>
+          <Box key={name} sx={{ minWidth: 0, display: { xs: "flex", sm: "block" }, columnGap: 2, alignItems: "baseline" }}>
             <Box component="dt" sx={{ color: "text.secondary", fontSize: 12.5 }}>
               {name}
             </Box>

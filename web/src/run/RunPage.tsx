@@ -10,17 +10,20 @@ import { Problem } from "../app/Problem";
 import { AttemptsPanel } from "../attempts/AttemptsPanel";
 import { LogPanel } from "../logs/LogPanel";
 import { MembersPanel } from "../members/MembersPanel";
-import { useMayChange } from "../runs/useMayChange";
+import { useMayChange, useMayReadLogs } from "../runs/useMayChange";
 import { StateMark } from "../states/StateMark";
+import { stateOf } from "../states/states";
 import { Age } from "../words/Age";
 import { Since } from "../words/Since";
+import { useTitle } from "../words/useTitle";
 import { Actions } from "./Actions";
 import { CommandLine } from "./CommandLine";
 import { Events } from "./Events";
 import { Facts } from "./Facts";
 import { Findings } from "./Findings";
-import { phaseOf } from "./status";
+import { findingOf, phaseOf } from "./status";
 import { useRun } from "./useRun";
+import { When } from "./When";
 
 const TABS = ["log", "figures", "members", "attempts", "files", "events", "time", "terminal"] as const;
 type TabName = (typeof TABS)[number];
@@ -50,16 +53,18 @@ export function RunPage() {
   const [parameters, setParameters] = useSearchParams();
   const run = useRun(namespace, name);
   const mayEnter = useMayChange()(namespace);
-  // Viewers may read figures, but logs only if they have a right to these besides. They enter no member for its files.
-  const first: TabName = mayEnter ? "log" : "figures";
+  const first: TabName = useMayReadLogs()(namespace) ? "log" : "figures";
   const rank = rankIn(parameters);
   const show = (next: TabName, ofRank: number | null = rank) =>
     setParameters({ ...(next === first ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
 
+  useTitle(run.data ? `${run.data.title}: ${stateOf(phaseOf(run.data), findingOf(run.data)).word}` : name);
+
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={160} />;
   const view = run.data;
-  const tabs = TABS.filter((known) => !(view.isRemoved && OF_LIVE_RUNS.has(known)) && (known !== "terminal" || mayEnter) && (known !== "files" || (mayEnter && view.spec.checkpoint?.path)));
+  const isOffered: Partial<Record<TabName, boolean>> = { log: first === "log", terminal: mayEnter, files: mayEnter && !!view.spec.checkpoint?.path };
+  const tabs = TABS.filter((known) => (isOffered[known] ?? true) && !(view.isRemoved && OF_LIVE_RUNS.has(known)));
   const tab = tabs.find((known) => known === parameters.get("tab")) ?? first;
   return (
     <>
@@ -67,7 +72,7 @@ export function RunPage() {
         <Typography variant="h1" sx={{ overflowWrap: "anywhere" }}>
           {view.title}
         </Typography>
-        <StateMark phase={phaseOf(view)} />
+        <StateMark phase={phaseOf(view)} finding={findingOf(view)} />
         {view.spec.array && <Link to={`/sweeps/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>Results of the sweep</Link>}
         <Box sx={{ flex: 1 }} />
         <Since currentAt={run.dataUpdatedAt} error={run.error} />
@@ -79,6 +84,7 @@ export function RunPage() {
         </Typography>
       )}
       {view.status.message && <Typography sx={{ mb: 3 }}>{view.status.message}</Typography>}
+      <When run={view} />
       <Findings run={view} />
       <Facts run={view} />
       <Box sx={{ my: 4 }}>

@@ -1,6 +1,6 @@
 /** What a run's status says. The server leaves out fields that have their default. */
 import type { Phase, Run } from "../api/client";
-import { FINAL } from "../states/states";
+import { FINAL, type Finding } from "../states/states";
 
 export function phaseOf(run: Run): Phase {
   return run.status.phase ?? "Queued";
@@ -20,4 +20,25 @@ export function isResuming({ spec, status }: Pick<Run, "spec" | "status">): bool
 export function membersOf(run: Run): { running: number; total: number } {
   const { running = 0, total = 0 } = run.status.members ?? {};
   return { running, total };
+}
+
+/** Return what is suspected of a running run; empty if nothing is. */
+export function findingOf(run: Run): Finding | "" {
+  if (phaseOf(run) !== "Running") return "";
+  return run.status.stuck ? "stuck" : run.status.idle ? "idle" : "";
+}
+
+/** Return the number of GPUs of all members, of a sweep those of one. */
+export function gpusOf(run: Run): number {
+  const { gpu = 0 } = run.spec.resources ?? {};
+  return run.spec.array ? gpu : gpu * (membersOf(run).total || 1);
+}
+
+/** Return the GPUs of a run in words: "128 h100 (8 each)"; empty if it has none. */
+export function gpuWords(run: Run): string {
+  const { gpu = 0, gpuType } = run.spec.resources ?? {};
+  const all = gpusOf(run);
+  if (!all) return "";
+  const each = run.spec.array ? " each" : all > gpu ? ` (${gpu} each)` : "";
+  return `${[all, gpuType].filter(Boolean).join(" ")}${each}`;
 }

@@ -8,15 +8,14 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { client, contentOf } from "../api/client";
 import { useNow } from "../words/useNow";
-import type { Row } from "./rows";
-import { atWork, lossOf, performEach, VERB_WORDS, type Verb } from "./verbs";
+import { atWork, lossOf, performEach, VERB_WORDS, type Losing, type Verb } from "./verbs";
 
 /** Number of runs that are named, and whose last checkpoint is asked for. */
 const MOST_NAMED = 20;
 
 interface Properties {
   verb: Verb;
-  runs: readonly Row[];
+  runs: readonly Losing[];
   close: () => void;
   confirm: () => void;
 }
@@ -31,21 +30,24 @@ export function LossDialog({ verb, runs, close, confirm }: Properties) {
     queryFn: () => lastCheckpoints(named),
   });
   const { ask } = VERB_WORDS[verb];
-  const noun = runs.length === 1 ? "run" : "runs";
+  const isOne = runs.length === 1;
+  const which = isOne && runs[0] ? runs[0].name : `${runs.length} runs`;
   return (
     <Dialog open onClose={close} aria-labelledby="loss-title" fullWidth>
       <DialogTitle id="loss-title">
-        {ask} {runs.length} {noun}?
+        {ask} <bdi>{which}</bdi>?
       </DialogTitle>
       <DialogContent tabIndex={0}>
         {verb === "delete" && (
-          <Typography gutterBottom>They leave the list. History keeps their ends; their checkpoints stay.</Typography>
+          <Typography gutterBottom>
+            {isOne ? "It leaves the list, and its log goes with it. History keeps its end; its checkpoint stays." : "They leave the list, and their logs go with them. History keeps their ends; their checkpoints stay."}
+          </Typography>
         )}
-        {verb === "stop" && <Typography gutterBottom>They can be resumed from their last checkpoints.</Typography>}
+        {verb === "stop" && <Typography gutterBottom>{isOne ? "It can be resumed from its last checkpoint." : "They can be resumed from their last checkpoints."}</Typography>}
         {losing.length > 0 && (
           <>
             <Typography>
-              {losing.length} of them {losing.length === 1 ? "is" : "are"} at work; what they did since their last checkpoint is lost:
+              {isOne ? "It is at work; what it did since its last checkpoint is lost:" : `${losing.length} of them ${losing.length === 1 ? "is" : "are"} at work; work since their last checkpoints is lost:`}
             </Typography>
             <Box component="ul" sx={{ my: 2, pl: 5 }}>
               {named.map((run) => (
@@ -59,18 +61,18 @@ export function LossDialog({ verb, runs, close, confirm }: Properties) {
         )}
       </DialogContent>
       <DialogActions>
-        <Button onClick={close}>Keep {runs.length === 1 ? "it" : "them"}</Button>
+        <Button onClick={close}>Keep {isOne ? "it" : "them"}</Button>
         <Button color="error" onClick={confirm} autoFocus>
-          {ask} {runs.length} {noun}
+          {ask} <bdi>{which}</bdi>
         </Button>
       </DialogActions>
     </Dialog>
   );
 }
 
-async function lastCheckpoints(runs: readonly Row[]): Promise<Map<string, string>> {
+async function lastCheckpoints(runs: readonly Losing[]): Promise<Map<string, string>> {
   const found = new Map<string, string>();
-  const ask = async ({ uid, namespace, name }: Row) => {
+  const ask = async ({ uid, namespace, name }: Losing) => {
     const report = await client.GET("/v1/runs/{namespace}/{name}/report", { params: { path: { namespace, name } } });
     found.set(uid, contentOf(report).checkpoints.lastAt);
   };

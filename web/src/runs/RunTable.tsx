@@ -1,14 +1,16 @@
+import { stateOf } from "../states/states";
 import type { Order } from "../table/sorting";
 import type { Selection } from "../table/useSelection";
 import { VirtualTable, type Column } from "../words/VirtualTable";
 import type { Row } from "./rows";
+import type { ListedRow } from "./useStarts";
 
 interface Properties {
-  runs: readonly Row[];
-  columns: readonly Column<Row>[];
+  runs: readonly ListedRow[];
+  columns: readonly Column<ListedRow>[];
   /** The run at which the keyboard is. */
-  current: Row | null;
-  selection: Selection<Row>;
+  current: ListedRow | null;
+  selection: Selection<ListedRow>;
   order: Order | null;
   sort: (order: Order | null) => void;
   onHover: (hovered: boolean) => void;
@@ -23,7 +25,7 @@ export function RunTable({ runs, ...others }: Properties) {
       minWidth={960}
       keyOf={uidOf}
       addressOf={addressOf}
-      nameOf={({ name, phase, message }) => [name, phase, message].filter(Boolean).join(", ")}
+      nameOf={({ name, phase, finding, starts, message }) => [name, stateOf(phase, finding).word, starts, message].filter(Boolean).join(", ")}
       opensOnClick
       {...others}
     />

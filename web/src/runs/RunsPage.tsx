@@ -19,11 +19,13 @@ import { RunListHead, RunListNotices } from "./RunListHead";
 import { addressOf, RunTable, uidOf } from "./RunTable";
 import { StartButton } from "./StartButton";
 import { useRunList } from "./useRunList";
+import { useStarts } from "./useStarts";
 
 /** All runs that a person may see, with a filter and an order that stand in the address. */
 export function RunsPage() {
   const list = useRunList();
-  const { filter, change, live, shown } = list;
+  const { filter, change, live } = list;
+  const shown = useStarts(list.shown);
   const search = useRef<HTMLInputElement>(null);
   const navigate = useNavigate();
   const counts = useMemo(() => counted(live.rows ?? []), [live.rows]);

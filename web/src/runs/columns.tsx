@@ -2,8 +2,10 @@ import { StateMark } from "../states/StateMark";
 import { FINAL, STATES } from "../states/states";
 import type { SortKeys } from "../table/sorting";
 import { Age } from "../words/Age";
+import { exact } from "../words/times";
 import type { Column } from "../words/VirtualTable";
 import type { Row } from "./rows";
+import type { ListedRow } from "./useStarts";
 
 const LIFE = Object.keys(STATES);
 
@@ -24,8 +26,8 @@ export const SORT_KEYS: SortKeys<Row> = {
 };
 
 /** The columns of the table of runs. */
-export const COLUMNS: Column<Row>[] = [
-  { name: "State", width: "128px", phone: "98px", sort: "phase", cell: (run) => <StateMark phase={run.phase} /> },
+export const COLUMNS: Column<ListedRow>[] = [
+  { name: "State", width: "128px", phone: "98px", sort: "phase", cell: (run) => <StateMark phase={run.phase} finding={run.finding} /> },
   { name: "Name", width: "minmax(140px, 2fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: (run) => run.name },
   { name: "Team", width: "minmax(80px, 1fr)", sort: "namespace", cell: (run) => run.namespace },
   { name: "Owner", width: "minmax(100px, 1fr)", sort: "owner", cell: (run) => run.owner },
@@ -40,7 +42,8 @@ export const COLUMNS: Column<Row>[] = [
     descending: true,
     cell: (run) => <Age time={run.createdAt} />,
   },
-  { name: "Why", width: "minmax(160px, 3fr)", cell: (run) => run.message },
+  { name: "Why", width: "minmax(200px, 5fr)", cell: ({ starts, message }) => [starts, message].filter(Boolean).join(": ") },
+  { name: "Expected start", width: "minmax(160px, 1fr)", isExtra: true, cell: ({ startsAt }) => exact(startsAt) },
   { name: "Reason", width: "minmax(120px, 1fr)", sort: "reason", isExtra: true, cell: (run) => run.reason },
   { name: "Restarts", width: "80px", right: true, sort: "restarts", descending: true, isExtra: true, cell: (run) => `${run.restarts}` },
   { name: "Queued", width: "104px", right: true, sort: "queuedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.queuedAt} /> },

@@ -36,6 +36,7 @@ describe("a run fits", () => {
 
   it("only in the wanted phases", () => {
     expect(fits(run("bert", "Queued"), { ...all, phases: ["Running"] })).toBe(false);
+    expect(fits({ ...run("bert", "Running"), finding: "stuck" }, { ...all, text: "stuck" })).toBe(true);
   });
 });
 

@@ -47,7 +47,7 @@ export function selectionOf(whose: Whose, teams: readonly string[] | undefined):
 /** Whether a run's name, team, owner, state, message or GPU type contains every word of the filter's text. */
 export function fits(run: Row, { text, phases }: Pick<Filter, "text" | "phases">): boolean {
   if (phases.length && !phases.includes(run.phase)) return false;
-  const shown = [run.name, run.namespace, run.owner, run.phase, run.message, run.gpuType].join(" ").toLowerCase();
+  const shown = [run.name, run.namespace, run.owner, run.phase, run.finding, run.message, run.gpuType].join(" ").toLowerCase();
   return text
     .toLowerCase()
     .split(/\s+/)

@@ -11,6 +11,12 @@ export function useMayChange(): (namespace: string) => boolean {
   );
 }
 
+/** Return whether the person may read the logs of runs of a namespace. True as long as it is not known. */
+export function useMayReadLogs(): (namespace: string) => boolean {
+  const { data } = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
+  return useCallback((namespace: string) => !data?.namespaces.some((right) => right.namespace === namespace && !right.logs), [data]);
+}
+
 /** Return whether the person may start runs somewhere. True as long as it is not known. */
 export function useMayStart(): boolean {
   const { data } = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });

@@ -21,13 +21,16 @@ export function applies(verb: Verb, { phase, deleting }: Pick<Row, "phase" | "de
 /** The time of the last checkpoint of runs, by UID: empty if none is known. Runs are missing as long as it was not asked for. */
 export type Checkpoints = ReadonlyMap<string, string>;
 
+/** What has to be known of a run to say what it loses. */
+export type Losing = Pick<Row, "uid" | "namespace" | "name" | "phase" | "startedAt" | "gpus">;
+
 /** Return the runs of which work is lost if they end now. */
-export function atWork(runs: readonly Row[]): Row[] {
+export function atWork<T extends Losing>(runs: readonly T[]): T[] {
   return runs.filter(({ phase, startedAt }) => !FINAL.has(phase) && startedAt !== "");
 }
 
 /** Return what one run loses if it ends now. */
-export function lossOf(run: Row, checkpoints: Checkpoints, now: number): string {
+export function lossOf(run: Losing, checkpoints: Checkpoints, now: number): string {
   const ran = secondsBetween(run.startedAt, now);
   const last = checkpoints.get(run.uid);
   const since = secondsBetween(last, now);
@@ -39,8 +42,8 @@ export function lossOf(run: Row, checkpoints: Checkpoints, now: number): string 
   return words.join(", ");
 }
 
-export interface Outcome {
-  run: Row;
+export interface Outcome<T = Row> {
+  run: T;
   /** Why it was not done; null if it was. */
   error: Error | null;
 }
@@ -48,10 +51,10 @@ export interface Outcome {
 const AT_ONCE = 6;
 
 /** Do it with each run, a few at the same time, and tell each outcome as it comes. */
-export async function performEach(
-  runs: readonly Row[],
-  act: (run: Row) => Promise<void>,
-  tell: (outcome: Outcome) => void,
+export async function performEach<T>(
+  runs: readonly T[],
+  act: (run: T) => Promise<void>,
+  tell: (outcome: Outcome<T>) => void,
 ): Promise<void> {
   const waiting = [...runs];
   const work = async () => {

@@ -1,3 +1,4 @@
+import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import { useEffect, useState } from "react";
 import { PartBoundary } from "../app/Broken";
@@ -33,8 +34,17 @@ export function SearchButton({ pages }: { pages: readonly Page[] }) {
   }, []);
   return (
     <>
-      <Button size="small" onClick={open} aria-keyshortcuts="Control+K" title="Ctrl K" sx={{ flex: "none" }}>
+      <Button
+        size="small"
+        variant="outlined"
+        onClick={open}
+        aria-keyshortcuts="Control+K"
+        sx={{ flex: "none", minWidth: { sm: 200 }, justifyContent: "space-between", color: "text.secondary", borderColor: "divider", fontWeight: 400 }}
+      >
         Search
+        <Box component="kbd" aria-hidden sx={{ display: { xs: "none", sm: "block" }, fontFamily: "inherit", fontSize: 12 }}>
+          Ctrl K
+        </Box>
       </Button>
       {wasOpen && (
         <PartBoundary fallback={null}>

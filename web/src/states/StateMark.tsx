@@ -1,11 +1,22 @@
-import { useTheme } from "@mui/material/styles";
+import { keyframes, styled, useTheme } from "@mui/material/styles";
 import type { Phase } from "../api/client";
-import { STATES, type Shape } from "./states";
+import { stateOf, type Finding, type Shape } from "./states";
 
-/** The state of a run: a shape and a word, so that it is never told by colour alone. `word` stands instead of the state's own. */
-export function StateMark({ phase, word }: { phase: Phase; word?: string }) {
+/** A slow pulse, which the theme turns off for people who want reduced motion. */
+const Pulsing = styled("g")({ animation: `${keyframes({ "50%": { opacity: 0.35 } })} 2.4s ease-in-out infinite` });
+
+interface Properties {
+  phase: Phase;
+  /** What is suspected of a running run: it stands instead of the state. */
+  finding?: Finding | "";
+  /** Stands instead of the state's own word. */
+  word?: string;
+}
+
+/** The state of a run: a shape and a word, so that it is never told by colour alone. */
+export function StateMark({ phase, finding = "", word }: Properties) {
   const dark = useTheme().palette.mode === "dark";
-  const state = STATES[phase];
+  const state = stateOf(phase, finding);
   return (
     <span style={{ color: dark ? state.dark : state.light, display: "inline-flex", alignItems: "center", gap: 6, verticalAlign: "middle" }}>
       <svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true" style={{ flex: "none" }}>
@@ -25,7 +36,9 @@ function drawing(shape: Shape) {
       return (
         <>
           <circle cx="6" cy="6" r="4.6" {...line} />
-          <path d="M6 1.4a4.6 4.6 0 0 1 0 9.2z" fill="currentColor" />
+          <Pulsing>
+            <path d="M6 1.4a4.6 4.6 0 0 1 0 9.2z" fill="currentColor" />
+          </Pulsing>
         </>
       );
     case "full":
@@ -36,6 +49,8 @@ function drawing(shape: Shape) {
       return <path d="M1.6 6.6l3 3L10.4 2.6" {...line} />;
     case "cross":
       return <path d="M2 2l8 8M10 2l-8 8" {...line} />;
+    case "pause":
+      return <path d="M4 2v8M8 2v8" {...line} strokeWidth={2.4} />;
     case "square":
       return <rect x="1.6" y="1.6" width="8.8" height="8.8" rx="1" fill="currentColor" />;
   }

@@ -1,7 +1,7 @@
 /** Words, shapes and colours of a run's states, one table for all pages. */
-import type { Phase } from "../api/client";
+import type { Phase, Schemas } from "../api/client";
 
-export type Shape = "hollow" | "half" | "full" | "again" | "check" | "cross" | "square";
+export type Shape = "hollow" | "half" | "full" | "again" | "check" | "cross" | "square" | "pause";
 
 export interface State {
   word: string;
@@ -20,6 +20,20 @@ export const STATES: Record<Phase, State> = {
   Failed: { word: "Failed", shape: "cross", light: "#b3261e", dark: "#ff8a80" },
   Stopped: { word: "Stopped", shape: "square", light: "#5f6368", dark: "#b0b4b9" },
 };
+
+/** What is suspected of a running run. */
+export type Finding = Exclude<Schemas["RunTableRow"]["finding"], "">;
+
+/** What stands in place of the state of a running run that may be stuck, or that does not use its GPUs. */
+export const FINDINGS: Record<Finding, State> = {
+  stuck: { word: "Stuck?", shape: "pause", light: "#a04000", dark: "#ffab70" },
+  idle: { word: "Idle", shape: "pause", light: "#a04000", dark: "#ffab70" },
+};
+
+/** Return what a run's state is called and how it is drawn. */
+export function stateOf(phase: Phase, finding: Finding | "" = ""): State {
+  return finding ? FINDINGS[finding] : STATES[phase];
+}
 
 /** Phases in which a run does not change any more. */
 export const FINAL: ReadonlySet<Phase> = new Set<Phase>(["Succeeded", "Failed", "Stopped"]);

@@ -5,24 +5,15 @@ import TableCell from "@mui/material/TableCell";
 import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
 import Typography from "@mui/material/Typography";
-import { useQuery } from "@tanstack/react-query";
-import { client, contentOf, type Run, type Schemas } from "../api/client";
+import type { Run, Schemas } from "../api/client";
 import { Problem } from "../app/Problem";
-import { isFinal } from "../run/status";
 import { duration } from "../words/times";
 import { COLOURS, hours, share, shownOf } from "./categories";
-
-const REFRESH_MS = 30_000;
+import { useReport } from "./useReport";
 
 /** Where the time of a run went, and what each cause of a break cost. */
 export function Time({ run }: { run: Run }) {
-  const { namespace, name } = run;
-  const report = useQuery({
-    queryKey: ["report", run.uid],
-    queryFn: async () =>
-      contentOf(await client.GET("/v1/runs/{namespace}/{name}/report", { params: { path: { namespace, name } } })),
-    refetchInterval: isFinal(run) ? false : REFRESH_MS,
-  });
+  const report = useReport(run);
   if (report.error && !report.data) return <Problem error={report.error} retry={() => void report.refetch()} />;
   if (!report.data) return null;
   const { words, categories, causes } = report.data;

@@ -1,15 +1,18 @@
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { MONOSPACE } from "../app/theme";
 
 /** A line for a terminal, with a button that copies it. A long line scrolls, or `wraps`. */
 export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
-  const [copied, setCopied] = useState(false);
+  const [told, setTold] = useState("Copy");
+  const line = useRef<HTMLElement>(null);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
-    setCopied(true);
-    window.setTimeout(() => setCopied(false), 2_000);
+    // Over plain HTTP from another machine, a page may not write to the clipboard: the person does, with the line selected.
+    const isDone = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+    if (!isDone && line.current) window.getSelection()?.selectAllChildren(line.current);
+    setTold(isDone ? "Copied" : "Now press Ctrl C");
+    window.setTimeout(() => setTold("Copy"), 2_000);
   };
   return (
     <Box
@@ -26,6 +29,7 @@ export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
     >
       <Box
         component="code"
+        ref={line}
         sx={{
           fontFamily: MONOSPACE,
           fontSize: 12.5,
@@ -42,7 +46,7 @@ export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
         {wraps ? <Wrapped text={text} /> : text}
       </Box>
       <Button size="small" onClick={copy} aria-live="polite">
-        {copied ? "Copied" : "Copy"}
+        {told}
       </Button>
     </Box>
   );

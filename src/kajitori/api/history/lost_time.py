@@ -101,6 +101,7 @@ async def report_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
             checkpoints=CheckpointsView(
                 count=checkpoints.count,
                 last_at=time_text(checkpoints.last),
+                times=[time_text(time) for time in checkpoints.times],
                 every_seconds=checkpoints.every_seconds,
                 cost_seconds=checkpoints.cost_seconds,
                 failures=checkpoints.failures,

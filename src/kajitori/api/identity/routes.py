@@ -13,7 +13,7 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.views.people import NamespaceRights, SignInLink, SignInView, TeamList, TeamView, WhoAmI
 from kajitori.core.policy.teams import Team
 from kajitori.errors import Forbidden
-from kajitori.kube.resources import NODES, ROLE_BINDINGS
+from kajitori.kube.resources import NODES, PODS, ROLE_BINDINGS
 
 router = APIRouter(tags=["people"])
 
@@ -99,7 +99,8 @@ def _is_in(team: Team, user: User) -> bool:
 async def _rights(user: User, namespace: str) -> NamespaceRights | None:
     if not await user.may("list", namespace):
         return None
-    if not await user.may("create", namespace):
-        return NamespaceRights(namespace=namespace, role="viewer")
-    leads = await user.may("create", namespace, resource=ROLE_BINDINGS)
-    return NamespaceRights(namespace=namespace, role="lead" if leads else "user")
+    logs = await user.may("get", namespace, resource=PODS, subresource="log")
+    role = "viewer"
+    if await user.may("create", namespace):
+        role = "lead" if await user.may("create", namespace, resource=ROLE_BINDINGS) else "user"
+    return NamespaceRights(namespace=namespace, role=role, logs=logs)

@@ -136,6 +136,8 @@ class CheckpointsView(View):
 
     count: int
     last_at: str
+    times: list[Time]
+    """Times at which the newest 500 were written, the oldest first."""
     every_seconds: float | None
     """Median time between two of them, without the time to write one."""
     cost_seconds: float | None

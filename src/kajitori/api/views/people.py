@@ -36,6 +36,8 @@ class NamespaceRights(View):
     namespace: str
     role: str
     """viewer: see runs. user: also submit them. lead: also decide who else may."""
+    logs: bool
+    """Whether the caller may read what the runs printed."""
 
 
 class TeamView(View):

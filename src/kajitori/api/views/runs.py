@@ -114,6 +114,8 @@ class RunTableRow(View):
     finished_at: str
     deleting: bool
     """Whether the run is being deleted; its members are ended first."""
+    finding: Literal["", "stuck", "idle"]
+    """stuck: a running run is suspected to make no progress. idle: it does not use GPUs that it holds. Else empty."""
 
 
 class RunTable(View, omit_defaults=True):
@@ -443,7 +445,14 @@ def run_summary(run: RunObject, spec: StoredSpec) -> RunTableRow:
         started_at=status.started_at,
         finished_at=status.finished_at,
         deleting=bool(meta.deletion_timestamp),
+        finding=_finding(status),
     )
+
+
+def _finding(status: RunStatus) -> Literal["", "stuck", "idle"]:
+    if status.phase is not Phase.RUNNING:
+        return ""
+    return "stuck" if status.stuck is not None else "idle" if status.idle is not None else ""
 
 
 def _sizes(spec: StoredSpec) -> tuple[int, int]:

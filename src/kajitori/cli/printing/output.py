@@ -34,6 +34,8 @@ STYLES = {
     "Warning": "yellow",
     "Starting": "cyan",
     "Restarting": "yellow",
+    "Stuck?": "yellow",
+    "Idle": "yellow",
     "Queued": "yellow",
     "Stopped": "bright_black",
 }

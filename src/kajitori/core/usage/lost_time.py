@@ -349,6 +349,9 @@ def _best(slices: Iterable[Slice], since: int, until: int) -> Iterator[tuple[Cat
 _ANNOUNCED = frozenset({Reason.PREEMPTED.value, Reason.DRAINED.value, Reason.GROWS.value})
 """Ends of which a program is told in time to write a checkpoint."""
 
+MOST_TIMES = 500
+"""Largest number of checkpoints whose times are told."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
@@ -357,6 +360,8 @@ class Checkpoints:
     count: int = 0
     last: int | None = None
     """Time at which the last one was written."""
+    times: tuple[int, ...] = ()
+    """Times at which the newest ones were written, the oldest first."""
     every_seconds: float | None = None
     """Median time between two of them, without the time to write one."""
     cost_seconds: float | None = None
@@ -395,6 +400,7 @@ def checkpoints_of(parts: Sequence[Held], marks: Iterable[Mark]) -> Checkpoints:
     return Checkpoints(
         count=len(saves),
         last=max((mark.until for mark in saves), default=None),
+        times=tuple(sorted(mark.until for mark in saves)[-MOST_TIMES:]),
         every_seconds=float(median(between)) if between else None,
         cost_seconds=cost,
         failures=len(broken),

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.api.fake_kubernetes import run
 from tests.unit.api.history.test_history_routes import NOON, recorded
 
+from kajitori.api.answers.paging import time_text
 from kajitori.core.usage.lost_time import Kind, Mark
 from kajitori.core.usage.records import RunState
 from kajitori.history.store import History
@@ -39,6 +40,7 @@ async def test_a_run_is_reported_to_the_second(world: World, history: History) -
     ]
     assert found["ratio"] == pytest.approx(310 / 3600)
     assert (found["checkpoints"]["costSeconds"], found["checkpoints"]["betweenFailures"]) == (20, 530)
+    assert found["checkpoints"]["times"] == [found["checkpoints"]["lastAt"]] == [time_text(NOON - 210)]
     assert "8.6% of its time was productive: 5m10s of 1h" in found["words"][0]
     assert "a checkpoint every 2m" in found["words"][1]
 

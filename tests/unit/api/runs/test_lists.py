@@ -17,6 +17,7 @@ from kajitori.core.policy.file import parse_policy
 
 CHANGES = "/v1/runs/changes"
 changes = partial(change_events, path=CHANGES)
+IDLE = {"since": "2026-11-21T10:00:00Z", "attempt": 1, "gpus": 8, "fewest": 8, "most": 8}
 H100 = {"gpu": 8, "gpuType": "h100"}
 
 
@@ -110,6 +111,25 @@ async def test_fields_narrow_each_run(world: World) -> None:
     await furnish(world)
     page = await listed(world, fields=["name", "owner"], sort="name", limit=1)
     assert page["items"] == [{"name": "bert", "owner": "ada"}]
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "finding"),
+    [
+        ("Running", {}, ""),
+        ("Running", {"stuck": {"since": "2026-11-21T10:00:00Z"}, "idle": IDLE}, "stuck"),
+        ("Running", {"idle": IDLE}, "idle"),
+        ("Restarting", {"stuck": {"since": "2026-11-21T10:00:00Z"}}, ""),
+    ],
+)
+async def test_a_summary_names_what_is_suspected_of_a_running_run(
+    world: World, phase: str, status: dict[str, Any], finding: str
+) -> None:
+    document = run("bert", phase=phase)
+    document["status"] |= status
+    world.kubernetes.put("runs", document)
+    await world.caught_up()
+    assert (await listed(world, fields="summary"))["items"][0]["finding"] == finding
 
 
 async def test_a_summary_has_what_a_table_shows(world: World) -> None:

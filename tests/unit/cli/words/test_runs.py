@@ -53,6 +53,19 @@ def test_a_memory_peak_is_shown_with_its_limit_or_rank(replicas: int, memory: di
     assert run_words.peak_words({"spec": {"replicas": replicas}, "status": {"memory": memory}}) == text
 
 
+@pytest.mark.parametrize(
+    ("phase", "status", "text"),
+    [
+        ("Failed", {"exitCode": 137}, "Failed (137)"),
+        ("Running", {"stuck": {"since": "2026-11-21T10:00:00Z"}, "idle": {"gpus": 8}}, "Stuck?"),
+        ("Running", {"idle": {"gpus": 8}}, "Idle"),
+        ("Restarting", {"stuck": {"since": "2026-11-21T10:00:00Z"}}, "Restarting"),
+    ],
+)
+def test_the_status_is_worded_as_on_the_web_page(phase: str, status: dict[str, Any], text: str) -> None:
+    assert run_words.status_words(view("bert", phase, status=status)) == text
+
+
 def test_an_unknown_age_is_empty() -> None:
     """The time is missing or invalid."""
     now = run_words.moment("2026-11-21T12:00:00Z")

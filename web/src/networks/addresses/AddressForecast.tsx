@@ -50,7 +50,7 @@ function Pool({ item }: { item: Forecast }) {
       </Typography>
       <Typography color="textSecondary">{used}</Typography>
       <Typography color={isNear ? "warning" : "textPrimary"}>{forecastWords(item)}</Typography>
-      {columns[0].length > 1 && <Plot columns={columns} isBand={false} marks={[]} label={`${poolName(item)} by day: ${used}`} format={(value) => value.toLocaleString("en")} onPoint={ignore} />}
+      {columns[0].length > 1 && <Plot columns={columns} isBand={false} label={`${poolName(item)} by day: ${used}`} format={(value) => value.toLocaleString("en")} onPoint={ignore} />}
     </Box>
   );
 }
