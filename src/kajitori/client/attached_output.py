@@ -11,19 +11,29 @@ _LEAST_BYTES = 8
 
 
 class Shown:
-    """Remembers the end of what was shown of a program, to find the same place in its log.
+    """Remembers what was shown of a program, to find the place of its end in the log.
+
+    The end may stand in the log more than once, such as a line of dots. Then the number of bytes since the beginning,
+    which stands there once, tells the place. A kubelet sends attached clients no position, neither offset nor time.
 
     A log ends an unfinished last line, which the program did not do if a connection brings the line without an end.
     """
 
     def __init__(self) -> None:
+        self._beginning = b""
+        """The first KEPT_BYTES of what was shown."""
         self._end = b""
+        """The last KEPT_BYTES."""
+        self._count = 0
+        """Number of bytes from the one to the other."""
         self._expected = b""
         """What the connection brings next, and the log has shown already."""
 
     def add(self, text: bytes) -> bytes:
         """Remember text that is shown, and return it."""
+        self._beginning += text[: KEPT_BYTES - len(self._beginning)]
         self._end = (self._end + text)[-KEPT_BYTES:]
+        self._count += len(text)
         return text
 
     def new(self, data: bytes) -> bytes:
@@ -46,15 +56,22 @@ class Shown:
 
     def precede(self, log: bytes) -> None:
         """Remember a log as what came before a connection, whose bytes so far have been shown."""
-        text, both = _overlap(log, self._end)
-        self._end = (text[: len(text) - both] + self._end)[-KEPT_BYTES:]
+        if self._count <= KEPT_BYTES:
+            text, both = _overlap(log, self._end)
+        else:
+            text, both = log, self._count if log.endswith(self._end) else 0
+        before = text[: len(text) - both][-KEPT_BYTES:]
+        self._beginning = (before + self._beginning)[:KEPT_BYTES]
+        self._end = (before + self._end)[-KEPT_BYTES:]
+        self._count += len(before)
 
-    def go_on(self, log: bytes, attached: bytes) -> bytes | None:
+    def go_on(self, log: bytes, attached: bytes, *, guesses: bool = True) -> bytes | None:
         """Like `begin`, for a new connection: return what of the log was not shown yet.
 
-        None if the end of what was shown is not in the log.
+        None if the end of what was shown is not in the log; also if it is there more than once, nothing tells which
+        place is right, and the caller does not want a guess. A guess is the last place: nothing is shown twice.
         """
-        place = self._place(log)
+        place = self._place(log, guesses)
         if place is None:
             return None
         missed = log[place:]
@@ -62,12 +79,24 @@ class Shown:
             missed = b""
         return self.begin(missed, attached)
 
-    def _place(self, log: bytes) -> int | None:
+    def _place(self, log: bytes, guesses: bool) -> int | None:
         for length in _KEYS if self._end else ():
             key = self._end[-length:]
-            if (at := log.rfind(key)) >= 0:
-                return at + len(key)
+            if (last := log.rfind(key)) < 0:
+                continue
+            if log.find(key) == last:
+                return last + len(key)
+            place = self._counted_place(log, key)
+            return last + len(key) if place is None and guesses else place
         return None
+
+    def _counted_place(self, log: bytes, key: bytes) -> int | None:
+        """Return the place by the number of bytes since the beginning; None if that is not in the log exactly once."""
+        begin = log.find(self._beginning)
+        if begin < 0 or log.rfind(self._beginning) != begin:
+            return None
+        place = begin + self._count
+        return place if log[place - len(key) : place] == key else None
 
 
 def _overlap(log: bytes, attached: bytes) -> tuple[bytes, int]:

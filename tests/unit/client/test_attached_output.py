@@ -58,6 +58,30 @@ def test_a_connection_without_the_log_before_it_goes_on_after_a_break() -> None:
         assert it.go_on(b"".join(LINES[30:45]), b"") == b"".join(LINES[40:45]).removeprefix(printed)
 
 
+@pytest.mark.parametrize("attaches_late", [False, True])
+@pytest.mark.parametrize("piece", [b".", b"tick\n"])
+def test_identical_lines_are_counted(piece: bytes, attaches_late: bool) -> None:
+    """There are more of them than are remembered, also while the connection is broken. Another line is there once."""
+    first, shown, missed = b"epoch 1\n", piece * 3000, piece * 2000
+    it = Shown()
+    if attaches_late:
+        it.new(shown)
+        it.precede(first)
+    else:
+        it.begin(first, b"")
+        it.new(shown)
+    assert it.go_on(first + shown + missed, b"", guesses=False) == missed
+    assert it.go_on(first + shown + 2 * missed, b"", guesses=False) == missed
+
+
+def test_identical_lines_without_anything_else_are_guessed() -> None:
+    """The end of the log was cut off before what was shown begins: nothing is shown twice."""
+    it = Shown()
+    it.add(b"." * 5000)
+    assert it.go_on(b"." * 7000, b"", guesses=False) is None
+    assert it.go_on(b"." * 7000, b"") == b""
+
+
 def test_the_order_of_two_streams_may_differ_between_the_log_and_the_connection() -> None:
     it = Shown()
     it.add(b"error\n" + b"out\n" + OUTPUT[:1000])

@@ -248,7 +248,8 @@ class Attachment:
         self._is_broken = False
         for lines in _SEARCHED_LINES:
             log = self._log(lines, self._shown_attempt)  # first: `early` then has what came before the end of the log
-            missed = self._shown.go_on(log, _bytes(early))
+            is_last = lines == _SEARCHED_LINES[-1]
+            missed = self._shown.go_on(log, _bytes(early), guesses=is_last)
             if missed is not None:
                 write_as_is(missed)
                 return
