@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 from kajitori.core.spec.reasons import Phase
@@ -18,6 +19,9 @@ from kajitori.errors import InvalidInput, KajitoriError, NotFound
 
 QUEUED_AFTER_SECONDS = 2.0
 """Time for which a started run may wait before its client is told that it waits."""
+
+SHOWN_STARTS = 10
+"""Starts of a container whose output is shown, from the newest back: Docker shows all of them."""
 
 STREAM_NAMES = {STDOUT: "stdout", STDERR: "stderr"}
 
@@ -36,6 +40,8 @@ class LogQuery:
     since: str = ""
     """RFC 3339 time of the earliest line; empty: all lines."""
     until: str = ""
+    newest_start: bool = False
+    """Only what was printed since the newest start; else since the first of the last few."""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> LogQuery:
@@ -122,10 +128,10 @@ async def _present(platform: Platform, container: Container, query: LogQuery) ->
     params: dict[str, Any] = {"rank": container.rank, "timestamps": "true"}
     params |= {"since": query.since} if query.since else {}
     found: list[tuple[str, int, bytes]] = []
-    for stream in query.streams:
+    for attempt, stream in product(_attempts(container, query), query.streams):
         text = b""
         try:
-            asked = params | {"stream": STREAM_NAMES[stream]}
+            asked = params | {"stream": STREAM_NAMES[stream], "attempt": attempt}
             async with aclosing(platform.chunks(run_path(container, "/logs"), asked)) as chunks:
                 text = b"".join([chunk async for chunk in chunks])
         except NotFound:
@@ -138,6 +144,13 @@ async def _present(platform: Platform, container: Container, query: LogQuery) ->
     if query.until:
         found = [line for line in found if line[0] <= query.until]
     return found[-query.tail :] if query.tail is not None else found
+
+
+def _attempts(container: Container, query: LogQuery) -> Sequence[int | None]:
+    """Return the attempts whose logs are shown; None stands for the newest."""
+    if query.newest_start or container.attempts <= 1:
+        return (None,)
+    return range(max(1, container.attempts - SHOWN_STARTS + 1), container.attempts + 1)
 
 
 async def _followed(

@@ -10,6 +10,8 @@ from tests.unit.docker.test_containers import NEVER_STARTED, container
 
 from kajitori.client.target import Target
 from kajitori.docker import platform as module
+from kajitori.docker.hijack import STDERR, STDOUT
+from kajitori.docker.output import LogQuery, read_output
 from kajitori.docker.platform import Platform
 
 
@@ -51,3 +53,29 @@ async def test_changes_begin_with_the_start() -> None:
     server = SlowServer([BEFORE.view, BEFORE.view, QUEUED.view, QUEUED.view, ENDED.view])
     seen = [one.view async for one in server.changes(STARTED)]
     assert seen[0] == QUEUED.view and seen[-1] == ENDED.view
+
+
+class Logs(Platform):
+    """A server whose attempts have printed a line each."""
+
+    def __init__(self) -> None:
+        super().__init__(Target("http://127.0.0.1:1"))
+
+    async def chunks(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[bytes]:
+        assert params is not None
+        attempt = params["attempt"] or 3
+        yield f"2026-11-28T20:00:0{attempt}.000000000Z {params['stream']} {attempt}\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        (LogQuery((STDOUT,)), [b"stdout 1\n", b"stdout 2\n", b"stdout 3\n"]),
+        (LogQuery((STDOUT, STDERR), tail=3), [b"stderr 2\n", b"stdout 3\n", b"stderr 3\n"]),
+        (LogQuery((STDOUT,), newest_start=True), [b"stdout 3\n"]),
+    ],
+)
+async def test_logs_are_those_of_all_starts_as_with_docker(query: LogQuery, lines: list[bytes]) -> None:
+    """`docker logs` showed the newest start alone."""
+    ended = container("Failed", status={"attempts": 3})
+    assert [data async for _, data in read_output(Logs(), ended, query)] == lines

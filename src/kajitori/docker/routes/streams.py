@@ -146,7 +146,7 @@ async def _at_terminal(engine: Engine, container: Container, client: Hijacked, k
     terminal = engine.terminals.setdefault(container.uid, Terminal())
     if not await _until_running(engine, container, client):
         ended = await engine.platform.refreshed(container)
-        await _write(client, read_output(engine.platform, ended, LogQuery((STDOUT,))))
+        await _write(client, read_output(engine.platform, ended, LogQuery((STDOUT,), newest_start=True)))
         return
     container = await engine.platform.refreshed(container)
     target = await engine.platform.signed_in()
@@ -187,7 +187,9 @@ class _AfterLog:
         await asyncio.sleep(PROMPT_SECONDS)
         log = b""
         with contextlib.suppress(KajitoriError):
-            async with aclosing(read_output(engine.platform, container, LogQuery((STDOUT,)))) as pieces:
+            async with aclosing(
+                read_output(engine.platform, container, LogQuery((STDOUT,), newest_start=True))
+            ) as pieces:
                 log = b"".join([data async for _, data in pieces])
         if log.endswith(b"\n") and not log.endswith(b"\r\n"):  # the log's, since a terminal ends lines with both
             log = log[:-1]
