@@ -49,6 +49,9 @@ class Usage:
 class Blobs(ABC):
     """A store of blobs. Any number of processes may use it at the same time."""
 
+    look_seconds = 2.0
+    """Time between two looks for new blobs, if a process waits for another one's. Stores over HTTP charge for each."""
+
     def __init__(self, where: str) -> None:
         self.where = where
         """The store for messages to users: its URL, without secrets."""

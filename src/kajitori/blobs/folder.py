@@ -46,6 +46,8 @@ async def open_folder(root: Path) -> FolderBlobs:
 class FolderBlobs(Blobs):
     """Blobs as files, readable by their owner only."""
 
+    look_seconds = 0.25
+
     def __init__(self, root: Path) -> None:
         super().__init__(root.as_uri())
         self._root = root

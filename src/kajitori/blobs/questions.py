@@ -20,7 +20,7 @@ from kajitori.errors import InvalidInput, KajitoriError, NotFound
 
 QUESTIONS, ANSWERS = "telemetry-questions", "telemetry-answers"
 LOOK_SECONDS = 0.4
-"""Time between two looks for answers."""
+"""Longest time between two looks for answers."""
 AT_ONCE = 16
 """Most requests to the store at the same time."""
 MAX_ANSWER_BYTES = 256 << 20
@@ -62,7 +62,7 @@ class Questions:
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*(put(name, number) for name, number in names.items()))
                 while len(found) < len(asked):
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(min(LOOK_SECONDS, self._blobs.look_seconds))
                     await self._collect(names, found)
         except TimeoutError:
             pass

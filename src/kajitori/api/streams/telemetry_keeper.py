@@ -40,8 +40,8 @@ from kajitori.history.store import History
 log = logging.getLogger(__name__)
 
 PREFIX = "telemetry"
-PASSED_ON_SECONDS, STALE_SECONDS = 2.0, 600.0
-"""Time between two looks for questions of other servers, and age at which a question is removed."""
+STALE_SECONDS = 600.0
+"""Age at which a question of another process is removed."""
 LOOK_SECONDS = 5.0
 """Time between two looks at the store and at minutes that are complete."""
 DOWNSAMPLE_SECONDS = 600.0
@@ -183,9 +183,17 @@ class TelemetryKeeper:
         self.book.forget(now)
         await self._record(now)
 
+    async def _answer_others(self, blobs: Blobs) -> None:
+        """Look for questions of other processes until cancelled."""
+        while True:
+            with contextlib.suppress(KajitoriError):
+                await self.look_for_questions()
+            await asyncio.sleep(blobs.look_seconds)
+
     async def run(self) -> None:
-        """Call `look` periodically until cancelled, and write what was received then."""
+        """Call `look` periodically until cancelled, and write what was received then. Questions do not wait for it."""
         said = ""
+        answering = asyncio.create_task(self._answer_others(self._blobs)) if self._blobs is not None else None
         try:
             while True:
                 try:
@@ -195,11 +203,11 @@ class TelemetryKeeper:
                     if str(error) != said:
                         log.error("telemetry cannot be stored now; it is tried again: %s", error)
                     said = str(error)
-                for _ in range(round(LOOK_SECONDS / PASSED_ON_SECONDS)):
-                    with contextlib.suppress(KajitoriError):
-                        await self.look_for_questions()
-                    await asyncio.sleep(PASSED_ON_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
         finally:
+            if answering is not None:
+                answering.cancel()
+                await asyncio.gather(answering, return_exceptions=True)
             if self._blobs is not None:
                 for task in self._answering:
                     task.cancel()
