@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 from tests.unit.cli.fake_web_api import TOKEN, view
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.frames import Frame, Opcode
+from websockets.protocol import Event
 
 from kajitori.api.serving import server
 from kajitori.client import member_streams
@@ -55,6 +58,33 @@ async def test_a_server_counts_as_silent_only_while_its_bytes_are_read(
             socket._look_now()
             assert socket.was_silent == reads
             socket.transport.abort()
+
+
+async def test_an_idle_command_pings_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command may be silent for hours, and proxies close connections on which nothing is sent."""
+    monkeypatch.setattr(member_streams, "PING_SECONDS", 0.01)
+    pinged = asyncio.Event()
+
+    class Counting(ServerConnection):
+        pings = 0
+
+        def process_event(self, event: Event) -> None:
+            if isinstance(event, Frame) and event.opcode is Opcode.PING:
+                self.pings += 1
+                if self.pings == 5:
+                    pinged.set()
+            super().process_event(event)
+
+    async def answer(socket: ServerConnection) -> None:
+        await pinged.wait()
+        await socket.send(bytes([member_streams.Channel.STATUS]) + b'{"status": "Success"}')
+
+    options: Any = {"create_connection": Counting, "ping_interval": None, "subprotocols": [COMMAND_PROTOCOL]}
+    async with serve(answer, "127.0.0.1", 0, **options) as served:
+        target = Target(f"http://127.0.0.1:{next(iter(served.sockets)).getsockname()[1]}", TOKEN)
+        async with running(target, command_url(target, view("bert"), ["train"])) as stream:
+            assert [piece async for piece in stream.output()] == []
+    assert stream.exit_code == 0
 
 
 def test_pings_of_both_sides_are_more_frequent_than_proxies_expect() -> None:
