@@ -11,7 +11,11 @@ from typing import Any
 
 from aiohttp import web
 
+from kajitori.client.detach_keys import DetachKeys
+from kajitori.errors import InvalidInput
+
 STDIN, STDOUT, STDERR = 0, 1, 2
+CHUNK_BYTES = 64 * 1024
 RAW = "application/vnd.docker.raw-stream"
 MULTIPLEXED = "application/vnd.docker.multiplexed-stream"
 
@@ -34,6 +38,24 @@ class Hijacked:
     """Whether the streams are not told apart, as with a terminal."""
     is_detached: bool = False
     """Whether the client has typed the keys that detach: the program goes on without it."""
+
+    async def input(self) -> AsyncIterator[bytes]:
+        """Yield what the client sends until it closes its half."""
+        while data := await self.reader.read(CHUNK_BYTES):
+            yield data
+
+    async def typed(self, keys: bytes) -> AsyncIterator[bytes]:
+        """Yield what is typed until `keys` are, which close the connection: the program goes on."""
+        detaching = DetachKeys(keys)
+        async for data in self.input():
+            passed, is_detached = detaching.feed(data)
+            if passed:
+                yield passed
+            if is_detached:
+                self.is_detached = True
+                self.writer.close()
+                break
+        await asyncio.Event().wait()  # the end of a client's input does not end that of a terminal
 
     async def write(self, stream: int, data: bytes) -> None:
         """Write output of the container. Raises ConnectionError if the client is gone."""
@@ -118,3 +140,24 @@ def answered() -> Answered:
     response = Answered()
     response.force_close()
     return response
+
+
+async def until_either(*works: Any) -> None:
+    """Run until one of them has ended; a client that is gone is no error."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, Exception) and not isinstance(result, ConnectionError):
+                raise result
+
+
+def size_of(request: web.Request) -> tuple[int, int]:
+    """Return columns and lines of the terminal that a request names. Raises InvalidInput."""
+    try:
+        return int(request.query["w"]), int(request.query["h"])
+    except (KeyError, ValueError):
+        raise InvalidInput.one("", "h and w must be numbers") from None

@@ -9,7 +9,18 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from kajitori.docker.engine import ENGINE, Engine, json_answer
-from kajitori.docker.routes import containers, files, images, storage, streams, system
+from kajitori.docker.routes import (
+    absent,
+    attaching,
+    commands,
+    containers,
+    files,
+    images,
+    networks,
+    system,
+    volumes,
+    watching,
+)
 from kajitori.docker.routes.system import LEAST_API, MOST_API
 from kajitori.errors import InvalidInput, KajitoriError
 
@@ -24,7 +35,7 @@ def build_app(engine: Engine) -> web.Application:
     """Return the application. Each route exists with and without a version, such as /v1.44/containers/json."""
     app = web.Application(middlewares=[_answers], client_max_size=MOST_BODY_BYTES)
     app[ENGINE] = engine
-    for table in (containers, streams, files, system, images, storage):
+    for table in (containers, attaching, commands, watching, files, system, images, volumes, networks, absent):
         for route in table.routes:
             assert isinstance(route, web.RouteDef)
             for path in (route.path, r"/v{version:\d+\.\d+}" + route.path):

@@ -12,7 +12,7 @@ from aiohttp import web
 from kajitori.docker.engine import Engine, engine_of, json_answer
 from kajitori.docker.output import flag
 from kajitori.docker.platform import run_path
-from kajitori.docker.routes.storage import network_of
+from kajitori.docker.routes.networks import network_of
 from kajitori.docker.translation.container import Container, seconds_of
 from kajitori.docker.translation.creation import EmptyFolders, read_creation
 from kajitori.docker.translation.filters import (

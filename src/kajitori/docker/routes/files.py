@@ -13,9 +13,8 @@ from aiohttp import web
 
 from kajitori.docker.engine import Engine, engine_of
 from kajitori.docker.execution import Command, output_of
-from kajitori.docker.hijack import STDOUT
+from kajitori.docker.hijack import CHUNK_BYTES, STDOUT
 from kajitori.docker.routes.containers import container_of
-from kajitori.docker.routes.streams import CHUNK_BYTES
 from kajitori.docker.translation.container import Container
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
 

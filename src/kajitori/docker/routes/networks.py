@@ -1,4 +1,4 @@
-"""Volumes, which policy offers, and networks, which exist for clients alone; and what a cluster does not have."""
+"""Networks, which exist for clients alone: runs of a namespace reach each other by name."""
 
 from __future__ import annotations
 
@@ -9,77 +9,13 @@ from aiohttp import web
 from kajitori.docker.engine import Engine, engine_of, json_answer
 from kajitori.docker.translation.container import NO_TIME, Container, network_id
 from kajitori.docker.translation.filters import Filters, has_labels, parse_filters
-from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound, Unavailable, Unsupported
+from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, NotFound
 
 BUILT_IN = ("bridge", "host", "none")
-VOLUME_FILTERS = frozenset({"dangling", "driver", "label", "name"})
 NETWORK_PRUNE_FILTERS = frozenset({"label", "label!", "until"})
 NETWORK_FILTERS = frozenset({"dangling", "driver", "id", "label", "name", "scope", "type", "until"})
 
 routes = web.RouteTableDef()
-
-
-@routes.get("/volumes")
-async def list_volumes(request: web.Request) -> web.Response:
-    wanted = parse_filters(request.query.get("filters", ""), VOLUME_FILTERS).get("name", frozenset())
-    volumes, note = await _volumes(engine_of(request))
-    shown = [one for name, one in volumes.items() if not wanted or any(word in name for word in wanted)]
-    return json_answer({"Volumes": shown, "Warnings": [note] if note else None})
-
-
-@routes.post("/volumes/create")
-async def create_volume(request: web.Request) -> web.Response:
-    """Answer with a volume that policy offers. Others can't be made."""
-    name = str((await request.json()).get("Name") or "")
-    volumes, _ = await _volumes(engine_of(request))
-    if name not in volumes:
-        known = ", ".join(volumes) or "none"
-        hint = f"policy offers {known}; ask the operators for another, or use --label kaji.checkpoint=/PATH"
-        missing = f"no volume {name}" if name else "no anonymous volume"
-        raise Forbidden(f"volumes are made by the cluster's operators, and there is {missing}: {hint}")
-    return json_answer(volumes[name], status=201)
-
-
-@routes.get("/volumes/{name}")
-async def inspect_volume(request: web.Request) -> web.Response:
-    volumes, _ = await _volumes(engine_of(request))
-    try:
-        return json_answer(volumes[request.match_info["name"]])
-    except KeyError:
-        raise NotFound(f"get {request.match_info['name']}: no such volume") from None
-
-
-@routes.post("/volumes/prune")
-async def prune_volumes(request: web.Request) -> web.Response:
-    """Answer that nothing was deleted. `docker system prune --volumes` asks this."""
-    return json_answer({"VolumesDeleted": [], "SpaceReclaimed": 0})
-
-
-@routes.delete("/volumes/{name}")
-async def remove_volume(request: web.Request) -> web.Response:
-    hint = "checkpoints: docker rm -v CONTAINER, or kaji volumes rm"
-    raise Forbidden(f"volumes are kept by the cluster's operators; {hint}")
-
-
-async def _volumes(engine: Engine) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return the volumes that policy offers by name, and what is missing from them."""
-    namespace = engine.platform.namespace
-    answer = await engine.platform.get("/v1/volumes", {"namespace": namespace} if namespace else None)
-    volumes = {
-        one["name"]: {
-            "Name": one["name"],
-            "Driver": "kajitori",
-            "Mountpoint": one["source"],
-            "CreatedAt": one["createdAt"] or NO_TIME,
-            "Labels": {},
-            "Scope": "global",
-            "Options": {"kind": one["kind"]},
-            "Status": {"state": one["state"], "usedBy": one["usedBy"]},
-        }
-        for one in answer["items"]
-        if one["kind"] not in ("folder", "checkpoint")
-    }
-    return volumes, str(answer["note"])
 
 
 @routes.get("/networks")
@@ -178,7 +114,7 @@ def _networks(engine: Engine) -> dict[str, dict[str, Any]]:
 
 
 def network_of(engine: Engine, reference: str) -> dict[str, Any]:
-    """Return the network that a name, an id or the beginning of an id means. Raises InvalidInput."""
+    """Return the network that a name, an id or the beginning of an id means. Raises NotFound."""
     networks = _networks(engine)
     if reference in networks:
         return networks[reference]
@@ -220,47 +156,3 @@ def _network(name: str) -> dict[str, Any]:
         "Options": {},
         "Labels": {},
     }
-
-
-@routes.post("/build")
-@routes.post("/build/cancel")
-@routes.post("/session")
-@routes.post("/grpc")
-async def build(request: web.Request) -> web.Response:
-    hint = "build it with another docker context or in CI, and push it to a registry that the nodes can reach"
-    raise Unsupported(f"images are not built on the cluster: {hint}; docker context use default")
-
-
-@routes.post("/build/prune")
-async def prune_builds(request: web.Request) -> web.Response:
-    return json_answer({"CachesDeleted": [], "SpaceReclaimed": 0})
-
-
-@routes.route("*", r"/{kind:swarm|nodes|services|tasks|secrets|configs}{rest:(/.*)?}")
-async def swarm(request: web.Request) -> web.Response:
-    raise Unavailable(
-        "This node is not a swarm manager. Kubernetes runs this cluster: a gang is docker run --label kaji.replicas=4, "
-        "and a secret is kaji secret create"
-    )
-
-
-@routes.get("/plugins")
-async def plugins(request: web.Request) -> web.Response:
-    return json_answer([])
-
-
-@routes.get("/plugins/{name:.+}/json")
-async def inspect_plugin(request: web.Request) -> web.Response:
-    """Answer that there is none: `docker inspect` of an unknown name also asks for a plugin."""
-    raise NotFound(f"plugin {request.match_info['name']} not found")
-
-
-@routes.route("*", "/plugins/{rest:.*}")
-async def plugin(request: web.Request) -> web.Response:
-    raise Unsupported("a cluster has no plugins of Docker: ask its operators for volumes and networks")
-
-
-@routes.post("/auth")
-async def auth(request: web.Request) -> web.Response:
-    hint = "a registry's credentials are with the cluster: ask its operators (policy's images)"
-    raise Unsupported(f"nodes pull images, not this bridge: {hint}")

@@ -1,0 +1,191 @@
+"""Routes by which a client is connected with a container: attach, and the size of its terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import aclosing
+from typing import Any
+
+from aiohttp import web
+
+from kajitori.client.attached_output import Shown
+from kajitori.client.detach_keys import DETACH_KEYS, detach_keys_of
+from kajitori.client.member_streams import attach_url, running
+from kajitori.core.spec.reasons import Phase
+from kajitori.docker.engine import Engine, Terminal, engine_of
+from kajitori.docker.execution import pass_through
+from kajitori.docker.hijack import STDERR, STDOUT, Hijacked, answered, hijacked, size_of, until_either
+from kajitori.docker.output import QUEUED_AFTER_SECONDS, LogQuery, flag, follow_start, phase_words, read_output
+from kajitori.docker.routes.containers import container_of
+from kajitori.docker.translation.container import Container
+from kajitori.errors import KajitoriError
+
+PROMPT_SECONDS = 0.3
+"""Time after which a terminal's log has the beginning of a line, such as a prompt."""
+
+routes = web.RouteTableDef()
+
+
+@routes.post("/containers/{id}/attach")
+async def attach(request: web.Request) -> web.StreamResponse:
+    """Connect a client with a container. A container that does not run yet is waited for: clients attach first, and
+    start it then."""
+    engine, container = engine_of(request), await container_of(request)
+    query = request.query
+    streams = tuple(number for number, name in ((STDOUT, "stdout"), (STDERR, "stderr")) if flag(query, name))
+    keys = detach_keys_of(query.get("detachKeys") or DETACH_KEYS)
+    with engine.reading(container):
+        begun = asyncio.ensure_future(engine.begun(container)) if not container.is_active else None
+        try:
+            async with hijacked(request, is_raw=container.has_terminal) as client:
+                # A client without input closes its half of the connection at once, and reads on.
+                showing = _show(engine, container, client, streams, query, begun, keys)
+                await until_either(showing, client.lost.wait())
+        finally:
+            if begun is not None:
+                begun.cancel()
+    return answered()
+
+
+async def _show(
+    engine: Engine,
+    container: Container,
+    client: Hijacked,
+    streams: tuple[int, ...],
+    query: Any,
+    begun: asyncio.Future[Container] | None,
+    keys: bytes,
+) -> None:
+    platform = engine.platform
+    if flag(query, "logs") and streams:
+        await _write(client, read_output(platform, container, LogQuery(streams)))
+    if not flag(query, "stream"):
+        return
+    if begun is not None:
+        container = await begun
+    has_input = flag(query, "stdin") and container.has_stdin
+    if container.has_terminal:
+        await _at_terminal(engine, container, client, keys if has_input else None)
+        await _tell_end(engine, container, client)
+        return
+    now = LogQuery(streams, follow=True, tail=0)
+    output = follow_start(platform, container, streams) if begun is not None else read_output(platform, container, now)
+    feeding = asyncio.create_task(_feed(engine, container, client)) if has_input else None
+    try:
+        if streams:
+            await _write(client, output)
+            await _tell_end(engine, container, client)
+        elif feeding is not None:
+            await feeding
+    finally:
+        if feeding is not None:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+
+
+async def _tell_end(engine: Engine, container: Container, client: Hijacked) -> None:
+    """Say on stderr why a container ended if neither its program nor its user ended it."""
+    if not client.is_detached and (line := await engine.untold_end(container)):
+        await client.write(STDERR, f"{line}\r\n".encode() if client.is_raw else f"{line}\n".encode())
+
+
+async def _feed(engine: Engine, container: Container, client: Hijacked) -> None:
+    """Pass the client's input on to the container's program. Its output comes from the log, which has all of it."""
+    if not await _until_running(engine, container):
+        return
+
+    async def drop(stream: int, data: bytes) -> None:
+        return None
+
+    target = await engine.platform.signed_in()
+    with contextlib.suppress(KajitoriError):  # the program may end before its input
+        async with running(target, attach_url(target, container.view, rank=container.rank, stdin=True)) as stream:
+            await pass_through(stream, drop, client.input())
+
+
+async def _at_terminal(engine: Engine, container: Container, client: Hijacked, keys: bytes | None) -> None:
+    """Connect the client with the container's terminal, after what was printed there before.
+
+    `keys` are those that detach; None if the client sends no input.
+    """
+    terminal = engine.terminals.setdefault(container.uid, Terminal())
+    if not await _until_running(engine, container, client):
+        ended = await engine.platform.refreshed(container)
+        await _write(client, read_output(engine.platform, ended, LogQuery((STDOUT,), newest_start=True)))
+        return
+    container = await engine.platform.refreshed(container)
+    target = await engine.platform.signed_in()
+    url = attach_url(target, container.view, rank=container.rank, stdin=keys is not None)
+    shown = _AfterLog(client)
+    try:
+        async with running(target, url) as stream:
+            terminal.stream = stream
+            if terminal.size is not None:
+                await terminal.resize(*terminal.size)
+            reading = asyncio.create_task(shown.read_log(engine, container))
+            try:
+                await pass_through(stream, shown.write, client.typed(keys) if keys is not None else None)
+                await reading
+            finally:
+                reading.cancel()
+    finally:
+        terminal.stream = None
+
+
+class _AfterLog:
+    """Shows what a terminal printed before the client was attached, and then what comes, nothing twice."""
+
+    def __init__(self, client: Hijacked) -> None:
+        self._client = client
+        self._shown = Shown()
+        self._held: bytes | None = b""
+        """Output that came while the log was read; None once it was shown."""
+
+    async def write(self, stream: int, data: bytes) -> None:
+        if self._held is None:
+            await self._client.write(stream, self._shown.new(data))
+        else:
+            self._held += data
+
+    async def read_log(self, engine: Engine, container: Container) -> None:
+        """Show the log, and what came meanwhile and is not in it."""
+        await asyncio.sleep(PROMPT_SECONDS)
+        log = b""
+        with contextlib.suppress(KajitoriError):
+            async with aclosing(
+                read_output(engine.platform, container, LogQuery((STDOUT,), newest_start=True))
+            ) as pieces:
+                log = b"".join([data async for _, data in pieces])
+        if log.endswith(b"\n") and not log.endswith(b"\r\n"):  # the log's, since a terminal ends lines with both
+            log = log[:-1]
+        held, self._held = self._held or b"", None
+        await self._client.write(STDOUT, self._shown.begin(log, held) + self._shown.new(held))
+
+
+async def _until_running(engine: Engine, container: Container, client: Hijacked | None = None) -> bool:
+    """Wait until a container runs. Return False if it ends without. `client` is told that it waits, and why."""
+    told, until = "", engine.now() + QUEUED_AFTER_SECONDS
+    async with aclosing(engine.platform.changes(await engine.platform.refreshed(container))) as changes:
+        async for seen in changes:
+            if seen.phase is Phase.RUNNING:
+                return True
+            text = phase_words(seen)
+            if client is not None and seen.is_active and text != told and engine.now() >= until:
+                told = text
+                await client.write(STDERR, f"{text}\r\n".encode())
+    return False
+
+
+async def _write(client: Hijacked, pieces: Any) -> None:
+    async with aclosing(pieces) as found:
+        async for stream, data in found:
+            await client.write(stream, data)
+
+
+@routes.post("/containers/{id}/resize")
+async def resize(request: web.Request) -> web.Response:
+    container = await container_of(request)
+    terminal = engine_of(request).terminals.setdefault(container.uid, Terminal())
+    await terminal.resize(*size_of(request))
+    return web.Response(status=200)
