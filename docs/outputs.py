@@ -19,7 +19,7 @@ _BEGINNING = """\
 change something, and where the schema of their output is. `kaji VERB --help -o json` tells the same about one. Both
 are made from the commands themselves.
 
-With `-o json` a verb prints one document, or one a line while it follows something (`events -f`, `stats`). The shapes
+With `-o json` a verb prints one document, or one a line (`logs`, `stats`, `events -f`). The shapes
 are those of [the Web API](api.md#shapes), apart from a few that only the command line has.
 [output.schema.json](output.schema.json) has JSON schemas of all of them: of each verb at `#/verbs/VERB`. Fields may be
 added, so ignore those that you do not know.

@@ -50,7 +50,7 @@ CONTRACTS: Mapping[str, Contract] = {
     "wait": _reads("Waited"),
     **{verb: _changes() for verb in ("stop", "park", "keep", "kill", "resume", "start", "restart", "rm", "prune")},
     "ps": _reads("items:RunView"),
-    "logs": _neither(f"{_PROGRAM}; GET /v1/runs/NAMESPACE/NAME/logs?documents=true has JSON lines"),
+    "logs": _reads("LogLine"),
     "attach": _neither(_PROGRAM),
     "describe": _reads("RunView"),
     "explain": _reads("ExplanationView"),

@@ -66,20 +66,26 @@ def print_usage_error(error: click.ClickException, *, as_json: bool = False) -> 
         say(json_text(_usage_fault(error, message).document()))
         return
     say(f"kaji: {message[:1].lower()}{message[1:]}")
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        say(f"      {_usage_hint(error)}")
+
+
+def _usage_hint(error: click.ClickException) -> str:
     ctx = error.ctx if isinstance(error, click.UsageError) else None
-    if ctx is not None:
-        say(f"      see {ctx.command_path} --help")
+    command = ctx.command_path if ctx is not None else "kaji"
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--json":
+        return f"{command} -o json"
+    return f"see {command} --help"
 
 
 def _usage_fault(error: click.ClickException, message: str) -> InvalidInput:
     """Return wrong usage as an error with a field, a value and a way out."""
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
     field = ""
     if isinstance(error, click.BadParameter) and error.param is not None:
         field = (error.param.opts or [""])[-1] if isinstance(error.param, click.Option) else error.param.name or ""
     elif isinstance(error, click.NoSuchOption):
         field = error.option_name
-    hint = f"see {ctx.command_path} --help" if ctx is not None else "see kaji --help"
+    hint = _usage_hint(error)
     return InvalidInput([Fault(field, message, "", hint)], message=message, hint=hint)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,7 +15,7 @@ from kajitori.client.lookup import find_run
 from kajitori.client.models import CommandOutput, Event, Explanation, Member, Outlook, Result, RunState, Series
 from kajitori.client.streams import LogReader, Outage, Patience, events, watch
 from kajitori.client.submit.keywords import RunOptions
-from kajitori.client.target import Target, find_target
+from kajitori.client.target import Target, target_of
 from kajitori.client.web_api import Api, Params, run_path
 from kajitori.errors import InvalidInput, NotFound, WrongState
 
@@ -162,20 +161,14 @@ class Client:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Choose the server as `kaji` does: `context` is a name of `kaji context ls` or the folder of a `kaji up`;
-        `server` is an address, with `token` or $KAJI_TOKEN. Without both, the environment and the chosen context count.
+        `server` is an address, with `token`, $KAJI_TOKEN, or the sign-in of `kaji login`. Without both, the environment
+        and the chosen context count.
 
         `namespace` is that of runs for which none is named. `transport` replaces the network in tests. Raises
         Unavailable, InvalidInput or Unauthenticated if there is no server to use.
         """
-        variables = dict(os.environ if environment is None else environment)
-        if server is not None and context is not None:
-            raise InvalidInput.one("server", "excludes context", value=server, hint="leave one of them out")
-        if server is not None:
-            variables["KAJI_SERVER"] = server
-            variables.pop("KAJI_NAMESPACE", None)
-        if token is not None:
-            variables["KAJI_TOKEN"] = token
-        target = find_target(variables, Path(context) if context is not None else None)
+        variables = os.environ if environment is None else environment
+        target = target_of(server, context, token, variables)
         self._api = Api(target, transport=transport)
         self.namespace = namespace or target.namespace
         """Namespace of runs for which none is named; empty lets the server decide."""
@@ -211,8 +204,8 @@ class Client:
     def run(self, image: str | None = None, command: str | Sequence[str] = (), **options: Unpack[RunOptions]) -> Run:
         """Start a run and return it without waiting for it. The options are those of `kaji run`.
 
-        Raises InvalidInput and Refused with all faults at once, in which case nothing was made; TypeError for an
-        unknown option.
+        A command that is a text is split at spaces outside of quotes; no shell runs it. Raises InvalidInput and Refused
+        with all faults at once, in which case nothing was made; TypeError for an unknown option.
         """
         return Run(self, self.submit(image, command, options))
 
@@ -375,17 +368,19 @@ class Client:
         return _convert({**document, "document": document}, Explanation)
 
     def exec(self, run: Run | str, command: str | Sequence[str], *, rank: int = 0) -> CommandOutput:
-        """Run a command in a member of a running run and return what it printed. A command that is one text is split as
-        a shell does.
+        """Run a command in a member of a running run and return what it printed. A command that is a text is split at
+        spaces outside of quotes; no shell runs it.
 
-        Raises Unavailable if the connection breaks before the command ends, and KajitoriError if it did not start.
+        Raises InvalidInput for a text that needs a shell, Unavailable if the connection breaks before the command ends,
+        and KajitoriError if it did not start.
         """
         import asyncio
         from concurrent.futures import ThreadPoolExecutor
 
         from kajitori.client.member_streams import output_of
+        from kajitori.client.submit.keywords import split_command
 
-        words = shlex.split(command) if isinstance(command, str) else list(command)
+        words = split_command(command)
         view = _key(self._resolve(run).state)
         with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs an event loop already
             code, stdout, stderr = thread.submit(asyncio.run, output_of(self.target, view, words, rank)).result()

@@ -71,7 +71,16 @@ class Target:
             return f"start it: kaji up --data {self.data}"
         if self.signed_in is not None:
             return "check the network; other servers: kaji context ls"
-        return "check $KAJI_SERVER, or start a cluster of your own: kaji up"
+        return "check the address, or start a cluster of your own: kaji up"
+
+    @property
+    def way_in(self) -> str:
+        """Return the advice for a token that the server refuses."""
+        if self.data is not None:
+            return f"start it again: kaji up --data {self.data}"
+        if self.signed_in is not None:
+            return f"sign in again: kaji login {self.url}"
+        return f"the token in $KAJI_TOKEN is wrong or has expired: put a new one there, or kaji login {self.url}"
 
     def renewed(self) -> Target:
         """Return this server with a new token, after the server refused the present one. Raises Unauthenticated if the
@@ -136,6 +145,40 @@ def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_di
         "no cluster is known",
         hint="start one on this machine: kaji up; or sign in at a server: kaji login URL",
     )
+
+
+def target_of(
+    server: str | None,
+    context: str | None,
+    token: str | None,
+    environment: Mapping[str, str],
+    runtime_dir: Path | None = None,
+) -> Target:
+    """Return the server that the arguments of `kajitori.Client` choose; without them, that of the environment.
+
+    A `server` without a token uses the sign-in there. Errors are those of `find_target`, and name the arguments.
+    """
+    if server is not None and context is not None:
+        raise InvalidInput.one("server", "excludes context", value=server, hint="leave one of them out")
+    variables = dict(environment)
+    if token is not None:
+        variables["KAJI_TOKEN"] = token
+    if server is None:
+        try:
+            return find_target(variables, Path(context) if context is not None else None, runtime_dir)
+        except NotFound as error:
+            raise NotFound(error.message.replace("--cluster: ", ""), hint=error.hint) from None
+    if not variables.get("KAJI_TOKEN"):
+        sign_ins = all_contexts(_sign_ins(runtime_dir)).items()
+        if found := next((name for name, one in sign_ins if one.server.rstrip("/") == server.rstrip("/")), None):
+            return _of_sign_in(sign_in_file(found, runtime_dir))
+    try:
+        return find_target({**variables, "KAJI_SERVER": server, "KAJI_NAMESPACE": ""}, None)
+    except Unauthenticated:
+        hint = f"sign in with kaji login {server}, pass token, or set $KAJI_TOKEN"
+        raise Unauthenticated(f"there is no token for {server}", hint=hint) from None
+    except Unavailable as error:
+        raise Unavailable(error.message.replace("$KAJI_SERVER", "server"), hint=error.hint) from None
 
 
 def contexts(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None = None) -> list[Context]:

@@ -146,7 +146,7 @@ class Api:
             busy = error_of(response)
             raise Unavailable(busy.message, hint=busy.hint)
         if response.status >= 400 and response.status not in ask.expects:
-            raise error_of(response)
+            raise self._error(response)
         return Reply(response.status, response.content)
 
     def all_items(self, path: str, params: Params | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
@@ -204,7 +204,7 @@ class Api:
         response = self._send(request, stream=True)
         try:
             if response.status >= 400:
-                raise error_of(response)
+                raise self._error(response)
             yield response
         finally:
             response.close()
@@ -238,7 +238,7 @@ class Api:
             else:
                 retry = response.status == 429 or (method == "GET" and response.status in _BUSY)
                 if not retry or last:
-                    return _answer(response)
+                    return self._answer(response)
                 wait = max(pause, _retry_after(response))
             from random import uniform
 
@@ -300,6 +300,26 @@ class Api:
             self._notices.note(response.headers.get(NOTICE.lower(), ""))
             self._notices.note_own(response.headers.get(OWN_NOTICE.lower(), ""))
         return response
+
+    def _answer(self, response: Response) -> Any:
+        if response.status >= 400:
+            raise self._error(response)
+        if not response.content:
+            return None
+        try:
+            return response.json()
+        except ValueError as error:
+            raise Unavailable(
+                f"{_host(response)} answered, but not as a Kajitori server does",
+                hint="check the address of the server and the proxies before it",
+            ) from error
+
+    def _error(self, response: Response) -> KajitoriError:
+        """Return the error for an answer. The server does not know where the caller's token is from."""
+        error = error_of(response)
+        if isinstance(error, Unauthenticated):
+            return Unauthenticated(error.message, hint=self.target.way_in, code=error.code)
+        return error
 
     def _say(self, text: str) -> None:
         if self._debug is not None:
@@ -383,20 +403,6 @@ def error_of(response: Response) -> KajitoriError:
 def _fault(each: Mapping[str, Any]) -> Fault:
     words = {key: str(each.get(key) or "") for key in ("field", "message", "value", "hint")}
     return Fault(**words, code=str(each.get("code") or "Invalid"))
-
-
-def _answer(response: Response) -> Any:
-    if response.status >= 400:
-        raise error_of(response)
-    if not response.content:
-        return None
-    try:
-        return response.json()
-    except ValueError as error:
-        raise Unavailable(
-            f"{_host(response)} answered, but not as a Kajitori server does",
-            hint="check the address of the server and the proxies before it",
-        ) from error
 
 
 def _host(response: Response) -> str:

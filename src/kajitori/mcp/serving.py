@@ -29,6 +29,17 @@ from kajitori.mcp.bounds import bounded
 from kajitori.mcp.session import Session
 from kajitori.mcp.tools import CHANGING, Tool, instructions, tools_of
 
+_IN_TOOLS = {
+    "see them all: kaji ps -a --all-users; removed ones: kaji history --all-users": (
+        "list_runs lists them; with an empty owner those of all users"
+    ),
+    "see them all: kaji ps -a": "list_runs lists them",
+    "remove it with force=True": "delete it with force",
+    "stop it first": "stop it first with stop_run",
+    "start it again: kaji resume": "start it again with resume_run:",
+}
+"""Hints of the client and of the server, and what an assistant can do instead."""
+
 Context = ServerRequestContext[dict[str, Any]]
 
 
@@ -47,7 +58,7 @@ def mcp_server(session: Session, report_bug: Callable[[Exception], str]) -> Serv
             answer = await _answer(session, tool, params.arguments or {})
         except KajitoriError as error:
             session.failed(error)
-            return _result(bounded(error.document(), session.secrets)[0], is_error=True)
+            return _result(bounded(_in_tools(error.document()), session.secrets)[0], is_error=True)
         except Exception as error:
             where = report_bug(error)
             bug = {"code": "Internal", "message": f"this is a bug in kaji ({type(error).__name__}); {where}"}
@@ -82,6 +93,19 @@ async def _answer(session: Session, tool: Tool, given: Mapping[str, Any]) -> dic
     answer = await tool.do(session, asked)
     document, cut = bounded(answer.model_dump(mode="json"), session.secrets)
     return {**document, "cut": [*answer.cut, *cut]}
+
+
+def _in_tools(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of an error with hints that name tools in place of commands."""
+
+    def told(hint: str) -> str:
+        for command, tool in _IN_TOOLS.items():
+            hint = hint.replace(command, tool)
+        return hint
+
+    error = document["error"]
+    faults = [{**fault, "hint": told(fault["hint"])} for fault in error["faults"]]
+    return {"error": {**error, "hint": told(error["hint"]), "faults": faults}}
 
 
 def _offered(tool: Tool) -> OfferedTool:

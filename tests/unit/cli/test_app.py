@@ -121,6 +121,11 @@ def test_an_unknown_verb_exits_with_2_and_names_the_nearest() -> None:
     assert invoke(FakeWebApi(), "frobnicate").exit_code == 2
 
 
+def test_the_option_for_json_is_named_to_who_guesses_another() -> None:
+    result = invoke(FakeWebApi(), "queue", "--json")
+    assert result.stderr == "kaji: no such option '--json'.\n      kaji queue -o json\n"
+
+
 def test_an_internal_error_is_one_line_and_a_report(tmp_path: Path) -> None:
     """The traceback is in a private file of the user, without the token."""
 

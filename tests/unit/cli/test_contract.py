@@ -42,7 +42,7 @@ def test_all_commands_are_described_as_click_knows_them() -> None:
     assert set(found["sections"]["Runs"]) <= {name.removeprefix("kaji ") for name in verbs}
     assert verbs["kaji stop"]["changes"] and not verbs["kaji ps"]["changes"]
     assert verbs["kaji ps"]["schema"] == f"{SCHEMAS}#/verbs/ps"
-    assert "byte for byte" in verbs["kaji logs"]["whyNoJson"]
+    assert "byte for byte" in verbs["kaji attach"]["whyNoJson"]
     options = {each["names"][-1]: each for each in verbs["kaji run"]["options"]}
     assert options["--env"]["repeatable"] and options["--index"]["type"] == "integer range"
     assert options["--output"]["choices"] == ["json", "yaml", "name"]

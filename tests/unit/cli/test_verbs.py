@@ -392,6 +392,20 @@ def test_logs_are_printed_byte_by_byte() -> None:
     assert invoke(api, "logs", "bert").stdout_bytes == b"\r 10%\r100%\n\x1b[31mred\x1b[0m"
 
 
+def test_logs_are_documents_for_programs() -> None:
+    """One a line, also for one that comes in pieces and for an unfinished one. Control characters are escaped."""
+    time = "2026-11-21T10:00:00.5Z"
+    frames = [frame(f"{time} lo"), frame(f"ss\n\n{time} \x1b[31mred\n"), frame(f"{time} end")]
+    api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": frames})
+    lines = invoke(api, "logs", "-o", "json", "bert").stdout.splitlines()
+    assert "\x1b" not in lines[2]
+    documents = [json.loads(line) for line in lines]
+    expected = [(time, "loss"), ("", ""), (time, "\x1b[31mred"), (time, "end")]
+    assert [(document["time"], document["line"]) for document in documents] == expected
+    assert {(document["rank"], document["attempt"]) for document in documents} == {(0, 1)}
+    assert api.calls_to("GET", "/logs")[0].query["timestamps"] == ["true"]
+
+
 def test_an_incomplete_log_exits_with_125() -> None:
     """It must not look like a whole log."""
     for broken in (cut_after(frame("a\n"), b'{"rank'), [frame("a\n"), frame("half")[:-1]]):
@@ -496,4 +510,5 @@ def test_expired_credentials_exit_with_125_and_are_reported_once() -> None:
     """For any number of runs."""
     api = FakeWebApi(answers={"GET /v1/runs": problem(401, "Unauthenticated", "the token has expired", hint="log in")})
     result = invoke(api, "stop", "a", "b")
-    assert (result.exit_code, result.stderr) == (125, "kaji: the token has expired\n      log in\n")
+    hint = "the token in $KAJI_TOKEN is wrong or has expired: put a new one there, or kaji login http://kaji.test"
+    assert (result.exit_code, result.stderr) == (125, f"kaji: the token has expired\n      {hint}\n")

@@ -95,6 +95,39 @@ def test_faults_name_keywords() -> None:
     assert refusal.value.faults[0].hint == "say gpu_type='h100'"
 
 
+def test_a_missing_image_is_named_as_an_argument() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        submitted()
+    [fault] = caught.value.faults
+    assert (fault.field, fault.hint) == ("image", 'such as "python:3.11"')
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("echo a; echo b", ";"),
+        ("python train.py > log", ">"),
+        ("echo $KAJI_RANK", "$KAJI_RANK"),
+        ("python train.py 'a;b", "close the quotes"),
+    ],
+)
+def test_a_text_that_needs_a_shell_is_refused(command: str, found: str) -> None:
+    """No shell would run it. Quotes, a list and Kubernetes' own $(NAME) say that the program gets it."""
+    with pytest.raises(InvalidInput) as caught:
+        submitted("python:3.11", command)
+    assert found in str(caught.value) and caught.value.faults[0].field == "command"
+    quoted = """python -c 'import a; b' --name "a $b" --rank $(KAJI_RANK)"""
+    words = ["python", "-c", "import a; b", "--name", "a $b", "--rank", "$(KAJI_RANK)"]
+    assert submitted("python:3.11", quoted)["spec"]["args"] == words
+    assert submitted("python:3.11", ["echo", "a; b"])["spec"]["args"] == ["echo", "a; b"]
+
+
+def test_the_hint_of_an_error_stands_below_its_traceback() -> None:
+    with pytest.raises(NotFound) as caught:
+        client_of(FakeWebApi()).get("bert")
+    assert caught.value.__notes__ == [f"Hint: {caught.value.hint}"]
+
+
 def test_an_unknown_keyword_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="gpu_count"):
         submitted("python:3.11", gpu_count=3)

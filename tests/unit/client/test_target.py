@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kajitori.client.target import Target, choose, contexts, find_target
+from kajitori.client.target import Target, choose, contexts, find_target, target_of
+from kajitori.configuration.signed_in import SignedIn, path_of, write
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import InvalidInput, NotFound, Unauthenticated, Unavailable
 
@@ -203,3 +204,26 @@ def test_a_missing_token_or_scheme_is_named() -> None:
 
 def test_a_target_does_not_show_its_token() -> None:
     assert "hush" not in repr(Target("http://x", "hush"))
+
+
+def test_arguments_of_the_client_choose_the_server(tmp_path: Path) -> None:
+    """Errors name the arguments. A server without a token uses the sign-in there."""
+    url = "https://kaji.example.org"
+
+    def chosen(server: str | None, context: str | None = None, token: str | None = None, **variables: str) -> Target:
+        return target_of(server, context, token, variables, tmp_path)
+
+    with pytest.raises(Unauthenticated, match=f"there is no token for {url}") as caught:
+        chosen(url)
+    assert f"kaji login {url}" in caught.value.hint
+    with pytest.raises(Unavailable, match=r"^server is 'kaji:8600', which is no address"):
+        chosen("kaji:8600", token="t")
+    with pytest.raises(InvalidInput, match="server: excludes context"):
+        chosen(url, "lab")
+    assert chosen(url, token="t", KAJI_NAMESPACE="other", KAJI_TOKEN="u") == Target(url, "t", "")
+    cluster(tmp_path / "a", tmp_path)
+    with pytest.raises(NotFound, match=r"^there is no context 'lab'"):
+        chosen(None, "lab")
+    assert chosen(None, "a").data == tmp_path / "a"
+    write(path_of("lab", tmp_path / "contexts"), SignedIn(url, "vision", token="mine"))
+    assert (chosen(f"{url}/").token, chosen(None, "lab").token) == ("mine", "mine")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import TOKEN, FakeWebApi, cli_of, invoke, problem
+from tests.unit.cli.fake_web_api import TOKEN, URL, FakeWebApi, cli_of, invoke, problem
 
 from kajitori.client.connection import Lost, NotReached, Response
 from kajitori.client.target import Target
@@ -79,6 +80,20 @@ def test_a_refused_connection_to_this_machine_is_not_retried() -> None:
         client.get("/v1/version")
     assert "kaji up" in caught.value.hint
     assert naps == []
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [
+        (Target("https://kaji.example.org", TOKEN), "the token in $KAJI_TOKEN is wrong or has expired"),
+        (Target(URL, TOKEN, data=Path("/data")), "start it again: kaji up --data /data"),
+    ],
+)
+def test_a_refused_token_is_told_with_where_it_is_from(target: Target, hint: str) -> None:
+    api = FakeWebApi(answers={"GET /v1/version": problem(401, "Unauthenticated", "not accepted", hint="log in")})
+    with Api(target, transport=api) as client, pytest.raises(Unauthenticated) as caught:
+        client.get("/v1/version")
+    assert caught.value.hint.startswith(hint)
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ async def test_every_fault_of_the_arguments_is_named() -> None:
         refused = error_in(await client.call_tool("what_if", {"image": "x", "gpus": "many", "memory": "much"}))
         assert [fault["field"] for fault in refused["faults"]] == ["gpus", "memory"]
         missing = error_in(await client.call_tool("get_run", {"run": "nobody"}))
-        assert missing["code"] == "NotFound" and missing["hint"]
+        assert missing["code"] == "NotFound" and missing["hint"].startswith("list_runs lists them")
     assert all(call.query.get("dryRun") == ["true"] for call in api.calls_to("POST"))
 
 

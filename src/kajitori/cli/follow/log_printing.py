@@ -11,13 +11,15 @@ from typing import Protocol
 
 import click
 
-from kajitori.cli.terminal import beginning, cells, one_line, write_as_is
+from kajitori.cli.terminal import beginning, cells, echo_data, json_text, one_line, write_as_is
 from kajitori.client.streams import LogPart
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red", "bright_cyan", "bright_yellow")
 _UP, _CLEAR_BELOW, _STYLE_OFF = "\x1b[{}A", "\x1b[J", "\x1b[0m"
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
 _DRIVES_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[^\[])")
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\S+ ")
 
 
 class LogPrinter:
@@ -51,6 +53,39 @@ class LogPrinter:
         """Finish the output."""
         if out := self._shape.end():
             write_as_is(out)
+
+
+class LogDocuments:
+    """Writes each line of a log to stdout as a document of JSON, in the shape `LogLine` of the Web API.
+
+    The parts need timestamps. A very long line that the server sends in pieces is one document.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[tuple[int, int], bytes] = {}
+        """Unfinished line by rank and attempt."""
+
+    def print(self, part: LogPart) -> None:
+        """Write the lines that this piece ends."""
+        key = part.rank, part.attempt
+        *lines, self._begun[key] = (self._begun.get(key, b"") + part.text).split(b"\n")
+        for line in lines:
+            self._write(key, line)
+
+    def make_room(self) -> None:
+        """Do nothing: messages of `kaji` itself are on stderr."""
+
+    def end(self) -> None:
+        """Write the unfinished lines."""
+        for key, line in self._begun.items():
+            if line:
+                self._write(key, line)
+
+    def _write(self, key: tuple[int, int], line: bytes) -> None:
+        text = line.decode("utf-8", "replace")
+        time = found[0] if (found := _TIME.match(text)) else ""
+        document = {"rank": key[0], "attempt": key[1], "time": time.rstrip(), "line": text[len(time) :]}
+        echo_data(json_text(document) + "\n")
 
 
 class _Shape(Protocol):

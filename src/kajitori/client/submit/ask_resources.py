@@ -93,7 +93,10 @@ def _ask_for_gpus(spec: SpecFilling, words: RunWords, *, whole: bool) -> None:
     if wanted.isascii() and wanted.isdigit():
         spec.put_resource("gpu", int(wanted), "--gpus")
         return
-    message, hint = f"{text!r:.80} is not a number of GPUs", "say how many each member gets: --gpus 8"
+    message, hint = (
+        f"{text!r:.80} is not a number of GPUs",
+        "say how many each member gets: --gpus 8; with a type: --gpus h100:8",
+    )
     if wanted == "all":
         message = "all GPUs of a node, but nodes differ"
         hint = "say of which nodes: --gpus all --gpu-type TYPE; or how many: --gpus 8"

@@ -89,13 +89,15 @@ _PLURALS = {
 _KEYWORD_OF = {f"--{option}": keyword for keyword, option in _PLURALS.items()} | {"--rm": "remove"}
 _KNOWN = {field.name for field in fields(RunWords)}
 _FLAGS = frozenset({"whole_node", "privileged", "remove"})
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""")
+_FOR_A_SHELL = re.compile(r"[;|&<>]+|\$[A-Za-z_{]\w*")
 _OPTION = re.compile(r"(--[a-z][a-z-]*)(?: ([A-Za-z0-9][^\s,;)]*))?")
 
 
 def words_of(image: str | None, command: str | Sequence[str], options: Mapping[str, Any]) -> RunWords:
-    """Return the words of `kaji run` for these arguments. A command that is one text is split as a shell does.
+    """Return the words of `kaji run` for these arguments.
 
-    Raises TypeError for a keyword that is no option.
+    Raises TypeError for a keyword that is no option, and InvalidInput for a command that needs a shell.
     """
     unknown = sorted(options.keys() - RunOptions.__annotations__.keys())
     if unknown:
@@ -105,8 +107,26 @@ def words_of(image: str | None, command: str | Sequence[str], options: Mapping[s
         if value is not None:
             name = _PLURALS.get(keyword, keyword)
             words[name] = value if name in _FLAGS else _names(value) if name == "after" else _text(value)
-    typed = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
-    return RunWords(image=image, command=typed, detach=True, **words)
+    return RunWords(image=image, command=split_command(command), detach=True, **words)
+
+
+def split_command(command: str | Sequence[str]) -> list[str]:
+    """Return the words of a command. One that is a text is split at spaces outside of quotes, as Docker does.
+
+    No shell runs it, so a text with operators or variables of a shell would not do what it says: raises InvalidInput.
+    """
+    from kajitori.errors import InvalidInput
+
+    if not isinstance(command, str):
+        return [str(word) for word in command]
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InvalidInput.one("command", f"can't be split: {error}", value=command, hint="close the quotes") from error
+    if found := _FOR_A_SHELL.search(_QUOTED.sub("", command)):
+        hint = 'start a shell: ["sh", "-c", "…"]; or put it in quotes, or pass a list of words, if the program gets it'
+        raise InvalidInput.one("command", f"{found[0]!r} is for a shell, and none runs it", value=command, hint=hint)
+    return words
 
 
 def _names(runs: str | Named | Iterable[str | Named]) -> list[str]:
@@ -124,7 +144,12 @@ def _text(value: object) -> str | list[str]:
 
 def in_keywords(error: InvalidInput) -> InvalidInput:
     """Return the error with keyword arguments in place of options, in fields and hints."""
-    faults = [replace(fault, field=_keywords(fault.field), hint=_keywords(fault.hint)) for fault in error.faults]
+    faults = [
+        replace(fault, field="image", hint='such as "python:3.11"')
+        if fault.field == "IMAGE"
+        else replace(fault, field=_keywords(fault.field), hint=_keywords(fault.hint))
+        for fault in error.faults
+    ]
     return type(error)(faults, hint=_keywords(error.hint))
 
 

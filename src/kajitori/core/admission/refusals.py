@@ -332,7 +332,7 @@ def _cluster(
             is_too_large = True
             wanted = _wanted(requested, shown)
             message = f"{wanted} {unit} per member, but no {kind}node has more than {shown(available)}"
-            hint = f"ask for at most {shown(available)} per member, and for more members with replicas"
+            hint = f"ask for at most {shown(available)} per member, and for more members"
             yield Fault(f"spec.resources.{field}", message, wanted, hint, "LargerThanAnyNode")
     if is_too_large:
         return

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import line_count, namespace_option, run_argument, server_options
+from kajitori.cli.options import line_count, namespace_option, output_option, run_argument, server_options
 from kajitori.cli.terminal import say
 from kajitori.errors import InvalidInput
 
@@ -30,6 +30,7 @@ from kajitori.errors import InvalidInput
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="The Nth attempt only; default: the latest.")
 @click.option("--all-ranks", is_flag=True, help="All members, up to 256.")
 @namespace_option()
+@output_option("json")
 @server_options
 @click.pass_obj
 def command(
@@ -46,17 +47,18 @@ def command(
     attempt: int | None,
     all_ranks: bool,
     namespace: str | None,
+    output: str | None,
 ) -> int:
     """Show what a run prints.
 
     If a run has several members, each line begins with the member's rank. For earlier attempts, and for members whose
     Pods are gone, it shows the stored end of the log: that of rank 0, of members that failed, then of others.
-    With --grep or --until it shows member after member.
+    With --grep or --until it shows member after member. -o json prints a document per line, with rank and time.
     """
     from functools import partial
 
     from kajitori.cli.follow.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
-    from kajitori.cli.follow.log_printing import LogPrinter
+    from kajitori.cli.follow.log_printing import LogDocuments, LogPrinter
     from kajitori.cli.follow.log_searching import LogSearch, found_parts
     from kajitori.cli.words.runs import has_started, is_sweep, members_asked_for, progress_words
     from kajitori.client.lookup import find_run
@@ -84,7 +86,8 @@ def command(
             say(f"{view['name']}: {which} of {replicas}; others with --rank R{more}")
         if not has_started(view):
             say(f"{view['name']}: no log: {progress_words(view)}")
-        printer = LogPrinter(prefix=several, colour=cli.colour)
+        printer = LogDocuments() if output is not None else LogPrinter(prefix=several, colour=cli.colour)
+        timestamps = timestamps or output is not None
 
         def tell(text: str) -> None:
             printer.make_room()
