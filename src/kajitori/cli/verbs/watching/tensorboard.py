@@ -29,9 +29,7 @@ wait "$board"
 )
 @click.argument("run")
 @click.option("--logdir", metavar="PATH", help="Folder with event files; else that of kaji run --tensorboard.")
-@click.option(
-    "--port", type=click.IntRange(1, 65_535), default=6006, show_default=True, help="Where it listens in the run."
-)
+@click.option("--port", type=click.IntRange(1, 65_535), default=6006, show_default=True, help="Where it listens.")
 @click.option("--rank", type=click.IntRange(min=0), default=0, metavar="R", help="The member that has the files.")
 @click.option("--print", "print_only", is_flag=True, help="Print the link, and open no browser.")
 @namespace_option()
@@ -40,13 +38,16 @@ wait "$board"
 def command(
     cli: Cli, run: str, logdir: str | None, port: int, rank: int, print_only: bool, namespace: str | None
 ) -> int:
-    """Show a running run in TensorBoard, until Ctrl-C.
+    """Show a run in TensorBoard, until Ctrl-C.
 
-    TensorBoard runs inside the member, whose image must have it, and reads the event files there.
+    TensorBoard runs inside a member of a running run, whose image must have it, and reads the event files there. For a
+    run that has ended, the files are copied from its checkpoint folder, and the TensorBoard of this machine shows them.
     """
+    from kajitori.cli.connection import own_board
     from kajitori.cli.connection.execution import execute
     from kajitori.cli.opening import open_place, program_path
     from kajitori.client.lookup import find_run
+    from kajitori.client.views import is_final, phase_of
     from kajitori.errors import WrongState
 
     with cli.api() as api:
@@ -56,10 +57,11 @@ def command(
         if not folder:
             hint = f"name the folder: kaji tensorboard {name} --logdir PATH"
             raise WrongState(f"{name} names no folder with event files", hint=hint)
-        phase = (view.get("status") or {}).get("phase") or "Queued"
-        if phase != "Running":
-            hint = f"kaji metrics {name} plots what was read; to see the files: kaji cp {name}:{folder} FOLDER"
-            raise WrongState(f"{name} is {phase}: no member of it runs", hint=hint)
+        if is_final(view):
+            return own_board.show_here(cli, api, view, folder, port, print_only=print_only)
+        if phase_of(view) != "Running":
+            hint = f"kaji metrics {name} plots what was read; try again when it runs"
+            raise WrongState(f"{name} is {phase_of(view)}: no member of it runs", hint=hint)
         place = program_path(view, f"{port}-{rank}" if rank else str(port))
         open_place(cli, api, place, print_only=print_only, is_program=True)
     held, holding = os.pipe()  # stdin of the script, which ends when this process does

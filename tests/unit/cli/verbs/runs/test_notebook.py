@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
+import sys
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import Call, FakeWebApi, invoke, view
+from tests.unit.cli.fake_web_api import TOKEN, URL, Call, FakeWebApi, invoke, view
 
-from kajitori.cli.connection import forwarding
-from kajitori.cli.connection.forwarding import Forward
 from kajitori.cli.verbs.runs.notebook import default_name
 
 LINK = "http://kaji.test/#sign-in=c0de&to="
@@ -118,19 +121,52 @@ def test_open_refuses_what_is_no_port(port: str) -> None:
     assert (done.exit_code, "is no port" in done.stderr) == (2, True)
 
 
-def test_tensorboard_needs_a_running_run_and_a_folder() -> None:
+def test_tensorboard_needs_a_folder_and_a_run_that_has_begun() -> None:
     """And says what to type instead."""
     done = invoke(server(view("bert")), "tensorboard", "bert")
     assert (done.exit_code != 0, "--logdir PATH" in done.stderr) == (True, True)
-    ended = view("bert", "Succeeded", spec={"tensorboard": "/ckpt/tb"})
-    done = invoke(server(ended), "tensorboard", "bert")
+    waiting = view("bert", "Queued", spec={"tensorboard": "/ckpt/tb"})
+    done = invoke(server(waiting), "tensorboard", "bert")
+    assert (done.exit_code != 0, "kaji metrics bert" in done.stderr) == (True, True)
+
+
+BOARD = """
+import os, socket, sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+with socket.create_server((options["--host"], int(options["--port"]))) as server:
+    server.accept()
+print(*os.listdir(options["--logdir"] + "/bert"), file=open(sys.argv[0] + ".saw", "w"))
+sys.exit(3)
+"""
+"""Stands for TensorBoard: notes what it shows, and ends after the first visit."""
+
+
+def test_event_files_of_an_ended_run_are_shown_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the TensorBoard of this machine, if it has one."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("bert/events.out.tfevents.1"))
+    api = server(view("bert", "Succeeded", spec={"tensorboard": "/ckpt/tb"}))
+    api.answers["GET /v1/runs/vision/bert/files"] = {"items": []}
+    api.answers["GET /v1/runs/vision/bert/files/archive"] = lambda call: (200, [packed.getvalue()])
+    environment = {"KAJI_SERVER": URL, "KAJI_TOKEN": TOKEN, "KAJI_INSECURE_HTTP": "1", "PATH": str(tmp_path)}
+    done = invoke(api, "tensorboard", "bert", environment=environment)
     assert (done.exit_code != 0, "kaji cp bert:/ckpt/tb FOLDER" in done.stderr) == (True, True)
+    board = tmp_path / "tensorboard"
+    board.write_text(f"#!{sys.executable} -I{BOARD}")
+    board.chmod(0o755)
+    done = invoke(api, "tensorboard", "bert", "--print", environment=environment)
+    assert (done.exit_code, done.stdout[:17]) == (3, "http://127.0.0.1:"), done.output
+    assert (tmp_path / "tensorboard.saw").read_text() == "events.out.tfevents.1\n"
+    (asked,) = api.calls_to("GET", "/files/archive")
+    assert asked.query["path"] == ["/ckpt/tb/."]
 
 
-@pytest.mark.parametrize(
-    ("url", "forward"), [("http://127.0.0.1:9", Forward(0, 8888)), ("http://elsewhere:9", Forward(8888, 8888))]
-)
-def test_port_forward_knows_the_port_of_a_notebook(monkeypatch: pytest.MonkeyPatch, url: str, forward: Forward) -> None:
+@pytest.mark.parametrize(("url", "forward"), [("http://127.0.0.1:9", (0, 8888)), ("http://elsewhere:9", (8888, 8888))])
+def test_port_forward_knows_the_port_of_a_notebook(
+    monkeypatch: pytest.MonkeyPatch, url: str, forward: tuple[int, int]
+) -> None:
     """Where the notebook shares the network of this machine, it has the port itself."""
     api = server(notebook())
     told = {"port": 8888, "path": PATH.rstrip("/"), "token": "s3cret"}
@@ -139,6 +175,9 @@ def test_port_forward_knows_the_port_of_a_notebook(monkeypatch: pytest.MonkeyPat
         "items": [{"rank": 0, "phase": "Running", "address": "127.0.0.1"}]
     }
     asked: list[Any] = []
-    monkeypatch.setattr(forwarding, "forward_until_end", lambda *arguments: asked.append(arguments[3:]))
+    where = "kajitori.cli.connection.forwarding.forward_until_end"
+    monkeypatch.setattr(where, lambda *arguments: asked.append(arguments[3:]))
     done = invoke(api, "port-forward", "notebook-ada", url=url)
-    assert (done.exit_code, asked) == (0, [([forward], "127.0.0.1", told)]), done.output
+    assert (done.exit_code, len(asked)) == (0, 1), done.output
+    (forwards, address, notebook) = asked[0]
+    assert ([(each.local, each.remote) for each in forwards], address, notebook) == ([forward], "127.0.0.1", told)

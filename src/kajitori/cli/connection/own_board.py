@@ -1,0 +1,89 @@
+"""TensorBoard on this machine, for the event files of a run that has ended."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kajitori.cli.connection.copying import copy_checkpoint
+from kajitori.cli.terminal import echo, say
+from kajitori.errors import WrongState
+
+if TYPE_CHECKING:
+    from kajitori.cli.context import Cli
+    from kajitori.client.views import View
+    from kajitori.client.web_api import Api
+
+HOST = "127.0.0.1"
+POLL_SECONDS = 0.1
+
+
+def show_here(cli: Cli, api: Api, run: View, folder: str, port: int, *, print_only: bool) -> int:
+    """Copy the event files in `folder` of the run's checkpoint, show them until Ctrl-C, and remove the copy.
+
+    Listens at `port`, or at a free one if it is taken. Returns TensorBoard's exit code. Raises WrongState if it is not
+    installed.
+    """
+    name, program = run["name"], _program(cli)
+    if not program:
+        hint = f"python3 -m pip install tensorboard; or only copy the files: kaji cp {name}:{folder} FOLDER"
+        raise WrongState(f"{name} has ended, and TensorBoard is not installed on this machine", hint=hint)
+    with tempfile.TemporaryDirectory(prefix="kaji-tensorboard-") as copied:
+        say(f"{name} has ended: {folder} of its checkpoint is copied to this machine, and shown by its TensorBoard")
+        copy_checkpoint(api, run, f"{folder.rstrip('/')}/.", f"{copied}/{name}")
+        port = _free(port)
+        words = [*program, "--logdir", copied, "--host", HOST, "--port", str(port)]
+        return _run(words, port, lambda: _open(cli, f"http://{HOST}:{port}/", print_only=print_only), cli.sleep)
+
+
+def _program(cli: Cli) -> list[str]:
+    """Return the command that starts TensorBoard here; empty if it is not installed."""
+    found = shutil.which("tensorboard", path=cli.environment.get("PATH"))
+    if found is not None:
+        return [found]
+    return [sys.executable, "-m", "tensorboard.main"] if importlib.util.find_spec("tensorboard") else []
+
+
+def _free(port: int) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _run(words: list[str], port: int, tell: Callable[[], None], sleep: Callable[[float], None]) -> int:
+    """Run TensorBoard to its end, and tell once it listens."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+    try:
+        while process.poll() is None:
+            with suppress(OSError), socket.create_connection((HOST, port), timeout=POLL_SECONDS):
+                tell()
+                break
+            sleep(POLL_SECONDS)
+        return process.wait()
+    finally:
+        process.terminate()
+        process.wait()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _open(cli: Cli, address: str, *, print_only: bool) -> None:
+    from kajitori.client.sign_in.starting import has_browser
+
+    echo(address)
+    if not print_only and has_browser(cli.environment):
+        import webbrowser
+
+        webbrowser.open(address)
