@@ -117,6 +117,8 @@ def test_the_queue_tells_what_a_waiting_run_waits_for(cluster: KajiUp, page: Pag
         assert cluster.kaji("run", "--name", name, *both).returncode == 0
     page.get_by_role("link", name="Queue").click()
     page.get_by_text("1 run waits, 1 run has nodes.").wait_for()
+    yours = page.get_by_role("list", name="Your waiting runs").get_by_role("listitem")
+    yours.filter(has_text=re.compile("^default/waits, 2 members, .*: expected to start in .*, place 1 of 1")).wait_for()
     page.get_by_role("img", name="Timeline of 2 runs").focus()
     for key in ("ArrowRight", "ArrowRight", "Enter"):
         page.keyboard.press(key)
@@ -131,7 +133,7 @@ def test_the_queue_tells_what_a_waiting_run_waits_for(cluster: KajiUp, page: Pag
     page.get_by_role("img", name="Timeline of 3 runs").wait_for()  # one of them is the what-if
     assert_accessible(page, "main")
     page.get_by_role("button", name="Table").click()
-    page.get_by_role("row").filter(has_text="default/waits").get_by_text("reserved").wait_for()
+    page.get_by_role("row").filter(has_text="waits").get_by_text("reserved").wait_for()
     panel.get_by_role("link", name="Show these nodes on the map").click()
     page.get_by_role("status").get_by_text("2 of 3 nodes").wait_for()
     absent = {"leader": "", "ageSeconds": 45, "absent": True, "says": "no controller has renewed its lease for 45 s"}

@@ -91,7 +91,7 @@ class AuditTrail:
             return
         namespace, name = _about(scope, state)
         outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
-        rule, message = _why(state.get("error")) if status >= 400 else ("", "")
+        rule, message = _why(state.get("error")) if status >= 400 else ("", str(state.get("reason", "")))
         rule = rule or (str(status) if status >= 400 else "")
         about = {"namespace": namespace, "object": f"{_KINDS.get(action, action.split()[-1])} {name}".strip()}
         actor = str(state.get("caller") or "")
@@ -164,6 +164,11 @@ class AuditTrail:
 def note_subject(state: Any, namespace: str, name: str, *, is_dry_run: bool = False) -> None:
     """Remember what a request is about, if its path does not say so."""
     state.about, state.is_dry_run = (namespace, name), is_dry_run
+
+
+def note_reason(state: Any, reason: str) -> None:
+    """Remember the reason that the caller gives for a change."""
+    state.reason = reason[:MESSAGE_LENGTH]
 
 
 def _about(scope: Scope, state: dict[str, Any]) -> tuple[str, str]:

@@ -254,7 +254,7 @@ async def see_one_wait(web: WebApi, page: Page) -> None:
     await page.get_by_text("1 run waits, 2 runs have nodes.").wait_for()
     await page.get_by_role("img", name=re.compile("^Timeline of 3 runs")).wait_for()
     await page.get_by_role("button", name="Table").click()
-    await page.get_by_role("link", name=f"{space}/waits").click()
+    await page.get_by_role("table", name="Queue").get_by_role("link", name="waits").click()
     panel = page.get_by_role("region", name=f"Run {space}/waits")
     await panel.get_by_text("Expected to start in").wait_for()
     await panel.get_by_text(re.compile(f"^{space}/holds ends on ")).wait_for()

@@ -1,20 +1,14 @@
 import Box from "@mui/material/Box";
 import Skeleton from "@mui/material/Skeleton";
-import Table from "@mui/material/Table";
-import TableBody from "@mui/material/TableBody";
-import TableCell from "@mui/material/TableCell";
-import TableHead from "@mui/material/TableHead";
-import TableRow from "@mui/material/TableRow";
 import Typography from "@mui/material/Typography";
 import { Problem } from "../app/Problem";
-import { Age } from "../words/Age";
 import { Since } from "../words/Since";
-import { largestFirst, type Board } from "./board";
+import { Holdings } from "./Holdings";
 import { MonthUse } from "./MonthUse";
 import { TypeBar } from "./TypeBar";
 import { useBoard } from "./useBoard";
 
-/** Which GPUs are at work, idle, free and broken, and who holds them: made to be shown on a wall. */
+/** Which GPUs are at work, idle, free and take no work, and who holds them: made to be shown on a wall. */
 export function BoardPage() {
   const board = useBoard();
   if (board.error && !board.data) return <Problem error={board.error} retry={() => void board.refetch()} />;
@@ -35,38 +29,5 @@ export function BoardPage() {
       {board.data.holdings.length > 0 && <Holdings board={board.data} />}
       <MonthUse />
     </>
-  );
-}
-
-function Holdings({ board }: { board: Board }) {
-  return (
-    <Box sx={{ overflowX: "auto" }}>
-      <Table size="small" aria-label="Who holds GPUs" sx={{ "& td, & th": { px: { xs: 1, sm: 4 } } }}>
-        <TableHead>
-          <TableRow>
-            <TableCell>Owner</TableCell>
-            <TableCell>Team</TableCell>
-            <TableCell>Type</TableCell>
-            <TableCell align="right">GPUs</TableCell>
-            <TableCell align="right">Idle</TableCell>
-            <TableCell align="right">Since</TableCell>
-          </TableRow>
-        </TableHead>
-        <TableBody>
-          {largestFirst(board.holdings).map(({ owner, namespace, type, gpus, idle, since }) => (
-            <TableRow key={`${owner} ${namespace} ${type} ${since}`}>
-              <TableCell>{owner || "no run"}</TableCell>
-              <TableCell>{namespace}</TableCell>
-              <TableCell>{type}</TableCell>
-              <TableCell align="right">{gpus}</TableCell>
-              <TableCell align="right">{idle || ""}</TableCell>
-              <TableCell align="right" sx={{ whiteSpace: "nowrap" }}>
-                <Age time={since} />
-              </TableCell>
-            </TableRow>
-          ))}
-        </TableBody>
-      </Table>
-    </Box>
   );
 }

@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import { partsOf, type GpuType } from "./board";
 
-/** The GPUs of one type: how many are at work, idle, free and broken, in words and as a bar. */
+/** The GPUs of one type: how many are at work, idle, free, and take no work, in words and as a bar. */
 export function TypeBar({ found }: { found: GpuType }) {
   const parts = partsOf(found);
   return (

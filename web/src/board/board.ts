@@ -16,15 +16,16 @@ export interface Part {
   colour: string;
 }
 
-const COLOURS = { busy: "primary.main", idle: "#c77700", free: "#8fa3b5", broken: "#b3261e" };
+/** Each is told from the ground of the page and from the parts beside it, on light and dark pages. */
+const COLOURS = { busy: "primary.main", idle: "warning.main", free: "#7f93a6", out: "error.main" };
 
-/** Return the parts of a type's bar that are not empty: GPUs at work, idle ones, free ones, broken ones. */
+/** Return the parts of a type's bar that are not empty: GPUs at work, idle ones, free ones, and those of nodes that are broken, drained or cordoned. */
 export function partsOf({ used, idle, free, broken }: GpuType): Part[] {
   const parts = [
     { word: "at work", gpus: used - idle, colour: COLOURS.busy },
     { word: "idle", gpus: idle, colour: COLOURS.idle },
     { word: "free", gpus: free, colour: COLOURS.free },
-    { word: "broken", gpus: broken, colour: COLOURS.broken },
+    { word: "take no work", gpus: broken, colour: COLOURS.out },
   ];
   return parts.filter(({ gpus }) => gpus > 0);
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { legendOf } from "./colours";
+import { legendOf, NO_READINGS } from "./colours";
 import { markedBy, nodesOf, parametersOf, viewOf } from "./filter";
-import { cellAt, fitted, layout, neighbour, sectionsOf } from "./layout";
+import { cellAt, fitted, layout, neighbour, sectionsOf } from "./map/layout";
 import { expanded, membersOn } from "./names";
 import type { NodeRow } from "./useNodes";
 
@@ -26,6 +26,13 @@ describe("layout", () => {
   it("finds the cell under a point, and none between racks", () => {
     placed.cells.forEach(({ x, y }, index) => expect(cellAt(placed, x + 10, y + 10)).toBe(index));
     expect(cellAt(placed, placed.cells[3]!.x - 2, placed.cells[3]!.y + 5)).toBe(-1);
+  });
+
+  it("names racks above their cells where there is room", () => {
+    expect(placed.hasNames).toBe(true);
+    const small = layout(sectionsOf(nodes), 200, 10);
+    expect(small.hasNames).toBe(false);
+    expect(small.blocks[0]!.y).toBeLessThan(placed.blocks[0]!.y);
   });
 
   it("moves to the nearest cell in a direction, and stays at the edge", () => {
@@ -63,8 +70,21 @@ describe("legend", () => {
   });
 
   it("shows temperatures where they are known", () => {
-    const { kinds } = legendOf("temperature", nodes, { free: 49, part: 65, full: 92 });
+    const { kinds } = legendOf("temperature", nodes, { ...NO_READINGS, celsius: { free: 49, part: 65, full: 92 } });
     expect(kinds.map(({ kind, count }) => [kind.key, count])).toEqual([["cool", 1], ["hot", 1], ["hottest", 1], ["", 2]]);
+  });
+
+  it("shows on which nodes runs let their GPUs lie idle", () => {
+    const held = [node("free"), node("busy", { holders: ["team/b"] }), node("idle", { holders: ["team/a"] }), node("both", { holders: ["team/a", "team/b"] }), node("partly", { holders: ["team/c"] })];
+    const { kinds } = legendOf("idle", held, { ...NO_READINGS, idle: new Map([["team/a", true], ["team/c", false]]) });
+    expect(kinds.map(({ kind, count }) => [kind.key, count])).toEqual([["all", 1], ["some", 2], ["none", 1], ["", 1]]);
+  });
+
+  it("gives all nodes of a rack the share of its GPUs that is in use", () => {
+    const full = { total: 8, used: 8 };
+    const racks = [node("a", { gpus: full }), node("b"), node("c", { places: ["zone-1", "rack-2"] }), node("d", { places: ["zone-2", "rack-1"], gpus: full })];
+    const { kindOf } = legendOf("rack", racks);
+    expect(racks.map((each) => kindOf(each).key)).toEqual(["50", "50", "0", "100"]);
   });
 
   it("gives the rarest names one colour together", () => {

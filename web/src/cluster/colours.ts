@@ -27,6 +27,8 @@ export const DIMENSIONS = {
   cpu: "CPU in use",
   memory: "Memory in use",
   temperature: "Temperature",
+  idle: "Idle GPUs",
+  rack: "Use of the rack",
 } as const;
 export type Dimension = keyof typeof DIMENSIONS;
 
@@ -80,8 +82,25 @@ const HEAT: Kind[] = [
 ];
 const HEAT_BOUNDS = [50, 65, 80];
 
+/** Whether the runs on a node let their GPUs lie idle, as far as the person may know. */
+const IDLE = {
+  all: kind("all", "All idle", "#c46200", "#f0a03c", "full"),
+  some: kind("some", "Some idle", "#c46200", "#f0a03c", "part"),
+  none: kind("none", "None known to be idle", "#0b6e69", "#5cc9c1", "full"),
+  free: kind("", "No run", GREY.light, GREY.dark, "hollow"),
+};
+
 /** Degrees Celsius of the hottest GPU, by node. */
 export type Temperatures = Readonly<Record<string, number>>;
+/** Runs with idle GPUs (`namespace/name`), and whether all of their GPUs are idle. */
+export type IdleRuns = ReadonlyMap<string, boolean>;
+
+/** What some dimensions need beside the nodes. */
+export interface Readings {
+  celsius: Temperatures;
+  idle: IdleRuns;
+}
+export const NO_READINGS: Readings = { celsius: {}, idle: new Map() };
 
 /** The state of a node in words. */
 export function stateWord(state: NodeRow["state"]): string {
@@ -89,8 +108,8 @@ export function stateWord(state: NodeRow["state"]): string {
 }
 
 /** Return what the cells mean in a dimension, with the number of nodes of each kind. */
-export function legendOf(dimension: Dimension, nodes: readonly NodeRow[], celsius: Temperatures = {}): Legend {
-  const kindOf = kindsOf(dimension, nodes, celsius);
+export function legendOf(dimension: Dimension, nodes: readonly NodeRow[], readings: Readings = NO_READINGS): Legend {
+  const kindOf = kindsOf(dimension, nodes, readings);
   const counts = new Map<Kind, number>();
   for (const node of nodes) counts.set(kindOf(node), (counts.get(kindOf(node)) ?? 0) + 1);
   const order = orderOf(dimension);
@@ -99,7 +118,7 @@ export function legendOf(dimension: Dimension, nodes: readonly NodeRow[], celsiu
   return { kinds, kindOf };
 }
 
-function kindsOf(dimension: Dimension, nodes: readonly NodeRow[], celsius: Temperatures): (node: NodeRow) => Kind {
+function kindsOf(dimension: Dimension, nodes: readonly NodeRow[], { celsius, idle }: Readings): (node: NodeRow) => Kind {
   switch (dimension) {
     case "use":
       return useOf;
@@ -111,6 +130,10 @@ function kindsOf(dimension: Dimension, nodes: readonly NodeRow[], celsius: Tempe
       return (node) => shareOf(node.memoryBytes);
     case "temperature":
       return (node) => heatOf(celsius[node.name]);
+    case "idle":
+      return (node) => idleOf(node, idle);
+    case "rack":
+      return rackUse(nodes);
     case "type":
       return named(nodes, (node) => node.gpuType, "No GPUs");
     case "holder":
@@ -124,15 +147,45 @@ function orderOf(dimension: Dimension): Kind[] | null {
   if (dimension === "use") return Object.values(USE);
   if (dimension === "state") return Object.values(STATES);
   if (dimension === "temperature") return HEAT;
-  return dimension === "cpu" || dimension === "memory" ? SHARES : null;
+  if (dimension === "idle") return Object.values(IDLE);
+  return dimension === "cpu" || dimension === "memory" || dimension === "rack" ? SHARES : null;
 }
 
 function useOf(node: NodeRow): Kind {
   if (node.state !== "ready") return USE.out;
-  const amounts = [node.gpus, ...Object.values(node.partialGpus)].filter(({ total }) => total);
+  const amounts = gpusOf(node);
   const { total, used } = amounts.length ? summed(amounts) : node.cpuMillis;
   if (!used || (!amounts.length && !node.holders.length)) return USE.free;
   return used >= total ? USE.full : USE.part;
+}
+
+/** Return a node's whole and partial GPUs. */
+function gpusOf(node: NodeRow) {
+  return [node.gpus, ...Object.values(node.partialGpus)].filter(({ total }) => total);
+}
+
+function idleOf({ holders }: NodeRow, idle: IdleRuns): Kind {
+  const found = holders.map((holder) => idle.get(holder));
+  if (!found.length) return IDLE.free;
+  if (found.every((isAll) => isAll === undefined)) return IDLE.none;
+  return found.every((isAll) => isAll) ? IDLE.all : IDLE.some;
+}
+
+/** Give all nodes of a rack the share of its GPUs that is in use; of its cores, if it has no GPUs. */
+function rackUse(nodes: readonly NodeRow[]): (node: NodeRow) => Kind {
+  const rackOf = ({ pool, places }: NodeRow) => [pool, ...places].join("/");
+  const racks = new Map<string, NodeRow[]>();
+  for (const node of nodes) {
+    const rack = racks.get(rackOf(node));
+    if (rack) rack.push(node);
+    else racks.set(rackOf(node), [node]);
+  }
+  const kinds = new Map<string, Kind>();
+  for (const [name, rack] of racks) {
+    const gpus = rack.flatMap(gpusOf);
+    kinds.set(name, shareOf(summed(gpus.length ? gpus : rack.map(({ cpuMillis }) => cpuMillis))));
+  }
+  return (node) => kinds.get(rackOf(node)) ?? (SHARES[0] as Kind);
 }
 
 function summed(amounts: { total: number; used: number }[]) {

@@ -1,6 +1,8 @@
 /** Which nodes stand out on the map, as it stands in the page's address. */
 import { DIMENSIONS, type Dimension, type Legend } from "./colours";
+import { orderOf, orderText, type Order } from "../table/sorting";
 import { expanded } from "./names";
+import { SORT_KEYS } from "./nodeColumns";
 import type { NodeRow } from "./useNodes";
 
 export interface View {
@@ -11,6 +13,8 @@ export interface View {
   /** `namespace/name` of a waiting run: the nodes that have to become free for it. */
   room: string;
   asTable: boolean;
+  /** The order of the table; null for the natural order of names. */
+  order: Order | null;
 }
 
 /** Return the view in an address; what makes no sense is left out. */
@@ -22,17 +26,19 @@ export function viewOf(parameters: URLSearchParams): View {
     kinds: parameters.getAll("kind"),
     room: parameters.get("room") ?? "",
     asTable: parameters.get("as") === "table",
+    order: orderOf(parameters.get("sort"), SORT_KEYS),
   };
 }
 
 /** Return the address's parameters for a view; defaults are left out. */
-export function parametersOf({ by, text, kinds, room, asTable }: View): URLSearchParams {
+export function parametersOf({ by, text, kinds, room, asTable, order }: View): URLSearchParams {
   const parameters = new URLSearchParams();
   if (by !== "use") parameters.set("by", by);
   if (text) parameters.set("text", text);
   for (const kind of kinds) parameters.append("kind", kind);
   if (room) parameters.set("room", room);
   if (asTable) parameters.set("as", "table");
+  if (order) parameters.set("sort", orderText(order));
   return parameters;
 }
 

@@ -9,22 +9,26 @@ import { whyOf, type Entry } from "./audit";
 
 const COLOURS: Record<string, string> = { refused: "warning.main", failed: "error.main" };
 const SHORT = { whiteSpace: "nowrap", verticalAlign: "top" } as const;
-const WORDS = { overflowWrap: "anywhere", verticalAlign: "top", minWidth: 120 } as const;
+const WORDS = { overflowWrap: "anywhere", verticalAlign: "top", minWidth: { xs: 56, sm: 120 } } as const;
+/** Cells of wide screens; a phone has one cell with the words of all of them. */
+const WIDE = { display: { xs: "none", sm: "table-cell" } } as const;
+const PHONE = { display: { xs: "table-cell", sm: "none" } } as const;
 
 /** Entries of the audit trail; why something was refused stands whole, since it is what people look for. */
 export function AuditTable({ entries }: { entries: readonly Entry[] }) {
   return (
     <Box sx={{ overflowX: "auto" }} tabIndex={0}>
-      <Table size="small" aria-label="Audit trail" sx={{ minWidth: 880 }}>
+      <Table size="small" aria-label="Audit trail" sx={{ minWidth: { xs: 0, sm: 880 }, "& td, & th": { px: { xs: 1, sm: 4 } } }}>
         <TableHead>
           <TableRow>
             <TableCell>When</TableCell>
             <TableCell>Who</TableCell>
-            <TableCell>From</TableCell>
-            <TableCell>Action</TableCell>
-            <TableCell>Object</TableCell>
-            <TableCell>Outcome</TableCell>
-            <TableCell>Why</TableCell>
+            <TableCell sx={PHONE}>What</TableCell>
+            {["From", "Action", "Object", "Outcome", "Why"].map((word) => (
+              <TableCell key={word} sx={WIDE}>
+                {word}
+              </TableCell>
+            ))}
           </TableRow>
         </TableHead>
         <TableBody>
@@ -34,15 +38,23 @@ export function AuditTable({ entries }: { entries: readonly Entry[] }) {
                 <Age time={entry.at} />
               </TableCell>
               <TableCell sx={WORDS}>{entry.actor}</TableCell>
-              <TableCell sx={SHORT}>{entry.source}</TableCell>
-              <TableCell sx={SHORT}>{entry.action}</TableCell>
-              <TableCell sx={WORDS}>{[entry.object, entry.namespace && `in ${entry.namespace}`].filter(Boolean).join(" ")}</TableCell>
-              <TableCell sx={{ ...SHORT, color: COLOURS[entry.outcome] }}>{entry.outcome}</TableCell>
-              <TableCell sx={{ ...WORDS, minWidth: 200 }}>{whyOf(entry)}</TableCell>
+              <TableCell sx={{ ...WORDS, ...PHONE }}>
+                {entry.action}: {objectOf(entry)}
+                <Box sx={{ color: COLOURS[entry.outcome] ?? "text.secondary" }}>{[entry.outcome, whyOf(entry)].filter(Boolean).join("; ")}</Box>
+              </TableCell>
+              <TableCell sx={{ ...SHORT, ...WIDE }}>{entry.source}</TableCell>
+              <TableCell sx={{ ...SHORT, ...WIDE }}>{entry.action}</TableCell>
+              <TableCell sx={{ ...WORDS, ...WIDE }}>{objectOf(entry)}</TableCell>
+              <TableCell sx={{ ...SHORT, ...WIDE, color: COLOURS[entry.outcome] }}>{entry.outcome}</TableCell>
+              <TableCell sx={{ ...WORDS, ...WIDE, minWidth: 200 }}>{whyOf(entry)}</TableCell>
             </TableRow>
           ))}
         </TableBody>
       </Table>
     </Box>
   );
+}
+
+function objectOf({ object, namespace }: Entry): string {
+  return [object, namespace && `in ${namespace}`].filter(Boolean).join(" ");
 }

@@ -1,6 +1,6 @@
 /** Which entries of the audit trail a person looks for, and how the page says what they see of it. */
 import type { Schemas } from "../api/client";
-import { optionsOf, spanOf, writeSpan, type Span } from "../usage/span";
+import { optionsOf, spanOf, writeSpan, type Span } from "../past/span";
 import { lineOf } from "../words/commands";
 
 export type Entry = Schemas["AuditRow"];
@@ -53,7 +53,7 @@ export function scopeInWords(namespaces: readonly string[] | null, team: string,
   return `You see changes in: ${teams}. Changes to nodes and to the cluster are for people who may list all runs.`;
 }
 
-/** Return why something was refused or failed: the rule, and its words. */
+/** Return why something was refused, failed or, if a person gave a reason, done: the rule, and the words. */
 export function whyOf({ rule, message }: Entry): string {
   return [rule, message].filter(Boolean).join(": ");
 }

@@ -1,7 +1,7 @@
 /** Which ended runs a person looks for, as it stands in the page's address. */
 import type { Phase, Schemas } from "../api/client";
 import { FINAL } from "../states/states";
-import { optionsOf, spanOf, writeSpan, type Span } from "../usage/span";
+import { optionsOf, spanOf, writeSpan, type Span } from "../past/span";
 import { lineOf } from "../words/commands";
 import { secondsBetween } from "../words/times";
 

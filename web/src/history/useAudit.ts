@@ -1,6 +1,6 @@
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { client, contentOf } from "../api/client";
-import { boundsOf } from "../usage/span";
+import { boundsOf } from "../past/span";
 import type { AuditFilter } from "./audit";
 
 const PAGE = 100;

@@ -1,7 +1,7 @@
 import { useTheme } from "@mui/material/styles";
 import { useCallback, useMemo, useRef } from "react";
-import { neighbour } from "../cluster/layout";
-import { drawCell, FAINT } from "../cluster/NodeMap";
+import { neighbour } from "../cluster/map/layout";
+import { drawCell, FAINT } from "../cluster/map/NodeMap";
 import { CanvasMap } from "../canvas/CanvasMap";
 import { useWidth } from "../canvas/useWidth";
 import { cellAt, gridOf, HEADING_PX, type Order } from "./grid";

@@ -8,7 +8,7 @@ import Typography from "@mui/material/Typography";
 import { useMemo, useState } from "react";
 import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
-import { KindMark } from "../cluster/KindMark";
+import { KindMark } from "../cluster/map/KindMark";
 import { membersOf } from "../run/status";
 import { useMayChange, useMayReadLogs } from "../runs/useMayChange";
 import { ORDERS, type Order } from "./grid";

@@ -1,10 +1,12 @@
 import { describe, expect, it } from "vitest";
 import type { Outcome } from "../start/outlook/WhatIfs";
-import { barAt, barBeside, firstAt, LANE_PX, placed } from "./placing";
-import { barOf, spanned, suitableSpan, ticks, timelineOf } from "./timeline";
+import { ordered } from "../table/sorting";
+import { inQueueOrder, SORT_KEYS } from "./lists/queueColumns";
+import { barAt, barBeside, firstAt, LANE_PX, placed } from "./timeline/placing";
+import { barOf, spanned, suitableSpan, ticks, timelineOf } from "./timeline/timeline";
 import { isTrial, trialRow } from "./trials";
 import type { QueueRow } from "./useQueue";
-import { ahead, earliestWords, endWords, inTwoUnits, listedStart, needWords, startWords, unknownWords } from "./words";
+import { ahead, earliestWords, endWords, inTwoUnits, listedStart, needWords, sizeWords, startWords, summaryWords, unknownWords, until } from "./words";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
 const at = (hours: number) => new Date(NOW + hours * 3_600_000).toISOString();
@@ -84,9 +86,31 @@ it("says expected times in words", () => {
   expect(listedStart(RUNS[1]!, NOW)).toBe("expected in 1 h");
   expect(listedStart({ ...RUNS[1]!, state: "dependent" }, NOW)).toBe("in 1 h at the earliest");
   expect(listedStart(RUNS[3]!, NOW)).toBe("");
-  expect(endWords(RUNS[1]!, NOW)).toMatch(/^expected to end between in 2 h .* and in 3 h/);
+  expect(endWords(RUNS[1]!, NOW)).toMatch(/^expected to end in 2 h .* at the earliest, in 3 h .* at the latest$/);
   expect(endWords(RUNS[2]!, NOW)).toBe("its end is not known");
   expect(endWords(run("service", { endsAt: "", expectedSeconds: 0 }), NOW)).toBe("it has no end");
+});
+
+describe("the table", () => {
+  const rows = [run("soon", { endsAt: at(1) }), run("endless", { endsAt: "" }), run("second", { state: "waiting", position: 2, startsAt: "" }), run("first", { state: "waiting", position: 1, startsAt: at(4) })];
+  const names = (found: readonly QueueRow[]) => found.map(({ name }) => name);
+
+  it("begins with the waiting runs in their order, and ends with runs without an end", () => {
+    expect(names(inQueueOrder(rows))).toEqual(["first", "second", "soon", "endless"]);
+  });
+
+  it("has times that are not known last", () => {
+    expect(names(ordered(rows, { by: "end", descending: false }, SORT_KEYS)).at(-1)).toBe("endless");
+    expect(names(ordered(rows, { by: "start", descending: false }, SORT_KEYS)).at(-1)).toBe("second");
+    expect(names(ordered(rows, { by: "place", descending: false }, SORT_KEYS)).slice(0, 2)).toEqual(["first", "second"]);
+  });
+});
+
+it("counts runs and says how large one is", () => {
+  expect(summaryWords(RUNS, [])).toBe("2 runs wait, 2 runs have nodes.");
+  expect(summaryWords([RUNS[0]!], [RUNS[1]!])).toBe("0 runs wait, 1 run has nodes, 1 run waits for others.");
+  expect(sizeWords(run("small", { members: 4, gpus: 0 }))).toBe("4 members");
+  expect(until(at(0), NOW)).toBe("now");
 });
 
 describe("a what-if", () => {

@@ -6,11 +6,33 @@ export function keyOf({ namespace, name }: { namespace: string; name: string }):
   return `${namespace}/${name}`;
 }
 
+/** Whether a run has all words of a text in its name, team, owner, GPU type, reason, nodes, state or the runs that it waits for. */
+export function fits(run: QueueRow, text: string): boolean {
+  const shown = [run.name, run.namespace, run.owner, run.gpuType, run.reason, run.nodes, run.state, ...(run.after ?? []).map((other) => other.run)].join(" ").toLowerCase();
+  return text.toLowerCase().split(/\s+/).every((word) => shown.includes(word));
+}
+
+/** Say how many runs wait, run, and wait for others. */
+export function summaryWords(runs: readonly QueueRow[], dependents: readonly QueueRow[]): string {
+  const waiting = runs.filter(({ state }) => state === "waiting").length;
+  const parts = [counted(waiting, "run waits", "runs wait"), counted(runs.length - waiting, "run has", "runs have") + " nodes"];
+  if (dependents.length) parts.push(`${counted(dependents.length, "run waits", "runs wait")} for others`);
+  return `${parts.join(", ")}.`;
+}
+
+function counted(number: number, one: string, many: string): string {
+  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+}
+
 /** Return a run's state and expected times in one line. */
 export function told(run: QueueRow, now: number): string {
-  const size = [run.members === 1 ? "1 member" : `${run.members} members`, run.gpus ? `${run.gpus} ${run.gpuType || "GPUs"}` : ""].filter(Boolean).join(", ");
-  const parts = [run.state === "running" ? "Runs" : `Waits at place ${run.position}`, size, run.owner && `of ${run.owner}`];
+  const parts = [run.state === "running" ? "Runs" : `Waits at place ${run.position}`, sizeWords(run), run.owner && `of ${run.owner}`];
   return `${parts.filter(Boolean).join(", ")}; ${run.state === "running" ? endWords(run, now) : startWords(run, now)}`;
+}
+
+/** Return how large a run is: "4 members, 32 h100". */
+export function sizeWords({ members, gpus, gpuType }: QueueRow): string {
+  return [members === 1 ? "1 member" : `${members} members`, gpus ? `${gpus} ${gpuType || "GPUs"}` : ""].filter(Boolean).join(", ");
 }
 
 /** Return when a waiting run is expected to start. */
@@ -21,8 +43,8 @@ export function startWords({ startsAt }: QueueRow, now: number): string {
 /** Return when a waiting run is expected to start, in few words for a list of runs; empty if that is not known. */
 export function listedStart({ state, startsAt }: Pick<QueueRow, "state" | "startsAt">, now: number): string {
   if (!startsAt) return "";
-  const seconds = (Date.parse(startsAt) - now) / 1_000;
-  const words = seconds < 60 ? "now" : `in ${inTwoUnits(seconds)}`;
+  const left = until(startsAt, now);
+  const words = left === NOW ? NOW : `in ${left}`;
   return state === "dependent" ? `${words} at the earliest` : `expected ${words}`;
 }
 
@@ -41,22 +63,31 @@ export function needWords(isKnown: boolean, isControllerAbsent: boolean): string
 export function unknownWords(isControllerAbsent: boolean): string {
   return isControllerAbsent
     ? "No start is known while no controller is at work."
-    : "What they wait for has no time limit, or no similar run has ended yet.";
+    : "What they wait for has no time limit, no similar run has ended yet, or too many nodes take no work.";
 }
 
 /** Return when a run is expected to end. */
 export function endWords({ endsAt, endsAtEarliest, expectedSeconds }: QueueRow, now: number): string {
   if (!endsAt) return expectedSeconds ? "its end is not known" : "it has no end";
-  const earliest = endsAtEarliest && endsAtEarliest !== endsAt ? `between ${ahead(endsAtEarliest, now)} and ${ahead(endsAt, now)}` : ahead(endsAt, now);
-  return `expected to end ${earliest}`;
+  const hasTwo = endsAtEarliest && endsAtEarliest !== endsAt;
+  return `expected to end ${hasTwo ? `${ahead(endsAtEarliest, now)} at the earliest, ${ahead(endsAt, now)} at the latest` : ahead(endsAt, now)}`;
 }
+
+/** The word for a time that has come. */
+export const NOW = "now";
 
 /** Return how far ahead a time is, with the time of day; "now" if it has come. */
 export function ahead(time: string, now: number): string {
   const at = Date.parse(time);
-  if (at - now < 60_000) return "now";
+  const left = until(time, now);
   const isToday = new Date(at).toDateString() === new Date(now).toDateString();
-  return `in ${inTwoUnits((at - now) / 1_000)} (${(isToday ? CLOCK : DAY_AND_CLOCK).format(at)})`;
+  return left === NOW ? NOW : `in ${left} (${(isToday ? CLOCK : DAY_AND_CLOCK).format(at)})`;
+}
+
+/** Return the time until another one; "now" if it has come. */
+export function until(time: string, now: number): string {
+  const milliseconds = Date.parse(time) - now;
+  return milliseconds < 60_000 ? NOW : inTwoUnits(milliseconds / 1_000);
 }
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });

@@ -2,7 +2,7 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 import { client, contentOf } from "../api/client";
-import { useExplanation } from "../cluster/useRoom";
+import { useExplanation } from "../cluster/room/useRoom";
 import { ahead, unknownWords } from "../queue/words";
 import { sentence } from "../words/sentence";
 import { useNow } from "../words/useNow";

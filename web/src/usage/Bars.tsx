@@ -1,23 +1,20 @@
 import Box from "@mui/material/Box";
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
-import { amountInWords, amountOf, measuresOf, nameOf, share, type Measure, type Usage } from "./usage";
+import { amountInWords, amountOf, largestFirst, MEASURES, measuresOf, nameOf, share, type Measure, type Usage } from "./usage";
 
 const SHOWN = 12;
-const WORDS: Record<Measure, string> = { gpu: "GPU-hours", core: "Core-hours", cost: "Cost" };
 
 interface Properties {
   usage: Usage;
-  wanted: Measure;
+  measure: Measure;
   choose: (measure: Measure) => void;
 }
 
 /** The largest parts of the usage as bars, each with its amount and its share in words. */
-export function Bars({ usage, wanted, choose }: Properties) {
+export function Bars({ usage, measure, choose }: Properties) {
   const known = measuresOf(usage);
-  const measure = known.includes(wanted) ? wanted : (known[0] ?? "core");
-  const largest = [...usage.items]
-    .sort((a, b) => amountOf(b, measure) - amountOf(a, measure))
+  const largest = largestFirst(usage, measure)
     .filter((row) => amountOf(row, measure) > 0)
     .slice(0, SHOWN);
   const most = Math.max(...largest.map((row) => amountOf(row, measure)), 0);
@@ -34,12 +31,12 @@ export function Bars({ usage, wanted, choose }: Properties) {
         >
           {known.map((each) => (
             <ToggleButton key={each} value={each}>
-              {WORDS[each]}
+              {MEASURES[each].word}
             </ToggleButton>
           ))}
         </ToggleButtonGroup>
       )}
-      <Box component="ul" aria-label={`${WORDS[measure]}, the largest first`} sx={{ listStyle: "none", m: 0, p: 0, mb: 5 }}>
+      <Box component="ul" aria-label={`${MEASURES[measure].word}, the largest first`} sx={{ listStyle: "none", m: 0, p: 0, mb: 5 }}>
         {largest.map((row) => (
           <Box component="li" key={row.key} sx={{ py: 1 }}>
             <Box sx={{ display: "flex", gap: 3 }}>

@@ -12,7 +12,7 @@ import { COLOURS } from "../time/categories";
 import { CopyLine } from "../words/CopyLine";
 import { lineOf } from "../words/commands";
 import { daysAsked, hasGpus, partsOf, ratioInWords, type Report } from "./lost";
-import { boundsOf, daysOf, optionsOf } from "./span";
+import { boundsOf, daysOf, optionsOf } from "../past/span";
 import { hours, share, type Question } from "./usage";
 
 const REFRESH_MS = 60_000;

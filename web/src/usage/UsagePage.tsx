@@ -13,13 +13,13 @@ import { saveFile } from "../words/saveFile";
 import { Since } from "../words/Since";
 import { Bars } from "./Bars";
 import { LostTime } from "./LostTime";
-import { OwnerChooser } from "./OwnerChooser";
-import { PastTabs } from "./PastTabs";
-import { daysOf, timesOf } from "./span";
-import { SpanChooser } from "./SpanChooser";
-import { TeamChooser } from "./TeamChooser";
+import { OwnerChooser } from "../past/OwnerChooser";
+import { PastTabs } from "../past/PastTabs";
+import { daysOf, timesOf } from "../past/span";
+import { SpanChooser } from "../past/SpanChooser";
+import { TeamChooser } from "../past/TeamChooser";
 import { Totals } from "./Totals";
-import { BY, commandOf, csvOf, largestInWords, parametersOf, questionOf, type By, type Question, type Usage } from "./usage";
+import { BY, commandOf, csvOf, largestInWords, measureOf, parametersOf, questionOf, type By, type Question, type Usage } from "./usage";
 import { UsageTable } from "./UsageTable";
 import { readUsage, useUsage } from "./useUsage";
 
@@ -63,15 +63,16 @@ interface AnswerProperties {
 
 function Answer({ usage, question, change }: AnswerProperties) {
   if (!usage.items.length) return <Nothing usage={usage} question={question} />;
+  const measure = measureOf(usage, question.measure);
   return (
     <Box sx={{ display: "grid", gap: 8, gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: "minmax(0, 5fr) minmax(0, 3fr)" } }}>
       <Box sx={{ minWidth: 0 }}>
         <Typography>
-          <span title={timesOf(usage)}>{daysOf(usage)}</span>: {largestInWords(usage)}
+          <span title={timesOf(usage)}>{daysOf(usage)}</span>: {largestInWords(usage, measure)}
         </Typography>
         <Totals usage={usage} />
-        <Bars usage={usage} wanted={question.measure} choose={(measure) => change({ measure })} />
-        <UsageTable usage={usage} question={question} />
+        <Bars usage={usage} measure={measure} choose={(chosen) => change({ measure: chosen })} />
+        <UsageTable usage={usage} question={question} measure={measure} />
         <Taking usage={usage} question={question} />
       </Box>
       <LostTime question={question} />

@@ -4,6 +4,7 @@ import {
   commandOf,
   csvOf,
   hours,
+  largestFirst,
   largestInWords,
   measuresOf,
   nameOf,
@@ -79,9 +80,11 @@ it.each<[By, string, string]>([
 });
 
 it("tells who used most, by GPUs if there were any", () => {
-  expect(largestInWords(usage("owner", row("ana", 3), row("bo", 1)))).toBe("2 people; the most by ana: 75 %.");
-  expect(largestInWords(usage("team", row("vision", 3)))).toBe("all of it: the team vision.");
-  expect(largestInWords(usage("team"))).toBe("");
+  const both = usage("owner", row("ana", 3), { ...row("bo", 1), cost: 9 });
+  expect(largestInWords(both, "gpu")).toBe("2 people; the most by ana: 75 % of the GPU-hours.");
+  expect(largestFirst(both, "cost").map(({ key }) => key)).toEqual(["bo", "ana"]);
+  expect(largestInWords(usage("team", row("vision", 3)), "gpu")).toBe("all of it: the team vision.");
+  expect(largestInWords(usage("team"), "gpu")).toBe("");
   expect(measuresOf({ ...usage("team", row("a", 0)), currency: "" })).toEqual(["core"]);
 });
 

@@ -2,12 +2,17 @@
 import { lineOf } from "../words/commands";
 import { cell } from "../words/csv";
 import type { Schemas } from "../api/client";
-import { optionsOf, spanOf, writeSpan, type Span } from "./span";
+import { optionsOf, spanOf, writeSpan, type Span } from "../past/span";
 
 export type Usage = Schemas["UsageAnswer"];
 export type UsageRow = Schemas["UsageRow"];
 export type By = "team" | "owner" | "type" | "run" | "node";
 export type Measure = "gpu" | "core" | "cost";
+export const MEASURES: Readonly<Record<Measure, { word: string; inSentence: string }>> = {
+  gpu: { word: "GPU-hours", inSentence: "GPU-hours" },
+  core: { word: "Core-hours", inSentence: "core-hours" },
+  cost: { word: "Cost", inSentence: "cost" },
+};
 
 /** What the sums are by: the word of the choice, and one and several of them in a sentence. */
 export const BY: ReadonlyMap<By, { word: string; one: string; many: string }> = new Map([
@@ -78,6 +83,17 @@ export function amountOf(row: UsageRow, measure: Measure): number {
   return measure === "gpu" ? row.gpuSeconds : measure === "core" ? row.coreSeconds : row.cost;
 }
 
+/** Return the measure that bars, shares and the order of rows are by: the one that was chosen, if it tells something. */
+export function measureOf(usage: Usage, wanted: Measure): Measure {
+  const known = measuresOf(usage);
+  return known.includes(wanted) ? wanted : (known[0] ?? "core");
+}
+
+/** Return the rows, the largest amount first. */
+export function largestFirst({ items }: Usage, measure: Measure): UsageRow[] {
+  return [...items].sort((a, b) => amountOf(b, measure) - amountOf(a, measure));
+}
+
 /** Return the measures that tell something: cost if there are prices, GPUs if there were any. */
 export function measuresOf({ total, currency }: Usage): Measure[] {
   return [...(total.gpuSeconds ? ["gpu" as const] : []), "core" as const, ...(currency || total.cost ? ["cost" as const] : [])];
@@ -86,6 +102,7 @@ export function measuresOf({ total, currency }: Usage): Measure[] {
 const LEAST_HOURS = 0.01;
 const NUMBER = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const SMALL = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
+const ALIGNED = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const MONEY = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 /** Return hours: "12,345", or with two digits behind the point if there are few. */
@@ -93,6 +110,12 @@ export function hours(seconds: number): string {
   const amount = seconds / 3600;
   if (amount > 0 && amount < LEAST_HOURS) return `under ${SMALL.format(LEAST_HOURS)}`;
   return (amount >= 100 ? NUMBER : SMALL).format(amount);
+}
+
+/** Return hours for a column of numbers: with two digits behind the point wherever any are shown. */
+export function hoursInColumn(seconds: number): string {
+  const amount = seconds / 3600;
+  return amount >= LEAST_HOURS && amount < 100 ? ALIGNED.format(amount) : hours(seconds);
 }
 
 export function money(amount: number, currency: string): string {
@@ -113,16 +136,15 @@ export function share(part: number, whole: number): string {
   return percent > 99 && percent < 100 ? "over 99 %" : `${Math.round(percent)} %`;
 }
 
-/** Return in a sentence who used how much of it all, by the first measure that tells something. */
-export function largestInWords(usage: Usage): string {
-  const measure = measuresOf(usage)[0] ?? "core";
-  const [first, ...others] = [...usage.items].sort((a, b) => amountOf(b, measure) - amountOf(a, measure));
+/** Return in a sentence who used how much of it all. */
+export function largestInWords(usage: Usage, measure: Measure): string {
+  const [first, ...others] = largestFirst(usage, measure);
   const whole = amountOf(usage.total, measure);
   const words = BY.get(usage.by as By);
   if (!first || !whole || !words) return "";
   const name = nameOf(usage.by, first.key);
   if (usage.count === 1 && !others.length) return `all of it: the ${words.one} ${name}.`;
-  return `${usage.count.toLocaleString()} ${words.many}; the most by ${name}: ${share(amountOf(first, measure), whole)}.`;
+  return `${usage.count.toLocaleString()} ${words.many}; the most by ${name}: ${share(amountOf(first, measure), whole)} of the ${MEASURES[measure].inSentence}.`;
 }
 
 /** Return usage as CSV, with the columns of `kaji usage -o csv`. */

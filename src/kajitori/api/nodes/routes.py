@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.audit import note_reason
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.nodes.health import (
@@ -76,6 +77,7 @@ async def drain_node(api: Shared, user: Caller, request: Request, name: str) -> 
     wanted, faults, _ = read(DrainRequest, document, "")
     if faults or wanted is None:
         raise InvalidInput(faults)
+    note_reason(request.state, wanted.reason)
     known = api.mirror.nodes.get(name)
     drained_by = known.metadata.annotations.get(names.ANNOTATION_DRAIN) if known is not None else None
     annotations = {names.ANNOTATION_DRAIN: drained_by or drain_words(user.name, wanted.reason)}

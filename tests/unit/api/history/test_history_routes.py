@@ -171,22 +171,24 @@ async def test_a_bad_time_is_refused_with_the_parameters_name(world: World, hist
 
 
 async def test_the_audit_trail_has_changes_and_refusals_with_their_rule(world: World, history: History) -> None:
-    """With the user, the object and the rule. A dry run is not a change."""
+    """With the user, the object, the rule, and the reason that a person gave. A dry run is not a change."""
     audit = world.app.state.kajitori.audit
     spec = {"image": "python:3.12", "command": ["true"]}
     assert (await world.http.post("/v1/runs?dryRun=true", json={"name": "asked", "spec": spec})).status_code == 200
     assert (await world.http.post("/v1/runs", json={"name": "bert", "spec": spec})).status_code == 201
     refused = spec | {"resources": {"memory": "900Ti"}}
     assert (await world.http.post("/v1/runs", json={"name": "huge", "spec": refused})).status_code == 422
+    assert (await world.http.post("/v1/nodes/g1/drain", json={"reason": "loud fan"})).status_code == 200
     assert await audit._flush()
     found = (await world.http.get("/v1/audit")).json()
     assert found["namespaces"] is None, "all, and changes to the cluster"
     rows = found["items"]
     assert [(row["actor"], row["action"], row["object"], row["outcome"], row["rule"]) for row in rows] == [
+        ("ada", "drain node", "node g1", "done", ""),
         ("ada", "submit run", "run huge", "refused", "LargerThanAnyNode"),
         ("ada", "submit run", "run bert", "done", ""),
     ]
-    assert rows[0]["namespace"] == "team"
+    assert (rows[0]["message"], rows[1]["namespace"]) == ("loud fan", "team")
     assert (await world.http.get("/v1/audit", params={"until": "2020-01-01T00:00:00Z"})).json()["items"] == []
 
 

@@ -1,11 +1,11 @@
 import { useTheme } from "@mui/material/styles";
 import { useCallback, useMemo, useRef } from "react";
-import { CanvasMap } from "../canvas/CanvasMap";
-import { useWidth } from "../canvas/useWidth";
-import type { Kind, Legend } from "./colours";
-import { stateWord } from "./colours";
-import { cellAt, fitted, HEADING_PX, neighbour, sectionsOf, type Layout } from "./layout";
-import type { NodeRow } from "./useNodes";
+import { CanvasMap } from "../../canvas/CanvasMap";
+import { useWidth } from "../../canvas/useWidth";
+import type { Kind, Legend } from "../colours";
+import { stateWord } from "../colours";
+import { cellAt, fitted, HEADING_PX, NAME_PX, neighbour, sectionsOf, type Layout } from "./layout";
+import type { NodeRow } from "../useNodes";
 
 interface Props {
   nodes: readonly NodeRow[];
@@ -79,6 +79,8 @@ function drawNodes(
   paint.textBaseline = "middle";
   for (const { text, x, y, width, count } of layout.headings)
     paint.fillText(`${text || "No place known"}: ${count}`, x, y + HEADING_PX / 2, width);
+  paint.font = "11px system-ui, sans-serif";
+  if (layout.hasNames) for (const { title, x, y } of layout.blocks) paint.fillText(title, x, y - NAME_PX / 2);
   for (const { node, x, y } of layout.cells) {
     paint.globalAlpha = marked && !marked.has(node.name) ? FAINT : 1;
     drawCell(paint, legend.kindOf(node), x, y, layout.cell - 1, dark);

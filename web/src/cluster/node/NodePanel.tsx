@@ -4,12 +4,13 @@ import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
-import { client, contentOf, type Schemas } from "../api/client";
-import { Problem } from "../app/Problem";
-import { Age } from "../words/Age";
-import { bytes, cpus } from "../words/amounts";
-import { CopyLine } from "../words/CopyLine";
-import { Faint, Part, PlainList } from "../words/Part";
+import { client, contentOf, type Schemas } from "../../api/client";
+import { Problem } from "../../app/Problem";
+import { Age } from "../../words/Age";
+import { bytes, cpus } from "../../words/amounts";
+import { CopyLine } from "../../words/CopyLine";
+import { Faint, Part, PlainList } from "../../words/Part";
+import { useTemperatures } from "../useTemperatures";
 import { NodeActions } from "./NodeActions";
 
 const REFRESH_MS = 5_000;
@@ -50,16 +51,20 @@ function Details({ node }: { node: NodeDetail }) {
         {node.members.map((member) => (
           <li key={`${member.holder} ${member.pod}`}>
             {member.isRun ? <Link to={`/runs/${member.holder.split("/").map(encodeURIComponent).join("/")}`}>{member.holder}</Link> : `Pod ${member.holder}`}
-            {member.rank !== null && `, rank ${member.rank}`}
+            {member.rank !== null && (
+              <>
+                , <Link to={figuresOf(member.holder, member.rank)}>{`rank ${member.rank}`}</Link>
+              </>
+            )}
             {member.owner && ` of ${member.owner}`}
             <Faint>
-              {[member.gpus && `${member.gpus} GPUs`, `${cpus(member.cpuMillis)} CPUs`, bytes(member.memoryBytes)].filter(Boolean).join(", ")}, since{" "}
+              {[member.gpus && counted(`${member.gpus}`, "GPU"), counted(cpus(member.cpuMillis), "CPU"), bytes(member.memoryBytes)].filter(Boolean).join(", ")}, since{" "}
               <Age time={member.since} />
             </Faint>
           </li>
         ))}
       </Part>
-      <Part title="Health" empty="Nothing has happened to it.">
+      <Part title="Health" empty="No failure and no test was recorded.">
         {[...node.health].reverse().map((entry) => (
           <li key={`${entry.at} ${entry.what} ${entry.reason}`}>
             {entry.says}
@@ -79,7 +84,7 @@ function Details({ node }: { node: NodeDetail }) {
       <Part title="Taints" empty="None.">
         {node.taints.map((taint) => (
           <li key={taint}>
-            <code>{taint}</code>
+            <code style={{ fontSize: 12.5 }}>{taint}</code>
           </li>
         ))}
       </Part>
@@ -100,13 +105,24 @@ function Details({ node }: { node: NodeDetail }) {
   );
 }
 
+/** The address of a member's figures. */
+function figuresOf(holder: string, rank: number): string {
+  return `/runs/${holder.split("/").map(encodeURIComponent).join("/")}?tab=figures&rank=${rank}`;
+}
+
+function counted(number: string, one: string): string {
+  return `${number} ${one}${number === "1" ? "" : "s"}`;
+}
+
 function Figures({ node }: { node: NodeDetail }) {
+  const degrees = useTemperatures(node.gpus.total > 0)[node.name];
   const places = Object.values(node.domains).join(" · ");
   const amounts: [string, string][] = [
     ...(node.gpus.total ? [[`${node.gpuType || "GPUs"}`, `${node.gpus.used} of ${node.gpus.total} in use`] as [string, string]] : []),
     ...Object.entries(node.partialGpus).map(([type, { used, total }]): [string, string] => [type, `${used} of ${total} in use`]),
     ["CPUs", `${cpus(node.cpuMillis.used)} of ${cpus(node.cpuMillis.total)} reserved`],
     ["Memory", `${bytes(node.memoryBytes.used)} of ${bytes(node.memoryBytes.total)} reserved`],
+    ...(degrees === undefined ? [] : [["Hottest GPU", `${degrees} °C`] as [string, string]]),
     ["Pods", `${node.pods.used} of ${node.pods.total}`],
     ...(places ? [["Place", places] as [string, string]] : []),
   ];

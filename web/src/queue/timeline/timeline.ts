@@ -1,7 +1,7 @@
 /** Where the bars of the timeline lie: lanes of GPU types or of nodes, and runs from their start to their expected end. */
-import { compareNames, expanded } from "../cluster/names";
-import type { QueueRow } from "./useQueue";
-import { keyOf } from "./words";
+import { compareNames, expanded } from "../../cluster/names";
+import type { QueueRow } from "../useQueue";
+import { keyOf } from "../words";
 
 export type Rowed = "type" | "node";
 

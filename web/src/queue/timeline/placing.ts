@@ -1,5 +1,5 @@
 /** The timeline in pixels. */
-import type { Arrow } from "../canvas/canvas";
+import type { Arrow } from "../../canvas/canvas";
 import type { Bar, Timeline } from "./timeline";
 
 export const AXIS_PX = 24;

@@ -1,7 +1,7 @@
 /** Where the cells of the map lie: one cell a node, in blocks by the narrowest place (a rack), in sections by pool and wider places. */
-import type { Arrow } from "../canvas/canvas";
-import { compareNames } from "./names";
-import type { NodeRow } from "./useNodes";
+import type { Arrow } from "../../canvas/canvas";
+import { compareNames } from "../names";
+import type { NodeRow } from "../useNodes";
 
 export interface Block {
   /** The narrowest place, such as `rack-7`; empty for nodes without one. */
@@ -39,14 +39,20 @@ export interface Layout {
   cells: Cell[];
   blocks: PlacedBlock[];
   headings: { text: string; x: number; y: number; width: number; count: number }[];
+  /** Whether blocks have their names above them. */
+  hasNames: boolean;
 }
 
 export const HEADING_PX = 24;
 const SECTION_GAP_PX = 8;
 /** A heading has room for its words, however few nodes stand below it. */
 const HEADING_WIDTH_PX = 180;
-const LARGEST_CELL_PX = 28;
+const LARGEST_CELL_PX = 36;
 const SMALLEST_CELL_PX = 7;
+/** Height of the name above a block. Smaller cells have no names: they would need more room than the nodes. */
+export const NAME_PX = 16;
+const LEAST_NAMED_CELL_PX = 20;
+const CHARACTER_PX = 6.6;
 /** Nodes without a place stand in blocks of this many. */
 const LOOSE = 64;
 
@@ -94,7 +100,7 @@ export function layout(sections: readonly Section[], width: number, cell: number
       );
     }
   }
-  return { cell, height: placed.height, cells, blocks, headings };
+  return { cell, height: placed.height, cells, blocks, headings, hasNames: placed.hasNames };
 }
 
 interface Inner {
@@ -105,10 +111,11 @@ interface Inner {
 
 function placedSections(sections: readonly Section[], width: number, cell: number) {
   const top = sections.length > 1 || sections[0]?.title ? HEADING_PX : 0;
+  const hasNames = cell >= LEAST_NAMED_CELL_PX && sections.some(({ blocks }) => blocks.some(({ title }) => title));
   const found: { section: Section; x: number; y: number; inner: Inner }[] = [];
   let [x, y, line] = [0, 0, 0];
   for (const section of sections) {
-    const inner = placedBlocks(section, width, cell);
+    const inner = placedBlocks(section, width, cell, hasNames && section.blocks.some(({ title }) => title) ? NAME_PX : 0);
     if (x > 0 && x + inner.width > width) {
       x = 0;
       y += line + SECTION_GAP_PX;
@@ -118,24 +125,25 @@ function placedSections(sections: readonly Section[], width: number, cell: numbe
     x += inner.width + 3 * SECTION_GAP_PX;
     line = Math.max(line, top + inner.height);
   }
-  return { top, sections: found, height: y + line + SECTION_GAP_PX };
+  return { top, hasNames, sections: found, height: y + line + SECTION_GAP_PX };
 }
 
-function placedBlocks(section: Section, width: number, cell: number): Inner {
+function placedBlocks(section: Section, width: number, cell: number, nameHeight: number): Inner {
   const gap = Math.max(3, Math.round(cell / 3));
   const boxes: Inner["boxes"] = [];
   let [x, y, line, widest] = [0, 0, 0, HEADING_WIDTH_PX];
   for (const block of section.blocks) {
     const columns = Math.max(1, Math.min(Math.ceil(Math.sqrt(block.nodes.length)), Math.floor(width / cell)));
     const size = { width: columns * cell, height: Math.ceil(block.nodes.length / columns) * cell };
-    if (x > 0 && x + size.width > width) {
+    const wide = nameHeight ? Math.max(size.width, Math.ceil(block.title.length * CHARACTER_PX)) : size.width;
+    if (x > 0 && x + wide > width) {
       x = 0;
       y += line + gap;
       line = 0;
     }
-    boxes.push({ block, x, y, columns, ...size });
-    x += size.width + gap;
-    line = Math.max(line, size.height);
+    boxes.push({ block, x, y: y + nameHeight, columns, ...size });
+    x += wide + gap;
+    line = Math.max(line, nameHeight + size.height);
     widest = Math.max(widest, x - gap);
   }
   return { boxes, width: Math.min(width, widest), height: y + line };

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { client, contentOf, type Schemas } from "../api/client";
+import { client, contentOf, type Schemas } from "../../api/client";
 
 const REFRESH_MS = 15_000;
 

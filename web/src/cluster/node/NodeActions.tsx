@@ -4,8 +4,8 @@ import TextField from "@mui/material/TextField";
 import Typography from "@mui/material/Typography";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { client, contentOf } from "../api/client";
-import { Problem } from "../app/Problem";
+import { client, contentOf } from "../../api/client";
+import { Problem } from "../../app/Problem";
 import type { NodeDetail } from "./NodePanel";
 
 type Verb = "drain" | "uncordon" | "healthy";

@@ -1,5 +1,5 @@
 import { useTheme } from "@mui/material/styles";
-import type { Kind } from "./colours";
+import type { Kind } from "../colours";
 
 /** The mark of a kind of cell, as the map draws it. */
 export function KindMark({ kind }: { kind: Kind }) {

@@ -1,0 +1,42 @@
+import Box from "@mui/material/Box";
+import Table from "@mui/material/Table";
+import TableBody from "@mui/material/TableBody";
+import TableCell from "@mui/material/TableCell";
+import TableHead from "@mui/material/TableHead";
+import TableRow from "@mui/material/TableRow";
+import { Age } from "../words/Age";
+import { largestFirst, type Board } from "./board";
+
+/** Who holds how many GPUs since when, in letters that are read from across a room. */
+export function Holdings({ board }: { board: Board }) {
+  return (
+    <Box sx={{ overflowX: "auto" }} tabIndex={0}>
+      <Table size="small" aria-label="Who holds GPUs" sx={{ "& td, & th": { px: { xs: 1, sm: 4 } }, "& td": { fontSize: { xs: 14, md: 18 } }, "& th": { fontSize: { xs: 14, md: 16 }, color: "text.secondary" } }}>
+        <TableHead>
+          <TableRow>
+            <TableCell>Owner</TableCell>
+            <TableCell>Team</TableCell>
+            <TableCell>Type</TableCell>
+            <TableCell align="right">GPUs</TableCell>
+            <TableCell align="right">Idle</TableCell>
+            <TableCell align="right">Since</TableCell>
+          </TableRow>
+        </TableHead>
+        <TableBody>
+          {largestFirst(board.holdings).map(({ owner, namespace, type, gpus, idle, since }) => (
+            <TableRow key={`${owner} ${namespace} ${type} ${since}`}>
+              <TableCell>{owner || "no run"}</TableCell>
+              <TableCell>{namespace}</TableCell>
+              <TableCell>{type}</TableCell>
+              <TableCell align="right">{gpus}</TableCell>
+              <TableCell align="right">{idle || ""}</TableCell>
+              <TableCell align="right" sx={{ whiteSpace: "nowrap" }}>
+                <Age time={since} />
+              </TableCell>
+            </TableRow>
+          ))}
+        </TableBody>
+      </Table>
+    </Box>
+  );
+}
