@@ -179,5 +179,5 @@ def test_port_forward_knows_the_port_of_a_notebook(
     monkeypatch.setattr(where, lambda *arguments: asked.append(arguments[3:]))
     done = invoke(api, "port-forward", "notebook-ada", url=url)
     assert (done.exit_code, len(asked)) == (0, 1), done.output
-    (forwards, address, notebook) = asked[0]
-    assert ([(each.local, each.remote) for each in forwards], address, notebook) == ([forward], "127.0.0.1", told)
+    forwards, address, secret = asked[0]
+    assert ([(each.local, each.remote) for each in forwards], address, secret) == ([forward], "127.0.0.1", told)
