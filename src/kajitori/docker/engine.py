@@ -252,6 +252,13 @@ class Engine:
                 del self._readers[container.uid]
                 self._drained.pop(container.uid, asyncio.Event()).set()
 
+    async def read_to_its_end(self, container: Container, seconds: float) -> None:
+        """Wait until clients have read what an ended container printed, at most for some time."""
+        if self._readers[container.uid]:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._drained[container.uid].wait()
+
     async def close(self) -> None:
         """End what runs in the background. The cluster removes containers with --rm that are left."""
         cares = list(self._cares.values())
@@ -267,12 +274,7 @@ class Engine:
             self.ports.close(container)
             if not container.is_removed_at_end:
                 return
-            if self._readers[container.uid]:
-                try:
-                    async with asyncio.timeout(DRAIN_SECONDS):
-                        await self._drained[container.uid].wait()
-                except TimeoutError:
-                    pass
+            await self.read_to_its_end(container, DRAIN_SECONDS)
             await self.platform.delete(container, at_once=True)
         except (NotFound, KajitoriError):
             return  # it is gone, or the cluster removes it later

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from kajitori.docker.engine import ENGINE, Engine, json_answer
+from kajitori.docker.hijack import answered
 from kajitori.docker.routes import (
     absent,
     attaching,
@@ -58,8 +59,9 @@ async def _answers(request: web.Request, handler: Handler) -> web.StreamResponse
         response = json_answer({"message": "page not found"}, status=404)
     except web.HTTPException:
         raise
-    except ConnectionError:
-        raise
+    except ConnectionError as error:  # the client is gone, or has to see that the answer is not complete
+        log.info("%s %s: %s", request.method, request.path, error)
+        return answered()
     except Exception:
         log.exception("%s %s", request.method, request.path)
         response = json_answer({"message": "this is a bug in kaji docker; its log has the details"}, status=500)

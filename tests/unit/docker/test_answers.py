@@ -221,6 +221,20 @@ async def test_what_can_not_be_done_is_refused_with_a_sentence(
         assert (answer.status, words in message) == (status, True), message
 
 
+async def test_a_client_that_leaves_is_no_error(
+    http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer ends early, and the log has no traceback."""
+
+    async def broken(*_: object, **__: object) -> None:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(FakePlatform, "get", broken)
+    with pytest.raises(aiohttp.ServerDisconnectedError):
+        await http.post("/containers/my_web/stop")
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
 def test_a_bridge_over_tls_does_not_tell_of_a_socket_that_it_does_not_serve(tmp_path: Path) -> None:
     """`kaji docker context` makes a context for the Unix socket."""
     socket = tmp_path / "docker.sock"

@@ -26,6 +26,8 @@ from kajitori.errors import AlreadyExists, InvalidInput, NotFound, WrongState
 
 PRUNE_FILTERS = frozenset({"until", "label", "label!"})
 CONDITIONS = ("not-running", "next-exit", "removed")
+OUTPUT_SECONDS = 2.0
+"""Time that attached clients have to read the rest of the output before the answer to a wait."""
 KILLS = frozenset({"KILL", "SIGKILL", "9", ""})
 TERMINATES = frozenset({"TERM", "SIGTERM", "15", "INT", "SIGINT", "2", "QUIT", "SIGQUIT", "3"})
 
@@ -169,6 +171,7 @@ async def wait(request: web.Request) -> web.StreamResponse:
                 container = await begun
             if container.is_active:
                 container = await engine.ended(container)
+                await engine.read_to_its_end(container, OUTPUT_SECONDS)
     finally:
         if begun is not None:
             begun.cancel()
