@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx2
@@ -20,6 +21,7 @@ from tests.harness.commands import clean_environment
 from tests.harness.local_cluster import NODE, LocalCluster
 from tests.harness.servers.real_server import free_port
 from tests.harness.waiting import PATIENCE_SECONDS
+from tests.helpers.network.relay import Relay
 
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.mirror.mirror import Mirror
@@ -244,7 +246,14 @@ background, and prints where it listens."""
 async def test_an_editor_installs_its_server_and_finds_it_again(web: Web, tmp_path: Path) -> None:
     """As VS Code does: `ssh -T -D PORT HOST bash` with a script on stdin, connections through the SOCKS proxy, and
     another connection after the first one broke. As JetBrains Gateway does: files by SFTP, made executable, and
-    started; all over one connection. A remote forward is refused, and the rest goes on."""
+    started; all over one connection of OpenSSH, which outlives those to the Web API. A remote forward is refused, and
+    the rest goes on."""
+    server = urlsplit(web.url)
+    with Relay(lambda: (str(server.hostname), int(server.port or 0))).running() as relay:
+        await _edit(Web(relay.url, web.token), relay, tmp_path)
+
+
+async def _edit(web: Web, relay: Relay, tmp_path: Path) -> None:
     assert (await web.kaji("ssh-config", home=tmp_path))[0] == 0
     ssh = ("ssh", "-F", str(tmp_path / ".ssh" / "kajitori" / "config"))
     proxy = free_port()
@@ -267,9 +276,12 @@ async def test_an_editor_installs_its_server_and_finds_it_again(web: Web, tmp_pa
                 found[name] = value
             assert found["platform"] == "Linux"
             assert await _through_socks(proxy, int(found["listeningOn"])) == b"0123abc"
+            relay.break_all()
+            assert await window.wait() == 255
     finally:
-        window.kill()
-        await window.wait()
+        if window.returncode is None:
+            window.kill()
+            await window.wait()
     there = found["folder"]
     master = ("-o", "ControlMaster=auto", "-o", f"ControlPath={tmp_path}/master", "-o", "ControlPersist=60")
     (tmp_path / "worker").write_text("#!/bin/sh\necho works in $1\n")
@@ -283,6 +295,7 @@ async def test_an_editor_installs_its_server_and_finds_it_again(web: Web, tmp_pa
         )
         assert sent[0] == 0, sent
         assert (tmp_path / "back").read_text() == (tmp_path / "worker").read_text()
+        relay.break_all()
         code, out, err = await web.program("ssh", *options, "sleeper.kaji", script, home=tmp_path)
         assert (code, out) == (0, "works in here\n"), err
         refused = await web.program(
