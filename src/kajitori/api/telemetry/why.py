@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -27,7 +27,7 @@ from kajitori.core.telemetry import stragglers
 from kajitori.core.telemetry.evidence import Occasion, read
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stacks import ProcessStacks
-from kajitori.core.telemetry.stuck import Verdict, judge, stood_still, told
+from kajitori.core.telemetry.stuck import Finding, Verdict, judge, stood_still, told
 from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import NotFound
@@ -41,7 +41,7 @@ BETWEEN_SECONDS = 1.0
 """Time between two looks at the same processes."""
 _STILL = (
     "None of its processes moved between two looks, but what was measured is up to two minutes old: it may have gone "
-    "on since. Ask again in a few minutes."
+    "on since. Ask again in a minute."
 )
 _NO_RIGHT = "Where its processes are is shown to those who may run programs in its members (create pods/exec)."
 
@@ -63,34 +63,44 @@ async def why(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[WhyParameters, Query()]
 ) -> Response:
     """A batch run is suspected to be stuck after a quiet time that is learned from its own rhythm. Then the stacks of
-    its processes are taken twice. It is stuck if none of them moved, and the controller has confirmed it: telemetry,
-    which is up to two minutes old, showed no progress up to a look. Stacks need the right `create pods/exec`. A rank or
+    its processes are taken twice. It is stuck if none of them moved, and the controller has confirmed it: the run made
+    no progress up to a look of the controller. Stacks need the right `create pods/exec`. A rank or
     GPU that has been slower than its peers for most of the last 15 minutes is named as well."""
     run = await find_run(api, user, namespace, name)
     if query.attempt is not None:
         await user.require("create", run.metadata.namespace, resource=PODS, subresource="exec")
         return answer(await _kept(api, run, query.attempt))
-    now = api.now().timestamp()
     pods = running_members(api, run)
-    attempt = run.status.attempts if run.status is not None else 0
-    found = RunReason(
-        run=run.metadata.name,
-        namespace=run.metadata.namespace,
+    return answer(await (_of_running(api, user, run, pods, look=query.look) if pods else _of_others(api, run)))
+
+
+def _answer_about(run: RunObject, attempt: int) -> RunReason:
+    """Return an answer without words."""
+    meta = run.metadata
+    return RunReason(
+        run=meta.name,
+        namespace=meta.namespace,
         attempt=attempt,
         phase=phase_of(run).value,
         verdict=Verdict.UNKNOWN.value,
         words=[],
     )
-    if not pods:
-        message = run.status.message if run.status is not None else ""
-        found.words = [
-            f"{run.metadata.name} is {found.phase}: none of its members is running.",
-            *filter(None, [message]),
-        ]
-        if kept := await _kept_attempts(api, run):
-            found.words.append(f"Stacks were kept of attempt {kept[-1]}: kaji why --attempt {kept[-1]} {found.run}")
-        return answer(found)
-    spec = read_stored(run.spec)
+
+
+async def _of_others(api: Api, run: RunObject) -> RunReason:
+    """Return the answer for a run of which no member is running."""
+    found = _answer_about(run, run.current_status.attempts)
+    found.words = [f"{found.run} is {found.phase}: none of its members is running."]
+    found.words += filter(None, [run.current_status.message])
+    if kept := await _kept_attempts(api, run):
+        found.words.append(f"Stacks were kept of attempt {kept[-1]}: kaji why --attempt {kept[-1]} {found.run}")
+    return found
+
+
+async def _of_running(api: Api, user: User, run: RunObject, pods: Mapping[int, Pod], *, look: bool) -> RunReason:
+    """Return the answer for the running attempt, with a look at its processes if that is wanted."""
+    now, attempt, spec = api.now().timestamp(), run.current_status.attempts, read_stored(run.spec)
+    found = _answer_about(run, attempt)
     use = use_of(spec.type, has_ports=spec.has_ports)
     patience = api.policy.current().policy.stuck.patience(use, spec.stuck_after_seconds)
     is_judged = patience is not None and not spec.is_sweep  # members of a sweep are independent
@@ -102,24 +112,31 @@ async def why(
     found.verdict = finding.verdict.value
     if finding.since:
         found.since = format_time(time_at(finding.since))
-    is_suspected = finding.verdict is Verdict.SUSPECTED
-    is_still = await _look(api, user, pods, found, twice=is_suspected) if query.look else None
+    is_still = await _look(api, user, pods, found, twice=finding.verdict is Verdict.SUSPECTED) if look else None
     if is_still and _is_confirmed(run, attempt):
         found.verdict = Verdict.STUCK.value
-        said = [told(finding, is_still=True)]
-    else:
-        said = [told(finding, is_still=None), _STILL] if is_still else [told(finding, is_still=is_still)]
-        if is_suspected and is_still is False and run.status is not None and run.status.stuck is not None:
-            said.append(f"At {run.status.stuck.looked_at or run.status.stuck.since}: {run.status.stuck.message}")
+    said = list(_about_progress(run, finding, is_still=is_still, is_stuck=found.verdict == Verdict.STUCK))
     if spec.is_gang:
         slow = stragglers.find(intervals, {rank: pod.spec.node_name for rank, pod in pods.items()}, now)
         said += [stragglers.told(slow)] if slow is not None else []
     found.words[:0] = said
-    return answer(found)
+    return found
+
+
+def _about_progress(run: RunObject, finding: Finding, *, is_still: bool | None, is_stuck: bool) -> Iterator[str]:
+    """Yield what was measured, and what the controller found if it knows more than this look shows."""
+    if is_still and not is_stuck:
+        yield told(finding, is_still=None)
+        yield _STILL
+        return
+    yield told(finding, is_still=is_still)
+    stuck = run.current_status.stuck
+    if finding.verdict is Verdict.SUSPECTED and is_still is False and stuck is not None:
+        yield f"At {stuck.looked_at or stuck.since}: {stuck.message}"
 
 
 def _is_confirmed(run: RunObject, attempt: int) -> bool:
-    """Whether the controller found this attempt stuck: telemetry showed no progress up to a look at its processes."""
+    """Whether the controller found this attempt stuck: it made no progress up to a look at its processes."""
     stuck = run.status.stuck if run.status is not None else None
     return stuck is not None and stuck.attempt == attempt and stuck.verdict == Verdict.STUCK
 
@@ -137,14 +154,7 @@ async def _kept(api: Api, run: RunObject, attempt: int) -> RunReason:
         others = compress_ranks(await _kept_attempts(api, run))
         hint = f"attempts with stacks: {others}" if others else "stacks are kept of attempts that hang or fail"
         raise NotFound(f"no stacks of attempt {attempt} of {meta.name} were kept", hint=hint)
-    found = RunReason(
-        run=meta.name,
-        namespace=meta.namespace,
-        attempt=attempt,
-        phase=phase_of(run).value,
-        verdict=Verdict.UNKNOWN.value,
-        words=[],
-    )
+    found = _answer_about(run, attempt)
     for each in kept:
         reading = read(each.ranks, each.nodes, each.addresses)
         at = format_time(time_at(each.at))
