@@ -1,10 +1,11 @@
 import Alert from "@mui/material/Alert";
 import Button from "@mui/material/Button";
 import { Refused } from "../api/client";
+import { faultOf } from "../words/sentence";
 
 /** What failed, in the server's own words, where its content would stand. */
 export function Problem({ error, retry }: { error: Error; retry?: () => void }) {
-  const hint = error instanceof Refused ? error.hint : "is the server running? this page tries again by itself";
+  const hint = error instanceof Refused ? error.hint : "Is it running? This page tries again by itself.";
   return (
     <Alert
       severity="error"
@@ -17,7 +18,7 @@ export function Problem({ error, retry }: { error: Error; retry?: () => void }) 
         )
       }
     >
-      {error.message}
+      {faultOf(error)}
       {hint && <div>{hint}</div>}
     </Alert>
   );

@@ -14,6 +14,12 @@ const ROW_PX = 22;
 /** Of more attempts, the latest ones are drawn; the table has all. */
 const MOST_ROWS = 24;
 
+/** Return how far a label is moved beside its time, in its own width: near an end of the axis it stays inside. */
+function nearEnd(time: number, from: number, until: number): string {
+  const share = (time - from) / (until - from);
+  return share < 0.06 ? "0" : share > 0.94 ? "-100%" : "-50%";
+}
+
 interface Properties {
   segments: readonly Segment[];
   /** Times at which checkpoints were written, in milliseconds. */
@@ -85,7 +91,7 @@ export function AttemptTimeline({ segments, checkpoints }: Properties) {
             </Box>
           ))}
           {times.map((time, index) => (
-            <Box key={time} component="span" sx={{ ...AT, top: saved.length ? 18 : 2 }} style={{ left: place(time * 1_000) }}>
+            <Box key={time} component="span" sx={{ ...AT, top: saved.length ? 18 : 2 }} style={{ left: place(time * 1_000), transform: `translateX(${nearEnd(time * 1_000, from, until)})` }}>
               {labels[index]}
             </Box>
           ))}

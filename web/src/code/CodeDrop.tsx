@@ -46,7 +46,7 @@ export function CodeDrop({ digest, namespace, change }: Properties) {
             ? `${state.step} ${Math.floor(state.share * 100)} %`
             : digest
               ? `Code: ${words?.digest === digest ? words.text : digest.slice(0, 19)}. All members start in it.`
-              : "Code: drop your program's folder here, without data. A browser does not tell which files are executable: start scripts with sh or python3, or use kaji run --code."}
+              : "Code: drop your program's folder here, without data. Files that begin with #! are executable; links are not uploaded."}
         </Typography>
         {state ? (
           <Button size="small" onClick={cancel}>

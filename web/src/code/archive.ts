@@ -10,6 +10,7 @@ export interface Entry {
   path: string;
   size: number;
   isFolder: boolean;
+  isExecutable?: boolean;
 }
 
 /** An entry, and where it begins in the archive. */
@@ -44,9 +45,9 @@ export function paddingOf(size: number): number {
 }
 
 /** Return the blocks before the content of an entry. */
-export function headerOf({ path, size, isFolder }: Entry): Uint8Array {
+export function headerOf({ path, size, isFolder, isExecutable }: Entry): Uint8Array {
   const name = encoded(isFolder ? `${path}/` : path);
-  const own = block(name.subarray(0, 100), isFolder ? 0o755 : 0o644, size, isFolder ? "5" : "0");
+  const own = block(name.subarray(0, 100), isFolder || isExecutable ? 0o755 : 0o644, size, isFolder ? "5" : "0");
   if (name.length <= 100) return own;
   const text = new Uint8Array(name.length + 1);
   text.set(name);

@@ -37,6 +37,15 @@ describe("a folder in a browser", () => {
     expect((await pack.read(pack.size - 10, 100)).length).toBe(10);
   });
 
+  it("has scripts and binaries as executable files", async () => {
+    const file = (name: string, ...content: BlobPart[]): Found => ({ name, file: async () => new Blob(content) });
+    const found = await entriesOf([file("run.sh", "#!/bin/sh\n"), file("train.py", "import os\n"), file("tool", Uint8Array.of(0x7f, 0x45, 0x4c, 0x46, 2)), file("empty")], NEVER);
+    expect(found.filter(({ isExecutable }) => isExecutable).map(({ path }) => path)).toEqual(["run.sh", "tool"]);
+    const pack = await packed(found, NEVER, () => undefined);
+    const modes = [0, 1, 3].map((block) => pack.read(block * 512 + 100, 7).then((bytes) => new TextDecoder().decode(bytes)));
+    expect(await Promise.all(modes)).toEqual(["0000644", "0000755", "0000755"]);
+  });
+
   it("is not packed if it is empty or the person cancelled", async () => {
     await expect(entriesOf([], NEVER)).rejects.toThrow("is empty");
     await expect(entriesOf(exampleFolder(), AbortSignal.abort())).rejects.toThrow();

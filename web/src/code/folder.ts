@@ -31,7 +31,7 @@ export async function entriesOf(top: readonly Found[], signal: AbortSignal): Pro
       if (isFolder) await walk(await item.children(), `${below}/`, ignoring);
       else {
         const content = await item.file();
-        entries.push({ path: below, size: content.size, isFolder: false, content });
+        entries.push({ path: below, size: content.size, isFolder: false, isExecutable: await isProgram(content, below), content });
       }
       if (entries.length > MOST_FILES) {
         throw new Error(`the folder has more than ${MOST_FILES.toLocaleString()} files: name what the program does not need in .kajiignore`);
@@ -41,6 +41,21 @@ export async function entriesOf(top: readonly Found[], signal: AbortSignal): Pro
   await walk(top, "", []);
   if (!entries.length) throw new Error("the folder is empty, or everything in it is excluded");
   return entries;
+}
+
+/** Whether a file is a script or a binary for Linux. A browser does not tell which files are executable; these are meant to be. */
+async function isProgram(content: Blob, path: string): Promise<boolean> {
+  const [a, b, c, d] = new Uint8Array(await contentOf({ path, content }, 0, 4));
+  return (a === 0x23 && b === 0x21) || (a === 0x7f && b === 0x45 && c === 0x4c && d === 0x46);
+}
+
+/** Return a part of a file. Throws an Error that names it if it can't be read any more. */
+export async function contentOf({ path, content }: Pick<FoundFile, "path" | "content">, start: number, end: number): Promise<ArrayBuffer> {
+  try {
+    return await (content ?? new Blob()).slice(start, end).arrayBuffer();
+  } catch {
+    throw new Error(`${path} was edited or removed while it was read: drop the folder again`);
+  }
 }
 
 async function ignoreTexts(folder: readonly Found[]): Promise<string[]> {

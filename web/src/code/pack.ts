@@ -2,7 +2,7 @@
 import { sha256 } from "@noble/hashes/sha2.js";
 import { headerOf, joined, layoutOf, paddingOf, type Layout } from "./archive";
 import { hexadecimal } from "./bytes";
-import type { FoundFile } from "./folder";
+import { contentOf, type FoundFile } from "./folder";
 
 const CHUNK = 1 << 20;
 
@@ -66,12 +66,4 @@ function firstAt(placed: Layout<FoundFile>["placed"], start: number): number {
     else high = middle;
   }
   return Math.max(0, low - 1);
-}
-
-async function contentOf({ path, content }: FoundFile, start: number, end: number): Promise<ArrayBuffer> {
-  try {
-    return await (content ?? new Blob()).slice(start, end).arrayBuffer();
-  } catch {
-    throw new Error(`${path} was edited or removed while it was read: drop the folder again`);
-  }
 }

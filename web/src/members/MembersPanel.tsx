@@ -90,7 +90,7 @@ export function MembersPanel({ run, rank, chooseRank, open }: Properties) {
         <MemberTable placed={shown} showLog={mayReadLogs ? (each) => open("log", each) : null} />
       )}
       {view === "map" && (
-        <Box role="region" aria-label="Chosen member" sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mt: 3, minHeight: 40 }}>
+        <Box role="region" aria-label="Chosen member" sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mt: 3, minHeight: 40, position: "sticky", bottom: 0, bgcolor: "background.default", py: 1 }}>
           {selected ? (
             <>
               <strong>Rank {selected.rank}</strong>

@@ -6,6 +6,9 @@ import { Age } from "../words/Age";
 import { AfterRuns } from "./AfterRuns";
 import { gpuWords, isFinal, membersOf } from "./status";
 
+/** Number of letters from which a value takes the room of two. */
+const LONG = 28;
+
 /** What a run is and where it runs, as pairs of name and value. */
 export function Facts({ run }: { run: Run }) {
   const { status, spec } = run;
@@ -33,7 +36,7 @@ export function Facts({ run }: { run: Run }) {
       {facts
         .filter(([, value]) => value)
         .map(([name, value]) => (
-          <Box key={name} sx={{ minWidth: 0, display: { xs: "flex", sm: "block" }, columnGap: 2, alignItems: "baseline" }}>
+          <Box key={name} sx={{ minWidth: 0, gridColumn: typeof value === "string" && value.length > LONG ? { xs: "1 / -1", md: "span 2" } : undefined, display: { xs: "flex", sm: "block" }, columnGap: 2, alignItems: "baseline" }}>
             <Box component="dt" sx={{ color: "text.secondary", fontSize: 12.5 }}>
               {name}
             </Box>

@@ -29,7 +29,7 @@ export function StartPage() {
   useRunInAddress(setDraft);
   const { form } = draft;
   const request = useMemo(() => requestOf(draft), [draft]);
-  const { line, outlook, refusal } = useOutlook(useSettled(request));
+  const { line, outlook, refusal, failure } = useOutlook(useSettled(request));
   const mayStart = useMayStart();
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
   const start = useMutation({
@@ -93,15 +93,12 @@ export function StartPage() {
             alignSelf: "start",
           }}
         >
-          {line ? (
-            <CopyLine text={line} wraps />
-          ) : (
-            <Typography color="textSecondary">Name an image to begin with.</Typography>
-          )}
+          {line && <CopyLine text={line} wraps />}
+          {!form.image.trim() && <Typography color="textSecondary">Name an image to begin with.</Typography>}
           {refused && <Unplaced refusal={refused} />}
           {start.error && !(start.error instanceof Refused) && <Problem error={start.error} />}
-          {outlook.error && !refusal && <Problem error={outlook.error} />}
-          {outlook.data && !refusal && <Outlook found={outlook.data} />}
+          {failure && <Problem error={failure} />}
+          {outlook.data && !refusal && !failure && <Outlook found={outlook.data} isOld={outlook.isPlaceholderData} />}
           {outlook.data && !refusal && (
             <WhatIfs
               draft={draft}

@@ -1,5 +1,5 @@
 import Typography from "@mui/material/Typography";
-import { sentence } from "./sentence";
+import { faultOf, sentence } from "./sentence";
 import { duration } from "./times";
 import { useNow } from "./useNow";
 
@@ -9,7 +9,7 @@ export function Since({ currentAt, error }: { currentAt: number; error: Error | 
   if (!currentAt || !error) return null;
   return (
     <Typography role="status" color="warning">
-      {sentence(error.message)} This is {duration((now - currentAt) / 1_000)} old.
+      {sentence(faultOf(error))} This is {duration((now - currentAt) / 1_000)} old.
     </Typography>
   );
 }

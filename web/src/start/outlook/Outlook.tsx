@@ -7,11 +7,11 @@ import { notesOf } from "../notes";
 
 type WhatIf = Schemas["WhatIf"];
 
-/** What would happen to a run if it was started now, and what policy changes in it. */
-export function Outlook({ found }: { found: WhatIf }) {
+/** What would happen to a run if it was started now, and what policy changes in it. `isOld`: the form has changed since. */
+export function Outlook({ found, isOld }: { found: WhatIf; isOld: boolean }) {
   return (
-    <Box role="status">
-      <Typography sx={{ fontWeight: 600 }}>
+    <Box role="status" aria-busy={isOld}>
+      <Typography color={isOld ? "textSecondary" : "textPrimary"} sx={{ fontWeight: 600 }}>
         {found.starts ? `Starts at once on ${membersOn(found.nodes)}` : "Waits at first"}
       </Typography>
       {!found.starts && (

@@ -6,7 +6,7 @@ const REFRESH_MS = 10_000;
 
 type Body = Schemas["RunRequest"];
 
-/** Return what the server says about a request: the command line for it, and whether it would start now. */
+/** Return what the server says about a request: the command line for it, whether it would start now or why it is refused; or why it says nothing. */
 export function useOutlook(request: Request) {
   const asked = request.spec.image !== undefined;
   const body = request as Body;
@@ -25,5 +25,6 @@ export function useOutlook(request: Request) {
     refetchInterval: REFRESH_MS,
   });
   const refusal = outlook.error instanceof Refused ? outlook.error : null;
-  return { line: asked ? line.data : undefined, outlook, refusal };
+  const failure = [outlook.error, line.error].find((error) => error && !(error instanceof Refused)) ?? null;
+  return { line: asked ? line.data : undefined, outlook, refusal, failure };
 }
