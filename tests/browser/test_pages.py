@@ -58,6 +58,16 @@ IDLE = {
 }
 
 
+COPY_FACTS = """() => {
+    getSelection().selectAllChildren(document.querySelector("dl"));
+    const clipboardData = new DataTransfer();
+    document.dispatchEvent(new ClipboardEvent("copy", { clipboardData, cancelable: true }));
+    getSelection().empty();
+    return clipboardData.getData("text/plain");
+}"""
+"""Selects the facts about a run and copies them."""
+
+
 def run(cluster: KajiUp, name: str, *command: str) -> None:
     """Start a run of two small members on this machine."""
     here = ("-n", "2", "--cpus", "0.1", "-m", "64m", "--grace", "1s")
@@ -126,6 +136,13 @@ def test_the_queue_tells_what_a_waiting_run_waits_for(cluster: KajiUp, page: Pag
     panel = page.get_by_role("region", name="Run default/waits")
     panel.get_by_text("Expected to start in").wait_for()
     panel.get_by_text(re.compile("^default/holds ends on ")).wait_for()
+    page.get_by_role("link", name="Runs", exact=True).click()
+    row = page.get_by_role("row").filter(has_text="waits")
+    row.get_by_text(re.compile("^expected in (1 h 5|2 h).*: needs 16 ")).wait_for()
+    row.get_by_role("link").click()
+    page.get_by_text(re.compile(r"^Expected to start in .*Place 1 of 1 in the queue\.")).wait_for()
+    page.get_by_role("link", name="What has to happen first").click()
+    page.wait_for_url(re.compile("/queue/default/waits$"))
     panel.get_by_role("button", name="What if it asked for something else?").click()
     panel.get_by_role("slider", name="What if it had 2 members?").press("ArrowLeft")
     panel.get_by_text("What if it had 1 member?").wait_for()
@@ -183,6 +200,8 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.wait_for_url(re.compile(r"/runs\?text=BERT\+running$"))
     page.get_by_role("link", name="bert").click()
     page.wait_for_url(re.compile("/runs/default/bert$"))
+    page.wait_for_function("document.title == 'bert: Running – Kajitori'")
+    assert re.search(r"Created\n\d+ .* ago \(\w+ \d+, 20\d\d, .*\)", page.evaluate(COPY_FACTS)), "the exact time"
     log = page.get_by_role("log")
     log.get_by_text("second", exact=True).wait_for()
     assert log.locator(".text").all_inner_texts() == [HOSTILE, "30%", "second"]
@@ -416,13 +435,20 @@ def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) 
             lost.append(name)
             route.abort()
 
+    def with_a_checkpoint(route: Route) -> None:
+        report = route.fetch().json()
+        report["checkpoints"]["times"] = [MINUTES[1]]
+        route.fulfill(json=report)
+
     run(cluster, "plotted", "sleep", "1000")
+    page.route("**/plotted/report", with_a_checkpoint)
     page.route("**/plotted/metrics?*", lambda route: lose(route, 1, lambda: route.fulfill(json=BANDS)))
     page.route("**/assets/Figures-*.js", lambda route: lose(route, 1, route.continue_))
     page.route("**/assets/Time-*.js", lambda route: lose(route, 3, route.continue_))
     page.route("**/plotted/members/1/metrics*", lambda route: route.fulfill(json={"series": []}))
     open_address(page, "/runs/default/plotted?tab=figures")
     plot = page.get_by_role("img", name=re.compile("^train.loss: median 2, 1 .rank 0. to 9 .rank 1.$"))
+    page.get_by_text("▲: a checkpoint was written.").wait_for()
     plot.wait_for()
     plot.locator(".u-over").click(position={"x": 200, "y": 5})
     page.wait_for_url(re.compile(r"\?tab=figures&rank=1$"))
