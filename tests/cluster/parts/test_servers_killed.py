@@ -1,4 +1,4 @@
-"""A client that follows a run's logs gets every line exactly once, although the servers are killed meanwhile."""
+"""Clients that follow a run's log, are attached to it or forward its ports go on, although the servers are killed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.harness.platform.installation import TOGETHER, Installation
 from tests.helpers.counted import assert_followers_lose_nothing
+from tests.helpers.sessions import assert_sessions_survive
 
 pytestmark = TOGETHER
 
@@ -43,3 +44,17 @@ def test_followers_lose_no_line_when_servers_are_killed(installed: Installation,
         installed.until(lambda: installed.phase("counts") == "Failed", "the run has ended")
     finally:
         installed.until(lambda: installed.kaji("rm", "-f", "counts").returncode in (0, 2), "the run is removed")
+
+
+def test_sessions_survive_when_the_web_api_is_killed(installed: Installation, tmp_path: Path) -> None:
+    """A terminal that is attached, and a forwarded port."""
+
+    def kill() -> None:
+        installed.kill("server", signal.SIGKILL)
+        installed.start_again("server")
+
+    try:
+        here = ("--node-selector", "kubernetes.io/hostname=here")
+        assert_sessions_survive(tmp_path, installed.kaji_environment("ada"), here, [kill])
+    finally:
+        installed.until(lambda: installed.kaji("rm", "-f", "sessions").returncode in (0, 2), "the run is removed")
