@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kajitori.client.functions.calls import Call as Call
     from kajitori.client.functions.calls import CallCancelled as CallCancelled
     from kajitori.client.functions.calls import CallFailed as CallFailed
+    from kajitori.client.functions.calls import as_completed as as_completed
     from kajitori.client.functions.function import Function as Function
     from kajitori.client.functions.function import function as function
 
@@ -34,6 +35,7 @@ _LAZY = {
     "Client": "kajitori.client.client",
     "Function": "kajitori.client.functions.function",
     "Run": "kajitori.client.client",
+    "as_completed": "kajitori.client.functions.calls",
     "function": "kajitori.client.functions.function",
 }
 
@@ -47,6 +49,7 @@ __all__ = [
     "Function",
     "Run",
     "__version__",
+    "as_completed",
     "function",
 ]
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
-from kajitori.client.client import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Client, Run, RunProperties
+from kajitori.client.client import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Client, Progress, Run, RunProperties
 from kajitori.client.models import CommandOutput, Event, Explanation, Member, Outlook, Result, RunState, Series
 from kajitori.client.streams import GIVE_UP_SECONDS
 from kajitori.client.submit.keywords import RunOptions
@@ -37,8 +37,8 @@ class AsyncRun(RunProperties):
         self.state = await self._client.state_of(self)
         return self
 
-    async def wait(self, timeout: float | None = None) -> Self:
-        self.state = (await self._client.wait(self, timeout)).state
+    async def wait(self, timeout: float | None = None, *, progress: bool | Callable[[str], None] = False) -> Self:
+        self.state = (await self._client.wait(self, timeout, progress=progress)).state
         return self
 
     def logs(
@@ -121,10 +121,17 @@ class AsyncClient:
     async def state_of(self, run: AsyncRun | str) -> RunState:
         return await asyncio.to_thread(self._client.state_of, self._sync(run))
 
-    async def wait(self, run: AsyncRun | str, timeout: float | None = None) -> AsyncRun:
+    async def wait(
+        self,
+        run: AsyncRun | str,
+        timeout: float | None = None,
+        *,
+        progress: bool | Callable[[str], None] = False,
+    ) -> AsyncRun:
         """Wait until a run has ended and return it. Raises TimeoutError after `timeout` seconds, NotFound if the run is
-        deleted, and Unavailable if the server is away for two minutes."""
+        deleted, and Unavailable if the server is away for two minutes. `progress` is as for `Client.wait`."""
         found = await self.get(run) if isinstance(run, str) else run
+        tell = Progress(progress)
         until = None if timeout is None else time.monotonic() + timeout
         pause, away_since = FIRST_PAUSE_SECONDS, None
         while True:
@@ -135,6 +142,7 @@ class AsyncClient:
                 away_since = away_since or time.monotonic()
                 if time.monotonic() - away_since > GIVE_UP_SECONDS:
                     raise
+            tell.show(found.state)
             if found.is_final:
                 return found
             left = LONGEST_PAUSE_SECONDS if until is None else until - time.monotonic()

@@ -294,7 +294,7 @@ class Client:
         TimeoutError after `timeout` seconds, and NotFound if the run is deleted.
         """
         found = self._resolve(run)
-        tell = _Progress(progress)
+        tell = Progress(progress)
         outage = Outage(tell.say, found.name, "the run itself goes on") if progress else None
         if timeout is None:
             for view in watch(self._api, _key(found.state), outage):
@@ -444,7 +444,7 @@ class Client:
         return sending.at_home(request, self.namespace), packs[0] if packs else None
 
 
-class _Progress:
+class Progress:
     """Tells each change of a run's phase once, as a line of plain text."""
 
     def __init__(self, progress: bool | Callable[[str], None]) -> None:

@@ -233,8 +233,9 @@ async def test_the_async_client_waits_and_streams() -> None:
         answers={"GET /v1/runs/vision/bert/events": ndjson([event] * 3)},
     )
     async with AsyncClient.of(client_of(api)) as client:
-        run = await client.get("bert")
-        assert (await asyncio.wait_for(run.wait(), 20)).exit_code == 0
+        run, told = await client.get("bert"), list[str]()
+        assert (await asyncio.wait_for(run.wait(progress=told.append), 20)).exit_code == 0
+        assert told == ["bert: Running", "bert: Succeeded"]
         assert [found.reason async for found in run.events()] == ["Started"] * 3
         with pytest.raises(NotFound):
             _ = [line async for line in client.logs("nothing")]

@@ -35,6 +35,7 @@ def test_every_run_file_is_valid_and_names_an_existing_script(folder: str) -> No
     [
         ("torchrun/train.py", "torch", "pip install torch"),
         ("mpi4py/allreduce.py", "mpi4py", "pip install mpi4py"),
+        ("optuna/study.py", "optuna", "pip install optuna"),
     ],
 )
 def test_a_missing_library_is_named(script: str, module: str, command: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import pickle
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
@@ -18,6 +18,7 @@ from kajitori.errors import InvalidInput, KajitoriError, NotFound, TooLarge, Una
 if TYPE_CHECKING:
     from kajitori.client.client import Client, Run
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Item = TypeVar("Item")
 
@@ -142,7 +143,7 @@ class CallQueue:
                 raise CallFailed(f"call {call} of {self.run.name} has no result: {self._over}")
             if left < 0:
                 raise TimeoutError(f"call {call} of {self.run.name} has not ended after {timeout:g} s")
-            self._read(min(left, WAIT_SECONDS))
+            self.read(min(left, WAIT_SECONDS))
 
     def ended(self, calls: int) -> Iterator[int]:
         """Yield the first `calls` calls as they end. Raises CallFailed if the run ends before."""
@@ -150,10 +151,14 @@ class CallQueue:
             while len(self._ended) <= position:
                 if self._over:
                     raise CallFailed(f"{calls - position} calls of {self.run.name} have no result: {self._over}")
-                self._read(WAIT_SECONDS)
+                self.read(WAIT_SECONDS)
             yield self._ended[position]
 
-    def _read(self, seconds: float) -> None:
+    def has_ended(self, call: int) -> bool:
+        """Whether a call is known to have ended, or will never; asks nothing."""
+        return bool(self._over) or (call in self._outcomes and bool(self._outcomes[call].kind))
+
+    def read(self, seconds: float) -> None:
         """Read the outcomes that came since the last time, and wait for one if there is none."""
         before = self._after, len(self._ended)
         with self._lock:
@@ -240,6 +245,16 @@ class Call(Generic[T_co]):
         """The run that does the call."""
         return self._queue.run
 
+    @property
+    def queue(self) -> CallQueue:
+        """The calls of its run."""
+        return self._queue
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the call was known to have ended at the last request; asks nothing."""
+        return self._queue.has_ended(self._number)
+
     def __repr__(self) -> str:
         return f"<Call {self.id}>"
 
@@ -273,6 +288,27 @@ class Call(Generic[T_co]):
         is ended at once.
         """
         self._queue.cancel([self._number])
+
+
+def as_completed(calls: Iterable[Call[T]], timeout: float | None = None) -> Iterator[Call[T]]:
+    """Yield calls as they end, of any pools and maps. Their `result()` then returns or raises at once.
+
+    Raises TimeoutError if some have not ended after `timeout` seconds.
+    """
+    left = list(calls)
+    until = None if timeout is None else time.monotonic() + timeout
+    while left:
+        ended = [call for call in left if call.has_ended]
+        left = [call for call in left if not call.has_ended] if ended else left
+        yield from ended
+        if ended or not left:
+            continue
+        seconds = LOOK_SECONDS if until is None else until - time.monotonic()
+        queues = {id(call.queue): call.queue for call in left}
+        for queue in queues.values():
+            queue.read(min(max(seconds, 0.0), LOOK_SECONDS) / len(queues))
+        if seconds < 0 and not any(call.has_ended for call in left):
+            raise TimeoutError(f"{len(left)} calls have not ended after {timeout:g} s")
 
 
 def result_of(found: _Outcome, what: str) -> Any:

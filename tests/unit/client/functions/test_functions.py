@@ -325,6 +325,27 @@ def test_a_pool_takes_calls_until_it_is_closed() -> None:
     assert [call.result(10) for call in calls] == [0, 2, 4]
 
 
+def test_calls_are_yielded_as_they_end() -> None:
+    """Also those of several runs; a call that can no longer end counts as ended."""
+    cluster = Cluster(doubled)
+    cluster.worker.run = lambda: None  # type: ignore[method-assign]
+    with doubled.pool(at_most=2) as pool:
+        calls = [pool.remote(value) for value in range(3)]
+    done = pickle.dumps(21)
+    for call in (2, 0):
+        cluster.apply(Entry(outcomes=[Outcome(call, "value")], payloads=[done]))
+    ended = kajitori.as_completed(calls, timeout=0)
+    assert [next(ended), next(ended)] == [calls[0], calls[2]]
+    with pytest.raises(TimeoutError, match="1 calls have not ended"):
+        next(ended)
+    Cluster(doubled)
+    other = doubled.remote(4)
+    cluster.apply(Entry(outcomes=[Outcome(1, "value")], payloads=[done]))
+    assert {call.id for call in kajitori.as_completed([calls[1], other])} == {calls[1].id, other.id}
+    calls[1].queue._over = "the run is Failed"
+    assert calls[1].has_ended
+
+
 def test_calls_of_a_run_that_ended_have_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says how the run ended."""
     monkeypatch.setattr("kajitori.client.functions.calls.LOOK_SECONDS", 0.0)
