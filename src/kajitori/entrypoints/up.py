@@ -242,7 +242,8 @@ async def _serve(
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
             url, authorities = serving.public_url(web.port), serving.authorities()
-            policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=url, server_ca=authorities))
+            images = kubelet is not None and kubelet.engine is not None
+            policy.complete(partial(on_own_cluster, image=OWN_IMAGE, server=url, server_ca=authorities, images=images))
         served.set()
         if node is not None:
             await _until(node.wait(), working)

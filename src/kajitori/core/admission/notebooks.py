@@ -18,7 +18,8 @@ from kajitori.core.words.quantities import format_duration
 
 PORT = 8888
 PORTS_OF_A_MACHINE = 1000
-"""On the machine of `kaji up`, members may share the network, so notebooks listen on PORT and the numbers above."""
+"""Where no network plugin enforces policies, as on the machine of `kaji up`, members may share the network of their
+node, so notebooks listen on PORT and the numbers above."""
 
 _SCRIPT = r"""
 folder=${KAJI_CHECKPOINT_DIR:-$PWD}
@@ -65,7 +66,7 @@ def notebook_port(spec: RunSpec, policy: Policy, run: RunIdentity) -> int:
     """Return the port at which a notebook's program listens: the first that it names, else one by policy."""
     if spec.ports:
         return spec.ports[0]
-    if policy.notebooks.home == "unchanged":
+    if not policy.network.enforced:
         return PORT + zlib.crc32(f"{run.namespace}/{run.name}".encode()) % PORTS_OF_A_MACHINE
     return PORT
 

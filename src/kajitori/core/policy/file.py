@@ -53,11 +53,14 @@ def with_first_step(policy: Policy, image: str, server: str, server_ca: str | No
     return policy.model_copy(update={"start": policy.start.model_copy(update=step)})
 
 
-def on_own_cluster(policy: Policy, image: str, server: str, server_ca: str | None = None) -> Policy:
+def on_own_cluster(
+    policy: Policy, image: str, server: str, server_ca: str | None = None, *, images: bool = False
+) -> Policy:
     """Return the policy for the embedded cluster of `kaji up`, which has a first step and no network plugin, so nothing
-    enforces NetworkPolicies; its members are processes of a user who has a home folder."""
+    enforces NetworkPolicies. Its members are processes of a user who has a home folder; with `images`, containers."""
     network = policy.network.model_copy(update={"enforced": False})
-    notebooks = policy.notebooks.model_copy(update={"home": policy.notebooks.home or "unchanged"})
+    home = policy.notebooks.home or ("folder" if images else "unchanged")
+    notebooks = policy.notebooks.model_copy(update={"home": home})
     update = {"network": network, "notebooks": notebooks}
     return with_first_step(policy, image, server, server_ca).model_copy(update=update)
 

@@ -73,14 +73,15 @@ def test_policy_decides_about_notebooks() -> None:
 
 
 def test_notebooks_of_one_machine_listen_on_ports_of_their_own() -> None:
-    """They may share its network, and its user has a home already."""
-    policy = on_own_cluster(parse_policy({}), "kajitori", "http://127.0.0.1:1")
-    one, other = (
-        decide(parse_spec({"image": "i", "type": "notebook"}), policy, Facts(), run=RunIdentity(name, "team"))
-        for name in ("one", "other")
-    )
-    assert container(one)["ports"] != container(other)["ports"]
-    assert env(one)["KAJI_NOTEBOOK_HOME"] == "unchanged"
+    """They may share its network. The user of processes has a home already, that of a container's image is lost."""
+    for images, home in ((False, "unchanged"), (True, "folder")):
+        policy = on_own_cluster(parse_policy({}), "kajitori", "http://127.0.0.1:1", images=images)
+        one, other = (
+            decide(parse_spec({"image": "i", "type": "notebook"}), policy, Facts(), run=RunIdentity(name, "team"))
+            for name in ("one", "other")
+        )
+        assert container(one)["ports"] != container(other)["ports"]
+        assert env(one)["KAJI_NOTEBOOK_HOME"] == home
 
 
 @pytest.mark.parametrize(

@@ -31,5 +31,5 @@ class Notebooks(Document):
     """Size of that folder, if the policy stores checkpoints in claims."""
     home: Literal["folder", "unchanged"] | None = None
     """Home folder of the program. folder: the notebook's folder, so that settings and packages of `pip install --user`
-    are kept. unchanged: that of the image. Left out: folder, except on the machine of `kaji up`, whose user has a home
-    already."""
+    are kept. unchanged: that of the image. Left out: folder, except for the processes of `kaji up` without a container
+    engine, whose user has a home already."""

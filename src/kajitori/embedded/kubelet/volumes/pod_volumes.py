@@ -204,6 +204,9 @@ def _host_path(source: Mapping[str, Any]) -> Path:
     path, kind = Path(source["path"]), str(source.get("type") or "")
     if kind in ("", "DirectoryOrCreate") and not path.exists():
         path.mkdir(parents=True, exist_ok=True)
+        if _is_private(path.parent):
+            # As an empty volume: a container's user is often the image's, and not this kubelet's.
+            path.chmod(0o777)
     if kind == "FileOrCreate" and not path.exists():
         path.touch(0o644)
     mode = path.stat().st_mode
@@ -219,6 +222,11 @@ def _host_path(source: Mapping[str, Any]) -> Path:
     if wanted is not None and not wanted(mode):
         raise VolumeNotReady(f"hostPath {path} is not of type {kind}")
     return path
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether only one user of this machine may enter the folder, or one of those above it."""
+    return any(not each.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH) for each in (folder, *folder.parents))
 
 
 def _shared_memory_folder(pod: Manifest, name: str) -> Path:

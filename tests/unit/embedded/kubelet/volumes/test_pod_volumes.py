@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,21 @@ async def test_a_bound_claim_is_mounted(tmp_path: Path) -> None:
     cluster.put(resources.PERSISTENT_VOLUMES, "pv", spec={"nfs": {}})
     with pytest.raises(VolumeNotReady, match="hostPath and local"):
         await volumes.prepare(claim, tmp_path, FACTS)
+
+
+@pytest.mark.parametrize(("closed", "mode"), [(0o700, 0o777), (0o711, 0o755), (0o750, 0o755)])
+async def test_a_new_folder_that_nobody_else_can_reach_is_open_to_the_user_of_an_image(closed: int, mode: int) -> None:
+    """A checkpoint folder of `kaji up`, for example: the image's user is rarely the user who called it."""
+    umask = os.umask(0o022)
+    try:
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest's own folders are closed
+            top = Path(folder)
+            top.chmod(closed)
+            source = {"path": str(top / "checkpoints" / "made"), "type": "DirectoryOrCreate"}
+            await Volumes(FakeCluster()).prepare(pod({"name": "v", "hostPath": source}), top / "pod", FACTS)
+            assert stat.S_IMODE((top / "checkpoints" / "made").stat().st_mode) == mode
+    finally:
+        os.umask(umask)
 
 
 async def test_types_of_host_paths_are_checked(tmp_path: Path) -> None:
