@@ -24,7 +24,7 @@ HOSTILE = (
 CHOSEN_BY_THE_SERVER = (
     *("apiVersion", "kind", "phase", "state", "states", "condition", "status", "outcome", "version", "continue", "uid"),
     *("namespace", "name", "run", "sort", "order", "unit", "digest", "type", "role", "reason", "severity", "level"),
-    *("result", "mode", "protocol", "category", "source", "expectedFrom", "path", "resume"),
+    *("result", "mode", "protocol", "category", "source", "expectedFrom", "path", "resume", "finding"),
 )
 """Fields with names, addresses and words of the page's own tables: the server refuses all other texts there."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,19 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     web_page._read_all.cache_clear()
 
 
+OTHER_RULES = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src-attr": "'unsafe-inline'",
+    "img-src": "'self' data:",
+    "connect-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+}
+"""No other server is asked for anything, no script stands in the page, and no other page frames this one."""
+
+
 async def test_all_addresses_of_the_page_are_one_document(world: World, built: Path) -> None:
     """It needs no credentials. Each answer has its own nonce for styles; scripts come from this server alone."""
     numbers = set()
@@ -32,8 +46,9 @@ async def test_all_addresses_of_the_page_are_one_document(world: World, built: P
         assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
         found = re.search('content="(.+)"', answer.text)
         assert found is not None
-        rules = answer.headers["content-security-policy"]
-        assert f"'nonce-{found[1]}'" in rules and "script-src 'self';" in rules and "default-src 'none'" in rules
+        rules = dict(rule.split(" ", 1) for rule in answer.headers["content-security-policy"].split("; "))
+        assert rules.pop("style-src") == f"'self' 'nonce-{found[1]}'"
+        assert rules == OTHER_RULES
         numbers.add(found[1])
     assert len(numbers) == 3
 
@@ -59,3 +74,12 @@ async def test_a_page_that_was_not_built_names_the_command(
     answer = await world.http.get("/")
     assert answer.status_code == 503 and "make web" in answer.text
     web_page._read_all.cache_clear()
+
+
+def test_the_first_page_has_at_most_250_kb() -> None:
+    """All that the browser fetches for the list of runs, compressed. Other pages are fetched when they are opened."""
+    if not (web_page.BUILT / "index.html").exists():
+        pytest.skip("the web page is not built: make web (needs npm)")
+    names = set(re.findall(r"assets/[\w.-]+", (web_page.BUILT / "index.html").read_text()))
+    sizes = {name: len(gzip.compress((web_page.BUILT / name).read_bytes())) for name in names}
+    assert 100_000 < sum(sizes.values()) <= 250_000, sizes

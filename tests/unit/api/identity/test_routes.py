@@ -39,3 +39,23 @@ async def test_a_link_of_the_command_line_signs_a_browser_in(world: World) -> No
         assert (await browser.post("/v1/sign-in-links", headers=own)).status_code == 403
         assert (await browser.post("/sign-out", headers=own)).status_code == 204
         assert (await browser.get("/v1/whoami")).status_code == 401
+
+
+async def test_pages_of_other_sites_cannot_use_the_session_of_a_browser(world: World) -> None:
+    """The browser adds the cookie to their requests by itself. They may change nothing, and read nothing either."""
+    made = await world.http.post("/v1/sign-in-links", headers={"Authorization": "Bearer ada"})
+    async with httpx2.AsyncClient(transport=world.http._transport, base_url="https://kaji.test") as browser:
+        own = {"Origin": "https://kaji.test"}
+        await browser.post("/sign-in/link", headers={"Kajitori-Link": made.json()["code"]} | own)
+        wanted = {"name": "bert", "spec": {"image": "python:3.11"}}
+        origins, sites = ("https://evil.test", "null"), ("cross-site", "same-site")
+        foreign: list[dict[str, str]] = [{"Origin": origin} for origin in origins]
+        foreign += [{"Sec-Fetch-Site": site} for site in sites]
+        for headers in (*foreign, {}):
+            for path in ("/v1/runs", "/v1/runs/team/bert/stop"):
+                answer = await browser.post(path, headers=headers, json=wanted)
+                assert answer.status_code == 403 and "another site" in answer.json()["detail"], (headers, path)
+        for site in sites:
+            assert (await browser.get("/v1/runs", headers={"Sec-Fetch-Site": site})).status_code == 403
+        assert (await browser.get("/v1/runs", headers={"Sec-Fetch-Site": "same-origin"})).json()["items"] == []
+        assert (await browser.post("/v1/runs", headers=own, json=wanted)).status_code == 201
