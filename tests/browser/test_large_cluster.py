@@ -21,6 +21,7 @@ from kajitori.api.queue import state
 from kajitori.api.serving.server import ApiServer
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
+from kajitori.core.leadership import LeaderState
 from kajitori.core.spec.status import template_text
 from kajitori.core.words.times import format_time
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
@@ -94,10 +95,12 @@ async def page(large_cluster: tuple[FakeKubernetes, str]) -> AsyncIterator[Page]
     assert not faults
 
 
-async def test_7500_nodes_and_their_queue_are_shown(large_cluster: tuple[FakeKubernetes, str], page: Page) -> None:
+async def test_7500_nodes_and_their_queue_are_shown(
+    large_cluster: tuple[FakeKubernetes, str], page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The map has a cell for each node, which the pointer finds and a click opens; the filter and the legend count
     them, also after a change. The timeline shows when a run of thousands of nodes is expected to start, by GPU type and
-    by node, and the map which nodes it waits for."""
+    by node, and the map which nodes it waits for. The queue says so if no controller is at work."""
     kubernetes, url = large_cluster
     await visit(page, f"{url}/cluster")
     nodes = page.get_by_role("img", name="Map of 7500 nodes")
@@ -125,6 +128,10 @@ async def test_7500_nodes_and_their_queue_are_shown(large_cluster: tuple[FakeKub
     await panel.get_by_text(re.compile("^team/large ends on ")).wait_for()
     await panel.get_by_role("link", name="Show these nodes on the map").click()
     await counted.get_by_text(f"{USED} of 7500 nodes").wait_for()
+    monkeypatch.setattr(LeaderHere, "state", lambda self: LeaderState("gone", 45.0))
+    await page.get_by_role("link", name="Queue").click()
+    absent = page.get_by_role("alert").filter(has_text="No controller has renewed its lease for 45 s")
+    await absent.get_by_text("kaji version").wait_for()
 
 
 async def see_one(page: Page) -> None:
