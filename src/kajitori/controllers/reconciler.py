@@ -269,7 +269,9 @@ class Reconciler:
         stuck, evidence, attempt = self._records.stuck, self._records.evidence, step.status.attempt
         if stuck is None or evidence is None or attempt is None or admitted.life.deleting or admitted.life.stopped:
             return
-        if gang.ends_survivors(step) and stuck.measures(run.metadata.uid, attempt):
+        if not gang.ends_survivors(step):
+            return
+        if evidence.survivors_answer or stuck.measures(run.metadata.uid, attempt):
             seconds = admitted.life.limits.restart_grace_seconds
             await evidence.before_end(run, attempt.number, step.status.message, seconds)
 

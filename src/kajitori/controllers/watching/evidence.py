@@ -56,6 +56,8 @@ class StackTaker:
         self._kept = kept
         self._mirror = mirror
         self._now = now
+        self.survivors_answer = True
+        """Whether nodes answered the last question about survivors of a failed gang; true before the first one."""
         self._taken: dict[str, int] = {}
         """By the run's UID: the last attempt of which stacks were taken, or tried, at its end."""
 
@@ -125,8 +127,10 @@ class StackTaker:
             return
         clock = asyncio.get_running_loop().time
         until = clock() + min(seconds, BEFORE_END_SECONDS)
+        self.survivors_answer = False
         try:
             found = await self._ask(pods, until - clock())
+            self.survivors_answer = bool(found)
             if found:
                 at = self._now().timestamp()
                 evidence = Evidence(Occasion.END, at, why, found, *nodes_and_addresses(pods))

@@ -176,7 +176,8 @@ PARTS = Group(
                 "The leader's log names the reason: `kubectl -n kajitori logs -l app.kubernetes.io/name="
                 "kajitori-controller | grep 'did not reach'`.",
                 "If it is the policy's section `notifications`, widen it or tell the channels' owners.",
-                "If nothing can be reached, look at the egress rules and the DNS of the controllers' Pods.",
+                "If nothing can be reached, look at the egress rules and the DNS of the controllers' Pods. At a site "
+                "with an HTTP proxy, name it in the policy (`notifications.proxy`).",
             ),
             fires=_messages(delivered="5x60"),
             quiet=_messages(delivered="0+1x60"),

@@ -245,6 +245,15 @@ async def test_what_survivors_did_is_kept_once_before_they_are_ended() -> None:
     setting.taker.forget("run")
 
 
+@pytest.mark.parametrize("look", [STILL, {}, Unavailable("no store")])
+async def test_it_is_known_whether_nodes_answered_the_last_question_about_survivors(look: Any) -> None:
+    """Before any telemetry has come, one gang waits for an answer; the next ones do not if there was none."""
+    setting = Setting(Nodes(look), *GANG)
+    assert setting.taker.survivors_answer
+    await setting.taker.before_end(RUN, 1, "member 2: exit code 3", 5.0)
+    assert setting.taker.survivors_answer is (look is STILL)
+
+
 async def test_a_store_that_does_not_answer_keeps_no_gang_from_its_end() -> None:
     setting = Setting(Nodes(Unavailable("no store")), *GANG)
     await setting.taker.before_end(RUN, 1, "member 2: exit code 3", 5.0)
