@@ -210,6 +210,8 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
         ("POST", "/swarm/init", 503, "not a swarm manager"),
         ("GET", "/services", 503, "not a swarm manager"),
         ("GET", "/v1.43/containers/json", 400, "Minimum supported API version is 1.44"),
+        ("POST", "/volumes/prune?filters={%22scope%22:[%22x%22]}", 400, "invalid filter 'scope'"),
+        ("POST", "/images/prune?filters=garbage", 400, "object of lists"),
         ("GET", "/nowhere", 404, "page not found"),
     ],
 )

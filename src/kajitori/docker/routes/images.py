@@ -12,6 +12,7 @@ from kajitori.docker.translation.filters import parse_filters
 from kajitori.docker.translation.images import Image, familiar_name, find, fits, gathered
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, Unsupported
 
+PRUNE_FILTERS = frozenset({"dangling", "label", "label!", "until"})
 IMAGE_FILTERS = frozenset({"before", "dangling", "label", "reference", "since", "until"})
 IN_REGISTRIES = "push it to a registry that the nodes can reach, with the docker of a machine that has it"
 
@@ -67,6 +68,7 @@ async def inspect(request: web.Request) -> web.Response:
 @routes.post("/images/prune")
 async def prune(request: web.Request) -> web.Response:
     """Answer that nothing was deleted: nodes delete images that they no longer use. `docker system prune` asks this."""
+    parse_filters(request.query.get("filters", ""), PRUNE_FILTERS)
     return json_answer({"ImagesDeleted": None, "SpaceReclaimed": 0})
 
 

@@ -11,6 +11,7 @@ from kajitori.docker.translation.container import NO_TIME
 from kajitori.docker.translation.filters import parse_filters
 from kajitori.errors import Forbidden, NotFound
 
+PRUNE_FILTERS = frozenset({"all", "label", "label!"})
 VOLUME_FILTERS = frozenset({"dangling", "driver", "label", "name"})
 
 routes = web.RouteTableDef()
@@ -49,6 +50,7 @@ async def inspect_volume(request: web.Request) -> web.Response:
 @routes.post("/volumes/prune")
 async def prune_volumes(request: web.Request) -> web.Response:
     """Answer that nothing was deleted. `docker system prune --volumes` asks this."""
+    parse_filters(request.query.get("filters", ""), PRUNE_FILTERS)
     return json_answer({"VolumesDeleted": [], "SpaceReclaimed": 0})
 
 
