@@ -24,13 +24,21 @@ def open_place(cli: Cli, api: Api, place: str, *, print_only: bool, is_program: 
     link = f"{api.target.url}{place}#sign-in={code}"
     if is_program:
         link = f"{api.target.url}/#sign-in={code}&to={quote(place)}"
+    if not print_only and has_browser(cli.environment):
+        say(f"{api.target.url}{place} opens in your browser. If it does not: kaji open --print")
+    open_address(cli, link, print_only=print_only)
+
+
+def open_address(cli: Cli, address: str, *, print_only: bool) -> None:
+    """Open an address in the browser, or print it if there is no browser here."""
+    from kajitori.client.sign_in.starting import has_browser
+
     if print_only or not has_browser(cli.environment):
-        echo(link)
+        echo(address)
         return
     import webbrowser
 
-    say(f"{api.target.url}{place} opens in your browser. If it does not: kaji open --print")
-    webbrowser.open(link)
+    webbrowser.open(address)
 
 
 def program_path(view: View, port: str | None) -> str:

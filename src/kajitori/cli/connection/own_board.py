@@ -14,11 +14,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kajitori.cli.connection.copying import copy_checkpoint
-from kajitori.cli.terminal import echo, say
+from kajitori.cli.terminal import say
 from kajitori.errors import WrongState
 
 if TYPE_CHECKING:
-    from kajitori.cli.context import Cli
     from kajitori.client.views import View
     from kajitori.client.web_api import Api
 
@@ -26,13 +25,22 @@ HOST = "127.0.0.1"
 POLL_SECONDS = 0.1
 
 
-def show_here(cli: Cli, api: Api, run: View, folder: str, port: int, *, print_only: bool) -> int:
+def show_here(
+    api: Api,
+    run: View,
+    folder: str,
+    port: int,
+    *,
+    path: str | None,
+    tell: Callable[[str], None],
+    sleep: Callable[[float], None],
+) -> int:
     """Copy the event files in `folder` of the run's checkpoint, show them until Ctrl-C, and remove the copy.
 
-    Listens at `port`, or at a free one if it is taken. Returns TensorBoard's exit code. Raises WrongState if it is not
-    installed.
+    Listens at `port`, or at a free one if it is taken; `tell` gets the address once it does. `path` is the PATH in
+    which TensorBoard is looked for. Returns its exit code. Raises WrongState if it is not installed.
     """
-    name, program = run["name"], _program(cli)
+    name, program = run["name"], _program(path)
     if not program:
         hint = f"python3 -m pip install tensorboard; or only copy the files: kaji cp {name}:{folder} FOLDER"
         raise WrongState(f"{name} has ended, and TensorBoard is not installed on this machine", hint=hint)
@@ -41,12 +49,12 @@ def show_here(cli: Cli, api: Api, run: View, folder: str, port: int, *, print_on
         copy_checkpoint(api, run, f"{folder.rstrip('/')}/.", f"{copied}/{name}")
         port = _free(port)
         words = [*program, "--logdir", copied, "--host", HOST, "--port", str(port)]
-        return _run(words, port, lambda: _open(cli, f"http://{HOST}:{port}/", print_only=print_only), cli.sleep)
+        return _run(words, port, lambda: tell(f"http://{HOST}:{port}/"), sleep)
 
 
-def _program(cli: Cli) -> list[str]:
+def _program(path: str | None) -> list[str]:
     """Return the command that starts TensorBoard here; empty if it is not installed."""
-    found = shutil.which("tensorboard", path=cli.environment.get("PATH"))
+    found = shutil.which("tensorboard", path=path)
     if found is not None:
         return [found]
     return [sys.executable, "-m", "tensorboard.main"] if importlib.util.find_spec("tensorboard") else []
@@ -77,13 +85,3 @@ def _run(words: list[str], port: int, tell: Callable[[], None], sleep: Callable[
         process.terminate()
         process.wait()
         signal.signal(signal.SIGTERM, before)
-
-
-def _open(cli: Cli, address: str, *, print_only: bool) -> None:
-    from kajitori.client.sign_in.starting import has_browser
-
-    echo(address)
-    if not print_only and has_browser(cli.environment):
-        import webbrowser
-
-        webbrowser.open(address)

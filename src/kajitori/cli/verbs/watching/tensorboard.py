@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import click
 
@@ -45,7 +46,7 @@ def command(
     """
     from kajitori.cli.connection import own_board
     from kajitori.cli.connection.execution import execute
-    from kajitori.cli.opening import open_place, program_path
+    from kajitori.cli.opening import open_address, open_place, program_path
     from kajitori.client.lookup import find_run
     from kajitori.client.views import is_final, phase_of
     from kajitori.errors import WrongState
@@ -58,7 +59,9 @@ def command(
             hint = f"name the folder: kaji tensorboard {name} --logdir PATH"
             raise WrongState(f"{name} names no folder with event files", hint=hint)
         if is_final(view):
-            return own_board.show_here(cli, api, view, folder, port, print_only=print_only)
+            tell = partial(open_address, cli, print_only=print_only)
+            path = cli.environment.get("PATH")
+            return own_board.show_here(api, view, folder, port, path=path, tell=tell, sleep=cli.sleep)
         if phase_of(view) != "Running":
             hint = f"kaji metrics {name} plots what was read; try again when it runs"
             raise WrongState(f"{name} is {phase_of(view)}: no member of it runs", hint=hint)
