@@ -7,8 +7,9 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalS
 import { Problem } from "../app/Problem";
 import { MONOSPACE } from "../app/theme";
 import { LogFeed, type Hit } from "./feed";
-import { folded, type Item } from "./folds";
-import { LogText, rankColour } from "./LogText";
+import { folded } from "./folds";
+import { LogLine } from "./LogLine";
+import { rankColour } from "./LogText";
 import type { Row } from "./rows";
 import { keyOf, wordsOf, type Source } from "./sources";
 
@@ -209,7 +210,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
                     [{showsAttempt ? `${row.rank}@${row.attempt}` : row.rank}]
                   </span>
                 )}
-                <Content item={item} needle={needle} toggle={toggle} />
+                <LogLine item={item} needle={needle} toggle={toggle} />
               </div>
             );
           })}
@@ -235,41 +236,6 @@ function useTop(element: RefObject<HTMLElement | null>): number {
     if (box) setTop(Math.round(box.top + window.scrollY));
   });
   return top;
-}
-
-function Content({ item, needle, toggle }: { item: Item; needle: string; toggle: (fold: number) => void }) {
-  const { row, fold } = item;
-  if (fold) {
-    return (
-      <span className="text">
-        <button type="button" className="fold" aria-expanded="false" onClick={() => toggle(fold.key)}>
-          ▸ {fold.message}
-        </button>
-        <span className="note">
-          {"  "}
-          {fold.frame} ({fold.rows.length} lines)
-        </span>
-      </span>
-    );
-  }
-  if (row.isNote) return <span className="text note">{row.text}</span>;
-  const text = (
-    <>
-      <LogText text={row.text} needle={needle} />
-      {row.cut && <span className="note"> (the rest of this long line is left out; download the log for it)</span>}
-    </>
-  );
-  return (
-    <span className="text">
-      {item.head ? (
-        <button type="button" aria-expanded="true" title="Fold this traceback" onClick={() => item.head && toggle(item.head.key)}>
-          ▾ {text}
-        </button>
-      ) : (
-        text
-      )}
-    </span>
-  );
 }
 
 /** Say how much of the log is on the page. */

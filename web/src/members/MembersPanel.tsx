@@ -10,7 +10,7 @@ import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { KindMark } from "../cluster/map/KindMark";
 import { membersOf } from "../run/status";
-import { useMayChange, useMayReadLogs } from "../runs/useMayChange";
+import { useMayChange, useMayReadLogs } from "../verbs/useMayChange";
 import { ORDERS, type Order } from "./grid";
 import { allRanks, kindOf, KINDS, told } from "./kinds";
 import { MemberMap } from "./MemberMap";

@@ -3,10 +3,10 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link, useNavigate } from "react-router";
 import { Problem } from "../app/Problem";
-import { LossDialog } from "../runs/LossDialog";
-import { perform } from "../runs/perform";
-import { useMayChange, useMayStart } from "../runs/useMayChange";
-import { atWork, VERB_WORDS, type Losing, type Verb } from "../runs/verbs";
+import { LossDialog } from "../verbs/LossDialog";
+import { perform } from "../verbs/perform";
+import { useMayChange, useMayStart } from "../verbs/useMayChange";
+import { atWork, VERB_WORDS, type Losing, type Verb } from "../verbs/verbs";
 import type { ShownRun } from "./findRun";
 import { gpusOf, isFinal, phaseOf } from "./status";
 

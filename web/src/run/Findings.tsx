@@ -5,7 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { client, contentOf, type Run } from "../api/client";
 import { serverNow } from "../api/clock";
 import { Problem } from "../app/Problem";
-import { useMayChange } from "../runs/useMayChange";
+import { useMayChange } from "../verbs/useMayChange";
 import { isFinal } from "./status";
 import { useIdleAnswer } from "./useIdleAnswer";
 

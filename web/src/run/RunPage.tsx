@@ -10,7 +10,7 @@ import { Problem } from "../app/Problem";
 import { AttemptsPanel } from "../attempts/AttemptsPanel";
 import { LogPanel } from "../logs/LogPanel";
 import { MembersPanel } from "../members/MembersPanel";
-import { useMayChange, useMayReadLogs } from "../runs/useMayChange";
+import { useMayChange, useMayReadLogs } from "../verbs/useMayChange";
 import { StateMark } from "../states/StateMark";
 import { stateOf } from "../states/states";
 import { Age } from "../words/Age";

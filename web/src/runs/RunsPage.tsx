@@ -12,7 +12,7 @@ import { useColumns } from "../table/useColumns";
 import { useRowKeys } from "../table/useRowKeys";
 import { useSelection } from "../table/useSelection";
 import { CopyLine } from "../words/CopyLine";
-import { BulkBar } from "./BulkBar";
+import { BulkBar } from "../verbs/BulkBar";
 import { COLUMNS } from "./columns";
 import { counted } from "./filter";
 import { RunListHead, RunListNotices } from "./RunListHead";

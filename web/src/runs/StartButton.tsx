@@ -1,6 +1,6 @@
 import Button from "@mui/material/Button";
 import { Link } from "react-router";
-import { useMayStart } from "./useMayChange";
+import { useMayStart } from "../verbs/useMayChange";
 
 /** Leads to the form for a new run, if the person may start runs. */
 export function StartButton() {

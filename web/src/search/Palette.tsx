@@ -6,11 +6,11 @@ import Snackbar from "@mui/material/Snackbar";
 import Typography from "@mui/material/Typography";
 import { useState, type KeyboardEvent } from "react";
 import { useLocation, useNavigate } from "react-router";
-import { LossDialog } from "../runs/LossDialog";
-import { perform } from "../runs/perform";
+import { LossDialog } from "../verbs/LossDialog";
+import { perform } from "../verbs/perform";
 import type { Row } from "../runs/rows";
-import { useMayChange } from "../runs/useMayChange";
-import { performEach, summary, type Outcome, type Verb } from "../runs/verbs";
+import { useMayChange } from "../verbs/useMayChange";
+import { performEach, summary, type Outcome, type Verb } from "../verbs/verbs";
 import { commandsOf, type Command, type Page } from "./commands";
 import { useFound, useOpenRun } from "./useFound";
 

@@ -1,6 +1,6 @@
 /** What the search of all pages offers for a text: pages, things to do with runs, runs, nodes, people and teams. */
 import type { Row } from "../runs/rows";
-import { applies, VERB_WORDS, VERBS, type Verb } from "../runs/verbs";
+import { applies, VERB_WORDS, VERBS, type Verb } from "../verbs/verbs";
 
 export interface Page {
   to: string;

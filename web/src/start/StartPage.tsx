@@ -6,7 +6,7 @@ import { useEffect, useMemo, type FormEvent } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 import { client, contentOf, Refused, type Fault, type Schemas } from "../api/client";
 import { whoAmI } from "../api/signIn";
-import { useMayStart } from "../runs/useMayChange";
+import { useMayStart } from "../verbs/useMayChange";
 import { Problem } from "../app/Problem";
 import { readRun } from "../run/readRun";
 import { addressOf } from "../runs/RunTable";

@@ -6,7 +6,7 @@ import { useState } from "react";
 import { LossDialog } from "./LossDialog";
 import { perform } from "./perform";
 import { useMayChange } from "./useMayChange";
-import type { Row } from "./rows";
+import type { Row } from "../runs/rows";
 import { applies, performEach, summary, VERB_WORDS, VERBS, type Outcome, type Verb } from "./verbs";
 
 interface Progress {

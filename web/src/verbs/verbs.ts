@@ -1,7 +1,7 @@
 /** What a person can do with runs, one or many, and what is lost by it. */
 import { FINAL } from "../states/states";
 import { duration, secondsBetween } from "../words/times";
-import type { Row } from "./rows";
+import type { Row } from "../runs/rows";
 
 export const VERBS = ["stop", "resume", "delete"] as const;
 export type Verb = (typeof VERBS)[number];
