@@ -97,6 +97,9 @@ def test_describe_distinguishes_ending_and_ended_members() -> None:
     ):
         api = FakeWebApi([view("gpt", "Failed", status=begun | {"members": left})], answers=events)
         assert expected in printed(invoke(api, "describe", "gpt").stdout)
+    created = view("gpt", "Stopped", status={"reason": "NotStarted", "finishedAt": "2026-11-21T11:30:00Z"})
+    shown = printed(invoke(FakeWebApi([created], answers=events), "describe", "gpt").stdout)
+    assert not any(line.startswith("Ended") for line in shown), "it was never started"
     never_began = view("gpt", "Failed", status={"members": {"total": 3}})
     assert "Members: 3" in printed(invoke(FakeWebApi([never_began], answers=events), "describe", "gpt").stdout)
 

@@ -26,7 +26,7 @@ export function Facts({ run }: { run: Run }) {
     ["Exit code", status.exitCode ?? ""],
     ["Created", <Age key="created" time={run.createdAt} />],
     ["Started", status.startedAt && <Age key="started" time={status.startedAt} />],
-    ["Ended", status.finishedAt && <Age key="ended" time={status.finishedAt} />],
+    ["Ended", status.reason !== "NotStarted" && status.finishedAt && <Age key="ended" time={status.finishedAt} />],
   ];
   return (
     <Box

@@ -102,7 +102,7 @@ class Statuses:
 
     def _count(self, old: RunStatus, status: RunStatus) -> None:
         """Count setbacks by reason, ended runs, and preemptions in the metrics."""
-        if status.phase.is_final and not old.phase.is_final:
+        if status.phase.is_final and not old.phase.is_final and status.reason is not Reason.NOT_STARTED:
             self._metrics.runs_ended.labels(status.phase.value).inc()
         setbacks = _setbacks(status) - _setbacks(old)
         failed = status.phase is Phase.FAILED and old.phase is not Phase.FAILED

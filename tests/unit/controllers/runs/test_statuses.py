@@ -219,7 +219,8 @@ async def test_each_change_of_phase_is_one_event(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_setbacks_ends_and_preemptions_are_counted_by_reason() -> None:
-    """A setback counts once, however often the status is written while it lasts; so do an end and a preemption."""
+    """A setback counts once, however often the status is written while it lasts; so do an end and a preemption. A run
+    that `docker create` made, and that was never started, has not ended."""
     scene, metrics = Scene(), ControllerMetrics.unread()
     preemption = Preempted(by="nlp/gpt", uid="u2", who="nlp/gpt", guaranteed=True)
     lost = RunStatus(phase=Phase.RESTARTING, reason=Reason.NODE_LOST, interruptions=1, queued_at=RUNNING.queued_at)
@@ -230,6 +231,8 @@ async def test_setbacks_ends_and_preemptions_are_counted_by_reason() -> None:
         await statuses.write(run_of("2", lost), msgspec.structs.replace(lost, message="other words"))
         await statuses.write(run_of("3", lost), failed)
         await statuses.write(run_of("4"), grown)
+        created = RunStatus(phase=Phase.STOPPED, reason=Reason.NOT_STARTED, queued_at=RUNNING.queued_at)
+        await statuses.write(run_of("7"), created)
         asked = preempt(RUNNING, preemption)
         await statuses.write(run_of("5"), asked)
         await statuses.write(run_of("6", asked), msgspec.structs.replace(asked, message="other words"))

@@ -123,7 +123,10 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None
             ("Waiting", waited),
             ("Ran" if end is not None else "Runs", "" if is_queued else ran),
             ("Expected", expected),
-            ("Ended", _ago(run_words.age(status.get("finishedAt"), now))),
+            (
+                "Ended",
+                _ago(run_words.age(status.get("finishedAt"), now)) if status.get("reason") != "NotStarted" else "",
+            ),
             ("Restarts", restarts),
             ("Interrupted", _setback(status.get("setback") or {}, now)),
             ("Last attempt" if is_queued else "Attempt", _number(attempt, run_words.is_sweep(view))),
