@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -165,6 +166,13 @@ def test_an_image_that_cannot_call_the_function_fails_each_call_at_once(tmp_path
         with pytest.raises(CallFailed, match=words) as caught:
             doubled.remote(1).result(10)
         assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(("ends", "code"), [("os._exit(0)", 1), ("os._exit(7)", 7), ("os.fork() or os._exit(0)", 0)])
+def test_a_function_that_ends_its_process_kills_its_worker(ends: str, code: int) -> None:
+    """A worker's exit code 0 ends the map. A process that a function forked may end as it likes."""
+    program = f"import os, runpy; runpy.run_path({worker.__file__!r})['guard_exit'](); {ends}"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == code
 
 
 def test_tracebacks_of_workers_show_the_functions_lines(tmp_path: Path) -> None:
