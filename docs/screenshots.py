@@ -24,6 +24,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from playwright.sync_api import Browser, StorageState, sync_playwright
+from playwright.sync_api import Error as BrowserError
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ rank = int(os.environ["KAJI_RANK"])
 if rank == 0:
     for step in (1000, 2000):
         folder = os.path.join(os.environ["KAJI_CHECKPOINT_DIR"], f"step-{step}")
-        os.makedirs(folder)
+        os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, "model.pt"), "wb") as file:
             file.truncate(step * 100_000)
     with open(os.path.join(os.environ["KAJI_CHECKPOINT_DIR"], "latest"), "w") as file:
@@ -181,7 +182,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
 
 
 def main() -> int:
-    """Take all pictures. Returns the exit code."""
+    """Take all pictures. Returns the exit code: 1 if a page did not show what it should; the others are taken."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -194,11 +195,12 @@ def main() -> int:
     ):
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         signed_in = sign_in(browser, folder)
+        missing = 0
         wanted = set(sys.argv[1:]) or {*PAGES, *(f"{name}-empty" for name in EMPTY)}
         for name, address in EMPTY.items():
             if f"{name}-empty" not in wanted:
                 continue
-            take(signed_in, f"{name}-empty", address)
+            missing += not taken(signed_in, f"{name}-empty", address)
         code = Path(folder) / "code"
         code.mkdir()
         (code / "train.py").write_text(TRAINING)
@@ -210,12 +212,12 @@ def main() -> int:
         for name, address in PAGES.items():
             if name not in wanted:
                 continue
-            take(signed_in, name, address)
+            missing += not taken(signed_in, name, address)
             if name in ON_A_PHONE:
-                take(signed_in, f"{name}-phone", address, size=NARROW)
+                missing += not taken(signed_in, f"{name}-phone", address, size=NARROW)
         browser.close()
         kaji(folder, "rm", "-f", *kaji(folder, "ps", "-a", "-q").split())
-    return 0
+    return 1 if missing else 0
 
 
 @contextlib.contextmanager
@@ -261,6 +263,16 @@ def sign_in(browser: Browser, folder: str) -> SignedIn:
     session = context.storage_state()
     context.close()
     return SignedIn(browser, link, session)
+
+
+def taken(signed_in: SignedIn, name: str, address: str, *, size: tuple[int, int] = SIZE) -> bool:
+    """Take the pictures of a page, light and dark. Return whether the page showed what it should."""
+    try:
+        take(signed_in, name, address, size=size)
+    except BrowserError as error:
+        log.error("%s: %s", name, error)
+        return False
+    return True
 
 
 def take(signed_in: SignedIn, name: str, address: str, *, size: tuple[int, int] = SIZE) -> None:
