@@ -2,7 +2,7 @@ import { useMemo, useState } from "react";
 import { exact } from "../words/times";
 import { PlotFrame } from "./PlotFrame";
 import { Plot } from "./Plot";
-import { amount, bandColumns, pointAt, type BandPoint, type BandSeries, type Marks } from "./series";
+import { amount, bandColumns, isBytes, pointAt, type BandPoint, type BandSeries, type Marks } from "./series";
 
 interface Properties {
   series: BandSeries;
@@ -30,6 +30,7 @@ export function BandPlot({ series, intervalSeconds, range, marks, chooseRank }: 
         marks={marks}
         label={`${name}: ${words}`}
         format={(value) => amount(value, unit)}
+        isBytes={isBytes(unit)}
         onPoint={setTime}
         onClick={(at, isAbove) => {
           const point = pointAt(points, at);

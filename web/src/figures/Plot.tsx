@@ -7,6 +7,7 @@ import { lastValues, timeLabels, timeRange, type Columns, type Marks } from "./s
 const HEIGHT_PX = 140;
 /** Room at the right end for the last value. */
 const RIGHT_PX = 64;
+const POWERS_OF_TWO = Array.from({ length: 64 }, (_, exponent) => 2 ** exponent);
 const LINES = ["#0b6e69", "#8a5200", "#1a5fb4", "#b3261e"];
 const LINES_DARK = ["#5cc9c1", "#f0b45c", "#84b6f4", "#ff8a80"];
 
@@ -27,6 +28,8 @@ interface Properties {
   /** What the plot shows, for people who do not see it. */
   label: string;
   format: (value: number) => string;
+  /** Whether values are bytes, so that ticks are powers of two and have short labels. */
+  isBytes?: boolean;
   /** Called with the time under the pointer, in seconds; null if there is none. */
   onPoint: (time: number | null) => void;
   /** Called with the time of a click, in seconds, and whether it was in the upper half of the band. */
@@ -39,7 +42,7 @@ function isWhole(plot: uPlot, first: number | null, last: number | null): boolea
 }
 
 /** A plot over time. Plots of one page share the pointer; drag to look closer, double-click to return. */
-export function Plot({ columns, isBand, range, marks = NONE, label, format, onPoint, onClick }: Properties) {
+export function Plot({ columns, isBand, range, marks = NONE, label, format, isBytes = false, onPoint, onClick }: Properties) {
   const element = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const theme = useTheme();
@@ -130,7 +133,7 @@ export function Plot({ columns, isBand, range, marks = NONE, label, format, onPo
           : [],
         axes: [
           { ...axis, size: 28, space: 96, values: (_, times, __, ___, step) => timeLabels(times, step) },
-          { ...axis, size: 84, values: (_, values) => values.map((value) => latest.current.format(value)) },
+          { ...axis, size: 84, ...(isBytes && { incrs: POWERS_OF_TWO }), values: (_, values) => values.map((value) => latest.current.format(value)) },
         ],
         hooks: { draw: [drawMarks, drawLast], setCursor: [pointed] },
       },
@@ -153,7 +156,7 @@ export function Plot({ columns, isBand, range, marks = NONE, label, format, onPo
       made.destroy();
       plot.current = null;
     };
-  }, [isBand, lines, theme]);
+  }, [isBand, isBytes, lines, theme]);
 
   useEffect(() => plot.current?.setData(columns as uPlot.AlignedData), [columns, range?.[0], range?.[1], marks]);
   return <div ref={element} role="img" aria-label={label} />;

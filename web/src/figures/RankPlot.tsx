@@ -1,7 +1,7 @@
 import { useMemo, useState } from "react";
 import { PlotFrame } from "./PlotFrame";
 import { Plot } from "./Plot";
-import { amount, rankColumns, type Marks, type RankSeries } from "./series";
+import { amount, isBytes, rankColumns, type Marks, type RankSeries } from "./series";
 
 /** One quantity of one rank: a line, or one of each GPU. */
 export function RankPlot({ series, range, marks }: { series: readonly RankSeries[]; range: readonly [number, number]; marks: Marks }) {
@@ -28,6 +28,7 @@ export function RankPlot({ series, range, marks }: { series: readonly RankSeries
         marks={marks}
         label={`${first.name}: ${words}`}
         format={(value) => amount(value, first.unit)}
+        isBytes={isBytes(first.unit)}
         onPoint={setTime}
       />
     </PlotFrame>

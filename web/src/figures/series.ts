@@ -121,9 +121,14 @@ export function pointAt(points: readonly BandPoint[], time: number): BandPoint |
   return points.find(({ at }) => seconds(at) === time);
 }
 
+/** Whether values with this unit are bytes, or bytes a second. */
+export function isBytes(unit: string): boolean {
+  return unit.startsWith("bytes");
+}
+
 /** Return a value with its unit, with three significant digits: "1.5 GiB", "87 %". */
 export function amount(value: number, unit: string): string {
-  if (unit.startsWith("bytes")) return `${bytes(value)}${unit.slice("bytes".length)}`;
+  if (isBytes(unit)) return `${bytes(value)}${unit.slice("bytes".length)}`;
   if (unit === "1/s") return `${digits(value)}/s`;
   return unit && unit !== "count" ? `${digits(value)} ${unit}` : digits(value);
 }

@@ -56,7 +56,7 @@ function SpeedPlot({ past, classes, direction, word, description }: Properties) 
   const moment = past.points[at]?.at;
   return (
     <PlotFrame name={word} description={description} words={words || "not recorded"} title={moment ? exact(moment) : ""}>
-      <Plot columns={columns} isBand={false} label={`${word}: ${words || "not recorded"}`} format={(value) => `${bytes(value)}/s`} onPoint={setTime} />
+      <Plot columns={columns} isBand={false} label={`${word}: ${words || "not recorded"}`} format={(value) => `${bytes(value)}/s`} isBytes onPoint={setTime} />
     </PlotFrame>
   );
 }
