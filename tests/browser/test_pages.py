@@ -196,7 +196,7 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.wait_for_url(re.compile(r"/runs\?text=BERT\+running$"))
     page.get_by_role("link", name="bert").click()
     page.wait_for_url(re.compile("/runs/default/bert$"))
-    page.wait_for_function("document.title == 'bert: Running – Kajitori'")
+    page.wait_for_function("() => document.title === 'bert: Running – Kajitori'")
     assert re.search(r"Created\n\d+ .* ago \(\w+ \d+, 20\d\d, .*\)", page.evaluate(COPY_FACTS)), "the exact time"
     log = page.get_by_role("log")
     log.get_by_text("second", exact=True).wait_for()

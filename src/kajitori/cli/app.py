@@ -54,7 +54,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "What runs do and use": {
         "stats": "Show what the members of a run use now: a live table.",
         "metrics": "Plot what a run used, and its training figures.",
-        "tensorboard": "Show a running run in TensorBoard, until Ctrl-C.",
+        "tensorboard": "Show a run in TensorBoard, until Ctrl-C.",
         "results": "Show the results of a sweep's members.",
         "report": "Tell where the time of a run went, or that of all runs.",
         "idle": "List runs that hold GPUs and do not use them.",

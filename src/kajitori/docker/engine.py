@@ -25,7 +25,7 @@ from kajitori.docker.ports import PublishedPorts
 from kajitori.docker.translation.container import Container
 from kajitori.docker.translation.creation import renamed
 from kajitori.docker.translation.request import Creation
-from kajitori.errors import AlreadyExists, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound
 
 SETTLED_SECONDS = 5.0
 """Longest time for which the answer to a start is delayed."""
@@ -110,10 +110,10 @@ class Engine:
         self.tell("rename", new, oldName=container.name)
 
     async def images_on_nodes(self) -> list[dict[str, Any]]:
-        """Return the images that nodes have; none if the server is too old to list them."""
+        """Return the images that nodes have; none if the user may not list them, or the server is too old to."""
         try:
             found: list[dict[str, Any]] = (await self.platform.get("/v1/images"))["items"]
-        except NotFound:
+        except (Forbidden, NotFound):
             return []
         return found
 

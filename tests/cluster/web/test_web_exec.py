@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -283,7 +284,8 @@ async def _edit(web: Web, relay: Relay, tmp_path: Path) -> None:
             window.kill()
             await window.wait()
     there = found["folder"]
-    master = ("-o", "ControlMaster=auto", "-o", f"ControlPath={tmp_path}/master", "-o", "ControlPersist=60")
+    short = Path(tempfile.mkdtemp(prefix="kaji-", dir="/tmp"))  # paths of Unix sockets have at most 107 characters
+    master = ("-o", "ControlMaster=auto", "-o", f"ControlPath={short}/master", "-o", "ControlPersist=60")
     (tmp_path / "worker").write_text("#!/bin/sh\necho works in $1\n")
     commands = f"mkdir {there}/new\nput {tmp_path}/worker {there}/new/worker\nchmod 755 {there}/new/worker\n"
     commands += f"get {there}/new/worker {tmp_path}/back\n"
@@ -304,6 +306,7 @@ async def _edit(web: Web, relay: Relay, tmp_path: Path) -> None:
         assert "remote port forwarding failed" in refused[2]
     finally:
         await web.program("ssh", *options, "-O", "exit", "sleeper.kaji", home=tmp_path)
+        shutil.rmtree(short)
 
 
 async def _through_socks(proxy: int, port: int) -> bytes:

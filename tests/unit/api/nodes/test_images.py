@@ -22,3 +22,10 @@ async def test_each_image_is_listed_once_with_the_number_of_nodes_that_have_it(w
         {"names": [*PYTHON, "mirror.example.org/python:3.12"], "sizeBytes": 50, "nodes": 2},
         {"names": ["bert:3"], "sizeBytes": 90, "nodes": 1},
     ]
+
+
+async def test_users_who_may_not_list_nodes_see_no_images(world: World) -> None:
+    """Names of images tell what other teams work on."""
+    world.kubernetes.denied.add(("mallory", "list", "nodes", "*"))
+    answer = await world.http.get("/v1/images", headers={"Authorization": "Bearer mallory"})
+    assert answer.status_code == 403

@@ -163,7 +163,7 @@ def test_event_files_of_an_ended_run_are_shown_here(tmp_path: Path, monkeypatch:
     assert asked.query["path"] == ["/ckpt/tb/."]
 
 
-@pytest.mark.parametrize(("url", "forward"), [("http://127.0.0.1:9", (0, 8888)), ("http://elsewhere:9", (8888, 8888))])
+@pytest.mark.parametrize(("url", "forward"), [("http://127.0.0.1:9", (0, 8888)), ("https://elsewhere:9", (8888, 8888))])
 def test_port_forward_knows_the_port_of_a_notebook(
     monkeypatch: pytest.MonkeyPatch, url: str, forward: tuple[int, int]
 ) -> None:
@@ -177,7 +177,8 @@ def test_port_forward_knows_the_port_of_a_notebook(
     asked: list[Any] = []
     where = "kajitori.cli.connection.forwarding.forward_until_end"
     monkeypatch.setattr(where, lambda *arguments: asked.append(arguments[3:]))
-    done = invoke(api, "port-forward", "notebook-ada", url=url)
+    found = {"KAJI_SERVER": url, "KAJI_TOKEN": TOKEN, "KAJI_NAMESPACE": "vision"}  # a forwarder looks for it again
+    done = invoke(api, "port-forward", "notebook-ada", environment=found, url=url)
     assert (done.exit_code, len(asked)) == (0, 1), done.output
     forwards, address, secret = asked[0]
     assert ([(each.local, each.remote) for each in forwards], address, secret) == ([forward], "127.0.0.1", told)
