@@ -96,7 +96,7 @@ WITH_TICKETS = frozenset(
 )
 """Calls of members of a run, which need a ticket or the token of their calls instead of a user's token."""
 
-LEADS_ONLY = frozenset({"/v1/tokens", "/v1/stats/prometheus", "/v1/channels/{name}/test"})
+LEADS_ONLY = frozenset({"/v1/images", "/v1/tokens", "/v1/stats/prometheus", "/v1/channels/{name}/test"})
 """Paths that a user of the team may not read; leads or operators may."""
 
 SPEC = {

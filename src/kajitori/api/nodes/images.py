@@ -40,9 +40,9 @@ class NodeImages(msgspec.Struct, frozen=True):
 @router.get("/v1/images", responses=describes(ImageList), summary="Images that nodes have")
 async def list_images(api: Shared, user: Caller) -> Response:
     """A run with such an image starts without a pull on the nodes that have it. Names of images tell what teams work
-    on, so only users who may list nodes at the API server see them. A kubelet reports its 50 largest images, unless it
-    is configured otherwise."""
-    await user.require("list", "", resource=NODES)
+    on, so only users who may read nodes at the API server see them, as operators may. A kubelet reports its 50 largest
+    images, unless it is configured otherwise."""
+    await user.require("get", "", resource=NODES)
     body = await api.remembered.ask("images", lambda: _body(api), longest_seconds=LONGEST_SECONDS)
     return Response(body, media_type="application/json")
 

@@ -24,8 +24,8 @@ async def test_each_image_is_listed_once_with_the_number_of_nodes_that_have_it(w
     ]
 
 
-async def test_users_who_may_not_list_nodes_see_no_images(world: World) -> None:
+async def test_users_who_may_not_read_nodes_see_no_images(world: World) -> None:
     """Names of images tell what other teams work on."""
-    world.kubernetes.denied.add(("mallory", "list", "nodes", "*"))
+    world.kubernetes.denied.add(("mallory", "get", "nodes", "*"))
     answer = await world.http.get("/v1/images", headers={"Authorization": "Bearer mallory"})
     assert answer.status_code == 403
