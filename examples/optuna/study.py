@@ -1,4 +1,4 @@
-"""A study with Optuna whose trials are calls on the cluster: four at once, and the next as soon as one has ended."""
+"""A study with Optuna. Each trial is a call on the cluster: four at once, and the next as soon as one has ended."""
 
 import sys
 

@@ -76,7 +76,7 @@ class Engine:
         self._answering: dict[str, asyncio.Event] = {}
         """Starts that are not answered yet, by UID; set once they are."""
         self._told: set[str] = set()
-        """UIDs of containers whose start was answered with the reason for which their program could not run."""
+        """UIDs of containers for which the answer to `start` already gave the reason that the program could not run."""
         self._readers: Counter[str] = Counter()
         self._drained: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._cares: dict[str, asyncio.Task[None]] = {}

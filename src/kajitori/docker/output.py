@@ -21,7 +21,7 @@ QUEUED_AFTER_SECONDS = 2.0
 """Time for which a started run may wait before its client is told that it waits."""
 
 SHOWN_STARTS = 10
-"""Starts of a container whose output is shown, from the newest back: Docker shows all of them."""
+"""Number of latest starts of a container from which output is shown: Docker shows all of them."""
 
 STREAM_NAMES = {STDOUT: "stdout", STDERR: "stderr"}
 
@@ -147,7 +147,7 @@ async def _present(platform: Platform, container: Container, query: LogQuery) ->
 
 
 def _attempts(container: Container, query: LogQuery) -> Sequence[int | None]:
-    """Return the attempts whose logs are shown; None stands for the newest."""
+    """Return the attempts to show logs of; None stands for the newest."""
     if query.newest_start or container.attempts <= 1:
         return (None,)
     return range(max(1, container.attempts - SHOWN_STARTS + 1), container.attempts + 1)

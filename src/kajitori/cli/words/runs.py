@@ -129,7 +129,7 @@ def has_started(run: View) -> bool:
 
 def status_words(run: View) -> str:
     """Return the phase, with the exit code of a failed run as `docker ps` shows it: `Failed (137)`. As on the web page,
-    a running run that may be stuck is `Stuck?`, and one whose GPUs are idle is `Idle`."""
+    a running run that may be stuck is `Stuck?`, and one with idle GPUs is `Idle`."""
     status, phase = status_of(run), phase_of(run)
     if phase == "Running" and (status.get("stuck") or status.get("idle")):
         return "Stuck?" if status.get("stuck") else "Idle"

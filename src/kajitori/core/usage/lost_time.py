@@ -350,7 +350,7 @@ _ANNOUNCED = frozenset({Reason.PREEMPTED.value, Reason.DRAINED.value, Reason.GRO
 """Ends of which a program is told in time to write a checkpoint."""
 
 MOST_TIMES = 500
-"""Largest number of checkpoints whose times are told."""
+"""Maximum number of checkpoint times in a report."""
 
 
 @dataclass(frozen=True, slots=True)

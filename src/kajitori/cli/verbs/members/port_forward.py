@@ -78,7 +78,7 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
 
 
 def _shares_network(cli: Cli, view: View, rank: int) -> bool:
-    """Return whether the member listens on this machine itself, as on a `kaji up` whose members have no networks."""
+    """Return whether the member listens on this machine itself, as on a `kaji up` without networks of members."""
     from kajitori.client.views import has_network_of_this_machine
     from kajitori.client.web_api import run_path
 

@@ -19,8 +19,8 @@ class Notebooks(Document):
     time_limit_seconds: DurationAboveZero | None = Field(default=7 * 86400, alias="timeLimit")
     """Time limit of notebooks that set none; never above ceilings.run.timeLimit. null: defaults.timeLimit applies."""
     notice_seconds: Duration = Field(default=600, alias="notice")
-    """Time between the message to the owner and the end of the program if a notebook is preempted, or a run in whose
-    terminal somebody types (`kaji run -it`)."""
+    """Time between the message to the owner and the end of the program if a notebook or an interactive run
+    (`kaji run -it`) is preempted."""
     idle_kernels_after_seconds: DurationAboveZero | None = Field(default=None, alias="idleKernelsAfter")
     """JupyterLab shuts kernels down that computed nothing for this long, so that their GPU memory is free. null: never;
     the section idleGpus applies to notebooks in any case."""
