@@ -458,5 +458,9 @@ def _own_kubelet(
     root = options.data / "node"
     certificate, key = issue_serving(cluster.certificates, root / "pki", name, (options.host,))
     server = ServerSettings(address=options.host, certificate=certificate, key=key, client_ca=cluster.certificates.ca)
-    settings = KubeletSettings(node_name=name, root_dir=root, address=options.host, server=server)
+    # With an engine, the user of a container is often the image's, and not the user of `kaji up`.
+    open_below = options.data if engine is not None else None
+    settings = KubeletSettings(
+        node_name=name, root_dir=root, address=options.host, server=server, open_below=open_below
+    )
     return Kubelet(client, settings, adapter=RunPods(), engine=engine)

@@ -5,16 +5,50 @@ What a request asks of the proxy is seen instead: `CONNECT hooks.slack.com:443`,
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import re
-import sys
 import weakref
-from types import FrameType
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
 
 _REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
 _PORTS = {"http": 80, "https": 443}
+_CONNECTING: ContextVar[http.client.HTTPConnection | None] = ContextVar("connecting", default=None)
+"""The HTTP client's connection that this thread is making."""
+
+
+def announce_connections() -> None:
+    """Have all HTTP connections of urllib3, which requests and so services use, tell when they are being made.
+
+    A socket's audit event has an address only, and urllib3 raises `http.client.connect` when the socket is connected.
+    """
+    from urllib3 import connection, connectionpool
+
+    class Plain(connection.HTTPConnection):
+        def connect(self) -> None:
+            with announced(self):
+                super().connect()
+
+    class Encrypted(connection.HTTPSConnection):
+        def connect(self) -> None:
+            with announced(self):
+                super().connect()
+
+    connectionpool.HTTPConnectionPool.ConnectionCls = Plain
+    connectionpool.HTTPSConnectionPool.ConnectionCls = Encrypted
+
+
+@contextlib.contextmanager
+def announced(connection: http.client.HTTPConnection) -> Iterator[None]:
+    """Mark what this thread connects to as the peer of this HTTP client's connection."""
+    token = _CONNECTING.set(connection)
+    try:
+        yield
+    finally:
+        _CONNECTING.reset(token)
 
 
 class Proxy:
@@ -34,12 +68,7 @@ class Proxy:
 
     def is_connecting(self) -> bool:
         """Whether an HTTP client connects to the proxy in this thread now. Other protocols have no business there."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if self.is_peer_of(frame.f_locals.get("self")):
-                return True
-            frame = frame.f_back
-        return False
+        return self.is_peer_of(_CONNECTING.get())
 
     def asked(self, connection: http.client.HTTPConnection, data: Any) -> tuple[str, int] | None:
         """Return host and port that these bytes ask the proxy for; None if they belong to a request that was allowed.

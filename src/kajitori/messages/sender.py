@@ -19,6 +19,7 @@ import msgspec
 
 from kajitori.core.messages.channels import redacted
 from kajitori.messages.guard import AUTHORITIES, Guard, Rules
+from kajitori.messages.proxy import announce_connections
 from kajitori.messages.webhook import signed_headers
 
 THREADS = 4
@@ -160,6 +161,7 @@ def _words(given: Any) -> tuple[str, ...]:
 def use_proxy(rules: Rules) -> None:
     """Have all HTTP requests of this process go through the proxy: requests, which services use, reads variables."""
     if rules.proxy:
+        announce_connections()
         direct = ",".join(pattern.removeprefix("*") for pattern in rules.no_proxy)
         os.environ |= {"http_proxy": rules.proxy, "https_proxy": rules.proxy, "no_proxy": direct}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,6 +18,7 @@ from kajitori.controllers.messages.courier import Courier
 from kajitori.core.policy.notifications import Notifications
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.messages.guard import Guard, Refusal, Rules
+from kajitori.messages.proxy import announced
 from kajitori.messages.sender import Letter, Receipt
 from kajitori.messages.webhook import new_key
 
@@ -146,6 +148,21 @@ def test_each_request_to_the_proxy_is_checked() -> None:
         with pytest.raises(Refusal):
             guard.watch("http.client.send", (connection, b"POST http://example.org/x HTTP/1.1\r\n\r\n"))
         assert "notifications.hosts does not allow the host example.org" in guard.take_refusal()
+
+
+def test_only_an_http_client_that_connects_to_the_proxy_may_reach_its_address() -> None:
+    """Other code may not, even if a method of such a client has called it."""
+    with guarded() as (guard, connection), socket.socket() as sock:
+
+        def connect(self: HTTPConnection) -> None:
+            guard.watch("socket.connect", (sock, ("10.0.0.1", 3128)))
+
+        with announced(connection):
+            connect(connection)
+        with pytest.raises(Refusal), announced(HTTPConnection("elsewhere.example.org")):
+            connect(connection)
+        with pytest.raises(Refusal):
+            connect(connection)
 
 
 @pytest.mark.parametrize("data", [b"POST /admin HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b"CONNECT :443 HTTP/1.1\r\n\r\n"])

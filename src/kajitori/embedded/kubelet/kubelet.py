@@ -119,7 +119,7 @@ class Kubelet:
             self.cluster,
             detected,
             EventRecorder(self.cluster, settings.node_name),
-            Volumes(self.cluster),
+            Volumes(self.cluster, open_below=settings.open_below),
             GpuLedger(detected.gpus),
             address,
             network,

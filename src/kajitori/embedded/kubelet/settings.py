@@ -80,6 +80,9 @@ class KubeletSettings:
     """
     pod_cidr: str = ""
     """The Pod address range to give a Node that has none; empty means to wait for a range from the cluster."""
+    open_below: Path | None = None
+    """Folder below which new host paths of Pods can be written by every user of a container, as long as only this
+    kubelet's user may enter it. None: nowhere, as with Kubernetes' kubelet."""
     inherited_variables: tuple[str, ...] = INHERITED_VARIABLES
     extra_env: Mapping[str, str] = field(default_factory=dict)
     open_files: int = 1_048_576

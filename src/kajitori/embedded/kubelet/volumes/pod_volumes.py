@@ -50,8 +50,11 @@ def kind_of(volume: Mapping[str, Any]) -> str:
 class Volumes:
     """Sets up and removes volumes, in one folder per Pod."""
 
-    def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = steady_seconds) -> None:
+    def __init__(
+        self, cluster: Cluster, *, open_below: Path | None = None, clock: Callable[[], float] = steady_seconds
+    ) -> None:
         self._cluster = cluster
+        self._open_below = open_below
         self._clock = clock
         self._tokens: dict[tuple[str, str], tuple[float, str]] = {}
 
@@ -89,7 +92,7 @@ class Volumes:
             _make_folder(path, _owner_group(pod))
             return Volume(spec["name"], path, kind)
         if kind == "hostPath":
-            return Volume(spec["name"], _host_path(source), kind)
+            return Volume(spec["name"], _host_path(source, self._open_below), kind)
         if kind == "persistentVolumeClaim":
             return await self._claim(pod, spec["name"], source)
         sources = source.get("sources") or () if kind == "projected" else [{kind: source}]
@@ -168,9 +171,9 @@ class Volumes:
         volume = (await self._cluster.get(resources.PERSISTENT_VOLUMES, bound_to))["spec"]
         read_only = bool(source.get("readOnly"))
         if "hostPath" in volume:
-            return Volume(name, _host_path(volume["hostPath"]), "persistentVolumeClaim", read_only)
+            return Volume(name, _host_path(volume["hostPath"], self._open_below), "persistentVolumeClaim", read_only)
         if "local" in volume:
-            path = _host_path({"path": volume["local"]["path"], "type": "Directory"})
+            path = _host_path({"path": volume["local"]["path"], "type": "Directory"}, None)
             return Volume(name, path, "persistentVolumeClaim", read_only)
         raise VolumeNotReady(
             f'persistentvolume "{bound_to}" is of a kind that the process kubelet has no driver for; '
@@ -200,11 +203,11 @@ def _downward(pod: Manifest, item: Mapping[str, Any], mode: int, facts: PodFacts
     return text.encode(), int(item.get("mode") or mode)
 
 
-def _host_path(source: Mapping[str, Any]) -> Path:
+def _host_path(source: Mapping[str, Any], open_below: Path | None) -> Path:
     path, kind = Path(source["path"]), str(source.get("type") or "")
     if kind in ("", "DirectoryOrCreate") and not path.exists():
         path.mkdir(parents=True, exist_ok=True)
-        if _is_private(path.parent):
+        if open_below is not None and path.is_relative_to(open_below) and _is_private(path.parent):
             # As an empty volume: a container's user is often the image's, and not this kubelet's.
             path.chmod(0o777)
     if kind == "FileOrCreate" and not path.exists():

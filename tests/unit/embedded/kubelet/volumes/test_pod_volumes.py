@@ -141,16 +141,23 @@ async def test_a_bound_claim_is_mounted(tmp_path: Path) -> None:
         await volumes.prepare(claim, tmp_path, FACTS)
 
 
-@pytest.mark.parametrize(("closed", "mode"), [(0o700, 0o777), (0o711, 0o755), (0o750, 0o755)])
-async def test_a_new_folder_that_nobody_else_can_reach_is_open_to_the_user_of_an_image(closed: int, mode: int) -> None:
-    """A checkpoint folder of `kaji up`, for example: the image's user is rarely the user who called it."""
+@pytest.mark.parametrize(
+    ("closed", "below", "mode"),
+    [(0o700, "", 0o777), (0o700, "elsewhere", 0o755), (0o700, None, 0o755), (0o711, "", 0o755), (0o750, "", 0o755)],
+)
+async def test_a_new_folder_is_open_to_the_user_of_an_image_only_where_nobody_else_can_reach_it(
+    closed: int, below: str | None, mode: int
+) -> None:
+    """A checkpoint folder in the data folder of `kaji up`, for example: the image's user is rarely the caller. Other
+    kubelets leave new folders to their own user."""
     umask = os.umask(0o022)
     try:
         with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest's own folders are closed
             top = Path(folder)
             top.chmod(closed)
             source = {"path": str(top / "checkpoints" / "made"), "type": "DirectoryOrCreate"}
-            await Volumes(FakeCluster()).prepare(pod({"name": "v", "hostPath": source}), top / "pod", FACTS)
+            volumes = Volumes(FakeCluster(), open_below=None if below is None else top / below)
+            await volumes.prepare(pod({"name": "v", "hostPath": source}), top / "pod", FACTS)
             assert stat.S_IMODE((top / "checkpoints" / "made").stat().st_mode) == mode
     finally:
         os.umask(umask)
