@@ -109,7 +109,7 @@ def test_a_node_is_found_by_keys_drained_and_returned(page: Page) -> None:
     node.get_by_role("button", name="Drain").click()
     node.get_by_label("Reason").fill("loud <b>fan</b>")
     node.get_by_role("button", name="Drain it").click()
-    node.get_by_text("drained for admin: loud <b>fan</b>").wait_for()
+    node.get_by_text("Takes no work: drained by admin: loud <b>fan</b>").wait_for()
     page.get_by_role("button", name=re.compile("Takes no work 1")).click()
     page.get_by_role("status").get_by_text("1 of 3 nodes").wait_for()
     page.get_by_role("button", name="Table").click()
@@ -117,6 +117,11 @@ def test_a_node_is_found_by_keys_drained_and_returned(page: Page) -> None:
     row.get_by_role("cell", name="Draining").wait_for()
     node.get_by_role("button", name="Let it take work again").click()
     node.get_by_text("Takes work", exact=True).wait_for()
+    history = node.get_by_role("listitem").filter(has_text=re.compile("by admin"))
+    assert [text.partition("\n")[0] for text in history.all_inner_texts()] == [
+        "takes work again, by admin",
+        "drained by admin: loud <b>fan</b>",
+    ]
     row.wait_for(state="detached")
 
 

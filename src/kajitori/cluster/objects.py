@@ -180,7 +180,8 @@ class Node(Wire, frozen=True):
 
     @property
     def drained_by(self) -> str:
-        """The user who drains the node; empty if it is not drained. Only a cordoned node can be drained."""
+        """The user who drains the node, and the reason; empty if it is not drained. Only a cordoned node can be
+        drained."""
         return self.metadata.annotations.get(names.ANNOTATION_DRAIN, "") if self.spec.unschedulable else ""
 
     def address(self, *types: str) -> str:

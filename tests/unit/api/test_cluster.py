@@ -85,23 +85,32 @@ async def test_a_ready_node_that_is_still_tainted_is_explained(world: World) -> 
 
 
 async def test_a_node_is_drained_in_the_callers_name(world: World) -> None:
-    """A second drain keeps the first caller's name; uncordon undoes both."""
+    """A second drain keeps the first caller's name; uncordon undoes both. The health history keeps both, and a mark
+    that `kubectl uncordon` left does not hide the next drain's reason."""
     response = await world.http.post("/v1/nodes/g1/drain")
     assert response.status_code == 200
-    assert (response.json()["draining"], response.json()["why"]) == (True, "drained for ada")
+    assert (response.json()["draining"], response.json()["why"]) == (True, "drained by ada")
     await world.http.post("/v1/nodes/g1/drain", headers={"Authorization": "Bearer grace"})
     await world.caught_up()
     written = world.kubernetes.get("nodes", "g1", "")
-    assert (written["spec"]["unschedulable"], written["metadata"]["annotations"]) == (
-        True,
-        {"kajitori.dev/drain": "ada"},
-    )
-    assert (await get(world, "/v1/nodes/g1"))["why"] == "drained for ada"
+    assert (written["spec"]["unschedulable"], written["metadata"]["annotations"]["kajitori.dev/drain"]) == (True, "ada")
+    assert (await get(world, "/v1/nodes/g1"))["why"] == "drained by ada"
     assert ("PATCH", "/api/v1/nodes/g1", "ada") in world.kubernetes.requests
 
     response = await world.http.post("/v1/nodes/g1/uncordon")
     assert (response.json()["draining"], response.json()["schedulable"], response.json()["why"]) == (False, True, "")
-    assert "kajitori.dev/drain" not in world.kubernetes.get("nodes", "g1", "")["metadata"].get("annotations", {})
+    assert "kajitori.dev/drain" not in world.kubernetes.get("nodes", "g1", "")["metadata"]["annotations"]
+    said = [entry["says"] for entry in response.json()["health"]]
+    assert said == ["drained by ada", "takes work again, by ada"]
+    left = {"kajitori.dev/drain": "ada: earlier"}
+    world.kubernetes.change("nodes", "g1", "", metadata={"annotations": left}, spec={})
+    response = await world.http.post("/v1/nodes/g1/drain", json={"reason": "loud\nfan "})
+    assert response.json()["why"] == "drained by ada: loud fan"
+    world.kubernetes.put("runs", run("bert", phase="Queued", resources={"gpu": 8, "gpuType": "h100"}, replicas=2))
+    await world.caught_up()
+    explained = await get(world, "/v1/runs/team/bert/explain")
+    assert [(group["why"], group["nodes"]) for group in explained["blocked"]] == [("drained by ada: loud fan", "g1")]
+    assert [(step["kind"], step["why"]) for step in explained["toFree"]] == [("cordoned", "drained by ada: loud fan")]
 
 
 async def test_a_drain_without_rights_or_of_an_unknown_node_is_refused(world: World) -> None:

@@ -100,7 +100,7 @@ function Step({ step, addressOf }: { step: Schemas["StepView"]; addressOf: (key:
       return <>Pod {name} leaves {nodes}</>;
     case "cordoned":
     case "broken":
-      return <><Link to={`/cluster/${encodeURIComponent(name)}`}>{name}</Link> takes work again{why && `: ${why}`}</>;
+      return <><Link to={`/cluster/${encodeURIComponent(name)}`}>{name}</Link> takes work again{why && `; now: ${why}`}</>;
     case "ahead":
       return <><Link to={addressOf(name)}>{name}</Link>, which comes first, is stopped</>;
   }

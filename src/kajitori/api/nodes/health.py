@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from pydantic import Field, model_validator
 
 from kajitori.api.auth import User
 from kajitori.api.context import Api
-from kajitori.api.views.node_states import trail_of
+from kajitori.api.views.node_states import drains_of, trail_of
 from kajitori.api.views.nodes import HealthEntry, NodeTest
 from kajitori.cluster.objects import Node
 from kajitori.cluster.run_object import RunObject
@@ -40,7 +41,8 @@ _RESULTS = {TrailEvent.UNTESTED: "untested", TrailEvent.FAILED: "failed", TrailE
 
 
 def health_of(node: Node) -> list[HealthEntry]:
-    """Return the health history of a node, the oldest entry first."""
+    """Return the health history of a node with its drains by users, the oldest entry first."""
+    entries = (*trail_of(node), *drains_of(node))
     return [
         HealthEntry(
             at=entry.at,
@@ -52,7 +54,7 @@ def health_of(node: Node) -> list[HealthEntry]:
             times=entry.times,
             says=describe_entry(entry),
         )
-        for entry in trail_of(node)
+        for entry in sorted(entries, key=lambda entry: entry.time or datetime.max.replace(tzinfo=UTC))
     ]
 
 
@@ -164,15 +166,24 @@ async def request_tests(user: User, chosen: Sequence[str]) -> list[str]:
 
 
 async def mark_healthy(api: Api, user: User, name: str) -> Node:
-    """Remove Kajitori's taints from a Node, for whatever reason it has them, and record the user in its history.
+    """Remove Kajitori's taints from a Node, for whatever reason it has them, and record the user in its history."""
+    policy, now = api.cluster.policy, api.mirror.now()
+    return await change_node(user, name, lambda node, found: _healthy_patch(node, found, policy, user, now))
 
-    Return the changed Node. Raises Conflict if other clients win all of `TRIES` attempts.
+
+async def change_node(user: User, name: str, patch_of: Callable[[Node, dict[str, Any]], dict[str, Any] | None]) -> Node:
+    """Patch a Node, unless `patch_of` returns None, and return it. `patch_of` gets its present state: ours, and all of
+    it.
+
+    Raises Conflict if other clients win all of `TRIES` attempts.
     """
     for _ in range(TRIES):
         found = await user.client.get(NODES, name)
-        patch = _healthy_patch(found, api.cluster.policy, user, api)
+        node = msgspec.convert(found, Node)
+        patch = patch_of(node, found)
         if patch is None:
-            return msgspec.convert(found, Node)
+            return node
+        patch["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
         try:
             return msgspec.convert(await user.client.patch(NODES, name, patch), Node)
         except Conflict:
@@ -180,18 +191,18 @@ async def mark_healthy(api: Api, user: User, name: str) -> Node:
     raise Conflict(f"other clients keep changing node {name}", hint="try again")
 
 
-def _healthy_patch(found: dict[str, Any], policy: Policy, user: User, api: Api) -> dict[str, Any] | None:
-    node = msgspec.convert(found, Node)
+def _healthy_patch(
+    node: Node, found: dict[str, Any], policy: Policy, user: User, now: datetime
+) -> dict[str, Any] | None:
     ours = {names.TAINT_UNHEALTHY, policy.preflight.taint}
     taints = found["spec"].get("taints") or []
     if not any(taint["key"] in ours for taint in taints):
         return None
-    entry = new_entry(api.mirror.now(), TrailEvent.BACK, BY_HAND, by=user.name)
+    entry = new_entry(now, TrailEvent.BACK, BY_HAND, by=user.name)
     trail = append_entry(trail_of(node), entry)
     annotations: dict[str, str | None] = {names.ANNOTATION_HEALTH: write_trail(trail)}
     spec: dict[str, Any] = {"taints": [taint for taint in taints if taint["key"] not in ours] or None}
     if node.drained_by.startswith(DRAINED_BY):
         annotations[names.ANNOTATION_DRAIN] = None
         spec["unschedulable"] = None
-    version = found["metadata"]["resourceVersion"]
-    return {"metadata": {"resourceVersion": version, "annotations": annotations}, "spec": spec}
+    return {"metadata": {"annotations": annotations}, "spec": spec}

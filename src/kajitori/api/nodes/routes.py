@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
@@ -14,6 +13,7 @@ from starlette.responses import Response
 from kajitori.api.audit import note_reason
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.nodes.draining import drain, uncordon
 from kajitori.api.nodes.health import (
     TestRequest,
     can_be_tested,
@@ -35,7 +35,6 @@ from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.fields import Text
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable
 from kajitori.core.queue.explain import Use
-from kajitori.core.words import names
 from kajitori.core.words.suggestions import did_you_mean
 from kajitori.errors import InvalidInput, NotFound
 from kajitori.kube.resources import NODES
@@ -72,23 +71,22 @@ async def drain_node(api: Shared, user: Caller, request: Request, name: str) -> 
     """Cordon the node and move its runs away. A gang with a member there stops as a whole and starts elsewhere; it has
     its grace period to write a checkpoint. A service only moves the members on this node. The restarts count as no
     failures of the runs. Pods that belong to no run stay. A second request has no further effect: the first
-    reason stays."""
+    reason stays. The node's health history records the user and the reason."""
     document = await json_body(request) if (await request.body()).strip() else {}
     wanted, faults, _ = read(DrainRequest, document, "")
     if faults or wanted is None:
         raise InvalidInput(faults)
     note_reason(request.state, wanted.reason)
-    known = api.mirror.nodes.get(name)
-    drained_by = known.metadata.annotations.get(names.ANNOTATION_DRAIN) if known is not None else None
-    annotations = {names.ANNOTATION_DRAIN: drained_by or drain_words(user.name, wanted.reason)}
-    return await _change(api, user, name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True}})
+    table = await _require_change(api, user, name)
+    return _changed(api, table, await drain(user, name, wanted.reason, api.mirror.now()))
 
 
 @router.post("/v1/nodes/{name}/uncordon", responses=describes(NodeDetail), summary="Let a node take work again")
 async def uncordon_node(api: Shared, user: Caller, name: str) -> Response:
-    """Ends a drain as well as a plain cordon. Runs that were moved away do not move back."""
-    annotations = {names.ANNOTATION_DRAIN: None}
-    return await _change(api, user, name, {"metadata": {"annotations": annotations}, "spec": {"unschedulable": None}})
+    """Ends a drain as well as a plain cordon. Runs that were moved away do not move back. The
+    node's health history records the user."""
+    table = await _require_change(api, user, name)
+    return _changed(api, table, await uncordon(user, name, api.mirror.now()))
 
 
 @router.post("/v1/nodes/{name}/healthy", responses=describes(NodeDetail), summary="Return a node to the pool")
@@ -97,8 +95,7 @@ async def heal_node(api: Shared, user: Caller, name: str) -> Response:
     Earlier failures no longer count against it. Its health history records the user who returned it."""
     table = await _require_change(api, user, name)
     node = await mark_healthy(api, user, name)
-    facts = dataclasses.replace(table.nodes[table.index[name]], out=(), schedulable=not node.spec.unschedulable)
-    return answer(_detail(api, facts, node))
+    return _changed(api, table, node, out=())
 
 
 @router.post(
@@ -127,11 +124,14 @@ async def test_nodes(api: Shared, user: Caller, request: Request) -> Response:
     return answer(Tested(nodes=await request_tests(user, chosen)))
 
 
-async def _change(api: Api, user: User, name: str, patch: dict[str, Any]) -> Response:
-    """Patch a node with the caller's credentials and return the answer that shows the changed node."""
-    table = await _require_change(api, user, name)
-    node = msgspec.convert(await user.client.patch(NODES, name, patch), Node)
-    facts = dataclasses.replace(table.nodes[table.index[name]], schedulable=not node.spec.unschedulable)
+def _changed(api: Api, table: NodeTable, node: Node, **changes: Any) -> Response:
+    """Return the answer that shows a changed node, which the mirror may not show yet. `changes` are of its facts."""
+    facts = dataclasses.replace(
+        table.nodes[table.index[node.metadata.name]],
+        schedulable=not node.spec.unschedulable,
+        drained_by=node.drained_by,
+        **changes,
+    )
     return answer(_detail(api, facts, node))
 
 
@@ -176,11 +176,6 @@ def members_on(api: Api, name: str) -> list[MemberOnNode]:
             )
         )
     return sorted(found, key=lambda member: (-member.gpus, member.holder, member.pod))
-
-
-def drain_words(user: str, reason: str) -> str:
-    """Return the text that says who drains a node, and why."""
-    return f"{user}: {reason.strip()}" if reason.strip() else user
 
 
 def _detail(api: Api, facts: NodeFacts, node: Node) -> NodeDetail:

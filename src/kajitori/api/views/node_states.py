@@ -33,7 +33,7 @@ def unavailable_reason(facts: NodeFacts, node: Node, policy: Policy) -> str:
                 reason = condition.message or condition.reason
                 return f"not ready: {reason}" if reason else "not ready"
         return "not ready"
-    cordoned = f"drained for {node.drained_by}" if node.drained_by else "cordoned"
+    cordoned = f"drained by {node.drained_by}" if node.drained_by else "cordoned"
     return "; ".join(filter(None, (removal_reason(node, policy), "" if facts.schedulable else cordoned)))
 
 
@@ -58,6 +58,11 @@ def removal_reason(node: Node, policy: Policy) -> str:
 def trail_of(node: Node) -> tuple[Entry, ...]:
     """Return the health history of a node, the oldest entry first."""
     return read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, ""))
+
+
+def drains_of(node: Node) -> tuple[Entry, ...]:
+    """Return the drains of a node by users and their ends, the oldest first."""
+    return read_trail(node.metadata.annotations.get(names.ANNOTATION_DRAINS, ""))
 
 
 def gpu_amounts(cluster: ClusterView, facts: NodeFacts, uses: Sequence[Use]) -> list[tuple[GpuOffer, Amount]]:

@@ -32,11 +32,11 @@ class MemberOnNode(View):
 
 
 class HealthEntry(View):
-    """An entry of a node's health history: the node left the pool, returned, was lost or was tested."""
+    """An entry of a node's health history: it left the pool, returned, was lost, tested, drained or uncordoned."""
 
     at: Time
     what: str
-    """out, back, lost, passed, failed or untested."""
+    """out, back, lost, passed, failed, untested, drained or uncordoned."""
     reason: str
     by: str
     """The user who requested it; empty if no person did."""

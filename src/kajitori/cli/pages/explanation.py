@@ -16,6 +16,9 @@ from kajitori.core.words.quantities import round_memory
 SHOWN = 8
 """Number of holders and of steps on the page; `-o json` has all of them."""
 
+MOST_OF_A_REASON = 40
+"""Characters of the reason for a drain in the table of steps."""
+
 _ROOM = {
     "free": "free",
     "reserved": "kept for runs before it",
@@ -26,7 +29,7 @@ _ROOM = {
 _HAPPENS = {
     "run": "{who} ends",
     "pod": "Pod {who} goes",
-    "cordoned": "node {name} is uncordoned",
+    "cordoned": "node {who} is uncordoned",
     "broken": "node {who} is in order again",
     "ahead": "{who} no longer waits before it",
 }
@@ -157,8 +160,13 @@ def _happens(step: Mapping[str, Any]) -> str:
         who = f"{'member' if len(indices) == 1 else 'members'} {compress_ranks(sorted(indices))} of {step['run']}"
         who = f"{who} ({known})" if known else who
         return f"{who} {'ends' if len(indices) == 1 else 'end'}"
-    who = f"{step['name']} ({known})" if known else step["name"]
+    who = f"{step['name']} ({_brief(known)})" if known not in ("", "cordoned") else step["name"]
     return _HAPPENS.get(step["kind"], "{who}").format(who=who, name=step["name"])
+
+
+def _brief(why: str) -> str:
+    """Return the beginning of a reason; "Nodes that take no work" has all of it."""
+    return why if len(why) <= MOST_OF_A_REASON else f"{why[: MOST_OF_A_REASON - 1].rstrip()}…"
 
 
 def _print_holders(cli: Cli, answer: Mapping[str, Any]) -> None:

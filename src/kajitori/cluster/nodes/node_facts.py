@@ -52,7 +52,7 @@ def node_facts(node: Node, policy: Policy, devices: tuple[GpuOffer, ...] = ()) -
         ready=node.is_ready and not blocking,
         stale_taint=blocking if node.is_ready else "",
         schedulable=not node.spec.unschedulable,
-        draining=bool(node.drained_by),
+        drained_by=node.drained_by,
         domains=tuple(labels.get(label, "") for label in policy.topology),
         created_at=node.metadata.creation_timestamp,
     )

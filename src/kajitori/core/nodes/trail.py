@@ -32,6 +32,10 @@ class TrailEvent(StrEnum):
     """The node failed its test and stayed out, or stayed in the pool because too many others are out."""
     UNTESTED = "untested"
     """The test could not be run."""
+    DRAINED = "drained"
+    """A user drained it. This event and the next are kept apart from the others: they decide nothing."""
+    UNCORDONED = "uncordoned"
+    """A user let it take work again."""
 
 
 TESTS = (TrailEvent.PASSED, TrailEvent.FAILED, TrailEvent.UNTESTED)
@@ -131,6 +135,8 @@ def as_taint_value(reason: str) -> str:
 
 def describe_entry(entry: Entry) -> str:
     """Return one line: what happened, and the first line of the evidence."""
+    if entry.what is TrailEvent.DRAINED:
+        return ": ".join((f"drained by {entry.by}", *entry.evidence[:1]))
     what = {
         TrailEvent.OUT: f"out of the pool: {entry.reason}",
         TrailEvent.BACK: f"back in the pool: {entry.reason}",
@@ -138,6 +144,7 @@ def describe_entry(entry: Entry) -> str:
         TrailEvent.PASSED: "passed its test",
         TrailEvent.FAILED: "failed its test",
         TrailEvent.UNTESTED: "could not be tested",
+        TrailEvent.UNCORDONED: "takes work again",
     }[entry.what]
     by = f", {'asked for by' if entry.run else 'by'} {entry.by}" if entry.by else ""
     often = f" ({entry.times} times)" if entry.times > 1 else ""

@@ -51,8 +51,8 @@ class NodeFacts:
     """The taint that makes it count as not ready although its kubelet is healthy: it has not been removed yet."""
     schedulable: bool = True
     """False if the node is cordoned."""
-    draining: bool = False
-    """Whether an operator drains it."""
+    drained_by: str = ""
+    """The user who drains it, and the reason; empty if it is not drained."""
     out: tuple[Taint, ...] = ()
     """Taints that keep it out of the pool: it is unhealthy, or not tested yet. Only runs that tolerate them may use
     it."""
@@ -102,7 +102,7 @@ class NodeFacts:
         if unhealthy := [taint for taint in self.out if taint.key == TAINT_UNHEALTHY]:
             return f"unhealthy: {unhealthy[0].value}" if unhealthy[0].value else "unhealthy"
         if not self.schedulable:
-            return "cordoned"
+            return f"drained by {self.drained_by}" if self.drained_by else "cordoned"
         return "not tested yet" if self.out else ""
 
 

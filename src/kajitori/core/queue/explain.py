@@ -15,6 +15,8 @@ from kajitori.core.words.nodes.node_lists import compress
 from kajitori.core.words.quantities import format_cores, memory_needed
 
 SHOWN_HOLDERS = 20
+SHOWN_BLOCKED = 5
+"""Reasons of nodes that take no work, in the message: each drained node may have its own."""
 _ALONE = "taken by a run that shares with no other"
 
 
@@ -173,8 +175,10 @@ def _words(kind: _Kind, member: MemberRequest) -> Iterator[str]:
         shown = ", ".join(_says(holder, member) for holder in kind.held[:3])
         more = f" and {kind.holders - 3} more" if kind.holders > 3 else ""
         yield f"held by {shown}{more}"
-    for item in kind.blocked:
+    for item in kind.blocked[:SHOWN_BLOCKED]:
         yield f"{item.count} {_plural(item.count, 'node')} {item.why} ({item.nodes})"
+    if left := sum(item.count for item in kind.blocked[SHOWN_BLOCKED:]):
+        yield f"{left} more {_plural(left, 'node')} {'takes' if left == 1 else 'take'} no work for other reasons"
 
 
 def _waits_its_turn(gang: GangRequest, shortage: Shortage) -> Explanation:
@@ -280,7 +284,10 @@ def _blocked(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
         node = table.nodes[row]
         why = node.out_of_order or _ALONE
         kinds.setdefault(why, []).append(node.name)
-    return tuple(Blocked(why, compress(names), len(names)) for why, names in sorted(kinds.items()))
+    return tuple(
+        Blocked(why, compress(names), len(names))
+        for why, names in sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0]))
+    )
 
 
 def _plural(count: int, noun: str) -> str:

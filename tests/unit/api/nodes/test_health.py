@@ -92,7 +92,16 @@ async def test_a_user_puts_a_node_back_into_the_pool(world: World) -> None:
 async def test_an_operators_own_cordon_stays(world: World) -> None:
     await mark(world, "g1", SICK, trail=(OUT,), unschedulable=True, annotations={names.ANNOTATION_DRAIN: "ben"})
     response = await world.http.post("/v1/nodes/g1/healthy")
-    assert response.json()["why"] == "drained for ben"
+    assert response.json()["why"] == "drained by ben"
+
+
+async def test_a_drain_for_health_becomes_the_operators_own(world: World) -> None:
+    """Else the controller would end it as soon as the node looks healthy."""
+    mine = {names.ANNOTATION_DRAIN: f"{DRAINED_BY}{PREFLIGHT_FAILED}"}
+    await mark(world, "g1", SICK, trail=(OUT,), unschedulable=True, annotations=mine)
+    response = await world.http.post("/v1/nodes/g1/drain", json={"reason": "new fan"})
+    assert [entry["says"] for entry in response.json()["health"]][1:] == ["drained by ada: new fan"]
+    assert world.kubernetes.get("nodes", "g1", "")["metadata"]["annotations"][names.ANNOTATION_DRAIN] == "ada: new fan"
 
 
 async def test_a_requested_test_is_recorded_and_shown(world: World) -> None:

@@ -112,8 +112,8 @@ async def test_a_drained_node_says_who_and_why(world: World) -> None:
     assert response.status_code == 200, response.text
     await world.caught_up()
     detail = (await world.http.get("/v1/nodes/g1")).json()
-    assert (detail["why"], detail["changeable"]) == ("drained for ada: loud fan", True)
+    assert (detail["why"], detail["changeable"]) == ("drained by ada: loud fan", True)
     (row,) = (await listed(world, state="draining"))["items"]
-    assert (row["name"], row["why"]) == ("g1", "drained for ada: loud fan")
+    assert (row["name"], row["why"]) == ("g1", "drained by ada: loud fan")
     refused = await world.http.post("/v1/nodes/g1/drain", json={"reason": 3, "why": ""})
     assert len(refused.json()["faults"]) == 2
