@@ -32,10 +32,12 @@ interface Properties {
   isOpen: boolean;
   /** Namespaces in which the person may start runs. */
   teams: readonly string[];
+  /** Whether a person chooses the number of members. */
+  hasMembers: boolean;
 }
 
 /** The fields of the form. */
-export function Fields({ show, isOpen, teams }: Properties) {
+export function Fields({ show, isOpen, teams, hasMembers }: Properties) {
   const gpus = useQuery({ queryKey: ["gpus"], queryFn: async () => contentOf(await client.GET("/v1/gpus")) });
   const chosenType = show("gpuType");
   return (
@@ -66,11 +68,13 @@ export function Fields({ show, isOpen, teams }: Properties) {
             ))}
           </Field>
         )}
-        <Field
-          {...show("members")}
-          label="Members"
-          help="If you leave it empty, there is one. 8-32 stands for as many as fit."
-        />
+        {hasMembers && (
+          <Field
+            {...show("members")}
+            label="Members"
+            help="If you leave it empty, there is one. 8-32 stands for as many as fit."
+          />
+        )}
         <Field {...show("gpus")} label="GPUs each" />
         <Field {...chosenType} label="GPU type" select>
           <MenuItem value="">Any</MenuItem>

@@ -14,6 +14,7 @@ import { CodeDrop } from "../code/CodeDrop";
 import { CopyLine } from "../words/CopyLine";
 import { Fields, ON_DEMAND } from "./Fields";
 import { draftOf, EMPTY, fieldOf, requestOf, withCode, type FieldName } from "./form";
+import { hasMembers } from "./outlook/alternatives";
 import { Outlook } from "./outlook/Outlook";
 import { Recent } from "./Recent";
 import { Templates } from "./Templates";
@@ -75,7 +76,7 @@ export function StartPage() {
         }}
       >
         <Box sx={{ display: "grid", gap: 5, alignContent: "start", gridTemplateColumns: "minmax(0, 1fr)" }}>
-          <Fields show={show} isOpen={hasMore} teams={teams} />
+          <Fields show={show} isOpen={hasMore} teams={teams} hasMembers={hasMembers(draft) || faults.has("members")} />
           <CodeDrop
             digest={draft.base.code?.digest ?? ""}
             namespace={form.namespace}

@@ -6,7 +6,8 @@ it("puts all defaults into one sentence", () => {
     { code: "CpuDefaulted", message: "1 core", field: "" },
     { code: "TolerationsAdded", message: "policy adds tolerations", field: "" },
     { code: "MemoryDefaulted", message: "2Gi memory", field: "" },
+    { code: "ReadOnlyNotEnforced", message: "quay.io/team/image is not a mount", field: "" },
   ];
-  expect(notesOf(findings)).toEqual(["Defaults: 1 core, 2Gi memory.", "Policy adds tolerations."]);
+  expect(notesOf(findings)).toEqual(["Defaults: 1 core, 2Gi memory.", "Policy adds tolerations.", "quay.io/team/image is not a mount."]);
   expect(notesOf([])).toEqual([]);
 });

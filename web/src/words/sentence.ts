@@ -1,6 +1,10 @@
 /** Return a message as a sentence: messages of the server and of the page begin with a small letter and have no full stop. */
 export function sentence(message: string): string {
-  return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+  if (!message) return "";
+  const [first = ""] = message.split(" ", 1);
+  // A name stays as it is: quay.io/team/image, gpu-00012, /dev/shm.
+  const begin = /^[a-z]+[,:;]?$/.test(first) ? message.charAt(0).toUpperCase() : message.charAt(0);
+  return `${begin}${message.slice(1)}${/[.?!…]$/.test(message) ? "" : "."}`;
 }
 
 /** Return what went wrong. A browser calls every broken connection a TypeError, with words of its own. */

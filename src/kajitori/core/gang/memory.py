@@ -112,7 +112,7 @@ def add_earlier_peaks(
     if out is not None and limit_bytes is not None and limit_bytes <= out.peak.peak_bytes:
         used = round_memory(out.peak.peak_bytes)
         message = (
-            f"{out.name} ({out.day}), a run of this kind, was killed when a member had used {used}; {asks}, no more"
+            f"the run {out.name} ({out.day}), of this kind, was killed when a member had used {used}; {asks}, no more"
         )
         add("MemoryRanOut", message, _FIELD)
     elif limit_bytes is not None and limit_bytes < highest.peak.peak_bytes:

@@ -287,5 +287,5 @@ def _add_policy_findings(policy: Policy, resolved: Resolved, findings: Findings)
 
 def _add_image_finding(spec: RunSpec, findings: Findings) -> None:
     if full_image_name(spec.image).endswith(":latest"):
-        message = f"{spec.image} may be a different image after a restart; use a fixed tag or a digest"
+        message = f"the image {spec.image} may be a different one after a restart; use a fixed tag or a digest"
         findings.add("ImageTagLatest", message, "spec.image")

@@ -136,7 +136,7 @@ def test_less_than_the_peak_is_a_warning() -> None:
 def test_a_limit_that_another_run_exceeded_is_a_warning() -> None:
     (finding,) = finding_for(earlier("bert-3", 20), earlier("bert-2", 32, ran_out=True), limit=32)
     assert finding.code == "MemoryRanOut"
-    assert finding.message.startswith("bert-2 (2026-11-20), a run of this kind, was killed when a member had used 32Gi")
+    assert finding.message.startswith("the run bert-2 (2026-11-20), of this kind, was killed when a member had")
     (enough,) = finding_for(earlier("bert-3", 41), earlier("bert-2", 32, ran_out=True), limit=64)
     assert enough.code == "MemoryPeak"
 

@@ -3,6 +3,7 @@ import Typography from "@mui/material/Typography";
 import { membersOn } from "../../cluster/names";
 import type { Schemas } from "../../api/client";
 import { exact } from "../../words/times";
+import { sentence } from "../../words/sentence";
 import { notesOf } from "../notes";
 
 type WhatIf = Schemas["WhatIf"];
@@ -16,11 +17,11 @@ export function Outlook({ found, isOld }: { found: WhatIf; isOld: boolean }) {
       </Typography>
       {!found.starts && (
         <>
-          <Typography>{found.start.message}</Typography>
+          <Typography sx={{ overflowWrap: "anywhere" }}>{sentence(found.start.message)}</Typography>
           {found.start.expectedAt && <Typography>Expected to start: {exact(found.start.expectedAt)}.</Typography>}
           {(found.start.sooner ?? []).map((way) => (
             <Typography key={way} color="textSecondary">
-              Sooner: {way}
+              It would start now with <code>{way}</code>.
             </Typography>
           ))}
         </>

@@ -31,24 +31,54 @@ interface Properties {
 
 /** A slider for the number of members, and a choice of GPU types, each with what would happen. */
 export function WhatIfs({ draft, inPlaceOf = "", change, tell }: Properties) {
-  const wanted = membersIn(draft.form);
+  const wanted = membersIn(draft);
   const [tried, setTried] = useState<number | null>(null);
   const gpus = useQuery({ queryKey: ["gpus"], queryFn: async () => contentOf(await client.GET("/v1/gpus")) });
   const stops = useMemo(() => stopsFor(wanted ?? 1), [wanted]);
   const members = tried !== null && stops.includes(tried) ? tried : wanted;
   const types = typesFor(draft.form, gpus.data?.types ?? []).slice(0, MOST_TYPES);
   const asked = types.length ? types : [draft.form.gpuType];
-  const part = (gpuType: string): Partial<Form> => ({ gpuType, members: members === 1 ? "" : `${members}` });
+  const part = (gpuType: string): Partial<Form> => ({ gpuType, ...(members !== null && { members: members === 1 ? "" : `${members}` }) });
   const requests = useMemo(() => asked.map((type) => requestOf(named(draft, inPlaceOf, part(type)))), [draft, inPlaceOf, members, asked.join()]);
   const answers = useWhatIfs(requests);
   useEffect(() => {
-    if (members === null) return;
-    tell?.(answers.flatMap(({ data, error }, index) => (data && !error ? [{ members, gpuType: asked[index] ?? "", found: data }] : [])));
+    tell?.(answers.flatMap(({ data, error }, index) => (data && !error ? [{ members: members ?? data.start.members ?? 1, gpuType: asked[index] ?? "", found: data }] : [])));
   }, [tell, answers, members, asked.join()]);
   useEffect(() => () => tell?.([]), [tell]);
-  if (wanted === null || members === null) return null;
+  if (members === null && !types.length && change) return null; // there is nothing else that the form could say
   return (
     <Box component="section" aria-label="What if" sx={{ display: "grid", gap: 2 }}>
+      {members === null ? (
+        <Typography>{types.length ? "What if it had other GPUs?" : "When would it start?"}</Typography>
+      ) : (
+        <Members members={members} stops={stops} choose={setTried} />
+      )}
+      {asked.map((type, index) => {
+        const { data, error } = answers[index] ?? {};
+        const isForm = members === wanted && type === draft.form.gpuType;
+        return (
+          <Box key={type} sx={{ display: "flex", alignItems: "baseline", gap: 3 }}>
+            <Box component="span" sx={{ flex: "0 0 auto", minWidth: 56, fontWeight: isForm ? 600 : 400 }}>
+              {type || "This run"}
+            </Box>
+            <Box component="span" sx={{ flex: 1, overflowWrap: "anywhere" }} aria-live="polite">
+              {error ? (error instanceof Refused ? error.message : "no answer") : data ? inWords(data, exact) : "…"}
+            </Box>
+            {change && !isForm && !error && (
+              <Button size="small" onClick={() => change(part(type))} aria-label={`Use it: ${members === null ? "" : `${members} × `}${type || "any type"}`}>
+                Use it
+              </Button>
+            )}
+          </Box>
+        );
+      })}
+    </Box>
+  );
+}
+
+function Members({ members, stops, choose }: { members: number; stops: number[]; choose: (members: number) => void }) {
+  return (
+    <>
       <Typography component="label" id="what-if-members">
         What if it had {members} {members === 1 ? "member" : "members"}?
       </Typography>
@@ -62,29 +92,10 @@ export function WhatIfs({ draft, inPlaceOf = "", change, tell }: Properties) {
           step={null}
           scale={(value) => value}
           marks={stops.map((value) => ({ value, label: `${value}` }))}
-          onChange={(_, value) => setTried(value as number)}
+          onChange={(_, value) => choose(value as number)}
         />
       </Box>
-      {asked.map((type, index) => {
-        const { data, error } = answers[index] ?? {};
-        const isForm = members === wanted && type === draft.form.gpuType;
-        return (
-          <Box key={type} sx={{ display: "flex", alignItems: "baseline", gap: 3 }}>
-            <Box component="span" sx={{ flex: "0 0 auto", minWidth: 56, fontWeight: isForm ? 600 : 400 }}>
-              {type || "This run"}
-            </Box>
-            <Box component="span" sx={{ flex: 1, overflowWrap: "anywhere" }} aria-live="polite">
-              {error ? (error instanceof Refused ? error.message : "no answer") : data ? inWords(data, exact) : "…"}
-            </Box>
-            {change && !isForm && !error && (
-              <Button size="small" onClick={() => change(part(type))} aria-label={`Use it: ${members} × ${type || "any type"}`}>
-                Use it
-              </Button>
-            )}
-          </Box>
-        );
-      })}
-    </Box>
+    </>
   );
 }
 

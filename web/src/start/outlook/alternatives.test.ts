@@ -9,7 +9,9 @@ describe("what-ifs", () => {
     [" 12 ", 12],
     ["8-32", null],
     ["many", null],
-  ])("of the members %j begin at %j", (members, expected) => expect(membersIn({ ...EMPTY, members })).toBe(expected));
+  ])("of the members %j begin at %j", (members, expected) => expect(membersIn({ form: { ...EMPTY, members }, base: {} })).toBe(expected));
+
+  it.each([{ type: "notebook" as const }, { array: "0-11" }])("leave the members of %j alone", (base) => expect(membersIn({ form: EMPTY, base })).toBeNull());
 
   it("go up to twice the wanted number", () => {
     expect(stopsFor(1)).toEqual([1, 2, 4, 8]);
