@@ -20,6 +20,7 @@ from kajitori.core.spec.reasons import WAITING, Phase
 from kajitori.docker.events import EventLog
 from kajitori.docker.execution import Commands
 from kajitori.docker.output import phase_words
+from kajitori.docker.placed_runs import Placing
 from kajitori.docker.platform import Platform
 from kajitori.docker.ports import PublishedPorts
 from kajitori.docker.translation.container import Container
@@ -61,6 +62,7 @@ class Engine:
         self.events = EventLog()
         self.commands = Commands()
         self.ports = PublishedPorts(platform)
+        self.placing = Placing(platform)
         self.checked_images: dict[str, None] = {}
         """Names of images that clients pulled, which means that policy allows them."""
         self.networks: dict[str, dict[str, object]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,8 @@ from kajitori import __version__
 from kajitori.client.connection import Response
 from kajitori.client.target import Target
 from kajitori.client.web_api import error_of
+from kajitori.codepack.packing import Pack
+from kajitori.codepack.uploading import Ask, Reply, upload
 from kajitori.docker.translation.container import Container, container_id, split_rank
 from kajitori.errors import Busy, Conflict, InvalidInput, NotFound, Unavailable, WrongState
 
@@ -233,6 +235,23 @@ class Platform:
             raise self._unreachable(error) from error
         return json.loads(text) if text else None
 
+    async def upload(self, pack: Pack) -> None:
+        """Upload an archive unless the server has it. Raises TooLarge."""
+        conversation = upload(pack, self.namespace)
+        try:
+            ask = next(conversation)
+            while True:
+                ask = conversation.send(await self._exchange(ask))
+        except StopIteration:
+            return
+
+    async def _exchange(self, ask: Ask) -> Reply:
+        try:
+            async with self._opened(ask.method, ask.path, ask.params, data=ask, expects=ask.expects) as response:
+                return Reply(response.status, await response.read())
+        except aiohttp.ClientError as error:
+            raise self._unreachable(error) from error
+
     async def documents(self, path: str, params: Params | None = None) -> AsyncGenerator[dict[str, Any]]:
         """Yield the documents of a stream of newline-delimited JSON."""
         rest = b""
@@ -254,8 +273,18 @@ class Platform:
 
     @asynccontextmanager
     async def _opened(
-        self, method: str, path: str, params: Params | None, body: object
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: object = None,
+        *,
+        data: Ask | None = None,
+        expects: Collection[int] = (),
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yield the answer to a request with a body in JSON, or with the bytes of `data`. Raises the error that it is,
+        unless its status is among those that the caller `expects`."""
+        headers = self._headers | ({"Content-Type": data.media_type} if data is not None and data.body else {})
         for is_last in (False, True):
             try:
                 response = await self._live.request(
@@ -263,7 +292,8 @@ class Platform:
                     self.target.url + path,
                     params=_pairs(params),
                     json=body,
-                    headers=self._headers,
+                    data=data.body if data is not None and data.body else None,
+                    headers=headers,
                     allow_redirects=False,
                 )
             except (aiohttp.ClientError, OSError) as error:
@@ -271,8 +301,9 @@ class Platform:
             async with response:
                 if response.status == 401 and self.target.signed_in is not None and not is_last:
                     self.target = await asyncio.to_thread(self.target.renewed)
+                    headers |= self._headers
                     continue
-                if response.status >= 400:
+                if response.status >= 400 and response.status not in expects:
                     raise error_of(Response.of(response.status, await response.read()))
                 yield response
                 return

@@ -24,13 +24,7 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
         ca=environment.get(first_step.CA_ENV, ""),
     )
     try:
-        if digest := environment.get(first_step.CODE_ENV):
-            from kajitori.member import code  # expensive to import
-
-            target = f"{folder}/{first_step.CODE_FOLDER}"
-            owner = hosts.parse_owner(environment.get(first_step.OWNER_ENV, ""))
-            files = code.fetch(server, int(environment["KAJI_RANK"]), digest, target, _seconds(environment), owner)
-            sys.stdout.write(f"{files} files of code were unpacked after {time.monotonic() - began:.2f} s\n")
+        _fetch_archives(environment, server, folder, began)
         if first_step.NOTEBOOK_ENV in environment:
             _write_notebook_token(environment, server, folder)
         if first_step.ALONE_ENV in environment:
@@ -60,6 +54,27 @@ def main(environment: Mapping[str, str], server: Server | None = None) -> int:
         return 1
     sys.stdout.write(f"{members} members are known after {time.monotonic() - began:.2f} s\n")
     return 0
+
+
+def _fetch_archives(environment: Mapping[str, str], server: Server, folder: str, began: float) -> None:
+    """Fetch the run's code and its files, if it has any."""
+    digest, files_digest = environment.get(first_step.CODE_ENV), environment.get(first_step.FILES_ENV)
+    if not digest and not files_digest:
+        return
+    from kajitori.member import code  # expensive to import
+
+    owner = hosts.parse_owner(environment.get(first_step.OWNER_ENV, ""))
+    rank, seconds = int(environment["KAJI_RANK"]), _seconds(environment)
+    if digest:
+        files = code.fetch(server, rank, digest, f"{folder}/{first_step.CODE_FOLDER}", seconds, owner)
+        sys.stdout.write(f"{files} files of code were unpacked after {time.monotonic() - began:.2f} s\n")
+    if files_digest:
+        target, modes = (
+            f"{first_step.FILES_FOLDER}/{first_step.UNPACKED_FILES}",
+            environment[first_step.FILE_MODES_ENV].split(),
+        )
+        files = code.fetch_files(server, rank, files_digest, modes, target, seconds, owner)
+        sys.stdout.write(f"{files} files were unpacked after {time.monotonic() - began:.2f} s\n")
 
 
 def _write_notebook_token(environment: Mapping[str, str], server: Server, folder: str) -> None:

@@ -341,3 +341,28 @@ async def test_a_run_with_code_that_was_not_uploaded_is_refused(
     assert (await served.post("/v1/runs", json=run, params={"dryRun": True})).status_code == 200
     await _upload(served, packed)
     assert (await served.post("/v1/runs", json=run)).status_code == 201
+
+
+async def test_files_are_set_while_a_run_does_not_run(world: World, served: httpx2.AsyncClient, packed: Pack) -> None:
+    """Each request names the archive that it replaces, so that of two clients none loses the other's files."""
+    world.api.policy.complete(partial(with_first_step, image="kajitori", server="http://kajitori:8600"))
+    await served.post("/v1/runs", json={"name": "bert", "spec": {"image": "x", "stopped": True}})
+    files: dict[str, Any] = {"digest": packed.digest, "items": [{"path": "/etc/x", "mode": "600"}]}
+
+    async def asked(**more: Any) -> tuple[int, Any]:
+        answer = await served.post("/v1/runs/team/bert/set-files", json={"files": files} | more)
+        return answer.status_code, answer.json()
+
+    assert (await asked())[0] == 422, "the archive is not in the store"
+    await _upload(served, packed)
+    assert (await asked(insteadOf=f"sha256:{'0' * 64}"))[0] == 409
+    for _ in range(2):  # the first answer may be lost
+        code, run = await asked()
+        assert (code, run["spec"]["files"]) == (200, files)
+    files["items"][0]["path"] = "/proc/x"
+    code, problem = await asked(insteadOf=packed.digest)
+    assert (code, problem["faults"][0]["field"]) == (422, "files.items[0].path")
+    files["items"][0]["path"] = "/etc/y"
+    world.kubernetes.change("runs", "bert", status={"phase": "Running", "attempts": 1})
+    code, problem = await asked(insteadOf=packed.digest)
+    assert (code, "kaji cp" in problem["hint"]) == (409, True)

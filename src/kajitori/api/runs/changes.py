@@ -16,12 +16,15 @@ from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.requests.bodies import json_body, takes
+from kajitori.api.runs.submission import require_archive
 from kajitori.api.views.base import Deleted
 from kajitori.api.views.runs import RunView, StopView, nodes_of, phase_of, run_view
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.documents.faults import Document, read
-from kajitori.core.documents.fields import Duration
+from kajitori.core.documents.fields import Digest, Duration
+from kajitori.core.spec.parts import FilesUse
 from kajitori.core.spec.run import name_fault
+from kajitori.core.spec.stored import read_stored
 from kajitori.core.words import names
 from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Conflict, Forbidden, InvalidInput, NotFound, Refused, WrongState
@@ -100,6 +103,47 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
         return patch
 
     return answer(run_view(await change_run(api, user, namespace, name, resumed)))
+
+
+class FilesRequest(Document):
+    """Files for a run that does not run."""
+
+    files: FilesUse
+    """The archive with all files of the run, and their paths."""
+    instead_of: Digest | None = None
+    """Digest of the archive that the run has; left out if it has none. 409 if it has another."""
+
+
+@router.post(
+    "/v1/runs/{namespace}/{name}/set-files",
+    responses=describes(RunView),
+    openapi_extra=takes(FilesRequest),
+    summary="Give a run that does not run files for its next start",
+)
+async def set_files(api: Shared, user: Caller, request: Request, namespace: str, name: str) -> Response:
+    """Every member of the next attempts has these files before its program starts, instead of those that the run had.
+    The archive must be in the store (`PUT /v1/code/DIGEST/parts/NUMBER`)."""
+    wanted, faults, _ = read(FilesRequest, await json_body(request), "")
+    if faults or wanted is None:
+        raise InvalidInput(faults)
+    if api.stores.code is not None and await user.may("create", namespace):
+        await require_archive(api.stores.code, namespace, "files.digest", wanted.files.digest)
+
+    def given(run: RunObject, spec: dict[str, Any]) -> Patch | None:
+        was_never_started = run.status is None or not run.status.attempts
+        if is_resuming(run, spec) or not (phase_of(run).is_final or (spec.get("stopped") and was_never_started)):
+            hint = f"copy them while its program runs: kaji cp FILE {name}:PATH; or stop it first: kaji stop {name}"
+            raise WrongState(f"{name} is {phase_of(run).value}: files are set before a start", hint=hint)
+        digest = read_stored(run.spec).files_digest
+        if digest == wanted.files.digest != wanted.instead_of:
+            return None  # the answer to an earlier request was lost
+        if digest != (wanted.instead_of or ""):
+            raise Conflict(f"{name} was given other files meanwhile", hint="read the run, and try again")
+        patch: Patch = {"files": wanted.files.model_dump(mode="json")}
+        _require_allowed(api, run, spec | patch)
+        return patch
+
+    return answer(run_view(await change_run(api, user, namespace, name, given)))
 
 
 @router.delete(

@@ -22,7 +22,7 @@ from kajitori.api.requests.bodies import json_body, takes
 from kajitori.api.runs.after import with_found_runs
 from kajitori.api.views.queue import DryRun
 from kajitori.api.views.runs import RunView, run_view
-from kajitori.blobs.code import no_such_code
+from kajitori.blobs.code import CodeStore, no_such_code
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, objections
 from kajitori.core.documents.faults import Document, read
@@ -182,16 +182,23 @@ async def _taken(api: Api, user: User, submission: Submission) -> list[Fault]:
 
 
 async def _require_code(api: Api, user: User, submission: Submission) -> None:
-    """Raise InvalidInput if the run's code is not in the store and the user may create runs there.
+    """Raise InvalidInput if the run's code or files are not in the store and the user may create runs there.
 
     Dry runs skip this check, since the command line uploads nothing for them.
     """
-    code, namespace = submission.spec.code, submission.namespace
-    if code is None or api.stores.code is None or not await user.may("create", namespace):
-        return
-    if await api.stores.code.find(namespace, code.digest) is None:
-        error = no_such_code(namespace, code.digest)
-        raise InvalidInput.one("spec.code.digest", error.message, value=code.digest, hint=error.hint)
+    spec, namespace = submission.spec, submission.namespace
+    digests = {"spec.code.digest": spec.code.digest} if spec.code is not None else {}
+    digests |= {"spec.files.digest": spec.files.digest} if spec.files is not None else {}
+    if digests and api.stores.code is not None and await user.may("create", namespace):
+        for field, digest in digests.items():
+            await require_archive(api.stores.code, namespace, field, digest)
+
+
+async def require_archive(store: CodeStore, namespace: str, field: str, digest: str) -> None:
+    """Raise InvalidInput if an archive is not in the store."""
+    if await store.find(namespace, digest) is None:
+        error = no_such_code(namespace, digest)
+        raise InvalidInput.one(field, error.message, value=digest, hint=error.hint)
 
 
 def _name_taken(name: str, namespace: str, *, deleting: bool) -> AlreadyExists:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.answers.problems import own_failure
-from kajitori.api.context import Shared, describes
+from kajitori.api.context import Api, Shared, describes
 from kajitori.api.requests.middleware import note_caller
 from kajitori.api.start.ssh_keys import AttemptKeys, attempt_keys
 from kajitori.api.streams.host_lists import HostList, HostsMissing, require_starting
@@ -25,6 +25,10 @@ router = APIRouter(tags=["members"])
 POLL_SECONDS = 25.0
 """Longest time until a member gets an answer. Proxies close connections that are silent for longer."""
 
+_ARCHIVE = {
+    "description": "The archive, a tar file.",
+    "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+}
 _HINT = "send `Authorization: Bearer …` with the ticket from the member's Pod"
 
 
@@ -109,22 +113,32 @@ async def notebook(api: Shared, ticket: CallerTicket, query: Annotated[MemberPar
 
 @router.get(
     "/v1/members/code",
-    responses={
-        **describes(None),
-        200: {
-            "description": "The archive, a tar file.",
-            "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-        },
-    },
+    responses={**describes(None), 200: _ARCHIVE},
     summary="The run's code, for a member that is starting",
 )
 async def code(api: Shared, ticket: CallerTicket, query: Annotated[MemberParameters, Query()]) -> Response:
     """The archive as a Zstandard stream; the header X-Archive-Bytes has its unpacked size. It is the code that the
     attempt was created with, even if the run was edited since."""
-    require_starting(api.mirror, ticket, query.rank)
-    if api.stores.code is None or not ticket.code:
-        raise NotFound(f"run {ticket.run} has no code on this server", hint="configure the same store on every server")
-    found, frames = await api.stores.code.open(ticket.namespace, ticket.code)
+    return await _archive(api, ticket, query.rank, ticket.code, "code")
+
+
+@router.get(
+    "/v1/members/files",
+    responses={**describes(None), 200: _ARCHIVE},
+    summary="The run's files, for a member that is starting",
+)
+async def files(api: Shared, ticket: CallerTicket, query: Annotated[MemberParameters, Query()]) -> Response:
+    """The archive that `spec.files` names, as a Zstandard stream; the header X-Archive-Bytes has its unpacked size. Its
+    entries are those that the attempt was created with, even if files were added to the run since."""
+    return await _archive(api, ticket, query.rank, ticket.files, "files")
+
+
+async def _archive(api: Api, ticket: Ticket, rank: int, digest: str, what: str) -> Response:
+    require_starting(api.mirror, ticket, rank)
+    if api.stores.code is None or not digest:
+        hint = "configure the same store on every server"
+        raise NotFound(f"run {ticket.run} has no {what} on this server", hint=hint)
+    found, frames = await api.stores.code.open(ticket.namespace, digest)
     stream = api.streams.stream(frames, kind="code", media_type=MEDIA_TYPE)
     stream.headers[ARCHIVE_BYTES] = str(found.size_bytes)
     return stream

@@ -101,11 +101,13 @@ def was_admitted(run: RunObject) -> bool:
 
 
 def code_digests(run: RunObject) -> set[str]:
-    """Return the digests of the code that a stored Run asks for and of the code that its last attempt was made with."""
-    found = {read_stored(run.spec).code_digest}
+    """Return the digests of the code and files that a stored Run asks for, and that its last attempt was made with."""
+    stored = read_stored(run.spec)
+    found = {stored.code_digest, stored.files_digest}
     if run.status is not None and run.status.attempt is not None:
         with suppress(KeyError, TypeError, AttributeError, ValueError):  # the status was damaged
-            found.add(first_step.code_of(run.status.attempt.pod_template["spec"]))
+            pod = run.status.attempt.pod_template["spec"]
+            found |= {first_step.code_of(pod), first_step.files_of(pod)}
     return found - {""}
 
 

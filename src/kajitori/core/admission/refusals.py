@@ -58,6 +58,7 @@ def refusals(
     yield from _secrets(spec, policy, facts)
     yield from _checkpoint(spec, policy, run)
     yield from _code(spec, policy)
+    yield from _files(spec, policy)
     yield from reach_faults(
         spec.network, policy, host_network=spec.host_network, first_step=begins_with_step(spec, policy)
     )
@@ -120,6 +121,18 @@ def _code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
         message = "this cluster cannot deliver code to members: the policy has no start.image"
         hint = f"put the code into the image or on a volume, or {_ASK}"
         yield Fault("spec.code", message, spec.code.digest, hint, "NoFirstStep")
+
+
+def _files(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
+    if spec.files is None:
+        return
+    if policy.start.image is None:
+        message = "this cluster cannot deliver files to members: the policy has no start.image"
+        hint = f"put the files into the image or on a volume, or {_ASK}"
+        yield Fault("spec.files", message, spec.files.digest, hint, "NoFirstStep")
+    elif policy.mounts.own_path_only:
+        fault = _cannot_mount("spec.files", spec.files.items[0].path, "")
+        yield replace(fault, hint="copy the files while the run is running (kaji cp), or bring them along with --code")
 
 
 def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:

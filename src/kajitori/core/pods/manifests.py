@@ -74,9 +74,9 @@ class MemberPods:
         self._steps: Sequence[Mapping[str, Any]] = self._spec.get("initContainers", ())
         step_env = dict(member_env)
         if key is not None:
-            step_env[first_step.TICKET_ENV] = sign(
-                Ticket(namespace, run_name, run_uid, attempt, world_size, first_step.code_of(self._spec)), key
-            )
+            code, files = first_step.code_of(self._spec), first_step.files_of(self._spec)
+            ticket = Ticket(namespace, run_name, run_uid, attempt, world_size, code, files)
+            step_env[first_step.TICKET_ENV] = sign(ticket, key)
         if launcher == "mpi":
             ports = {first_step.MPI_PORT_ENV: str(port)}
             member_env |= ports

@@ -68,14 +68,20 @@ def mount_everything(
 def mount_first_step_files(
     mounts: Mounts, spec: RunSpec, policy: Policy, resolved: Resolved, *, meets_others: bool
 ) -> None:
-    """Mount the folder that the first step fills, and from it /etc/hosts, /etc/passwd and the run's code if needed. The
-    program may write to the code."""
+    """Mount the folder that the first step fills, and from it /etc/hosts, /etc/passwd, the run's code and its files if
+    needed. The program may write to the code and the files."""
     by_mpi = spec.launcher == "mpi"
     mounts.add(first_step.VOLUME, first_step.FOLDER, {"emptyDir": {}}, read_only=not by_mpi)
-    if by_mpi and mpi.needs_passwd(policy, resolved):
+    if spec.files is not None:
+        mounts.volumes.append({"name": first_step.FILES_VOLUME, "emptyDir": {}})
+        for index, file in enumerate(spec.files.items):
+            place = f"{first_step.UNPACKED_FILES}/{first_step.file_name(index)}"
+            mounts.mounts.append({"name": first_step.FILES_VOLUME, "mountPath": file.path, "subPath": place})
+    own_paths = {mount["mountPath"] for mount in mounts.mounts}
+    if by_mpi and first_step.ETC_PASSWD not in own_paths and mpi.needs_passwd(policy, resolved):
         users: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_PASSWD, "readOnly": True}
         mounts.mounts.append(users | {"subPath": first_step.PASSWD_FILE})
-    if meets_others and not any(mount["mountPath"] == first_step.ETC_HOSTS for mount in mounts.mounts):
+    if meets_others and first_step.ETC_HOSTS not in own_paths:
         hosts: Manifest = {"name": first_step.VOLUME, "mountPath": first_step.ETC_HOSTS, "readOnly": True}
         mounts.mounts.append(hosts | {"subPath": first_step.ETC_HOSTS_FILE})
     if spec.code is not None:

@@ -25,6 +25,9 @@ def step_container(
         env[first_step.CA_ENV] = start.server_ca
     if spec.code is not None:
         env[first_step.CODE_ENV] = spec.code.digest
+    if spec.files is not None:
+        env[first_step.FILES_ENV] = spec.files.digest
+        env[first_step.FILE_MODES_ENV] = " ".join(item.mode for item in spec.files.items)
     if spec.type == "notebook":
         env[first_step.NOTEBOOK_ENV] = "1"
     if not meets_others:
@@ -38,6 +41,8 @@ def step_container(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": first_step.VOLUME, "mountPath": first_step.FOLDER}],
     }
+    if spec.files is not None:
+        step["volumeMounts"].append({"name": first_step.FILES_VOLUME, "mountPath": first_step.FILES_FOLDER})
     put(step, "imagePullPolicy", policy.images.pull_policy)
     put(step, "securityContext", security_of_step(member.get("securityContext", {})))
     return step

@@ -131,8 +131,8 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
 
 def begins_with_step(spec: RunSpec, policy: Policy) -> bool:
     """Whether members begin with a first step, in which they call the Web API."""
-    has_work = _meets_others(spec) or spec.code is not None or spec.type == "notebook"
-    return policy.start.image is not None and has_work
+    has_bytes = spec.code is not None or spec.files is not None
+    return policy.start.image is not None and (_meets_others(spec) or has_bytes or spec.type == "notebook")
 
 
 def _meets_others(spec: RunSpec) -> bool:

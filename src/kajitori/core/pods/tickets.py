@@ -36,11 +36,14 @@ class Ticket:
     world_size: int
     code: str = ""
     """Digest of the run's code; empty if it has none."""
+    files: str = ""
+    """Digest of the archive with the run's files; empty if it has none."""
 
 
 def sign(ticket: Ticket, key: bytes) -> str:
     """Return the signed ticket as text that is URL-safe and valid in an Authorization header."""
     fields = [ticket.namespace, ticket.run, ticket.run_uid, ticket.attempt, ticket.world_size, ticket.code]
+    fields += [ticket.files] if ticket.files else []
     payload = _encode(json.dumps(fields, separators=(",", ":")).encode())
     return f"{_VERSION}.{payload}.{_signature(payload, key)}"
 

@@ -233,6 +233,8 @@ def _mount_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
 
     if spec.code is not None:
         yield from taken("code", "code.path", spec.code.path)
+    for index, file in enumerate(spec.files.items if spec.files is not None else ()):
+        yield from taken("files", f"files.items[{index}].path", file.path)
     if spec.checkpoint is not None:
         yield from taken("checkpoint", "checkpoint.path", spec.checkpoint.path)
     for index, volume in enumerate(spec.volumes):

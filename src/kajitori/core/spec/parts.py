@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -23,6 +23,8 @@ from kajitori.core.documents.fields import (
 )
 
 SHM_PATH = "/dev/shm"
+MAX_FILES = 256
+"""Most files of a run: each is a mount of its own."""
 
 # CEL rules in the schema of the custom resource, as in `core.spec.run`.
 _RESOURCE_RULES = rules(
@@ -128,6 +130,27 @@ class Checkpoint(Document):
     every_seconds: DurationAboveZero | None = Field(default=None, alias="every")
     """How often the program writes a checkpoint, for example 10m. When runs have to be preempted, those that wrote one
     just before are preferred."""
+
+
+class FileUse(Document):
+    """A file of `files`, or an empty folder."""
+
+    path: MountPath
+    """Path in the members' containers. The file hides one of the image at this path; the program may change it, and
+    can neither move nor delete it."""
+    mode: Annotated[str, Field(min_length=3, max_length=3, pattern="^[0-7]{3}$")] = "644"
+    """Permissions as three octal digits. The owner is the program's user if the run names one, else the user of
+    Kajitori's image."""
+
+
+class FilesUse(Document):
+    """Uploaded files that every member of every attempt has at their paths before its program starts, whatever the
+    image has there. `docker cp` into a container that does not run sets this field."""
+
+    digest: Digest
+    """Digest of an uploaded archive. Its entries are named 000, 001 and so on, in the order of items."""
+    items: list[FileUse] = Field(min_length=1, max_length=MAX_FILES)
+    """Where each entry of the archive is in the members' containers."""
 
 
 class CodeUse(Document):

@@ -30,7 +30,7 @@ from kajitori.core.spec.array import MAX_TEXT as MAX_ARRAY_TEXT
 from kajitori.core.spec.array import Array, parse_array
 from kajitori.core.spec.network_access import NetworkAccess
 from kajitori.core.spec.notify import Notify
-from kajitori.core.spec.parts import Checkpoint, CodeUse, Resources, SecretUse, Toleration, VolumeUse
+from kajitori.core.spec.parts import Checkpoint, CodeUse, FilesUse, Resources, SecretUse, Toleration, VolumeUse
 from kajitori.core.words.names import RUN_NAME_MAX_LENGTH
 from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Fault, FieldError, InvalidInput
@@ -191,6 +191,7 @@ class RunSpec(Document):
     limit."""
     volumes: list[VolumeUse] = Field(default_factory=list, max_length=64)
     code: CodeUse | None = None
+    files: FilesUse | None = None
     checkpoint: Checkpoint | None = None
     restarts: int | None = Field(default=None, ge=0, le=1_000_000)
     """How often the gang, or each member of a sweep, is restarted after its program failed. Left out: the policy's

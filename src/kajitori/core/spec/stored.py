@@ -37,6 +37,7 @@ class _Wire(msgspec.Struct, rename="camel"):
     checkpoint: Any = None
     resources: Any = None
     code: Any = None
+    files: Any = None
     secrets: Any = None
     stdin: Any = None
     tty: Any = None
@@ -77,6 +78,7 @@ class StoredSpec(msgspec.Struct, frozen=True):
     cpu_millis: int = 0
     """CPU of each member; 0: the policy's default applies."""
     code_digest: str = ""
+    files_digest: str = ""
     secret_names: frozenset[str] = _NO_NAMES
     has_stdin: bool = False
     has_tty: bool = False
@@ -117,6 +119,7 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
     checkpoint = wire.checkpoint if isinstance(wire.checkpoint, dict) else {}
     resources = wire.resources if isinstance(wire.resources, dict) else {}
     code = wire.code if isinstance(wire.code, dict) else {}
+    files = wire.files if isinstance(wire.files, dict) else {}
     return StoredSpec(
         type="service" if wire.type == "service" else "batch",
         is_notebook=wire.type == "notebook",
@@ -138,6 +141,7 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
         gpu_type=resources["gpuType"] if isinstance(resources.get("gpuType"), str) else "",
         cpu_millis=_parsed(parse_cpu_millis, resources.get("cpu"), 0),
         code_digest=str(code.get("digest") or ""),
+        files_digest=str(files.get("digest") or ""),
         secret_names=_secret_names(wire.secrets) if wire.secrets is not None else _NO_NAMES,
         has_stdin=wire.stdin is True,
         has_tty=wire.tty is True,

@@ -43,6 +43,11 @@ HOSTS_MPICH_FILE = "hosts-mpich"
 CODE_FOLDER = "code"
 """Folder for the run's code, inside FOLDER. It is mounted at the path that the run names."""
 
+FILES_VOLUME, FILES_FOLDER = "kajitori-files", "/kajitori-files"
+"""Volume of the run's files, and its folder in the step. The program has each file at its own path."""
+UNPACKED_FILES = "files"
+"""Folder of the files inside their volume."""
+
 HOSTS_ENV = "KAJI_HOSTS"
 HOSTS_MPICH_ENV = "KAJI_HOSTS_MPICH"
 CODE_DIR_ENV = "KAJI_CODE_DIR"
@@ -73,6 +78,10 @@ DEADLINE_ENV = "KAJI_START_DEADLINE"
 """Seconds from the step's start until it gives up."""
 CODE_ENV = "KAJI_START_CODE"
 """Digest of the run's code, if it has any."""
+FILES_ENV = "KAJI_START_FILES"
+"""Digest of the archive with the run's files, if it has any."""
+FILE_MODES_ENV = "KAJI_START_FILE_MODES"
+"""Permissions of the run's files in octal digits, in the archive's order, separated by spaces."""
 NOTEBOOK_ENV = "KAJI_START_NOTEBOOK"
 """Set for notebooks. The first step then fetches the notebook's token."""
 ALONE_ENV = "KAJI_START_ALONE"
@@ -94,15 +103,29 @@ NO_PEERS = 22
 NO_CODE = 23
 UNFIT_IMAGE = 24
 """Exit codes, in this order: the server could not be reached; the server refused the ticket; not all members got an
-address; the run's code does not exist or could not be unpacked; the image lacks something that the launcher needs. Any
-other exit code is a fault of the step itself."""
+address; the run's code or files do not exist or could not be unpacked; the image lacks something that the launcher
+needs. Any other exit code is a fault of the step itself."""
+
+
+def file_name(index: int) -> str:
+    """Return the name of a run's file in its archive, and below UNPACKED_FILES."""
+    return f"{index:03}"
 
 
 def code_of(pod_spec: Mapping[str, Any]) -> str:
     """Return the digest of the code that Pods with this spec download; empty if there is none."""
+    return _value(pod_spec, CODE_ENV)
+
+
+def files_of(pod_spec: Mapping[str, Any]) -> str:
+    """Return the digest of the archive of files that Pods with this spec download; empty if there is none."""
+    return _value(pod_spec, FILES_ENV)
+
+
+def _value(pod_spec: Mapping[str, Any], name: str) -> str:
     for container in pod_spec.get("initContainers") or ():
         for variable in container["env"] if container["name"] == CONTAINER else ():
-            if variable["name"] == CODE_ENV:
+            if variable["name"] == name:
                 return str(variable["value"])
     return ""
 

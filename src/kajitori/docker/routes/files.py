@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import posixpath
 from base64 import b64encode
@@ -14,8 +15,9 @@ from aiohttp import web
 from kajitori.docker.engine import Engine, engine_of
 from kajitori.docker.execution import Command, output_of
 from kajitori.docker.hijack import CHUNK_BYTES, STDOUT
+from kajitori.docker.placing import SYSTEM_FOLDERS
 from kajitori.docker.routes.containers import container_of
-from kajitori.docker.translation.container import Container
+from kajitori.docker.translation.container import Container, seconds_of
 from kajitori.errors import InvalidInput, KajitoriError, NotFound, WrongState
 
 _DIRECTORY, _SYMLINK, _DEVICE, _PIPE, _SOCKET = 1 << 31, 1 << 27, 1 << 26, 1 << 25, 1 << 24
@@ -30,13 +32,18 @@ routes = web.RouteTableDef()
 @routes.head("/containers/{id}/archive")
 async def stat(request: web.Request) -> web.Response:
     container, path = await _asked(request)
-    return web.Response(headers=_stat_header(await _stat(engine_of(request), container, path)))
+    if container.state != "running":
+        return web.Response(headers=_stat_header(await _stat_at_rest(engine_of(request), container, path)))
+    return web.Response(headers=_stat_header(await _stat(engine_of(request), container, _full(path))))
 
 
 @routes.get("/containers/{id}/archive", allow_head=False)
 async def read(request: web.Request) -> web.StreamResponse:
     engine = engine_of(request)
     container, path = await _asked(request)
+    if container.state != "running":
+        return await _read_at_rest(engine, container, path)
+    path = _full(path)
     found = await _stat(engine, container, path)
     folder, name = posixpath.split(path.rstrip("/") or "/")
     words = ["tar", "-cf", "-", "-C", folder or "/", "--", name or "."]
@@ -57,6 +64,12 @@ async def read(request: web.Request) -> web.StreamResponse:
 async def write(request: web.Request) -> web.Response:
     engine = engine_of(request)
     container, path = await _asked(request)
+    if not container.is_active:
+        await engine.placing.add(container, _full(path), _body(request))
+        return web.Response(status=200)
+    if container.state != "running":
+        raise _not_running(container, "files can be copied into it before its start, and while it runs")
+    path = _full(path)
     found = await _stat(engine, container, path)
     if not found["mode"] & (_DIRECTORY | _SYMLINK):
         raise InvalidInput.one("", f"{path} is not a directory")
@@ -74,14 +87,59 @@ async def write(request: web.Request) -> web.Response:
 
 
 async def _asked(request: web.Request) -> tuple[Container, str]:
+    """Return the container, and the path as the client wrote it."""
     container, path = await container_of(request), request.query.get("path", "")
     if not path:
         raise InvalidInput.one("path", "bad parameter: path is empty")
-    if container.state != "running":
-        hint = f"files can be copied while it runs; those of its checkpoint also later: kaji cp --help, {container.run}"
-        raise WrongState(f"container {container.name} is {container.state}, not running", hint=hint)
-    folder = str(container.spec.get("workingDir") or "/")
-    return container, posixpath.normpath(posixpath.join(folder, path))
+    return container, path
+
+
+def _full(path: str) -> str:
+    """Return the absolute path: those of `docker cp` begin at the root."""
+    return posixpath.normpath(posixpath.join("/", path))
+
+
+def _not_running(container: Container, when: str) -> WrongState:
+    hint = f"{when}; those of its checkpoint also later: kaji cp {container.run}:PATH ."
+    return WrongState(f"container {container.name} is {container.state}, not running", hint=hint)
+
+
+async def _stat_at_rest(engine: Engine, container: Container, path: str) -> dict[str, Any]:
+    """Return what is known of a file of a container that does not run: of those that were copied into it, and of
+    folders that a client calls so, or that every image has. Raises NotFound and WrongState."""
+    if container.is_active:
+        raise _not_running(container, "files can be copied while it runs")
+    full = _full(path)
+    async with engine.placing.opened(container) as placed:
+        known = placed.stat(full)
+    if known is None and (path.endswith(("/", "/.")) or full in SYSTEM_FOLDERS or full in _folders(container)):
+        known = 0o040755, 4096
+    if known is None and container.was_never_started:
+        hint = "before the start, only files that were copied into a container can be read"
+        raise NotFound(f"Could not find the file {full} in container {container.name}", hint=hint)
+    if known is None:
+        raise _not_running(container, "files can be copied out of it while it runs")
+    return file_stat(full, *known, _created(container), "")
+
+
+async def _read_at_rest(engine: Engine, container: Container, path: str) -> web.Response:
+    """Answer with files that were copied into a container that was never started."""
+    if not container.was_never_started:
+        raise _not_running(container, "files can be copied out of it while it runs")
+    found = await _stat_at_rest(engine, container, path)
+    async with engine.placing.opened(container) as placed:
+        body = await asyncio.to_thread(placed.tar, _full(path), _created(container))
+    return web.Response(body=body, content_type="application/x-tar", headers=_stat_header(found))
+
+
+def _created(container: Container) -> int:
+    return int(seconds_of(str(container.view["createdAt"])))
+
+
+def _folders(container: Container) -> set[str]:
+    """Return the folders that a container surely has: those of its volumes, and its working folder."""
+    found = {posixpath.normpath(use["path"]) for use in container.spec.get("volumes") or ()}
+    return found | {posixpath.normpath(str(container.spec.get("workingDir") or "/"))}
 
 
 async def _stat(engine: Engine, container: Container, path: str) -> dict[str, Any]:

@@ -47,6 +47,9 @@ def test_the_code_in_a_runs_spec_and_in_its_template_are_both_needed() -> None:
     """They differ once the spec was edited. A damaged Run needs no code and does not break the search."""
     step = {"name": first_step.CONTAINER, "env": [{"name": first_step.CODE_ENV, "value": IN_TEMPLATE}]}
     edited = run("edited", {"code": {"digest": ASKED}}, {"initContainers": [step]})
+    step = {"name": first_step.CONTAINER, "env": [{"name": first_step.FILES_ENV, "value": "sha256:2"}]}
+    files = run("files", {"files": {"digest": "sha256:1"}}, {"initContainers": [step]})
+    assert referenced_code(mirror_of(files)) == {("vision", "sha256:1"), ("vision", "sha256:2")}
     damaged = run("damaged", {"code": "what"}, {"initContainers": [{"name": first_step.CONTAINER}]})
     assert referenced_code(mirror_of(edited, damaged, run("none", {}))) == {("vision", ASKED), ("vision", IN_TEMPLATE)}
 

@@ -548,8 +548,10 @@ def test_a_gpu_type_may_be_written_as_in_the_nodes_label() -> None:
 
 def test_code_is_refused_without_a_first_step() -> None:
     """There is no first step if the policy has no start.image."""
-    faults = refused({"code": {"digest": "sha256:" + "a" * 64}})
-    assert {field: fault.code for field, fault in faults.items()} == {"spec.code": "NoFirstStep"}
+    digest = "sha256:" + "a" * 64
+    faults = refused({"code": {"digest": digest}, "files": {"digest": digest, "items": [{"path": "/x"}]}})
+    expected = {"spec.code": "NoFirstStep", "spec.files": "NoFirstStep"}
+    assert {field: fault.code for field, fault in faults.items()} == expected
 
 
 def test_a_restart_of_hung_gangs_needs_restarts() -> None:

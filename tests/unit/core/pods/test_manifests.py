@@ -19,6 +19,9 @@ METRICS_MOUNT = {"name": "kajitori-metrics", "mountPath": "/kajitori-metrics"}
 """The folder in which programs write their figures."""
 
 
+DELIVERING = {"start": {"image": "kajitori:1", "server": "http://kajitori:8600"}}
+
+
 def members(
     document: dict[str, Any] | None = None, *, port: int = 20001, policy: dict[str, Any] | None = None, **more: Any
 ) -> MemberPods:
@@ -158,8 +161,7 @@ def test_members_of_a_sweep_know_only_their_index() -> None:
         "checkpoint": {"path": "/ckpt"},
         "code": {"digest": "sha256:" + "0" * 64},
     }
-    start = {"start": {"image": "kajitori:1", "server": "http://kajitori:8600"}, "defaults": {"timeLimit": "1h"}}
-    pod = members(document, policy=start).pod(7, "gpu-7")
+    pod = members(document, policy=DELIVERING | {"defaults": {"timeLimit": "1h"}}).pod(7, "gpu-7")
     assert pod["metadata"]["name"] == "bert-3-7"
     assert pod["metadata"]["labels"]["kajitori.dev/rank"] == "7"
     assert env(pod) == {
@@ -181,6 +183,23 @@ def test_members_of_a_sweep_know_only_their_index() -> None:
     step = {variable["name"]: variable["value"] for variable in pod["spec"]["initContainers"][0]["env"]}
     assert (step["KAJI_RANK"], step["KAJI_WORLD_SIZE"]) == ("7", "1")
     assert pod["spec"]["activeDeadlineSeconds"] == 3600
+
+
+def test_files_are_mounts_of_what_the_first_step_fetches() -> None:
+    """So any image has them, also one without a shell. A gang's own /etc/hosts is not mounted over the user's."""
+    digest = "sha256:" + "0" * 64
+    items = [{"path": "/etc/app.conf", "mode": "600"}, {"path": "/etc/hosts"}]
+    pod = members({"files": {"digest": digest, "items": items}}, policy=DELIVERING).pod(0, "gpu-7")["spec"]
+    mounts = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "kajitori-files"]
+    assert mounts == [
+        {"name": "kajitori-files", "mountPath": "/etc/app.conf", "subPath": "files/000"},
+        {"name": "kajitori-files", "mountPath": "/etc/hosts", "subPath": "files/001"},
+    ]
+    step = pod["initContainers"][0]
+    assert step["volumeMounts"][-1] == {"name": "kajitori-files", "mountPath": "/kajitori-files"}
+    assert {variable["name"]: variable["value"] for variable in step["env"]}["KAJI_START_FILE_MODES"] == "600 644"
+    paths = [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]
+    assert len(paths) == len(set(paths)) and pod["volumes"].count({"name": "kajitori-files", "emptyDir": {}}) == 1
 
 
 def test_the_longest_run_name_gives_a_valid_host_name() -> None:

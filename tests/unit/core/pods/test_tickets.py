@@ -20,6 +20,8 @@ tickets = st.builds(
     run_uid=st.text(),
     attempt=st.integers(0, 10**6),
     world_size=st.integers(0, 10**6),
+    code=st.sampled_from(["", "sha256:1"]),
+    files=st.sampled_from(["", "sha256:2"]),
 )
 keys = st.binary(min_size=1, max_size=64)
 

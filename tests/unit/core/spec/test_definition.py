@@ -38,7 +38,7 @@ def parts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 def test_the_schema_is_structural() -> None:
     """Each part has a type or the extension that replaces it; there are no references, alternatives or nulls."""
     allowed = {"type", "description", "properties", "items", "additionalProperties", "format", *BOUNDS.values()}
-    allowed |= {"enum", "maximum", "minimum", "minLength", "pattern", "required", RULES}
+    allowed |= {"enum", "maximum", "minimum", "minItems", "minLength", "pattern", "required", RULES}
     extensions = {"x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-map-type"}
     for path, schema in parts(SCHEMA):
         assert schema.keys() <= allowed | extensions, path

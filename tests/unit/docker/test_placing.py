@@ -1,0 +1,86 @@
+"""Files that are copied into a container before its start."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kajitori.docker.placing import PlacedFiles
+from kajitori.errors import InvalidInput
+
+
+def archive(*entries: tuple[str, bytes, str], mode: int = 0o644) -> io.BytesIO:
+    """Return a tar archive of (name, kind, content or target)."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as opened:  # Docker's daemon takes compressed archives too
+        for name, kind, content in entries:
+            info = tarfile.TarInfo(name)
+            info.type, info.mode = kind, mode
+            if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+                info.linkname = content
+            info.size = len(content) if kind == tarfile.REGTYPE else 0
+            opened.addfile(info, io.BytesIO(content.encode()))
+    made.seek(0)
+    return made
+
+
+FILE, FOLDER, LINK, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+
+
+def contents(placed: PlacedFiles, folder: Path) -> dict[str, str | None]:
+    """Return the content of each file by its path; None for an empty folder."""
+    placed.arrange(folder)
+    names = [item["path"] for item in placed.items]
+    return {
+        name: None if file.is_dir() else file.read_text()
+        for name, file in zip(names, sorted(folder.iterdir()), strict=True)
+    }
+
+
+def test_the_files_of_an_archive_are_placed(tmp_path: Path) -> None:
+    """A folder counts only if it is empty, and not if every image has it. Links are replaced by their targets."""
+    placed = PlacedFiles(tmp_path)
+    entries = [("./", FOLDER, ""), ("tmp/", FOLDER, ""), ("opt/app/", FOLDER, ""), ("opt/app/a", FILE, "A")]
+    entries += [("opt/empty/", FOLDER, ""), ("opt/b", HARD, "opt/app/a"), ("opt/c", LINK, "app/a")]
+    placed.add(archive(*entries), "/")
+    placed.add(archive(("x", FILE, "X"), mode=0o600), "/etc")
+    placed.add(archive(("../../x", FILE, "Y"), mode=0o755), "/etc")
+    found = contents(placed, tmp_path / "1")
+    assert found == {"/etc/x": "X", "/opt/app/a": "A", "/opt/b": "A", "/opt/c": "A", "/opt/empty": None, "/x": "Y"}
+    assert [item["mode"] for item in placed.items] == ["600", "644", "644", "644", "644", "755"]
+
+
+def test_later_files_replace_earlier_ones(tmp_path: Path) -> None:
+    """Those that the run has are unpacked from its archive."""
+    (tmp_path / "unpacked").mkdir()
+    (tmp_path / "unpacked" / "000").write_text("old")
+    (tmp_path / "unpacked" / "001").mkdir()
+    items = [{"path": "/etc/x", "mode": "644"}, {"path": "/opt/y", "mode": "755"}]
+    placed = PlacedFiles.of(tmp_path, items, tmp_path / "unpacked")
+    placed.add(archive(("etc/x", FILE, "new"), ("opt/y/z", FILE, "Z")), "/")
+    assert contents(placed, tmp_path / "1") == {"/etc/x": "new", "/opt/y/z": "Z"}
+
+
+def test_what_was_copied_in_can_be_copied_out(tmp_path: Path) -> None:
+    placed = PlacedFiles(tmp_path)
+    placed.add(archive(("app/a", FILE, "A"), ("app/e/", FOLDER, "")), "/opt")
+    assert placed.stat("/opt/app/a") == (0o100644, 1)
+    assert placed.stat("/opt/app") == (0o040755, 4096) and placed.stat("/opt/appendix") is None
+    with tarfile.open(fileobj=io.BytesIO(placed.tar("/opt/app", 5))) as made:
+        assert [(one.name, one.isdir(), one.mtime) for one in made] == [("app/a", False, 5), ("app/e", True, 5)]
+        content = made.extractfile("app/a")
+        assert content is not None and content.read() == b"A"
+
+
+def test_what_cannot_be_copied_before_the_start_is_named(tmp_path: Path) -> None:
+    """All entries at once. A link out of the archive has a target in the image, which is not known yet."""
+    with pytest.raises(InvalidInput) as refused:
+        PlacedFiles(tmp_path).add(archive(("a", LINK, "/etc/passwd"), ("b", tarfile.FIFOTYPE, "")), "/tmp")
+    assert [fault.field for fault in refused.value.faults] == ["/tmp/a", "/tmp/b"]
+    with pytest.raises(InvalidInput, match="256"):
+        PlacedFiles(tmp_path).add(archive(*((f"{number}", FILE, "") for number in range(257))), "/tmp")
+    with pytest.raises(InvalidInput, match="can't be read"):
+        PlacedFiles(tmp_path).add(io.BytesIO(b"no archive"), "/tmp")
