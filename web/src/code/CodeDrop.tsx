@@ -4,26 +4,29 @@ import Button from "@mui/material/Button";
 import LinearProgress from "@mui/material/LinearProgress";
 import Typography from "@mui/material/Typography";
 import { useRef, useState } from "react";
-import { bytes } from "../words/amounts";
 import { chosenFolder, droppedFolder } from "./folder";
-import { useUpload } from "./useUpload";
+import { notesOn, summaryOf } from "./notes";
+import { useUpload, type Uploaded } from "./useUpload";
 
 interface Properties {
   /** Digest of the code that the run gets; empty for none. */
   digest: string;
   namespace: string;
   change: (digest: string) => void;
+  /** The first word of the command. */
+  program: string;
 }
 
 /** A place for a folder: it is packed as `kaji run --code` does it, and uploaded. */
-export function CodeDrop({ digest, namespace, change }: Properties) {
+export function CodeDrop({ digest, namespace, change, program }: Properties) {
   const [isOver, setIsOver] = useState(false);
-  const [words, setWords] = useState<{ digest: string; text: string } | null>(null);
+  const [uploaded, setUploaded] = useState<Uploaded | null>(null);
   const chooser = useRef<HTMLInputElement>(null);
-  const { state, fault, start, cancel } = useUpload(namespace, ({ digest, name, files, bytes: size }) => {
-    setWords({ digest, text: `${name}, ${files} ${files === 1 ? "file" : "files"}, ${bytes(size)}` });
-    change(digest);
+  const { state, fault, start, cancel } = useUpload(namespace, (mine) => {
+    setUploaded(mine);
+    change(mine.digest);
   });
+  const here = uploaded?.digest === digest ? uploaded : null;
   return (
     <Box
       component="section"
@@ -45,8 +48,8 @@ export function CodeDrop({ digest, namespace, change }: Properties) {
           {state
             ? `${state.step} ${Math.floor(state.share * 100)} %`
             : digest
-              ? `Code: ${words?.digest === digest ? words.text : digest.slice(0, 19)}. All members start in it.`
-              : "Code: drop your program's folder here, without data. Files that begin with #! are executable; links are not uploaded."}
+              ? `Code: ${here ? summaryOf(here) : digest.slice(0, 19)}. All members start in it.`
+              : "Code: drop your program's folder here, without data."}
         </Typography>
         {state ? (
           <Button size="small" onClick={cancel}>
@@ -64,6 +67,13 @@ export function CodeDrop({ digest, namespace, change }: Properties) {
         )}
       </Box>
       {state && <LinearProgress variant="determinate" value={state.share * 100} aria-label={state.step} />}
+      {!digest && !state && (
+        <Typography color="textSecondary">
+          A browser hides which files are executable, and links. Executable are files that begin with #!, Linux programs, and what Git knows as executable; links are left out. To upload
+          the folder as it is: <code>kaji run --code</code>.
+        </Typography>
+      )}
+      {here && !state && notesOn(here, program).map((note) => <Typography key={note}>{note}</Typography>)}
       {fault && <Alert severity="error">{fault}</Alert>}
       <input
         type="file"

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { frameOf } from "./archive";
 import example from "./cases.json";
-import { entriesOf, treeOf, type Found } from "./folder";
+import { contentsOf, treeOf, type Found } from "./folder";
 import { excludes, rulesOf } from "./ignoring";
 import { packed } from "./pack";
 
@@ -24,14 +24,14 @@ function withFolders(found: Found[], paths: string[][]): Found[] {
 
 describe("a folder in a browser", () => {
   it("has the archive that the command line makes of it", async () => {
-    const entries = await entriesOf(exampleFolder(), NEVER);
+    const { entries } = await contentsOf(exampleFolder(), NEVER);
     expect(entries.map(({ path }) => path).sort()).toEqual([...example.kept].sort());
     const pack = await packed(entries, NEVER, () => undefined);
     expect([pack.size, pack.digest]).toEqual([example.size, example.digest]);
   });
 
   it("is read in pieces of any length", async () => {
-    const pack = await packed(await entriesOf(exampleFolder(), NEVER), NEVER, () => undefined);
+    const pack = await packed((await contentsOf(exampleFolder(), NEVER)).entries, NEVER, () => undefined);
     const whole = await pack.read(0, pack.size);
     expect(await pack.read(700, 1_100)).toEqual(whole.slice(700, 1_800));
     expect((await pack.read(pack.size - 10, 100)).length).toBe(10);
@@ -39,7 +39,7 @@ describe("a folder in a browser", () => {
 
   it("has scripts and binaries as executable files", async () => {
     const file = (name: string, ...content: BlobPart[]): Found => ({ name, file: async () => new Blob(content) });
-    const found = await entriesOf([file("run.sh", "#!/bin/sh\n"), file("train.py", "import os\n"), file("tool", Uint8Array.of(0x7f, 0x45, 0x4c, 0x46, 2)), file("empty")], NEVER);
+    const { entries: found } = await contentsOf([file("run.sh", "#!/bin/sh\n"), file("train.py", "import os\n"), file("tool", Uint8Array.of(0x7f, 0x45, 0x4c, 0x46, 2)), file("empty")], NEVER);
     expect(found.filter(({ isExecutable }) => isExecutable).map(({ path }) => path)).toEqual(["run.sh", "tool"]);
     const pack = await packed(found, NEVER, () => undefined);
     const modes = [0, 1, 3].map((block) => pack.read(block * 512 + 100, 7).then((bytes) => new TextDecoder().decode(bytes)));
@@ -47,8 +47,8 @@ describe("a folder in a browser", () => {
   });
 
   it("is not packed if it is empty or the person cancelled", async () => {
-    await expect(entriesOf([], NEVER)).rejects.toThrow("is empty");
-    await expect(entriesOf(exampleFolder(), AbortSignal.abort())).rejects.toThrow();
+    await expect(contentsOf([], NEVER)).rejects.toThrow("is empty");
+    await expect(contentsOf(exampleFolder(), AbortSignal.abort())).rejects.toThrow();
   });
 });
 

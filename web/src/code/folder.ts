@@ -1,6 +1,7 @@
 /** The files of a folder that a person dropped or chose, without those that its ignore files exclude. */
 import { MOST_FILES, type Entry } from "./archive";
 import { encoded } from "./bytes";
+import { modesOf, NO_MODES, type Modes } from "./gitIndex";
 import { entered, excludes, GIT_FOLDER, IGNORE_FILES, rulesOf, type Ignoring } from "./ignoring";
 
 /** A file or folder as the browser shows it. */
@@ -13,13 +14,27 @@ export interface FoundFile extends Entry {
 const LONGEST_NAME = 255;
 const DEEPEST = 128;
 
+/** What is packed of a folder. */
+export interface Contents {
+  entries: readonly FoundFile[];
+  /** Links that Git knows there. Browsers show no links, so they are left out. */
+  missingLinks: readonly string[];
+}
+
 /** Return the entries of an archive of these files. Throws an Error for a folder that cannot be packed, or if `signal` is aborted. */
-export async function entriesOf(top: readonly Found[], signal: AbortSignal): Promise<FoundFile[]> {
+export async function contentsOf(top: readonly Found[], signal: AbortSignal): Promise<Contents> {
   const entries: FoundFile[] = [];
+  const missingLinks: string[] = [];
+  const modes = await gitModes(top);
   const walk = async (folder: readonly Found[], path: string, above: Ignoring): Promise<void> => {
     const rules = rulesOf(await ignoreTexts(folder));
     const ignoring = entered(above, path, rules);
     if (!folder.length && path) entries.push({ path: path.slice(0, -1), size: 0, isFolder: true, content: null });
+    for (const link of modes.links) {
+      const name = link.slice(path.length);
+      const isHere = link.startsWith(path) && !name.includes("/");
+      if (isHere && !excludes(ignoring, link) && !folder.some((item) => item.name === name)) missingLinks.push(link);
+    }
     for (const item of folder) {
       signal.throwIfAborted();
       const isFolder = "children" in item;
@@ -31,7 +46,7 @@ export async function entriesOf(top: readonly Found[], signal: AbortSignal): Pro
       if (isFolder) await walk(await item.children(), `${below}/`, ignoring);
       else {
         const content = await item.file();
-        entries.push({ path: below, size: content.size, isFolder: false, isExecutable: await isProgram(content, below), content });
+        entries.push({ path: below, size: content.size, isFolder: false, isExecutable: modes.executable.has(below) || (await isProgram(content, below)), content });
       }
       if (entries.length > MOST_FILES) {
         throw new Error(`the folder has more than ${MOST_FILES.toLocaleString()} files: name what the program does not need in .kajiignore`);
@@ -40,10 +55,18 @@ export async function entriesOf(top: readonly Found[], signal: AbortSignal): Pro
   };
   await walk(top, "", []);
   if (!entries.length) throw new Error("the folder is empty, or everything in it is excluded");
-  return entries;
+  return { entries, missingLinks };
 }
 
-/** Whether a file is a script or a binary for Linux. A browser does not tell which files are executable; these are meant to be. */
+/** Return what the folder's Git checkout knows of its files; nothing if it is none. */
+async function gitModes(top: readonly Found[]): Promise<Modes> {
+  const git = top.find(({ name }) => name === GIT_FOLDER);
+  if (!git || !("children" in git)) return NO_MODES;
+  const index = (await git.children()).find(({ name }) => name === "index");
+  return index && "file" in index ? modesOf(await (await index.file()).arrayBuffer()) : NO_MODES;
+}
+
+/** Whether a file is a script or a binary for Linux. Without Git, these are the files that are meant to be executable. */
 async function isProgram(content: Blob, path: string): Promise<boolean> {
   const [a, b, c, d] = new Uint8Array(await contentOf({ path, content }, 0, 4));
   return (a === 0x23 && b === 0x21) || (a === 0x7f && b === 0x45 && c === 0x4c && d === 0x46);

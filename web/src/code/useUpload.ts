@@ -1,5 +1,5 @@
 import { useRef, useState } from "react";
-import { entriesOf, type Found } from "./folder";
+import { contentsOf, type Found, type FoundFile } from "./folder";
 import { packed } from "./pack";
 import { upload, wordsOf } from "./upload";
 
@@ -12,8 +12,9 @@ export interface Uploading {
 export interface Uploaded {
   digest: string;
   name: string;
-  files: number;
   bytes: number;
+  entries: readonly FoundFile[];
+  missingLinks: readonly string[];
 }
 
 /** Read, pack and upload a folder; `done` gets what was uploaded. */
@@ -30,11 +31,11 @@ export function useUpload(namespace: string, done: (uploaded: Uploaded) => void)
     setFault(null);
     tell("Reading")(0);
     try {
-      const entries = await entriesOf(await folder.found(), mine.signal);
+      const { entries, missingLinks } = await contentsOf(await folder.found(), mine.signal);
       const pack = await packed(entries, mine.signal, tell("Reading"));
       await upload(pack, namespace, mine.signal, tell("Uploading"));
       mine.signal.throwIfAborted();
-      done({ digest: pack.digest, name: folder.name, files: pack.files, bytes: pack.size });
+      done({ digest: pack.digest, name: folder.name, bytes: pack.size, entries, missingLinks });
     } catch (error) {
       if (running.current === mine) setFault(wordsOf(error));
     }

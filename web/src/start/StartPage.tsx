@@ -13,7 +13,7 @@ import { addressOf } from "../runs/RunTable";
 import { CodeDrop } from "../code/CodeDrop";
 import { CopyLine } from "../words/CopyLine";
 import { Fields, ON_DEMAND } from "./Fields";
-import { draftOf, EMPTY, fieldOf, requestOf, withCode, type FieldName } from "./form";
+import { draftOf, EMPTY, fieldOf, requestOf, withCode, wordsOf, type FieldName } from "./form";
 import { hasMembers } from "./outlook/alternatives";
 import { Outlook } from "./outlook/Outlook";
 import { Recent } from "./Recent";
@@ -80,6 +80,7 @@ export function StartPage() {
           <CodeDrop
             digest={draft.base.code?.digest ?? ""}
             namespace={form.namespace}
+            program={wordsOf(form.command)[0] ?? ""}
             change={(digest) => setDraft((newest) => withCode(newest, digest))}
           />
         </Box>
