@@ -21,7 +21,9 @@ async def require_agent(api: Shared, request: Request, node: str) -> None:
     """
     await _authenticate(api, request, node)
     if node not in api.mirror.nodes:
-        raise InvalidInput.one("node", "is no node of this cluster", value=node[:253], hint="see kaji nodes")
+        raise InvalidInput.one(
+            "node", f"this cluster has no node {node!r:.80}", value=node[:253], hint="see kaji nodes"
+        )
 
 
 async def _authenticate(api: Api, request: Request, node: str) -> None:

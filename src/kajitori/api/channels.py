@@ -70,7 +70,7 @@ class ChannelRequest(Document):
         """Check the form. No error repeats the URL, which contains a token."""
         if not _URL.fullmatch(url):
             raise FieldError(
-                "the text is no URL of a service", "write SCHEME://…; github.com/caronc/apprise lists them"
+                "this is not the URL of a service", "write SCHEME://…; github.com/caronc/apprise lists them"
             )
         return url
 

@@ -67,7 +67,7 @@ def for_each(
     else:
         runs, errors = everything, []
         if not runs:
-            say("none of your runs fits; there is nothing to do")
+            say("you have no such runs; there is nothing to do")
     if missing_is_fine:
         errors = [error for error in errors if not isinstance(error, NotFound)]
     for error in errors:

@@ -35,7 +35,7 @@ def server_options(function: F) -> F:
         expose_value=False,
         callback=set_cluster,
         shell_complete=complete_cluster,
-        help="The local cluster to use if several run: its context or its data folder.",
+        help="Cluster to use: a name of kaji context ls, or the data folder of a kaji up.",
     )
     return cluster(connection_options(function))
 

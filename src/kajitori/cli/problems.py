@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,18 @@ from kajitori.errors import Fault, InvalidInput, KajitoriError, Refused
 
 if TYPE_CHECKING:
     from kajitori.cli.context import Cli
+
+
+@contextmanager
+def fields_named(words: Mapping[str, str]) -> Iterator[None]:
+    """Name options and arguments in errors of the Web API: `words` has the word of the command line for each field."""
+    from dataclasses import replace
+
+    try:
+        yield
+    except InvalidInput as error:
+        faults = [replace(fault, field=words.get(fault.field.partition("[")[0], fault.field)) for fault in error.faults]
+        raise type(error)(faults, hint=error.hint) from None
 
 
 def print_error(error: KajitoriError, *, as_json: bool = False) -> None:

@@ -28,7 +28,12 @@ def moment_option(option: str, text: str | None, now: datetime) -> str | None:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise InvalidInput.one(option, "is no time", value=text, hint="such as 30d, or 2026-11-21T10:00:00Z")
+        raise InvalidInput.one(
+            option,
+            f"{text!r:.80} is not a time",
+            value=text,
+            hint="write a duration or a time: 30d, or 2026-11-21T10:00:00Z",
+        )
     return format_time(moment)
 
 
@@ -61,5 +66,7 @@ def later_option(option: str, text: str, now: datetime) -> str:
     except ValueError:
         moment = None
     if moment is None:
-        raise InvalidInput.one(option, "is no time", value=text, hint="such as 18:00, 2d, or 2026-11-25T09:00:00Z")
+        raise InvalidInput.one(
+            option, f"{text!r:.80} is not a time", value=text, hint="write 18:00, 2d, or 2026-11-25T09:00:00Z"
+        )
     return format_time(moment.astimezone())  # without a zone: the time here

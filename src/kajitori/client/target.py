@@ -321,16 +321,22 @@ def _named(text: str, source: str, runtime_dir: Path | None, *, use: bool = True
     if "/" in text or folder.exists() or not (named or sign_ins):
         return _in_folder(folder)
     names = ", ".join((*named, *sign_ins))
-    raise NotFound(f"{source}: there is no context {text!r:.80}", hint=f"there are {names}; or name a cluster's folder")
+    raise NotFound(
+        f"{source}: there is no context {text!r:.80}", hint=f"known: {names}; the data folder of a cluster works, too"
+    )
 
 
 def _from_environment(url: str, environment: Mapping[str, str]) -> Target:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Unavailable(f"$KAJI_SERVER is {url!r:.80}, which is no address", hint="such as https://kaji.example.org")
+        raise Unavailable(
+            f"$KAJI_SERVER is {url!r:.80}, which is not an address",
+            hint="write an address such as https://kaji.example.org",
+        )
     token = environment.get("KAJI_TOKEN", "").strip()
     if not token:
-        raise Unauthenticated("$KAJI_SERVER is set, but $KAJI_TOKEN is not", hint="put your token into $KAJI_TOKEN")
+        hint = f"put your token into $KAJI_TOKEN, or unset $KAJI_SERVER and sign in: kaji login {url}"
+        raise Unauthenticated("$KAJI_SERVER is set, but $KAJI_TOKEN is not", hint=hint)
     ca = environment.get("KAJI_CA", "")
     namespace = environment.get("KAJI_NAMESPACE", "")
     target = Target(url.rstrip("/"), token, namespace, ca=Path(ca).expanduser() if ca else None)

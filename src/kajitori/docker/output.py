@@ -77,7 +77,7 @@ def moment(text: str, name: str) -> str:
         except ValueError:
             raise InvalidInput.one(name, "is neither a number of seconds nor a time", value=text[:80]) from None
     except OverflowError:
-        raise InvalidInput.one(name, "is no time", value=text[:80]) from None
+        raise InvalidInput.one(name, f"{text!r:.80} is not a time", value=text[:80]) from None
     return f"{time:%Y-%m-%dT%H:%M:%S.%f}000Z"
 
 

@@ -429,9 +429,9 @@ async def test_the_policy_check_names_objects_that_the_cluster_lacks(web: WebApi
     await client.create(CLAIMS, {"metadata": {"name": "policy-claim"}, "spec": claim}, namespace)
     await client.create(PRIORITY_CLASSES, {"metadata": {"name": "preempting"}, "value": 5})
     try:
-        checked = await web.kaji("policy", "check", "--cluster", "-N", namespace, "-o", "json", "-", stdin=SITE)
-        text = await web.kaji("policy", "check", "--cluster", "-N", namespace, "-", stdin=SITE)
-        in_force = await web.kaji("policy", "check", "--cluster", "-o", "json")
+        checked = await web.kaji("policy", "check", "--live", "-N", namespace, "-o", "json", "-", stdin=SITE)
+        text = await web.kaji("policy", "check", "--live", "-N", namespace, "-", stdin=SITE)
+        in_force = await web.kaji("policy", "check", "--live", "-o", "json")
     finally:
         await client.delete(CLAIMS, "policy-claim", namespace)
         await client.delete(PRIORITY_CLASSES, "preempting")

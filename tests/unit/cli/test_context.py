@@ -66,4 +66,4 @@ def test_use_takes_one_name(tmp_path: Path) -> None:
     assert run(tmp_path / "run", "use").exit_code == 2
     assert run(tmp_path / "run", "use", "lab", "--none").exit_code == 2
     missing = run(tmp_path / "run", "use", "nope")
-    assert (missing.exit_code, "there are lab" in missing.stderr) == (2, True)
+    assert (missing.exit_code, "known: lab" in missing.stderr) == (2, True)

@@ -250,7 +250,7 @@ def test_policy_check_against_the_cluster() -> None:
     """Faults on stderr with field and way out, and exit code 2; notes alone are no fault."""
     fault = {"field": "checkpoint.storageClass", "message": "the cluster has no StorageClass x", "hint": "create it"}
     answer = {"namespace": "team", "faults": [fault], "notes": ["gpu.types: none"]}
-    result = invoke(FakeWebApi(answers={"GET /v1/policy/cluster": answer}), "policy", "check", "--cluster")
+    result = invoke(FakeWebApi(answers={"GET /v1/policy/cluster": answer}), "policy", "check", "--live")
     assert result.exit_code == 2
     assert printed(result.stderr)[:3] == [
         "kaji: The policy in force names one thing that the cluster lacks (looked in namespace team):",
@@ -258,7 +258,7 @@ def test_policy_check_against_the_cluster() -> None:
         "      create it",
     ]
     fine = FakeWebApi(answers={"GET /v1/policy/cluster": answer | {"faults": []}})
-    result = invoke(fine, "policy", "check", "--cluster", "-N", "vision")
+    result = invoke(fine, "policy", "check", "--live", "-N", "vision")
     assert "note: gpu.types: none" in result.stderr and "nothing that it names" in result.stdout
     assert fine.calls[-1].query == {"namespace": ["vision"]}
     assert "name a policy file" in invoke(fine, "policy", "check").stderr

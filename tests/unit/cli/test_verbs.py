@@ -151,7 +151,7 @@ def test_rm_all_deletes_the_users_ended_runs_and_with_force_all() -> None:
     api = FakeWebApi([BERT, GPT])
     assert invoke(api, "rm", "-f", "--all", "-N", "vision").stdout == "bert\ngpt-small\n"
     assert api.calls[0].query == {"owner": ["@me"], "namespace": ["vision"], "limit": ["500"]}
-    assert invoke(FakeWebApi(), "rm", "--all").stderr == "none of your runs fits; there is nothing to do\n"
+    assert invoke(FakeWebApi(), "rm", "--all").stderr == "you have no such runs; there is nothing to do\n"
 
 
 @pytest.mark.parametrize("args", [["rm"], ["stop"], ["rm", "--all", "bert"], ["stop", "bert", "--all"]])

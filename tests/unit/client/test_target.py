@@ -198,7 +198,7 @@ def test_without_any_server_both_remedies_are_named(tmp_path: Path) -> None:
 def test_a_missing_token_or_scheme_is_named() -> None:
     with pytest.raises(Unauthenticated, match="KAJI_TOKEN is not"):
         find_target({"KAJI_SERVER": "https://kaji.example.org"}, None)
-    with pytest.raises(Unavailable, match="no address"):
+    with pytest.raises(Unavailable, match="not an address"):
         find_target({"KAJI_SERVER": "kaji.example.org", "KAJI_TOKEN": "x"}, None)
 
 
@@ -216,7 +216,7 @@ def test_arguments_of_the_client_choose_the_server(tmp_path: Path) -> None:
     with pytest.raises(Unauthenticated, match=f"there is no token for {url}") as caught:
         chosen(url)
     assert f"kaji login {url}" in caught.value.hint
-    with pytest.raises(Unavailable, match=r"^server is 'kaji:8600', which is no address"):
+    with pytest.raises(Unavailable, match=r"^server is 'kaji:8600', which is not an address"):
         chosen("kaji:8600", token="t")
     with pytest.raises(InvalidInput, match="server: excludes context"):
         chosen(url, "lab")

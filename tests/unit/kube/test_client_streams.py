@@ -10,7 +10,7 @@ from tests.unit.kube.fake_api import client_of
 from tests.unit.kube.scripted import hang_up, no, scripted
 
 from kajitori.errors import InvalidInput
-from kajitori.kube.errors import ConnectionFailed, NotFoundError
+from kajitori.kube.errors import ConnectionFailed, NotFoundError, UnsupportedError
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 
 
@@ -100,6 +100,18 @@ async def test_a_refused_exec_has_the_servers_message() -> None:
     async with scripted(no(404, "NotFound", 'pods "x" not found')) as server, client_of(server.url) as client:
         with pytest.raises(NotFoundError, match='pods "x" not found'):
             await client.open_exec("a", "x", command=["sh"], container="")
+
+
+async def test_a_node_that_serves_no_exec_is_named_as_the_cause() -> None:
+    """The body of the refused handshake is lost, and a plain request is refused for another reason."""
+
+    async def refused(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=501 if "Upgrade" in request.headers else 400)
+
+    async with scripted(refused) as server, client_of(server.url) as client:
+        with pytest.raises(UnsupportedError, match="the Pod's node gives no access") as caught:
+            await client.open_exec("a", "x", command=["sh"], container="")
+    assert caught.value.hint == "simulated nodes run no programs"
 
 
 async def test_a_broken_exec_has_no_exit_code() -> None:

@@ -45,7 +45,7 @@ export function SweepPage() {
         </>
       ) : (
         <Typography>
-          This run is no sweep: its members work on one result together. <Link to={page}>Show the run</Link>
+          This run is not a sweep. <Link to={page}>Show the run</Link>
         </Typography>
       )}
     </>

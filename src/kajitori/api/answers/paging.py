@@ -171,7 +171,9 @@ def seconds_of(field: str, text: str) -> int | None:
             raise ValueError(text)
         return int(moment.timestamp())
     except (msgspec.ValidationError, ValueError, OverflowError):
-        raise InvalidInput.one(field, "is no time", value=text, hint="such as 2026-11-21T10:00:00Z") from None
+        raise InvalidInput.one(
+            field, f"{text!r:.80} is not a time", value=text, hint="such as 2026-11-21T10:00:00Z"
+        ) from None
 
 
 def time_text(seconds: int | None) -> str:

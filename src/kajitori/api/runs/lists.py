@@ -194,7 +194,9 @@ async def _namespaces(api: Api, user: User, query: FilterParameters) -> frozense
     teams = api.policy.current().policy.teams
     for name in query.team:
         if name and name not in teams:
-            raise InvalidInput.one("team", "is no team of the policy", value=name, hint=did_you_mean(name, teams))
+            raise InvalidInput.one(
+                "team", f"the policy has no team {name!r:.80}", value=name, hint=did_you_mean(name, teams)
+            )
     named = sorted(filter(None, query.namespace))
     for namespace in named:
         await user.require("list", namespace)

@@ -117,10 +117,8 @@ class _Table:
     def __init__(self, api: Api, run: RunObject) -> None:
         array = array_of(run)
         if array is None:
-            message = f"{run.metadata.name} is no sweep: its members work on one result together"
-            raise InvalidInput.one(
-                "name", message, value=run.metadata.name, hint="only runs with an array have a table of results"
-            )
+            hint = "kaji run --array starts a sweep, whose members have results"
+            raise InvalidInput.one("", f"{run.metadata.name} is not a sweep", value=run.metadata.name, hint=hint)
         self.indices: Iterable[int] = array.indices
         self._api = api
         self._run = run

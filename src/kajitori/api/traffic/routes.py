@@ -192,7 +192,9 @@ def order_class(api: Api, address_class: str) -> str:
     known = {*policy.classes, policy.others, *api.traffic.keeper.book.classes()}
     if address_class and address_class not in known:
         hint = did_you_mean(address_class, known)
-        raise InvalidInput.one("class", "is no class of addresses here", value=address_class, hint=hint)
+        raise InvalidInput.one(
+            "class", f"there is no class of addresses {address_class!r:.80}", value=address_class, hint=hint
+        )
     return address_class or policy.others
 
 

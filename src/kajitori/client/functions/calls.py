@@ -267,7 +267,7 @@ class Call(Generic[T_co]):
         value: T_co = result_of(self._queue.outcome(self._number, timeout=timeout), f"call {self.id}")
         return value
 
-    def __iter__(self: Call[Iterator[Item]]) -> Iterator[Item]:
+    def __iter__(self: Call[list[Item]]) -> Iterator[Item]:
         """Yield the items of a generator as they come."""
         part = 0
         while True:

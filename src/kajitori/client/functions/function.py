@@ -14,7 +14,20 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Never,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from kajitori.client.functions import worker
 from kajitori.client.functions.calls import Call, CallQueue, result_of
@@ -26,7 +39,12 @@ if TYPE_CHECKING:
     from kajitori.client.client import Client
 
 P = ParamSpec("P")
+Rest = ParamSpec("Rest")
 T = TypeVar("T")
+First = TypeVar("First")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+"""What `result()` of a call returns: what the function returns, or a list of the items of a generator."""
 
 DEFAULT_AT_MOST = 16
 """Workers of a map that names no number."""
@@ -34,7 +52,7 @@ RESTARTS = 3
 """Restarts of each worker after it died."""
 
 
-class Function(Generic[P, T]):
+class Function(Generic[P, T, Result]):
     """A function that can be called here (`f(x)`, `f.local(x)`) and on the cluster (`f.remote(x)`, `f.map(xs)`).
 
     A call on the cluster is done at least once: if its worker is killed, another one does it again.
@@ -71,13 +89,19 @@ class Function(Generic[P, T]):
         """Call the function in this process."""
         return self._wrapped(*args, **kwargs)
 
-    def remote(self, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> Call[Result]:
         """Start a run with one worker that does this call, and return the call without waiting for it."""
         arguments = pickled_arguments(self._wrapped, args, kwargs)
         pool = Pool(self, 1)
         return Call(pool.queue, pool.add([arguments], closed=True)[0])
 
-    def map(self, values: Iterable[Any], *, at_most: int = DEFAULT_AT_MOST, ordered: bool = True) -> Map[T]:
+    def map(
+        self: Function[Concatenate[First, Rest], T, Result],
+        values: Iterable[First],
+        *,
+        at_most: int = DEFAULT_AT_MOST,
+        ordered: bool = True,
+    ) -> Map[Result]:
         """Call the function with each value on the workers of one sweep, at most `at_most` at once, and yield the
         results: in the order of the values, or as they come.
 
@@ -88,7 +112,7 @@ class Function(Generic[P, T]):
 
     def starmap(
         self, values: Iterable[tuple[Any, ...]], *, at_most: int = DEFAULT_AT_MOST, ordered: bool = True
-    ) -> Map[T]:
+    ) -> Map[Result]:
         """Do the same as `map` with the arguments of each call in a tuple."""
         calls = [pickled_arguments(self._wrapped, tuple(arguments), {}) for arguments in values]
         if not calls:
@@ -96,7 +120,7 @@ class Function(Generic[P, T]):
         pool = Pool(self, min(at_most, len(calls)))
         return Map(pool.queue, len(pool.add(calls, closed=True)), ordered)
 
-    def pool(self, at_most: int = DEFAULT_AT_MOST) -> Pool[P, T]:
+    def pool(self, at_most: int = DEFAULT_AT_MOST) -> Pool[P, Result]:
         """Return workers that stay warm for calls that are added later:
 
         with f.pool(at_most=8) as pool:
@@ -105,16 +129,16 @@ class Function(Generic[P, T]):
         return Pool(self, at_most)
 
 
-class Map(Iterator[T]):
+class Map(Iterator[Result]):
     """The results of a map. Its run is ended if this iterator is closed or dropped before its end."""
 
     def __init__(self, queue: CallQueue | None, count: int, ordered: bool) -> None:
-        self.calls: list[Call[T]] = [Call(queue, number) for number in range(count)] if queue is not None else []
+        self.calls: list[Call[Result]] = [Call(queue, number) for number in range(count)] if queue is not None else []
         """The calls in the order of the values: each can be waited for and cancelled on its own."""
         self._queue = queue
-        self._results: Iterator[T] = _results(queue, count, ordered) if queue is not None else iter(())
+        self._results: Iterator[Result] = _results(queue, count, ordered) if queue is not None else iter(())
 
-    def __next__(self) -> T:
+    def __next__(self) -> Result:
         return next(self._results)
 
     def cancel(self) -> None:
@@ -129,10 +153,10 @@ class Map(Iterator[T]):
             self._results.close()
 
 
-class Pool(Generic[P, T]):
+class Pool(Generic[P, Result]):
     """A run with workers that do calls of a function until the pool is closed."""
 
-    def __init__(self, function: Function[P, T], workers: int) -> None:
+    def __init__(self, function: Function[P, Any, Result], workers: int) -> None:
         from kajitori.client.client import Client
 
         if workers < 1:
@@ -163,7 +187,7 @@ class Pool(Generic[P, T]):
         else:
             _end(self.queue)
 
-    def remote(self, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+    def remote(self, *args: P.args, **kwargs: P.kwargs) -> Call[Result]:
         """Add a call and return it without waiting for it."""
         return Call(self.queue, self.queue.add([pickled_arguments(self._wrapped, args, kwargs)])[0])
 
@@ -180,17 +204,25 @@ class Pool(Generic[P, T]):
         self.queue.close()
 
 
-@overload
-def function(wrapped: Callable[P, T], /) -> Function[P, T]: ...
+class Decorator(Protocol):
+    """What `@function(…)` returns for its options."""
+
+    @overload
+    def __call__(self, wrapped: Callable[P, Never], /) -> Function[P, Any, Any]: ...
+    @overload
+    def __call__(self, wrapped: Callable[P, Iterator[Item]], /) -> Function[P, Iterator[Item], list[Item]]: ...
+    @overload
+    def __call__(self, wrapped: Callable[P, T], /) -> Function[P, T, T]: ...
 
 
+@overload  # for functions without annotations
+def function(wrapped: Callable[P, Never], /) -> Function[P, Any, Any]: ...
 @overload
-def function(
-    *,
-    image: str | None = None,
-    client: Client | None = None,
-    **options: Unpack[RunOptions],
-) -> Callable[[Callable[P, T]], Function[P, T]]: ...
+def function(wrapped: Callable[P, Iterator[Item]], /) -> Function[P, Iterator[Item], list[Item]]: ...
+@overload
+def function(wrapped: Callable[P, T], /) -> Function[P, T, T]: ...
+@overload
+def function(*, image: str | None = None, client: Client | None = None, **options: Unpack[RunOptions]) -> Decorator: ...
 
 
 def function(
@@ -207,7 +239,7 @@ def function(
     the function imports, such as `"."`. `client` is the server to use; without one, `Client()`.
     """
 
-    def decorate(wrapped: Callable[..., Any]) -> Function[..., Any]:
+    def decorate(wrapped: Callable[..., Any]) -> Function[..., Any, Any]:
         return Function(wrapped, image=image, client=client, options=cast(RunOptions, options))
 
     unknown = sorted(
@@ -235,7 +267,7 @@ def _end(queue: CallQueue) -> None:
         queue.client.kill(queue.run)
 
 
-def _stage(folder: Path, wanted: Function[..., Any], pickled: bytes, settings: dict[str, Any]) -> None:
+def _stage(folder: Path, wanted: Function[..., Any, Any], pickled: bytes, settings: dict[str, Any]) -> None:
     """Write everything that workers need into a folder: the caller's code, the function, the worker and cloudpickle."""
     import cloudpickle
 

@@ -39,7 +39,7 @@ KINDS = tuple(kind.value for kind in Kind)
 def check_kind(word: str) -> str:
     """Return the word if it is a kind of message; raise FieldError otherwise."""
     if word not in KINDS:
-        raise FieldError(f"{word!r:.40} is no kind of message", f"use some of: {', '.join(KINDS)}")
+        raise FieldError(f"{word!r:.40} is not a kind of message", f"known: {', '.join(KINDS)}")
     return word
 
 

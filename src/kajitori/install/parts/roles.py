@@ -82,7 +82,7 @@ def people() -> list[Object]:
             "kajitori-operator",
             [
                 rule("", "nodes", "get patch"),
-                # `kaji policy check --cluster` looks up what a policy names. It says which objects it may not read:
+                # `kaji policy check --live` looks up what a policy names. It says which objects it may not read:
                 # Secrets, ConfigMaps and Pods of DNS resolvers are not among these.
                 rule("", "namespaces services persistentvolumeclaims", "get"),
                 rule("storage.k8s.io", "storageclasses", "get list"),

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.connection.credentials import Credential, CredentialSource
 from kajitori.kube.connection.joined import JoinedEnd
 from kajitori.kube.connection.retry import RetryPolicy
-from kajitori.kube.errors import ApiError, ConnectionFailed, UnauthorizedError, raise_for_status
+from kajitori.kube.errors import ApiError, ConnectionFailed, UnauthorizedError, UnsupportedError, raise_for_status
 
 READ_BUFFER_BYTES = 1 << 21
 """Read buffer: a line of a watch is as long as an object."""
@@ -312,6 +313,13 @@ class Transport:
         except ApiError as error:
             if error.status == status:
                 raise
+        if status == HTTPStatus.NOT_IMPLEMENTED:
+            raise UnsupportedError(
+                "the Pod's node gives no access to the Pod",
+                status=status,
+                reason="NotImplemented",
+                hint="simulated nodes run no programs",
+            )
         raise_for_status(status, b"", {})
         raise ConnectionFailed(f"the API server at {self.config.server} opened no WebSocket (HTTP {status})")
 

@@ -370,7 +370,7 @@ CLUSTER = Group(
             do=(
                 "`kaji explain RUN` for the team's first waiting run: it says what it waits for, and who holds it.",
                 "`kaji gpus` shows guarantees with their use, and broken GPUs.",
-                "If guarantees are larger than the cluster, `kaji policy check --cluster` says so.",
+                "If guarantees are larger than the cluster, `kaji policy check --live` says so.",
             ),
             fires=_guarantee(used=16),
             quiet=_guarantee(used=64),

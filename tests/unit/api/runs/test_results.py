@@ -118,7 +118,7 @@ async def test_a_run_that_is_no_sweep_has_no_results(world: World) -> None:
     await world.caught_up()
     response = await world.http.get("/v1/runs/team/bert/results")
     assert response.status_code == 422
-    assert "is no sweep" in response.text
+    assert "is not a sweep" in response.text
 
 
 async def test_logs_of_a_sweeps_members_are_read_by_index(world: World, tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_generators_are_streams() -> None:
     Cluster(counted)
     assert list(counted.remote(4)) == [0, 1, 2, 3]
     Cluster(counted)
-    assert counted.remote(3).result(10) == [0, 1, 2]  # type: ignore[comparison-overlap]
+    assert counted.remote(3).result(10) == [0, 1, 2]
     Cluster(doubled)
     with pytest.raises(TypeError, match="not a generator"):
         list(doubled.remote(1))

@@ -7,7 +7,6 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import (
     complete_file,
-    connection_options,
     namespace_option,
     output_option,
     read_file,
@@ -54,11 +53,11 @@ def show(cli: Cli, output: str | None) -> None:
 
 @command.command(
     epilog="\b\nExamples:\n  kaji policy check policy.yaml\n"
-    "  kaji policy check --cluster policy.yaml\n  kaji policy check --cluster -N vision\n"
+    "  kaji policy check --live policy.yaml\n  kaji policy check --live -N vision\n"
     "  kaji policy check -f deployment.yaml"
 )
 @click.argument("file", metavar="[FILE]", required=False, shell_complete=complete_file)
-@click.option("--cluster", is_flag=True, help="Also look up in the cluster what the policy names; asks the server.")
+@click.option("--live", is_flag=True, help="Also ask the server whether the cluster has what the policy names.")
 @click.option(
     "-f",
     "--filename",
@@ -68,15 +67,15 @@ def show(cli: Cli, output: str | None) -> None:
     shell_complete=complete_file,
     help="Check the Pods of these manifests against FILE, or the policy in force. May be repeated.",
 )
-@namespace_option("With --cluster: look for claims, ConfigMaps and Secrets there. With -f: the Pods' namespace.")
+@namespace_option("With --live: look for claims, ConfigMaps and Secrets there. With -f: the Pods' namespace.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing if the file is right.")
 @output_option("json")
-@connection_options
+@server_options
 @click.pass_obj
 def check(
     cli: Cli,
     file: str | None,
-    cluster: bool,
+    live: bool,
     manifests: tuple[str, ...],
     namespace: str | None,
     quiet: bool,
@@ -84,28 +83,27 @@ def check(
 ) -> int:
     """Check a policy file.
 
-    Names every fault at once, with its line; `-` reads stdin. With --cluster it also names every StorageClass,
+    Names every fault at once, with its line; `-` reads stdin. With --live it also names every StorageClass,
     PriorityClass, namespace, claim, Secret, GPU type, node label and so on that the policy names and the cluster
     lacks; without FILE it checks the policy in force. With -f it checks the Pods and Pod templates of manifests, which
-    the section `pods` is about. Ends with 2 if there are faults. If several clusters run, name one before the verb:
-    `kaji --cluster NAME policy check --cluster`.
+    the section `pods` is about. Ends with 2 if there are faults.
     """
     from kajitori.core.policy.file import parse_policy
 
     if manifests:
-        if cluster or output is not None:
-            raise click.UsageError("-f goes with neither --cluster nor -o")
+        if live or output is not None:
+            raise click.UsageError("-f goes with neither --live nor -o")
         return check_manifests(cli, file, manifests, namespace, quiet=quiet)
-    if not cluster:
+    if not live:
         if file is None:
-            raise click.UsageError("name a policy file, or say --cluster to check the policy in force")
+            raise click.UsageError("name a policy file, or use --live to check the policy in force")
         if namespace is not None or output is not None:
-            raise click.UsageError("-N and -o need --cluster")
+            raise click.UsageError("-N and -o need --live")
     text = read_file(file) if file is not None else None
     if text is not None:
         parse_policy(text)
     name = file or "The policy in force"
-    if not cluster:
+    if not live:
         if not quiet:
             echo(f"{name} is a policy without faults.")
         return 0

@@ -10,7 +10,6 @@ import click
 from kajitori.cli.context import Cli
 from kajitori.cli.options import (
     complete_file,
-    connection_options,
     namespace_option,
     output_option,
     read_file,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("file", metavar="[FILE]", required=False, shell_complete=complete_file)
 @click.option("--without-defaults", is_flag=True, help="For API servers that cannot change Pods (before 1.36).")
 @click.option("--only-gpu-nodes", is_flag=True, help="All nodes of the cluster have GPUs.")
-@connection_options
+@server_options
 @click.pass_obj
 def render(cli: Cli, file: str | None, without_defaults: bool, only_gpu_nodes: bool) -> None:
     """Print the admission policies by which the API server enforces the policy.

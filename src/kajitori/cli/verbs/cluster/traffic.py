@@ -52,11 +52,12 @@ def command(
     and its share of each node. With --since: what history recorded, by hour for 14 days and by day before that.
     """
     from kajitori.cli.printing.output import print_document
+    from kajitori.cli.problems import fields_named
 
     if since is not None:
         _print_past(cli, run, by, since, {"class": address_class, "limit": limit}, namespace, output)
         return
-    with cli.api() as api:
+    with fields_named({"class": "--class"}), cli.api() as api:
         if run is not None:
             from kajitori.client.lookup import find_run
             from kajitori.client.web_api import run_path
@@ -96,6 +97,7 @@ def _print_past(
 ) -> None:
     """Print sums of traffic since a time."""
     from kajitori.cli.printing.output import print_document
+    from kajitori.cli.problems import fields_named
     from kajitori.cli.times import moment_option
     from kajitori.cli.words.runs import plural
     from kajitori.client.lookup import find_run
@@ -104,7 +106,7 @@ def _print_past(
     if by == "node":
         raise InvalidInput.one("--by", "history has no traffic of single nodes", value=by, hint="leave out --since")
     query |= {"by": by, "since": moment_option("--since", since, cli.now())}
-    with cli.api() as api:
+    with fields_named({"class": "--class"}), cli.api() as api:
         if run is not None:
             view = find_run(api, run, namespace)
             query |= {"by": "run", "name": f"{view['namespace']}/{view['name']}"}

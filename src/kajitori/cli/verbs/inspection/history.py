@@ -54,11 +54,12 @@ def command(
     """
     from kajitori.cli.printing.output import print_document
     from kajitori.cli.times import moment_option
+    from kajitori.cli.words.phases import phases_of
 
     params: dict[str, Any] = {
         "owner": owner or (None if all_users else "@me"),
         "name": name or None,
-        "phase": [status.capitalize() for status in statuses] or None,
+        "phase": phases_of("--status", statuses) or None,
         "since": moment_option("--since", since, cli.now()),
         "until": moment_option("--until", until, cli.now()),
         "namespace": namespace,

@@ -9,8 +9,19 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import line_count, namespace_option, output_option, run_argument, server_options
+from kajitori.cli.problems import fields_named
 from kajitori.cli.terminal import say
 from kajitori.errors import InvalidInput
+
+_OPTIONS = {
+    "rank": "--rank",
+    "attempt": "--attempt",
+    "since": "--since",
+    "tail": "--tail",
+    "until": "--until",
+    "text": "--grep",
+}
+"""Options by query parameters of the Web API."""
 
 
 @click.command(
@@ -112,11 +123,10 @@ def command(
         all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")
         silent = set(range(replicas)) if all_of_them and parts == reader.parts else set()
         try:
-            for part in parts():
-                printer.print(part)
-                silent.discard(part.rank)
-        except InvalidInput as error:
-            raise _in_options(error) from None
+            with fields_named(_OPTIONS):
+                for part in parts():
+                    printer.print(part)
+                    silent.discard(part.rank)
         except KeyboardInterrupt:
             printer.make_room()
             if cli.has_person and follow:
@@ -136,21 +146,6 @@ def _are_pods_gone(view: dict[str, Any], attempt: int | None) -> bool:
 
     newest = (status_of(view).get("attempt") or {}).get("number", 0)
     return phase_of(view) == "Stopped" or (attempt is not None and attempt < newest)
-
-
-def _in_options(error: InvalidInput) -> InvalidInput:
-    """Return the server's error with options in place of query parameters."""
-    from dataclasses import replace
-
-    words = {
-        "rank": "--rank",
-        "attempt": "--attempt",
-        "since": "--since",
-        "tail": "--tail",
-        "until": "--until",
-        "text": "--grep",
-    }
-    return type(error)([replace(fault, field=words.get(fault.field, fault.field)) for fault in error.faults])
 
 
 def _since(text: str | None, option: str = "--since") -> str:

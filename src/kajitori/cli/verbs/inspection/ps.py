@@ -148,26 +148,24 @@ def _fields(cli: Cli, run: dict[str, Any]) -> dict[str, str]:
 
 def _params(filters: tuple[str, ...]) -> dict[str, Any]:
     """Return the query of the filters. Raises InvalidInput with every filter that can't be read."""
-    from kajitori.core.spec.reasons import Phase
-    from kajitori.core.words.suggestions import did_you_mean
+    from kajitori.cli.words.phases import phases_of
     from kajitori.errors import Fault, InvalidInput
 
     params: dict[str, Any] = {}
     faults: list[Fault] = []
-    phases = {phase.value.casefold(): phase.value for phase in Phase}
     for word in filters:
         key, equals, value = word.partition("=")
         if not equals or key not in _FILTERS:
             faults.append(
-                Fault("--filter", f"{word!r:.80} is no filter", word, f"write KEY=VALUE; {', '.join(_FILTERS)}")
+                Fault(
+                    "--filter", f"{word!r:.80} is not a filter", word, f"write KEY=VALUE; keys: {', '.join(_FILTERS)}"
+                )
             )
         elif key == "status":
-            for name in value.split(","):
-                if name.casefold() in phases:
-                    params.setdefault("phase", []).append(phases[name.casefold()])
-                else:
-                    hint = did_you_mean(name, [phase.value for phase in Phase])
-                    faults.append(Fault("--filter", f"there is no status {name!r:.80}", name, hint))
+            try:
+                params.setdefault("phase", []).extend(phases_of("--filter", value.split(",")))
+            except InvalidInput as error:
+                faults += error.faults
         elif key == "label":
             params["labelSelector"] = ",".join(filter(None, (params.get("labelSelector"), value)))
         else:

@@ -33,10 +33,11 @@ def command(cli: Cli, run: str, path: str, limit: int, namespace: str | None, ou
     """
     from kajitori.cli.connection.folders import list_folder
     from kajitori.cli.printing.output import Column, print_document, print_table
+    from kajitori.cli.problems import fields_named
     from kajitori.cli.terminal import echo, one_line, say
     from kajitori.client.lookup import find_run
 
-    with cli.api() as api:
+    with fields_named({"path": "PATH"}), cli.api() as api:
         view = find_run(api, run, namespace)
         items: list[dict[str, Any]] = []
         page: dict[str, Any] = {"continue": None}

@@ -33,7 +33,7 @@ def command(cli: Cli, run: str, port: str | None, namespace: str | None, output:
         members = api.all_items(run_path(view, "/members"))
     name, ports = view["name"], (view.get("spec") or {}).get("ports") or []
     if not ports:
-        raise NotFound(f"{name} says of no port that it listens there", hint="kaji run -p PORT says so")
+        raise NotFound(f"{name} publishes no port", hint="a run publishes its ports with kaji run -p PORT")
     wanted = [port_number for port_number in ports if port in (None, str(port_number), f"{port_number}/tcp")]
     if not wanted:
         raise NotFound(f"{name} says nothing of port {port}", hint=f"it names {', '.join(map(str, ports))}")

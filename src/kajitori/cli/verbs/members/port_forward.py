@@ -120,7 +120,7 @@ def _forwards(view: View, ports: Sequence[str]) -> list[Forward]:
     texts = [*ports] or [str(port) for port in (view.get("spec") or {}).get("ports") or ()]
     if not texts:
         hint = f"name one: kaji port-forward {view['name']} 8888"
-        raise InvalidInput.one("PORT", f"{view['name']} says of no port that it listens there", hint=hint)
+        raise InvalidInput.one("PORT", f"{view['name']} publishes no port", hint=hint)
     found, faults = [], []
     for text in texts:
         try:

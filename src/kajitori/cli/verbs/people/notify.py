@@ -59,6 +59,7 @@ def add(cli: Cli, name: str, on: str | None, webhook: bool, no_test: bool, team:
     The URL is asked for at the terminal, or read from stdin.
     """
     from kajitori.cli.many import Done
+    from kajitori.cli.problems import fields_named
     from kajitori.cli.terminal import say
 
     if "://" in name:
@@ -66,7 +67,7 @@ def add(cli: Cli, name: str, on: str | None, webhook: bool, no_test: bool, team:
     body: dict[str, Any] = {"name": name, "url": _url(name), "webhook": webhook}
     if on is not None:
         body["kinds"] = [word for word in on.split(",") if word]
-    with cli.api() as api:
+    with fields_named({"name": "NAME", "url": "URL", "kinds": "--on"}), cli.api() as api:
         made = api.post(PATH, body, {"team": team})
         told = Done()
         told.add({"name": name}, **({"key": made["key"]} if made["key"] else {}))

@@ -40,9 +40,10 @@ def create(cli: Cli, name: str, ttl: str, role: str, namespace: str | None) -> N
     It is printed once, to stdout, and kept nowhere. A robot that exists gets a further token.
     """
     from kajitori.cli.printing.output import print_document
+    from kajitori.cli.problems import fields_named
     from kajitori.cli.terminal import echo_data, say
 
-    with cli.api() as api:
+    with fields_named({"name": "--for", "ttl": "--ttl"}), cli.api() as api:
         body = {"name": name, "role": role, "ttl": ttl}
         if where := namespace or api.target.namespace:
             body["namespace"] = where

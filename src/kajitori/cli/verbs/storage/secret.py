@@ -70,10 +70,11 @@ def create(
     Prints the name.
     """
     from kajitori.cli.many import Done
+    from kajitori.cli.problems import fields_named
     from kajitori.cli.terminal import say
 
     values = _values(keys, files, env_files)
-    with cli.api() as api:
+    with fields_named({"name": "NAME", "data": "KEY"}), cli.api() as api:
         body = {"name": name, "data": {key: base64.b64encode(value).decode() for key, value in values.items()}}
         if where := namespace or api.target.namespace:
             body["namespace"] = where

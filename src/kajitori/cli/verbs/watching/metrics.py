@@ -29,7 +29,12 @@ _WIDEST = 120
 @run_argument
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--rank", type=click.IntRange(min=0), metavar="R", help="Show this rank alone: its last hour in full resolution."
+    "--rank",
+    "--index",
+    "rank",
+    type=click.IntRange(min=0),
+    metavar="R",
+    help="Show this rank alone: its last hour in full resolution.",
 )
 @click.option("--since", default="1h", show_default=True, metavar="TIME", help="Such as 30m or 2d, or a time.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt; else all.")
@@ -55,13 +60,14 @@ def command(
     --rank: that rank alone, a value each 15 seconds. Also of runs that have ended.
     """
     from kajitori.cli.printing.output import print_document
+    from kajitori.cli.problems import fields_named
     from kajitori.client.lookup import find_run
     from kajitori.client.web_api import run_path
     from kajitori.errors import InvalidInput
 
     if rank is not None and attempt is not None:
         raise InvalidInput.one("--attempt", "nodes keep members that run, so --rank means the present attempt")
-    with cli.api() as api:
+    with fields_named({"since": "--since"}), cli.api() as api:
         view = find_run(api, run, namespace, or_removed=True)
         wanted: dict[str, Any] = {"since": since, "name": list(names) or None}
         if rank is None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import complete_run, connection_options, namespace_option, output_option
+from kajitori.cli.options import complete_run, namespace_option, output_option, server_options
 from kajitori.cli.terminal import echo, echo_data, say
 
 _HOUR = 3600
@@ -16,25 +16,25 @@ _TITLES = {"cause": "CAUSE", "team": "TEAM", "owner": "OWNER", "node": "NODE"}
 
 
 @click.command(
-    epilog="\b\nExamples:\n  kaji report bert\n  kaji report --since 7d\n  kaji report --cluster --since 30d\n"
-    "  kaji report --cluster --by node\n  kaji report --by owner -N vision -o csv\n\n"
+    epilog="\b\nExamples:\n  kaji report bert\n  kaji report --since 7d\n  kaji report --all-users --since 30d\n"
+    "  kaji report --all-users --by node\n  kaji report --by owner -N vision -o csv\n\n"
     "The ratio is productive time divided by all time since the run was submitted, for several runs by all time that "
     "nodes were held. Sums of several runs are of whole days (UTC)."
 )
 @click.argument("run", required=False, shell_complete=complete_run)
-@click.option("--cluster", is_flag=True, help="Of all teams; needs the right to list all runs.")
+@click.option("--all-users", is_flag=True, help="Runs of all users; needs the right to list all runs.")
 @click.option("--by", type=click.Choice([*_TITLES]), help="What to sum by: cause, unless you choose another.")
 @click.option("--since", metavar="TIME", help="A duration, or 2026-11-21T10:00:00Z; 30d if left out.")
 @click.option("--until", metavar="TIME", help="Else now.")
 @click.option("--owner", metavar="USER", help="Runs of this user only; @me are yours.")
 @namespace_option()
 @output_option("json", "yaml", "csv")
-@connection_options
+@server_options
 @click.pass_obj
 def command(
     cli: Cli,
     run: str | None,
-    cluster: bool,
+    all_users: bool,
     by: str | None,
     since: str | None,
     until: str | None,
@@ -50,12 +50,12 @@ def command(
     from kajitori.cli.printing.output import print_document
 
     if run is not None:
-        if cluster or by or since or until or owner or output == "csv":
-            message = "--cluster, --by, --since, --until, --owner and -o csv are for reports about several runs"
+        if all_users or by or since or until or owner or output == "csv":
+            message = "--all-users, --by, --since, --until, --owner and -o csv are for reports about several runs"
             raise click.UsageError(message)
         found = _of_run(cli, run, namespace)
     else:
-        found = _of_several(cli, cluster, by or "cause", since or "30d", until, owner, namespace)
+        found = _of_several(cli, all_users, by or "cause", since or "30d", until, owner, namespace)
     if output in ("json", "yaml"):
         print_document(found, output)
     elif output == "csv":
@@ -86,7 +86,7 @@ def _of_run(cli: Cli, run: str, namespace: str | None) -> dict[str, Any]:
 
 
 def _of_several(
-    cli: Cli, cluster: bool, by: str, since: str, until: str | None, owner: str | None, namespace: str | None
+    cli: Cli, all_users: bool, by: str, since: str, until: str | None, owner: str | None, namespace: str | None
 ) -> dict[str, Any]:
     from kajitori.cli.times import moment_option
 
@@ -96,7 +96,7 @@ def _of_several(
         "until": moment_option("--until", until, cli.now()),
         "owner": owner,
         "namespace": namespace,
-        "cluster": "true" if cluster else None,
+        "cluster": "true" if all_users else None,
     }
     with cli.api() as api:
         found: dict[str, Any] = api.get("/v1/report", params)

@@ -17,10 +17,20 @@ from kajitori.cli.terminal import begin_page, echo, say
     "  kaji stats\n\nRates are per second. kaji metrics shows the past."
 )
 @click.argument("run", required=False, shell_complete=complete_run)
-@click.option("--rank", "ranks", type=click.IntRange(min=0), multiple=True, metavar="R", help="Only this rank.")
-@click.option("-a", "--all", "everyone", is_flag=True, help="Without RUN: runs of all users, not only yours.")
+@click.option(
+    "--rank",
+    "--index",
+    "ranks",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="R",
+    help="Only this rank; repeat it.",
+)
+@click.option("--all-users", is_flag=True, help="Without RUN: the runs of all users.")
 @click.option("--no-stream", is_flag=True, help="Print the values once and exit.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=64, show_default=True, metavar="N", help="Rows.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=64, show_default=True, metavar="N", help="Print at most N rows."
+)
 @namespace_option()
 @output_option("json", "yaml")
 @server_options
@@ -29,7 +39,7 @@ def command(
     cli: Cli,
     run: str | None,
     ranks: Sequence[int],
-    everyone: bool,
+    all_users: bool,
     no_stream: bool,
     limit: int,
     namespace: str | None,
@@ -50,7 +60,7 @@ def command(
     once = no_stream or (run is None and output is not None)
     with cli.api() as api:
         if run is None:
-            params = {"owner": None if everyone else "@me", "namespace": namespace, "limit": limit}
+            params = {"owner": None if all_users else "@me", "namespace": namespace, "limit": limit}
             while True:
                 answer = api.get("/v1/stats", params)
                 if output is not None:
@@ -70,7 +80,11 @@ def command(
             else:
                 _print_ranks(cli, answer)
             return
+        silent = False
         for answer in api.documents(run_path(view, "/stats/watch"), wanted):
+            was_silent, silent = silent, not answer["ranks"]
+            if silent and was_silent and output is None:
+                continue  # it was said
             if output == "json":
                 echo(json_text(answer))
             elif output is not None:

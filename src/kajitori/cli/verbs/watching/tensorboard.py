@@ -31,7 +31,15 @@ wait "$board"
 @click.argument("run")
 @click.option("--logdir", metavar="PATH", help="Folder with event files; else that of kaji run --tensorboard.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=6006, show_default=True, help="Where it listens.")
-@click.option("--rank", type=click.IntRange(min=0), default=0, metavar="R", help="The member that has the files.")
+@click.option(
+    "--rank",
+    "--index",
+    "rank",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="R",
+    help="The member that has the files; rank 0 by default.",
+)
 @click.option("--print", "print_only", is_flag=True, help="Print the link, and open no browser.")
 @namespace_option()
 @server_options

@@ -128,7 +128,7 @@ def test_ps_names_every_wrong_filter() -> None:
     result = invoke(api, "ps", "--filter", "status=runing", "--filter", "colour=red")
     assert result.exit_code == 2
     assert "did you mean Running?" in result.stderr
-    assert "'colour=red' is no filter" in result.stderr
+    assert "'colour=red' is not a filter" in result.stderr
     assert api.calls == []
 
 

@@ -57,7 +57,7 @@ def test_the_cluster_is_told_by_cause() -> None:
     """With the last 30 days unless another time is named."""
     cost = item("NodeLost", 3, part("lost", 2), part("starting", 0.5))
     api = FakeWebApi(RUNS, {"GET /v1/report": report("cause", cost)})
-    result = invoke(api, "report", "--cluster")
+    result = invoke(api, "report", "--all-users")
     assert api.calls[-1].query == {"by": ["cause"], "since": ["2026-10-22T12:00:00Z"], "cluster": ["true"]}
     assert printed(result.stdout) == [
         "CAUSE      TIMES   GPU HOURS   SHARE    LOST   STARTING",
@@ -88,7 +88,7 @@ def test_nothing_to_report_is_said() -> None:
     assert (result.stdout, result.stderr.startswith("no run had nodes from 2026-10-22")) == ("", True)
 
 
-@pytest.mark.parametrize("option", ["--cluster", "--by=team", "--since=7d", "--owner=ana", "--output=csv"])
+@pytest.mark.parametrize("option", ["--all-users", "--by=team", "--since=7d", "--owner=ana", "--output=csv"])
 def test_options_for_several_runs_are_refused_with_a_run(option: str) -> None:
     result = invoke(FakeWebApi(RUNS), "report", "gpt", option)
     assert (result.exit_code, "about several runs" in result.stderr) == (2, True)
@@ -96,5 +96,5 @@ def test_options_for_several_runs_are_refused_with_a_run(option: str) -> None:
 
 def test_a_refusal_names_the_way_out() -> None:
     refused = problem(403, "Forbidden", "ana may not list the runs of all namespaces", hint="ask for one: -N TEAM")
-    result = invoke(FakeWebApi(RUNS, {"GET /v1/report": refused}), "report", "--cluster")
+    result = invoke(FakeWebApi(RUNS, {"GET /v1/report": refused}), "report", "--all-users")
     assert (result.exit_code != 0, "-N TEAM" in result.stderr) == (True, True)
