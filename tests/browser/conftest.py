@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.harness.chromium import ARGUMENTS, BEGIN_MS, NETWORK_CHANGED, VISITS, require_chromium
+from tests.harness.chromium import ARGUMENTS, BEGIN_MS, CALM, NETWORK_CHANGED, VISITS, require_chromium
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def page(chromium: Browser, cluster: KajiUp) -> Iterator[Page]:
     that the browser logs for a refused form (status 422), for code that is not on the server yet (404), for requests
     that the test aborts, and while tests beside this one make network interfaces: the page then repeats its requests.
     """
-    context = chromium.new_context(viewport={"width": 1440, "height": 900})
+    context = chromium.new_context(reduced_motion=CALM, viewport={"width": 1440, "height": 900})
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     faults: list[str] = []

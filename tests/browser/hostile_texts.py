@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from tests.browser.conftest import PATIENCE_MS, visit
+from tests.harness.chromium import CALM
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
@@ -99,7 +100,7 @@ class HostilePage:
 @contextmanager
 def hostile_page(chromium: Browser, address: str) -> Iterator[HostilePage]:
     """Yield a page of a new session; fail if it has faults. `address` is the server's, or a link that signs in."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 900})
+    context = chromium.new_context(reduced_motion=CALM, viewport={"width": 1440, "height": 900})
     context.set_default_timeout(PATIENCE_MS)
     found = HostilePage(context.new_page(), address)
     if urlsplit(address).fragment:

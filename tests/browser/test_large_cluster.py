@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.browser.conftest import PATIENCE_MS
-from tests.harness.chromium import ARGUMENTS, require_chromium, visit
+from tests.harness.chromium import ARGUMENTS, CALM, require_chromium, visit
 from tests.harness.web_api import LeaderHere
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node, pod, run
 
@@ -85,7 +85,9 @@ async def page(large_cluster: tuple[FakeKubernetes, str]) -> AsyncIterator[Page]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         headers = {"Authorization": "Bearer ada"}
-        context = await browser.new_context(viewport={"width": 1440, "height": 900}, extra_http_headers=headers)
+        context = await browser.new_context(
+            reduced_motion=CALM, viewport={"width": 1440, "height": 900}, extra_http_headers=headers
+        )
         context.set_default_timeout(PATIENCE_MS)
         page = await context.new_page()
         faults: list[str] = []

@@ -12,6 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from tests.browser.accessibility import assert_accessible
 from tests.browser.conftest import link, visit
+from tests.harness.chromium import CALM
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:
@@ -666,7 +667,7 @@ def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Bro
     """The code leaves the address at once. A used link is refused in words, and signing out ends the session."""
     run(cluster, "linked", "sleep", "1000")
     used = link(cluster, "linked")
-    context = chromium.new_context()
+    context = chromium.new_context(reduced_motion=CALM)
     page = context.new_page()
     visit(page, used)
     page.get_by_role("heading", name="linked").wait_for()
@@ -686,7 +687,7 @@ def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Bro
 
 def test_the_list_goes_on_after_a_restart_of_the_server(cluster: KajiUp, chromium: Browser) -> None:
     """It stays on the page and says how old it is; the session is valid afterwards."""
-    context = chromium.new_context()
+    context = chromium.new_context(reduced_motion=CALM)
     page = context.new_page()
     visit(page, link(cluster))
     run(cluster, "early", "sleep", "1000")

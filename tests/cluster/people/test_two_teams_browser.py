@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.harness.chromium import ARGUMENTS, require_chromium, visit
+from tests.harness.chromium import ARGUMENTS, CALM, require_chromium, visit
 from tests.harness.cluster import THIS_MACHINE, Cluster, this_machine
 from tests.harness.platform.parts import HERE
 from tests.harness.servers.identity_provider import PREFIX, SCOPES, IdentityProvider
@@ -78,7 +78,9 @@ async def page(web: WebApi) -> AsyncIterator[Page]:
 
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        context = await browser.new_context(viewport={"width": 1440, "height": 900}, ignore_https_errors=True)
+        context = await browser.new_context(
+            reduced_motion=CALM, viewport={"width": 1440, "height": 900}, ignore_https_errors=True
+        )
         context.set_default_timeout(PATIENCE_MS)
         page = await context.new_page()
         faults: list[str] = []
