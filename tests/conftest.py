@@ -24,6 +24,7 @@ from tests.harness.fixtures import (
     with_scheduler,
 )
 from tests.harness.memory_folder import make_memory_folder
+from tests.harness.servers.conformance import beyond_conformance
 from tests.harness.servers.identity_provider import identity_provider
 from tests.harness.servers.shared_servers import SHARED_SERVERS, spread
 from tests.helpers.files import changes_count_at_once
@@ -88,6 +89,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of single tests."""
     what = "make this many new random calls of each operation of the Web API, also with the real API server"
     parser.addoption("--generated-calls", type=int, default=0, metavar="NUMBER", help=what)
+    what = "of the tests on both kinds of API server, run only those with the mark `conformance` on the real one"
+    parser.addoption("--conformance", action="store_true", help=what)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -116,8 +119,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Assign tests to groups, and put the longest groups first and unit tests last."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests out, assign tests to groups, and put the longest groups first and unit tests last."""
+    if config.getoption("conformance") and (left_out := beyond_conformance(items)):
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     groups = {item: _group(item) for item in items}
     _spread_runs(groups)
     items.sort(key=lambda item: _place(groups[item], item.nodeid))

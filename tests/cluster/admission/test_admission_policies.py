@@ -23,6 +23,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, VALIDATING_BINDINGS, VALIDATING_POLICIES, Resource
 
+pytestmark = pytest.mark.conformance
+
 TRIES = 100
 """A real API server applies a new policy a moment after its creation."""
 OWNER = names.ANNOTATION_OWNER

@@ -239,6 +239,7 @@ async def test_the_command_line_names_every_fault_and_creates_nothing(web: WebAp
     assert result.stdout == ""
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_a_faulty_run_from_kubectl_ends_as_refused_without_a_pod(web: WebApi, case: Case) -> None:
     """The Run has phase Failed and reason Refused, with the same reasons. If the API server refuses it at once, there
@@ -359,6 +360,7 @@ async def test_a_body_that_is_not_a_request_is_refused(web: WebApi, body: bytes)
     assert answer.status_code == 422 and answer.json()["faults"], answer.text
 
 
+@pytest.mark.conformance
 async def test_expired_credentials_are_reported_without_the_token(web: WebApi) -> None:
     """401 and exit code 125, with what to do."""
     token = "expired-0123456789"
@@ -512,6 +514,7 @@ async def damage(web: WebApi, name: str) -> None:
     await web.cluster.client.patch(RUNS, name, nonsense, web.cluster.namespace, subresource="status")
 
 
+@pytest.mark.conformance
 async def test_managed_fields_list_the_status_as_one_field(web: WebApi) -> None:
     """Otherwise the API server would list every field of the status at each write."""
     try:

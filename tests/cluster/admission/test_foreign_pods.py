@@ -19,6 +19,8 @@ from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, PODS
 
+pytestmark = pytest.mark.conformance
+
 CONTAINER = {"name": names.MEMBER_CONTAINER, "image": "x", "command": ["y"]}
 MALLORY = "mallory"
 OWN = "kajitori.dev/test"

@@ -30,6 +30,8 @@ from kajitori.kube.resources import (
     VALIDATING_POLICIES,
 )
 
+pytestmark = pytest.mark.conformance
+
 RULES = {
     "memoryWithoutLimit": "default",
     "defaults": {"memory": "3Gi"},

@@ -27,6 +27,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import BUDGETS, CLAIMS, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
 
+pytestmark = pytest.mark.conformance
+
 NS = "default"
 
 

@@ -30,6 +30,8 @@ from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCES, NODES, PODS, Resource
 from kajitori.kube.watch import WatchSettings
 
+pytestmark = pytest.mark.conformance
+
 
 @pytest.fixture
 async def client(kube_server: KubeServer) -> AsyncIterator[KubeClient]:

@@ -21,6 +21,8 @@ from tests.harness.local_cluster import NODE, LocalCluster
 from tests.harness.waiting import wait_until
 from tests.helpers.folders import texts_below
 
+pytestmark = pytest.mark.conformance
+
 HERE = json.dumps({"spec": {"nodeSelector": {"kubernetes.io/hostname": NODE}, "terminationGracePeriodSeconds": 1}})
 
 

@@ -17,6 +17,8 @@ import pytest
 from tests.harness.local_cluster import NODE, LocalCluster
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
+pytestmark = pytest.mark.conformance
+
 _official: Any = kubernetes
 """Untyped: the client's types are partial and make every field optional."""
 k8s, k8s_config, utils, watch = _official.client, _official.config, _official.utils, _official.watch

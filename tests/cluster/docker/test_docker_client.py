@@ -163,6 +163,7 @@ async def test_anonymous_volumes_and_tmpfs_need_empty_folders_of_policy(docker: 
     assert "policy offers none" in told and "--tmpfs: policy offers no empty folder in memory" in told
 
 
+@pytest.mark.conformance
 async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
     """run -d, ps, inspect, logs, exec, cp, stats, stop, wait, start, kill, rm."""
     script = "echo out; echo err >&2; sleep 1000"

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 from tests.harness.servers.kube_server import KubeServer
 from tests.helpers.output_schemas import check_output
@@ -15,6 +16,8 @@ from tests.unit.kube.test_audit_log import EVENT
 from kajitori.cli.app import kaji
 from kajitori.cli.context import Cli
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DAEMON_SETS
+
+pytestmark = pytest.mark.conformance
 
 
 async def audit(cluster: KubeServer, *options: str) -> tuple[int, str, str]:

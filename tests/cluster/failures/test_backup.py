@@ -29,6 +29,8 @@ from kajitori.history.runs import RunFilter
 from kajitori.history.store import History
 from kajitori.kube.resources import SECRETS
 
+pytestmark = pytest.mark.conformance
+
 OWNER = "ada"
 LOG = b"2026-11-21T12:00:00Z step 1\n"
 

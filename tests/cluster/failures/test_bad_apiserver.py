@@ -74,6 +74,7 @@ def proxy_of(web: WebApi) -> FaultyProxy:
     return PROXIES[web.cluster]
 
 
+@pytest.mark.conformance
 async def test_broken_watches_lose_no_change(web: WebApi) -> None:
     """The watches are cut in the middle of a line while members fail. Each failure is counted once."""
     proxy = proxy_of(web)

@@ -11,6 +11,8 @@ from kajitori.controllers.leadership import Leadership, NotLeading
 from kajitori.core.leadership import LEASE_NAME, Terms
 from kajitori.kube.resources import LEASES
 
+pytestmark = pytest.mark.conformance
+
 TERMS = Terms(lease_seconds=3.0, lead_seconds=2.0, interval_seconds=0.1, look_seconds=0.1)
 
 

@@ -53,6 +53,7 @@ async def test_an_image_that_one_member_cannot_pull_frees_all_nodes(cluster: Clu
     assert messages[1].endswith("; tried again in 1 s") and messages[2].endswith("2 starts failed, tried again in 2 s")
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("bind", ["scheduler", "direct"])
 async def test_a_foreign_pod_takes_a_planned_node_first(cluster: Cluster, bind: str) -> None:
     """The scheduler (or with direct binding the kubelet) refuses the member, and the gang starts elsewhere."""
@@ -81,6 +82,7 @@ async def test_a_foreign_pod_takes_a_planned_node_first(cluster: Cluster, bind: 
         await cluster.stop_controller(controller)
 
 
+@pytest.mark.conformance
 async def test_a_volume_in_another_zone_moves_the_gang_there(cluster: Cluster) -> None:
     """The scheduler says why it refuses the member, and unsuitable nodes are avoided in the end."""
     cluster.use_policy(start=START | {"longestPause": "1s"}, volumes={"data": {"claim": "data"}})
@@ -129,6 +131,7 @@ async def bound_claim(cluster: Cluster, nodes: list[str]) -> None:
     await cluster.client.patch(CLAIMS, "data", bound, cluster.namespace, subresource="status")
 
 
+@pytest.mark.conformance
 async def test_a_missing_storage_class_is_named_and_no_node_is_avoided(cluster: Cluster) -> None:
     """The first start fails on some node. Before further starts the controller reads the claim's events, and creates no
     Pod."""

@@ -86,6 +86,7 @@ async def _members_ended(locks: Path) -> None:
         await until(lambda: not members_alive(locks), seconds=5)
 
 
+@pytest.mark.conformance
 @pytest.mark.timeout(300 + 3 * KILLS)
 async def test_kills_at_random_moments_lose_and_repeat_nothing(killable: KillableCluster) -> None:
     """The controller, the kubelet and the embedded server get SIGKILL while gangs, services and sweeps are submitted,

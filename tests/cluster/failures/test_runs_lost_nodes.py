@@ -20,6 +20,8 @@ from kajitori.core.words import names
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import NODES, PODS, PRIORITY_CLASSES, Resource
 
+pytestmark = pytest.mark.conformance
+
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 HELD = "example.com/held"
 

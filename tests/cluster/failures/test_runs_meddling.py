@@ -15,6 +15,8 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
 
+pytestmark = pytest.mark.conformance
+
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 LABELS = (names.LABEL_RUN, names.LABEL_RUN_UID, names.LABEL_ATTEMPT, names.LABEL_RANK)
 HELD = "example.com/held"

@@ -15,6 +15,8 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
 from kajitori.kube.resources import LIMIT_RANGES, NAMESPACES, PODS, Resource
 
+pytestmark = pytest.mark.conformance
+
 ONLY_REAL = pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 """The embedded API server has no webhooks and no Pod security (docs/architecture/embedded-differences.md)."""
 

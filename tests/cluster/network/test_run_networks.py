@@ -21,6 +21,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import NETWORK_POLICIES
 
+pytestmark = pytest.mark.conformance
+
 STORAGE = {"classes": {"internal": ["10.0.0.0/8", "fd00::/8"], "storage": ["10.9.0.0/16", "fd09::/32"]}}
 
 

@@ -38,6 +38,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NODES, PODS, Resource
 from kajitori.relay.server import RelayServer
 
+pytestmark = pytest.mark.conformance
+
 DEPLOY = Path(__file__).parents[3] / "deploy"
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 NAMESPACE, ACCOUNT = names.AGENT_ACCOUNT.split("/")

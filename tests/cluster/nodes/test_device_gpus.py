@@ -25,6 +25,8 @@ from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.resources import CLAIM_TEMPLATES, DEVICE_CLAIMS, DEVICE_CLASSES, PODS, RESOURCE_SLICES
 
+pytestmark = pytest.mark.conformance
+
 A100 = "NVIDIA A100-SXM4-40GB"
 SMALL = {"cpu": 1, "memory": "1Gi"}
 FIRST, SECOND, THIRD = (f"dra-0000{number}" for number in (1, 2, 3))

@@ -19,6 +19,8 @@ from kajitori.errors import NotFound
 from kajitori.kube.errors import TooManyRequestsError
 from kajitori.kube.resources import BUDGETS, NODES, PODS
 
+pytestmark = pytest.mark.conformance
+
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 
 

@@ -31,6 +31,7 @@ from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.resources import NODES, PODS
 
 pytestmark = [
+    pytest.mark.conformance,
     pytest.mark.root,
     pytest.mark.skipif(
         os.geteuid() != 0 or shutil.which("ip") is None,

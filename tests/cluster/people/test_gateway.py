@@ -31,6 +31,8 @@ from kajitori.kube.resources import NAMESPACES, NODES
 from kajitori.openid.authentication_config import parse_authentication
 from kajitori.openid.id_tokens import IdTokens
 
+pytestmark = pytest.mark.conformance
+
 PREFIX = "gate:"
 
 

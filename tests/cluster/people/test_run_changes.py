@@ -23,6 +23,8 @@ from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import Resource
 
+pytestmark = pytest.mark.conformance
+
 GROUP = "rbac.authorization.k8s.io"
 ROLES, BINDINGS = Resource(GROUP, "v1", "roles", "Role"), Resource(GROUP, "v1", "rolebindings", "RoleBinding")
 HERS = "metadata.name=hers"

@@ -26,6 +26,8 @@ from kajitori.openid.authentication_config import parse_authentication
 from kajitori.openid.flows import Client
 from kajitori.openid.tokens import Tokens
 
+pytestmark = pytest.mark.conformance
+
 RBAC = "rbac.authorization.k8s.io"
 ROLES = Resource(RBAC, "v1", "roles", "Role")
 BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding")

@@ -34,6 +34,8 @@ from kajitori.install.parts.roles import team_keeper
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS
 
+pytestmark = pytest.mark.conformance
+
 KEEPER = "kajitori-team-keeper"
 TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
 BROWSER = Path(__file__).parents[2] / "helpers" / "callers" / "browse.py"

@@ -230,6 +230,7 @@ async def test_other_runs_start_where_nodes_cannot_be_requested(
         await nothing_is_left(cluster, scaler)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("cluster", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 async def test_the_delivered_role_allows_node_requests(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the right, the run's message says so and other runs start. With it, a gang gets its nodes."""
@@ -273,6 +274,7 @@ async def test_the_delivered_role_allows_node_requests(cluster: Cluster, monkeyp
         await cluster.client.delete(ROLES, role["metadata"]["name"])
 
 
+@pytest.mark.conformance
 async def test_the_kind_may_appear_vanish_and_have_an_older_version(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +295,7 @@ async def test_the_kind_may_appear_vanish_and_have_an_older_version(
         await asyncio.gather(following, return_exceptions=True)
 
 
+@pytest.mark.conformance
 async def test_the_definition_accepts_our_requests_and_refuses_faulty_ones(cluster: Cluster) -> None:
     """A request with an empty list of Pod sets is refused."""
     scaler = Autoscaler(cluster)

@@ -14,6 +14,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
 from kajitori.kube.resources import BUDGETS
 
+pytestmark = pytest.mark.conformance
+
 SPEC = {
     "minAvailable": 2,
     "selector": {"matchLabels": {names.LABEL_RUN_UID: "u1"}},

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from tests.harness.cluster import SIM, Cluster, this_machine
 from tests.harness.platform.parts import GPUS
 
@@ -77,6 +78,7 @@ async def test_a_preempted_program_writes_a_checkpoint_and_resumes(cluster: Clus
     assert (status.setback.reason, status.setback.message, status.setback.attempt) == ("Preempted", words, 1)
 
 
+@pytest.mark.conformance
 async def test_just_enough_is_preempted_and_its_nodes_are_reserved(cluster: Cluster) -> None:
     """One large gang is preempted after its minimum run time, and not two small ones. While its members end, no other
     run is preempted, and no other run gets the freed nodes. Then the gang starts again."""

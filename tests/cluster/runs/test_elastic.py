@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
+import pytest
 from tests.harness.cluster import SIM, Cluster
 from tests.harness.platform.parts import GPUS
 
@@ -82,6 +83,7 @@ async def test_the_next_controller_finishes_a_planned_growth(
     assert cluster.status("sneak").attempts == 0
 
 
+@pytest.mark.conformance
 async def test_it_stays_within_the_namespaces_quota(cluster: Cluster) -> None:
     """The quota limits it when it starts and when it grows."""
     cluster.use_policy(elastic={"growAfter": "0s", "minimumRunTime": "0s"})

@@ -45,6 +45,7 @@ async def test_old_ended_runs_are_deleted_as_policy_says(cluster: Cluster) -> No
     assert cluster.status("going").phase is Phase.RUNNING
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_killing_shortens_a_long_grace(cluster: Cluster, deleted: bool) -> None:
     """After `kaji kill` or `kaji rm -f`, members that are already ending with a grace of an hour end within a

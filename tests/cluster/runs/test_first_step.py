@@ -79,6 +79,7 @@ async def test_real_members_find_each_other_without_mounts(cluster: Cluster) -> 
     assert one["master"] == "127.0.0.1"
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("host_network", [False, True])
 async def test_the_api_server_admits_members_with_a_first_step(cluster: Cluster, host_network: bool) -> None:
     """The member mounts one volume twice, once at /etc/hosts. The Pod has the same QoS class and requests as without

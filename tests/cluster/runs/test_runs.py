@@ -8,6 +8,7 @@ import time
 from datetime import timedelta
 
 import msgspec
+import pytest
 from tests.harness.cluster import NODES_COUNT, Cluster, this_machine
 from tests.harness.platform.parts import GPUS
 
@@ -16,6 +17,8 @@ from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import to_document
 from kajitori.core.words import names
 from kajitori.kube.resources import EVENTS, PODS, RESOURCE_QUOTAS, SERVICES
+
+pytestmark = pytest.mark.conformance
 
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 

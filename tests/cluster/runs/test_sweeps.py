@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import pytest
 from tests.harness.cluster import Cluster
 
 from kajitori.blobs.logs import KeptLogs
@@ -168,6 +169,7 @@ async def test_a_sweep_ends_at_the_first_success_or_resumes_after_a_stop(cluster
     await cluster.reaches("rest", Phase.SUCCEEDED)
 
 
+@pytest.mark.conformance
 async def test_a_sweep_starts_as_many_members_as_fit_the_quota(cluster: Cluster) -> None:
     """A gang would wait until all of them fit."""
     await cluster.client.create(

@@ -173,6 +173,7 @@ async def test_a_machine_short_of_memory_ends_the_culprit_first(cluster: Cluster
         assert [note.reason for note in status.notable] == [Reason.EVICTED.value]
 
 
+@pytest.mark.conformance
 async def test_kubelets_serve_memory_figures_through_the_api_server(local_cluster: LocalCluster) -> None:
     """Users who may use the proxy can read `/stats/summary` of this machine and of a simulated node."""
     need_a_network(local_cluster.is_real)

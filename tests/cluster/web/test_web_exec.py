@@ -32,7 +32,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.streams import EXEC_PROTOCOL, Channel, exit_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.conformance, pytest.mark.asyncio(loop_scope="module")]
 
 AS_ROOT = os.geteuid() == 0
 SPEC: dict[str, Any] = {

@@ -14,6 +14,8 @@ from tests.harness.web_api import web_api
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.resources import CLAIMS, SECRETS
 
+pytestmark = pytest.mark.conformance
+
 VALUE = base64.b64encode(b"s3cr3t").decode()
 
 
