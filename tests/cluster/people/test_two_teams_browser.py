@@ -303,6 +303,6 @@ async def drain_and_return(page: Page) -> None:
     await node.get_by_role("button", name="Drain").click()
     await node.get_by_label("Reason").fill("loud fan")
     await node.get_by_role("button", name="Drain it").click()
-    await node.get_by_text(f"drained by {PREFIX}olga: loud fan").wait_for()
+    await node.get_by_text(f"Takes no work: drained by {PREFIX}olga: loud fan").wait_for()
     await node.get_by_role("button", name="Let it take work again").click()
     await node.get_by_text("Takes work", exact=True).wait_for()
