@@ -201,7 +201,7 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.get_by_role("link", name="other").wait_for(state="detached")
     page.wait_for_url(re.compile(r"/runs\?text=BERT\+running$"))
     page.get_by_role("link", name="bert").click()
-    page.wait_for_url(re.compile("/runs/default/bert$"))
+    page.wait_for_url(re.compile(r"/runs/default/bert\?list=text%3DBERT%2Brunning$"))
     page.wait_for_function("() => document.title === 'bert: Running – Kajitori'")
     assert re.search(r"Created\n\d+ .* ago \(\w+ \d+, 20\d\d, .*\)", page.evaluate(COPY_FACTS)), "the exact time"
     log = page.get_by_role("log")
@@ -210,7 +210,7 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     assert not page.locator("img").count()
     page.get_by_role("tab", name="Members").click()
     page.get_by_role("row", name=re.compile("^1 Running")).get_by_role("button", name="Log").click()
-    page.wait_for_url(re.compile(r"\?rank=1$"))
+    page.wait_for_url(re.compile(r"\?rank=1&list=text%3DBERT%2Brunning$"))
     page.get_by_role("tab", name="Events").click()
     page.get_by_text("Started").first.wait_for()
     page.get_by_role("button", name="Stop").click()
@@ -222,7 +222,7 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.get_by_text("Running").first.wait_for()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    page.wait_for_url(re.compile("/runs$"))
+    page.wait_for_url(re.compile(r"/runs\?text=BERT\+running$"))
     page.get_by_role("link", name="bert").wait_for(state="detached")
 
 
@@ -634,12 +634,35 @@ def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, p
     page.get_by_role("dialog").wait_for(state="detached")
     visit(page, page.url)
     page.get_by_role("columnheader", name="Name").get_by_text("↑").wait_for()
+    open_beside_the_list(page)
     page.set_viewport_size({"width": 360, "height": 740})
     page.get_by_role("columnheader", name="Owner").wait_for(state="detached")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    for key in ("j", "j", "k", "Enter"):
+    for key in ("k", "Enter"):
         page.keyboard.press(key)
     page.wait_for_url(re.compile("/runs/default/keys$"))
+
+
+def open_beside_the_list(page: Page) -> None:
+    """Open the first run beside the list, go to the next one, make it a page, go back, and close it."""
+    for key in ("j", "Enter"):
+        page.keyboard.press(key)
+    page.get_by_role("region", name="Run default/keys", exact=True).get_by_role("tab", name="Log").wait_for()
+    page.keyboard.press("j")
+    other = page.get_by_role("region", name="Run default/keys-too")
+    other.get_by_role("tab", name="Log").wait_for()
+    page.wait_for_url(re.compile(r"/runs/default/keys-too\?list=text%3Dkeys%26sort%3Dname$"))
+    assert page.get_by_role("row").filter(has=page.get_by_role("link", name="keys", exact=True)).is_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/runs/default/keys-too$"))
+    page.get_by_role("link", name="Beside the list").wait_for()
+    page.go_back()
+    other.get_by_role("tab", name="Log").wait_for()
+    visit(page, page.url)
+    other.get_by_role("heading", name="keys-too").wait_for()
+    page.keyboard.press("Escape")
+    page.wait_for_url(re.compile(r"/runs\?text=keys&sort=name$"))
+    page.wait_for_function("() => document.activeElement.textContent === 'keys-too'")
 
 
 def test_the_search_finds_runs_and_does_what_it_is_told(cluster: KajiUp, page: Page) -> None:

@@ -129,7 +129,7 @@ async def test_a_viewer_is_offered_nothing_that_the_server_would_refuse(web: Web
     await selected.get_by_text("1 selected").wait_for()
     assert await selected.get_by_role("button").all_inner_texts() == ["Select none"]
     await page.keyboard.press("Enter")
-    await page.wait_for_url(f"{web.url}/runs/{web.cluster.namespace}/seen")
+    await page.wait_for_url(f"{web.url}/runs/{web.cluster.namespace}/seen?list=")
     await page.get_by_role("tab", name="Figures", selected=True).wait_for()  # logs are for users of the team
     await page.get_by_role("tab", name="Members").click()
     await page.get_by_role("row", name=re.compile("^0 Running")).wait_for()

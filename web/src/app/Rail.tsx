@@ -21,7 +21,7 @@ const OTHERS: Readonly<Record<string, string>> = { "/history": "Ended runs", "/a
 /** The links to all pages: a column that stays in sight, or on narrow screens two lines below the top bar. */
 export function Rail() {
   const { pathname } = useLocation();
-  useTitle(OTHERS[pathname] ?? PAGES.find(({ to }) => pathname === to || pathname.startsWith(`${to}/`))?.word ?? "");
+  useTitle(OTHERS[pathname] ?? PAGES.find(({ to }) => pathname === to || pathname.startsWith(`${to}/`))?.word ?? "", "page");
   const isAt = (to: string) => pathname === to || pathname.startsWith(`${to}/`) || WITHIN[pathname] === to;
   return (
     <Box

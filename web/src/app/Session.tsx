@@ -11,7 +11,7 @@ import { SignInPage } from "./SignInPage";
 
 const pages = [
   { path: "/", element: <Navigate to="/runs" replace /> },
-  { path: "/runs", element: <RunsPage /> },
+  { path: "/runs/:namespace?/:name?", element: <RunsPage /> },
   { path: "/start", lazy: () => fetched(async () => ({ Component: (await import("../start/StartPage")).StartPage })) },
   { path: "/queue/:namespace?/:name?", lazy: () => fetched(async () => ({ Component: (await import("../queue/QueuePage")).QueuePage })) },
   { path: "/cluster/:node?", lazy: () => fetched(async () => ({ Component: (await import("../cluster/ClusterPage")).ClusterPage })) },
@@ -23,7 +23,6 @@ const pages = [
   { path: "/networks", lazy: () => fetched(async () => ({ Component: (await import("../networks/NetworksPage")).NetworksPage })) },
   { path: "/sweeps", lazy: () => fetched(async () => ({ Component: (await import("../sweeps/SweepsPage")).SweepsPage })) },
   { path: "/sweeps/:namespace/:name", lazy: () => fetched(async () => ({ Component: (await import("../sweeps/SweepPage")).SweepPage })) },
-  { path: "/runs/:namespace/:name", lazy: () => fetched(async () => ({ Component: (await import("../run/RunPage")).RunPage })) },
 ];
 
 const router = createBrowserRouter([

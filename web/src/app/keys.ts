@@ -18,9 +18,9 @@ export const KEYS: readonly Keys[] = [
     page: "Runs",
     keys: [
       ["j, k", "Next run, previous run"],
-      ["Enter", "Open the run"],
+      ["Enter", "Open the run beside the list; again, as a page"],
       ["x", "Select the run, or take it out of the selection"],
-      ["Esc", "Select none"],
+      ["Esc", "Close the run beside the list, then select none"],
       ["/", "Filter"],
     ],
   },
@@ -48,6 +48,6 @@ export function isTyping(event: KeyboardEvent): boolean {
     event.metaKey ||
     event.altKey ||
     target.closest("input:not([type=checkbox]), textarea, [contenteditable], [role=menu], [role=dialog], .xterm") !== null ||
-    (event.key === "Enter" && target.closest("button, a, summary") !== null)
+    (event.key === "Enter" && target.closest("button, a, summary, [role=combobox], canvas") !== null)
   );
 }

@@ -3,9 +3,10 @@ import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { useTheme } from "@mui/material/styles";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type RefObject } from "react";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { Problem } from "../app/Problem";
 import { MONOSPACE } from "../app/theme";
+import { useRoomBelow } from "../beside/scrolling";
 import { LogFeed, type Hit } from "./feed";
 import { folded } from "./folds";
 import { LogLine } from "./LogLine";
@@ -53,7 +54,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
   const [seen, setSeen] = useState(0);
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const [marked, setMarked] = useState(0);
-  const top = useTop(scroller);
+  const room = useRoomBelow(scroller, BELOW_PX);
   const items = useMemo(() => folded(state.rows, open), [state.rows, open]);
   const lines = useVirtualizer({
     count: items.length,
@@ -161,7 +162,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
         aria-live="off"
         aria-label={label}
         sx={{
-          height: `max(280px, 100vh - ${top + BELOW_PX}px)`,
+          height: `max(280px, ${room})`,
           overflow: "auto",
           overflowAnchor: "none",
           border: 1,
@@ -226,16 +227,6 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
       </Typography>
     </Box>
   );
-}
-
-/** Return the distance of an element from the upper end of the page, so that it can reach to the lower edge of the window. */
-function useTop(element: RefObject<HTMLElement | null>): number {
-  const [top, setTop] = useState(0);
-  useLayoutEffect(() => {
-    const box = element.current?.getBoundingClientRect();
-    if (box) setTop(Math.round(box.top + window.scrollY));
-  });
-  return top;
 }
 
 /** Say how much of the log is on the page. */

@@ -1,8 +1,8 @@
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
-import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useRef } from "react";
 import { Link } from "react-router";
+import { useVisibleRows } from "../beside/scrolling";
 import { Age } from "../words/Age";
 import { kindOf, type Placed } from "./kinds";
 
@@ -15,12 +15,7 @@ const RIGHT = { ...CELL, textAlign: "right" } as const;
 /** The same as the map, as a table of which only the visible rows exist. `showLog` is null for people who may not read logs. */
 export function MemberTable({ placed, showLog }: { placed: readonly Placed[]; showLog: ((rank: number) => void) | null }) {
   const list = useRef<HTMLDivElement>(null);
-  const rows = useWindowVirtualizer({
-    count: placed.length,
-    estimateSize: () => ROW_PX,
-    overscan: 12,
-    scrollMargin: list.current?.offsetTop ?? 0,
-  });
+  const rows = useVisibleRows({ count: placed.length, rowPx: ROW_PX, list });
   return (
     <Box role="table" aria-label="Members" aria-rowcount={placed.length + 1} tabIndex={0} sx={{ overflowX: "auto" }}>
       <Box sx={{ minWidth: 880 }}>

@@ -1,7 +1,7 @@
 import Button from "@mui/material/Button";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { Link, useNavigate } from "react-router";
+import { Link } from "react-router";
 import { Problem } from "../app/Problem";
 import { LossDialog } from "../verbs/LossDialog";
 import { perform } from "../verbs/perform";
@@ -15,18 +15,17 @@ function programWords(path: string, all: readonly string[]): string {
   return all.length === 1 ? "Open" : `Open ${path.split("/").at(-2) ?? ""}`;
 }
 
-/** What the person may do with a run. If something is lost by it, the page asks first and names that. */
-export function Actions({ run }: { run: ShownRun }) {
+/** What the person may do with a run; `leave` goes away from it once it is deleted. If something is lost by it, the page asks first and names that. */
+export function Actions({ run, leave }: { run: ShownRun; leave: () => void }) {
   const mayChange = useMayChange()(run.namespace);
   const mayStart = useMayStart();
   const queries = useQueryClient();
-  const navigate = useNavigate();
   const [asking, setAsking] = useState<Verb | null>(null);
   const action = useMutation({
     mutationFn: (verb: Verb) => perform(verb, run),
     onSettled: () => setAsking(null),
     onSuccess: async (_, verb) => {
-      if (verb === "delete") await navigate("/runs");
+      if (verb === "delete") leave();
       await queries.invalidateQueries();
     },
   });

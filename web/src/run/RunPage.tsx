@@ -3,15 +3,17 @@ import Skeleton from "@mui/material/Skeleton";
 import Tab from "@mui/material/Tab";
 import Tabs from "@mui/material/Tabs";
 import Typography from "@mui/material/Typography";
-import { Link, useParams, useSearchParams } from "react-router";
+import type { ReactNode } from "react";
+import { useAddress } from "../address/useAddress";
 import { PartBoundary } from "../app/Broken";
 import { later } from "../app/parts";
 import { Problem } from "../app/Problem";
 import { AttemptsPanel } from "../attempts/AttemptsPanel";
+import { withItem } from "../beside/address";
 import { LogPanel } from "../logs/LogPanel";
 import { MembersPanel } from "../members/MembersPanel";
 import { useMayChange, useMayReadLogs } from "../verbs/useMayChange";
-import { StateMark } from "../states/StateMark";
+import { RunTitle } from "../runs/RunTitle";
 import { stateOf } from "../states/states";
 import { Age } from "../words/Age";
 import { Since } from "../words/Since";
@@ -47,16 +49,27 @@ const Figures = later(async () => (await import("../figures/Figures")).Figures);
 /** What a removed run has no more: its members, their events and shells. */
 const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "terminal"]);
 
+interface Properties {
+  namespace: string;
+  name: string;
+  /** Go away from the run, because the person deletes it. */
+  leave: () => void;
+  /** Whether it stands in a panel, which has its name and state. */
+  isPart?: boolean;
+  /** More to do, in its head. */
+  children?: ReactNode;
+}
+
 /** One run: what it is, how it goes, its log, members and events. */
-export function RunPage() {
-  const { namespace = "", name = "" } = useParams();
-  const [parameters, setParameters] = useSearchParams();
+export function RunPage({ namespace, name, leave, isPart = false, children }: Properties) {
+  const [parameters, changeAddress] = useAddress();
   const run = useRun(namespace, name);
   const mayEnter = useMayChange()(namespace);
   const first: TabName = useMayReadLogs()(namespace) ? "log" : "figures";
   const rank = rankIn(parameters);
+  const go = (shown: Readonly<Record<string, string>>) => changeAddress((newest) => withItem(newest, shown), true);
   const show = (next: TabName, ofRank: number | null = rank) =>
-    setParameters({ ...(next === first ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
+    go({ ...(next === first ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
 
   useTitle(run.data ? `${run.data.title}: ${stateOf(phaseOf(run.data), findingOf(run.data)).word}` : name);
 
@@ -68,15 +81,12 @@ export function RunPage() {
   const tab = tabs.find((known) => known === parameters.get("tab")) ?? first;
   return (
     <>
-      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4, mb: 3 }}>
-        <Typography variant="h1" sx={{ overflowWrap: "anywhere" }}>
-          {view.title}
-        </Typography>
-        <StateMark phase={phaseOf(view)} finding={findingOf(view)} />
-        {view.spec.array && <Link to={`/sweeps/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>Results of the sweep</Link>}
-        <Box sx={{ flex: 1 }} />
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 4, rowGap: 2, mb: 3 }}>
+        {!isPart && <RunTitle title={view.title} phase={phaseOf(view)} finding={findingOf(view)} />}
+        {!isPart && <Box sx={{ flex: 1 }} />}
         <Since currentAt={run.dataUpdatedAt} error={run.error} />
-        <Actions run={view} />
+        <Actions run={view} leave={leave} />
+        {children}
       </Box>
       {view.isRemoved && (
         <Typography color="textSecondary" sx={{ mb: 3 }}>
@@ -100,7 +110,7 @@ export function RunPage() {
         {tab === "figures" && <Figures run={view} rank={rank} chooseRank={(chosen) => show("figures", chosen)} />}
         {tab === "time" && <Time run={view} />}
         {tab === "files" && (
-          <FilesPanel run={view} path={parameters.get("path") ?? ""} open={(path) => setParameters({ tab, ...(path && { path }) })} />
+          <FilesPanel run={view} path={parameters.get("path") ?? ""} open={(path) => go({ tab, ...(path && { path }) })} />
         )}
         {tab === "terminal" && (
           <TerminalPanel run={view} rank={rank ?? 0} chooseRank={(chosen) => show("terminal", chosen)} />

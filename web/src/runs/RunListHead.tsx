@@ -16,11 +16,13 @@ interface Properties {
   /** The input of the filter. */
   search: RefObject<HTMLInputElement | null>;
   placeholder: string;
+  /** Whether the list has little room, because one of the runs stands beside it. */
+  isNarrow?: boolean;
   children?: ReactNode;
 }
 
 /** The head of a list of runs: whose, a filter by typing, and how current the list is. */
-export function RunListHead({ title, list: { filter, change, teams, live }, search, placeholder, children }: Properties) {
+export function RunListHead({ title, list: { filter, change, teams, live }, search, placeholder, isNarrow = false, children }: Properties) {
   return (
     <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
       <Typography variant="h1" sx={{ flex: "1 1 auto" }}>
@@ -50,7 +52,7 @@ export function RunListHead({ title, list: { filter, change, teams, live }, sear
         onKeyDown={(event) => event.key === "Escape" && search.current?.blur()}
         placeholder={placeholder}
         slotProps={{ htmlInput: { "aria-label": "Filter", dir: "auto" } }}
-        sx={{ width: { xs: "100%", sm: 280 } }}
+        sx={{ width: { xs: "100%", sm: isNarrow ? "100%" : 280 } }}
       />
       {children}
     </Box>

@@ -1,3 +1,4 @@
+import { pageOf } from "../beside/address";
 import { stateOf } from "../states/states";
 import type { Order } from "../table/sorting";
 import type { Selection } from "../table/useSelection";
@@ -8,6 +9,8 @@ import type { ListedRow } from "./useStarts";
 interface Properties {
   runs: readonly ListedRow[];
   columns: readonly Column<ListedRow>[];
+  minWidth: number;
+  addressOf: (run: ListedRow) => string;
   /** The run at which the keyboard is. */
   current: ListedRow | null;
   selection: Selection<ListedRow>;
@@ -22,9 +25,7 @@ export function RunTable({ runs, ...others }: Properties) {
     <VirtualTable
       label="Runs"
       items={runs}
-      minWidth={960}
       keyOf={uidOf}
-      addressOf={addressOf}
       nameOf={({ name, phase, finding, starts, message }) => [name, stateOf(phase, finding).word, starts, message].filter(Boolean).join(", ")}
       opensOnClick
       {...others}
@@ -38,5 +39,5 @@ export function uidOf({ uid }: Row): string {
 
 /** The address of a run's page. */
 export function addressOf(run: Pick<Row, "namespace" | "name">): string {
-  return `/runs/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}`;
+  return pageOf("/runs", run);
 }

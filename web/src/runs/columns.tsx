@@ -42,7 +42,7 @@ export const COLUMNS: Column<ListedRow>[] = [
     descending: true,
     cell: (run) => <Age time={run.createdAt} />,
   },
-  { name: "Why", width: "minmax(200px, 5fr)", cell: ({ starts, message }) => [starts, message].filter(Boolean).join(": ") },
+  { name: "Why", width: "minmax(200px, 5fr)", cell: why },
   { name: "Expected start", width: "minmax(160px, 1fr)", isExtra: true, cell: ({ startsAt }) => exact(startsAt) },
   { name: "Reason", width: "minmax(120px, 1fr)", sort: "reason", isExtra: true, cell: (run) => run.reason },
   { name: "Restarts", width: "80px", right: true, sort: "restarts", descending: true, isExtra: true, cell: (run) => `${run.restarts}` },
@@ -50,6 +50,17 @@ export const COLUMNS: Column<ListedRow>[] = [
   { name: "Started", width: "104px", right: true, sort: "startedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.startedAt} /> },
   { name: "Ended", width: "104px", right: true, sort: "finishedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.finishedAt} /> },
 ];
+
+/** The columns while a run is open beside the table. */
+export const BESIDE_COLUMNS: Column<ListedRow>[] = [
+  { name: "State", width: "98px", sort: "phase", cell: (run) => <StateMark phase={run.phase} finding={run.finding} /> },
+  { name: "Name", width: "minmax(0, 1fr)", isLink: true, sort: "name", cell: (run) => run.name },
+  { name: "Progress", width: "minmax(0, 1fr)", sort: "members", descending: true, cell: (run) => why(run) || members(run) },
+];
+
+function why({ starts, message }: ListedRow): string {
+  return [starts, message].filter(Boolean).join(": ");
+}
 
 function members({ members: { total, running }, phase }: Row): string {
   if (!total) return "";

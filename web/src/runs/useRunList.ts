@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useState } from "react";
 import { NavigationType, useLocation, useNavigationType } from "react-router";
-import { useView } from "../address/useAddress";
+import { useListView } from "../beside/useListView";
 import { ordered } from "../table/sorting";
 import { useInPlace } from "../table/useInPlace";
 import { SORT_KEYS } from "./columns";
@@ -11,7 +11,7 @@ import { useRuns } from "./useRuns";
 
 /** Return a live list of runs with the filter and the order that stand in the address. `only` is a parameter of the Web API's list, such as `sweep=true`. */
 export function useRunList(only = "") {
-  const [addressed, changeAddress] = useView(filterOf, parametersOf);
+  const [addressed, changeAddress] = useListView(filterOf, parametersOf);
   const [text, setText] = useTypedText(addressed.text);
   const filter = useMemo(() => ({ ...addressed, text }), [addressed, text]);
   const teams = useMyTeams();

@@ -51,7 +51,7 @@ export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, o
         <Box role="cell" sx={CHOICE} onClick={(event) => event.stopPropagation()}>
           <input
             type="checkbox"
-            aria-label={`Select ${to.slice(to.lastIndexOf("/") + 1)}`}
+            aria-label={`Select ${lastOf(to)}`}
             checked={isChosen}
             onChange={(event) => choose((event.nativeEvent as MouseEvent).shiftKey)}
           />
@@ -76,4 +76,10 @@ export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, o
       })}
     </Box>
   );
+}
+
+/** Return the last name in an address. */
+function lastOf(address: string): string {
+  const path = address.replace(/\?.*$/, "");
+  return decodeURIComponent(path.slice(path.lastIndexOf("/") + 1));
 }

@@ -1,8 +1,8 @@
 import Box from "@mui/material/Box";
 import { useTheme } from "@mui/material/styles";
 import useMediaQuery from "@mui/material/useMediaQuery";
-import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, type ReactNode } from "react";
+import { useVisibleRows } from "../beside/scrolling";
 import { BodyRow, ROW_PX } from "../table/BodyRow";
 import { HeaderRow } from "../table/HeaderRow";
 import type { Selection } from "../table/useSelection";
@@ -67,15 +67,11 @@ export function VirtualTable<T>({
   const list = useRef<HTMLDivElement>(null);
   const isPhone = useMediaQuery(useTheme().breakpoints.down("sm")) && columns.some(({ phone }) => phone);
   const shown = isPhone ? columns.filter(({ phone }) => phone) : columns;
-  const rows = useWindowVirtualizer({
-    count: items.length,
-    estimateSize: () => ROW_PX,
-    overscan: 12,
-    scrollMargin: list.current?.offsetTop ?? 0,
-  });
+  const rows = useVisibleRows({ count: items.length, rowPx: ROW_PX, list });
   const at = current === null ? -1 : items.indexOf(current);
   useEffect(() => {
-    if (at >= 0) rows.scrollToIndex(at, { align: "auto" });
+    // The virtualizer would scroll back to where it was if the window was scrolled just now.
+    if (at >= 0 && !isSeen(list.current, at)) rows.scrollToIndex(at, { align: "auto" });
   }, [at]);
   const widths = shown.map(({ width, phone }) => (isPhone && phone) || width);
   const layout = {
@@ -85,49 +81,57 @@ export function VirtualTable<T>({
     px: isPhone ? 0 : 3,
   };
   return (
-    <Box role="table" aria-label={label} aria-rowcount={items.length + 1} tabIndex={0} sx={{ overflowX: "auto" }}>
-      <Box sx={{ minWidth: isPhone ? 0 : minWidth }}>
-        <HeaderRow
-          columns={shown}
-          layout={layout}
-          order={order}
-          sort={sort}
-          chosen={selection?.extentOf(items)}
-          chooseAll={selection && (() => selection.toggleAll(items))}
-        />
-        <div
-          ref={list}
-          role="rowgroup"
-          style={{ position: "relative", height: rows.getTotalSize() }}
-          onPointerEnter={(event) => event.pointerType === "mouse" && onHover?.(true)}
-          onPointerLeave={() => onHover?.(false)}
-        >
-          {rows.getVirtualItems().map(({ index, start }) => {
-            const item = items[index];
-            if (item === undefined) return null;
-            return (
-              <BodyRow
-                key={keyOf(item)}
-                item={item}
-                columns={shown}
-                layout={layout}
-                index={index}
-                top={start - rows.options.scrollMargin}
-                to={addressOf(item)}
-                isCurrent={index === at}
-                opensOnClick={opensOnClick}
-                isChosen={selection?.has(item)}
-                choose={(range) => selection?.toggle(item, range ? items : undefined)}
-              />
-            );
-          })}
-        </div>
+    <>
+      <Box role="table" aria-label={label} aria-rowcount={items.length + 1} tabIndex={0} sx={{ overflowX: "auto" }}>
+        <Box sx={{ minWidth: isPhone ? 0 : minWidth }}>
+          <HeaderRow
+            columns={shown}
+            layout={layout}
+            order={order}
+            sort={sort}
+            chosen={selection?.extentOf(items)}
+            chooseAll={selection && (() => selection.toggleAll(items))}
+          />
+          <div
+            ref={list}
+            role="rowgroup"
+            style={{ position: "relative", height: rows.getTotalSize() }}
+            onPointerEnter={(event) => event.pointerType === "mouse" && onHover?.(true)}
+            onPointerLeave={() => onHover?.(false)}
+          >
+            {rows.getVirtualItems().map(({ index, start }) => {
+              const item = items[index];
+              if (item === undefined) return null;
+              return (
+                <BodyRow
+                  key={keyOf(item)}
+                  item={item}
+                  columns={shown}
+                  layout={layout}
+                  index={index}
+                  top={start - rows.options.scrollMargin}
+                  to={addressOf(item)}
+                  isCurrent={index === at}
+                  opensOnClick={opensOnClick}
+                  isChosen={selection?.has(item)}
+                  choose={(range) => selection?.toggle(item, range ? items : undefined)}
+                />
+              );
+            })}
+          </div>
+        </Box>
       </Box>
       {current !== null && nameOf && (
         <span role="status" style={HIDDEN}>
           {nameOf(current)}
         </span>
       )}
-    </Box>
+    </>
   );
+}
+
+/** Whether all of a row is in the window. */
+function isSeen(list: HTMLElement | null, index: number): boolean {
+  const row = list?.querySelector(`[aria-rowindex="${index + 2}"]`)?.getBoundingClientRect();
+  return row !== undefined && row.top >= 0 && row.bottom <= window.innerHeight;
 }

@@ -1,0 +1,36 @@
+import Box from "@mui/material/Box";
+import useMediaQuery from "@mui/material/useMediaQuery";
+import { useState, type ReactNode } from "react";
+import { AROUND_PANEL_PX, ScrollingPanel } from "./scrolling";
+
+interface Properties {
+  /** The list. */
+  children: ReactNode;
+  /** The panel of the chosen item; null while none is. */
+  panel: ReactNode;
+  /** Width of the window from which they stand beside each other. On narrower screens the panel stands above the list. */
+  fromPx?: number;
+  /** Widths of list and panel, as columns of a CSS grid. */
+  columns?: string;
+}
+
+const EDGE_PX = 16;
+
+/** A list, and beside it what it holds of one item. The panel stays in sight and scrolls by itself, so the list keeps its place. */
+export function Beside({ children, panel, fromPx = 1200, columns = "minmax(0, 1fr) 380px" }: Properties) {
+  const isWide = useMediaQuery(`(min-width: ${fromPx}px)`);
+  const [box, setBox] = useState<HTMLElement | null>(null);
+  return (
+    <Box sx={{ display: "grid", gridTemplateColumns: isWide && panel ? columns : "minmax(0, 1fr)", gap: 4, alignItems: "start" }}>
+      <Box sx={{ minWidth: 0 }}>{children}</Box>
+      {panel && (
+        <Box
+          ref={setBox}
+          sx={{ minWidth: 0, ...(isWide ? { position: "sticky", top: EDGE_PX, maxHeight: `calc(100vh - ${AROUND_PANEL_PX}px)`, overflowY: "auto" } : { order: -1 }) }}
+        >
+          <ScrollingPanel value={isWide ? box : null}>{panel}</ScrollingPanel>
+        </Box>
+      )}
+    </Box>
+  );
+}
