@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Item = TypeVar("Item")
+
+IMAGE = f"python:{sys.version_info[0]}.{sys.version_info[1]}"
+"""Image of workers if the caller names none: its Python has to be that of the caller."""
 
 WAIT_SECONDS = 10.0
 """Longest wait of one request for outcomes."""
@@ -140,9 +144,12 @@ class CallQueue:
             if self._known is not None and call >= self._known:
                 raise NotFound(f"{self.run.name} has no call {call}", hint=f"its calls are 0 to {self._known - 1}")
             if self._over:
-                raise CallFailed(f"call {call} of {self.run.name} has no result: {self._over}")
+                raise CallFailed(f"call {call} of {self.run.name} has no result: {self._over}", hint=self._hint())
             if left < 0:
-                raise TimeoutError(f"call {call} of {self.run.name} has not ended after {timeout:g} s")
+                from kajitori.client.client import progress_words
+
+                words = progress_words(self.run.state)
+                raise TimeoutError(f"call {call} of {self.run.name} has not ended after {timeout:g} s; {words}")
             self.read(min(left, WAIT_SECONDS))
 
     def ended(self, calls: int) -> Iterator[int]:
@@ -150,7 +157,8 @@ class CallQueue:
         for position in range(calls):
             while len(self._ended) <= position:
                 if self._over:
-                    raise CallFailed(f"{calls - position} calls of {self.run.name} have no result: {self._over}")
+                    message = f"{calls - position} calls of {self.run.name} have no result: {self._over}"
+                    raise CallFailed(message, hint=self._hint())
                 self.read(WAIT_SECONDS)
             yield self._ended[position]
 
@@ -173,6 +181,12 @@ class CallQueue:
                 self._looked_at = time.monotonic()
             elif time.monotonic() - self._looked_at >= LOOK_SECONDS:
                 self._look()
+
+    def _hint(self) -> str:
+        """Return what to do about the end of the run."""
+        if self.run.reason == "CommandNotFound":
+            return f"the image has no python3; one that fits: image={IMAGE!r}"
+        return f"kaji describe {self.run.name} tells more"
 
     def _look(self) -> None:
         """Find out whether the run has ended. Outcomes that came before its end are read first."""

@@ -30,7 +30,7 @@ from typing import (
 )
 
 from kajitori.client.functions import worker
-from kajitori.client.functions.calls import Call, CallQueue, result_of
+from kajitori.client.functions.calls import IMAGE, Call, CallQueue, result_of
 from kajitori.client.functions.pickling import pickled_arguments, pickled_function
 from kajitori.client.submit.keywords import RunOptions
 from kajitori.errors import InvalidInput, KajitoriError, WrongState
@@ -70,7 +70,7 @@ class Function(Generic[P, T, Result]):
             raise TypeError(f"{wrapped.__qualname__} is asynchronous: use a plain function, which calls asyncio.run(…)")
         functools.update_wrapper(self, wrapped)
         self._wrapped = wrapped
-        self._image = image or f"python:{sys.version_info[0]}.{sys.version_info[1]}"
+        self._image = image or IMAGE
         self._client = client
         self._options: RunOptions = options or {}
 

@@ -18,8 +18,8 @@ from tests.unit.client.test_client import client_of
 
 import kajitori
 from kajitori import Call, CallCancelled, CallFailed
+from kajitori.client.functions import calls, worker
 from kajitori.client.functions import function as module
-from kajitori.client.functions import worker
 from kajitori.client.functions.calls import RemoteTraceback
 from kajitori.client.functions.pickling import pickled_function
 from kajitori.core.calls.queue import CallQueue, Entry, Outcome, Worker
@@ -260,6 +260,22 @@ def test_a_call_is_found_again_by_its_id() -> None:
     with pytest.raises(kajitori.errors.NotFound, match="has no call 7") as caught:
         Call.from_id(call.id[:-1] + "7", cluster.client).result(10)
     assert caught.value.hint == "its calls are 0 to 0"
+
+
+def test_a_call_without_a_result_says_what_its_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a timeout: why the run has not done it. For a run that ended: what helps."""
+    monkeypatch.setattr(calls, "LOOK_SECONDS", 0.0)
+    cluster = Cluster(doubled)
+    cluster.worker.run = lambda: None  # type: ignore[method-assign]
+    call = doubled.remote(1)
+    status = cluster.api.runs[-1]["status"]
+    status |= {"phase": "Starting", "reason": "ImagePull", "message": "no such image"}
+    with pytest.raises(TimeoutError, match=r"after 0\.01 s; doubled-\w+: Starting \(ImagePull\): no such image"):
+        call.result(0.01)
+    status |= {"phase": "Failed", "reason": "CommandNotFound", "message": "python3: not found"}
+    with pytest.raises(CallFailed, match="the run is Failed: CommandNotFound: python3: not found") as caught:
+        call.result(1)
+    assert caught.value.hint.startswith("the image has no python3; one that fits: image='python:3.")
 
 
 def test_cancelling_a_call_ends_that_call_alone() -> None:
