@@ -264,9 +264,8 @@ def _run(cli: Cli, command: Any, words: Sequence[str]) -> int:
         return _PIPE_EXIT_CODE
     except Exception as error:
         where = write_bug_report(error, cli)
-        print_error(
-            KajitoriError(f"this is a bug in kaji ({type(error).__name__}); {where}"), as_json=cli.output == "json"
-        )
+        bug = KajitoriError(f"this is a bug in kaji ({type(error).__name__}); {where}", hint=cli.version_hint())
+        print_error(bug, as_json=cli.output == "json")
         return 125
 
 

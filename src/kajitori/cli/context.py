@@ -13,6 +13,8 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
+from kajitori import __version__
+
 if TYPE_CHECKING:
     from kajitori.cli.notices import Notices
     from kajitori.client.connection import Transport
@@ -49,6 +51,10 @@ def _is_for_people() -> bool:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+_VERSION_SECONDS = 2.0
+"""Longest wait for the server's version after an error."""
 
 
 @dataclass
@@ -101,6 +107,19 @@ class Cli:
             now=self.now,
             notices=self.notices,
         )
+
+    def version_hint(self) -> str:
+        """Return what to do if the server that was asked has another version; empty if it has this one or is away."""
+        if self.target is None:
+            return ""
+        try:
+            with self.api() as api:
+                server = str(api.get("/v1/version", tries=1, timeout_seconds=_VERSION_SECONDS)["version"])
+        except Exception:
+            return ""
+        if server == __version__:
+            return ""
+        return f"kaji has version {__version__} and the server {server}: use kaji of the server's version"
 
     @cached_property
     def notices(self) -> Notices:

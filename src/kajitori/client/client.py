@@ -17,7 +17,7 @@ from kajitori.client.streams import LogReader, Outage, Patience, events, watch
 from kajitori.client.submit.keywords import RunOptions
 from kajitori.client.target import Target, target_of
 from kajitori.client.web_api import Api, Params, run_path
-from kajitori.errors import InvalidInput, NotFound, WrongState
+from kajitori.errors import InvalidInput, NotFound, Unsupported, WrongState
 
 if TYPE_CHECKING:
     from kajitori.client.connection import Transport
@@ -489,4 +489,9 @@ def _several(words: str | Sequence[str]) -> list[str] | None:
 
 
 def _convert(document: Any, model: type[T]) -> T:
-    return msgspec.convert(document, model)
+    """Return an answer of the server as a model. Raises Unsupported for one that the model cannot hold."""
+    try:
+        return msgspec.convert(document, model)
+    except msgspec.ValidationError as error:
+        message = f"the server's answer is not a {model.__name__} as this client knows it: {error}"
+        raise Unsupported(message, hint="the server may have another version: kaji version shows both") from error

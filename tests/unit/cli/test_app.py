@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tests.unit.cli.fake_web_api import NOW, TOKEN, FakeWebApi, invoke, view
 
+from kajitori import __version__
 from kajitori.cli.app import SECTIONS, VERBS, kaji
 
 HEAVY = ("rich", "httpx2", "pydantic", "fastapi", "numpy", "yaml", "msgspec", "websockets", "asyncio", "kajitori.api")
@@ -145,6 +146,40 @@ def test_an_internal_error_is_one_line_and_a_report(tmp_path: Path) -> None:
     assert "so wrong ***" in text
     assert "Traceback" in text
     assert TOKEN not in text
+
+
+@pytest.mark.parametrize(
+    ("version", "hint"),
+    [
+        (
+            {"version": "9.1.0"},
+            f"      kaji has version {__version__} and the server 9.1.0: use kaji of the server's version\n",
+        ),
+        ({"version": __version__}, ""),
+        ((503, {"title": "away"}), ""),
+    ],
+)
+def test_an_internal_error_names_a_server_of_another_version(tmp_path: Path, version: Any, hint: str) -> None:
+    """It may be the cause: an answer lacks what this client expects."""
+    api = FakeWebApi(answers={"GET /v1/gpus": {}, "GET /v1/version": version})
+    result = invoke(api, "gpus", state_dir=tmp_path)
+    first, _, rest = result.stderr.partition("\n")
+    assert (result.exit_code, "this is a bug in kaji (KeyError)" in first, rest) == (125, True, hint)
+
+
+@pytest.mark.parametrize("words", ["ps -a -o wide", "describe bert", "inspect bert", "explain bert", "history"])
+def test_words_of_a_newer_server_are_shown_as_they_are(words: str) -> None:
+    """A phase and a reason that this client does not know, and further fields, are no error."""
+    run = view(
+        "bert", "Hibernating", status={"reason": "SnowFell", "message": "wait for spring", "snow": [1]}, added={}
+    )
+    explained = {"phase": "Hibernating", "reason": "SnowFell", "message": "wait for spring", "snow": []}
+    answers = {
+        "GET /v1/runs/vision/bert/explain": explained,
+        "GET /v1/history": {"items": [{"namespace": "vision", "run": run, "removedAt": None, "snow": 1}]},
+    }
+    result = invoke(FakeWebApi([run], answers), *words.split())
+    assert (result.exit_code, "Hibernating" in result.stdout) == (0, True), result.stderr
 
 
 def test_no_colour_without_a_terminal_or_with_no_color() -> None:

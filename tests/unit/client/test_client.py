@@ -19,7 +19,7 @@ from kajitori.client import models
 from kajitori.client.target import Target
 from kajitori.client.web_api import Api
 from kajitori.core.gang.results import MemberResult
-from kajitori.errors import InvalidInput, NotFound, Refused, WrongState
+from kajitori.errors import InvalidInput, NotFound, Refused, Unsupported, WrongState
 
 
 def client_of(api: FakeWebApi, namespace: str = "vision") -> Client:
@@ -200,6 +200,22 @@ def test_results_and_stops() -> None:
     run.stop("5m")
     run.kill()
     assert [call.body for call in api.calls_to("POST", "/stop")] == [{"grace": "5m"}, {"grace": "0s"}]
+
+
+def test_answers_of_a_server_of_another_version_are_read_or_named() -> None:
+    """Words and fields that are new are kept or ignored, and fields that are missing have defaults. An answer that
+    cannot be read is an error with a way out."""
+    newer = view("bert", "Hibernating", status={"reason": "SnowFell", "snow": [1]}, added={"deep": None})
+    older = {"name": "old", "namespace": "vision", "uid": "u"}
+    broken = {"name": "broken", "namespace": ["vision"], "uid": "u"}
+    client = client_of(FakeWebApi(runs=[newer, older]))
+    run = client.get("bert")
+    assert (run.phase, run.reason, run.is_final, run.exit_code) == ("Hibernating", "SnowFell", False, None)
+    old = client.get("old")
+    assert (old.phase, old.reason, old.state.labels, old.is_final) == ("Queued", "", {}, False)
+    with pytest.raises(Unsupported, match="not a RunState as this client knows it") as caught:
+        client_of(FakeWebApi(answers={"GET /v1/runs": {"items": [broken]}})).list()
+    assert caught.value.hint == "the server may have another version: kaji version shows both"
 
 
 def test_exec_returns_what_a_command_printed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def _when(pool: dict[str, Any]) -> tuple[str, str]:
         "not growing": "not growing",
         "too little history": f"not known yet: {known} of 14 days recorded",
     }
-    return words[pool["state"]], ""
+    return words.get(pool["state"], pool["state"]), ""
 
 
 @command.command(epilog="\b\nExample:\n  kaji network validate networks.yaml")
