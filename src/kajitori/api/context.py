@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from kajitori.api.answers.file_listings import FileListings
 from kajitori.api.answers.problems import MEDIA_TYPE
 from kajitori.api.audit import AuditTrail
 from kajitori.api.auth import Sessions
@@ -174,6 +176,8 @@ class RunParts:
     """Lines of logs that kubelets hold."""
     files: Slots = field(default_factory=lambda: Slots(MAX_FILES, "files"))
     """Files of checkpoints that are read at the same time."""
+    listings: FileListings = field(default_factory=lambda: FileListings(time.monotonic))
+    """Names in large folders of checkpoints, between the pages of their lists."""
     rows: RunRows
     hub: RunHub
     events: EventFeeds

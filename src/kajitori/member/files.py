@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import heapq
+import itertools
 import json
 import os
 import stat
@@ -95,8 +96,12 @@ class Folder:
 # ------------------------------------------------------------------------------------------ lists
 
 
-def list_folder(folder: Folder, path: str, after: str, limit: int) -> dict[str, Any]:
-    """Return one page of a folder's entries: folders first, each kind by name. Raises OSError and RefusedPath."""
+def list_folder(folder: Folder, path: str, after: str, limit: int, keep_bytes: int = 0) -> dict[str, Any]:
+    """Return one page of a folder's entries: folders first, each kind by name. Raises OSError and RefusedPath.
+
+    `rest` are the keys of all entries after the page, for `describe_entries`, with "/" between them: empty if they are
+    longer than `keep_bytes`. An operating system lists a folder in no order, so each page without it reads the whole
+    folder."""
     descriptor = folder.open(path)
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -112,9 +117,34 @@ def list_folder(folder: Folder, path: str, after: str, limit: int) -> dict[str, 
                     if start is None or key > start:
                         yield key
 
-            page = heapq.nsmallest(limit + 1, later())
+            found, held, held_bytes = later(), [], 0
+            for key in found:
+                held.append(key)
+                held_bytes += len(key[1]) + 1
+                if held_bytes > keep_bytes:
+                    break
+            else:
+                held.sort()
+            is_whole = held_bytes <= keep_bytes
+            page = held[: limit + 1] if is_whole else heapq.nsmallest(limit + 1, itertools.chain(held, found))
         items = [item for key in page[:limit] for item in _entry(folder, path, descriptor, key[1])]
-        return {"entries": items, "count": count, "next": _cursor(page[limit - 1]) if len(page) > limit else ""}
+        return {
+            "entries": items,
+            "count": count,
+            "next": _cursor(page[limit - 1]) if len(page) > limit else "",
+            "rest": "/".join(f"{key[0]:d}{key[1].decode('latin-1')}" for key in held[limit:]) if is_whole else "",
+        }
+    finally:
+        os.close(descriptor)
+
+
+def describe_entries(folder: Folder, path: str, keys: list[str]) -> dict[str, Any]:
+    """Return the entries of a folder that have these keys, without those that are gone by now. Raises OSError and
+    RefusedPath."""
+    descriptor = folder.open(path)
+    try:
+        names = (key[1:].encode("latin-1") for key in keys)
+        return {"entries": [item for name in names for item in _entry(folder, path, descriptor, name)]}
     finally:
         os.close(descriptor)
 
@@ -276,8 +306,11 @@ def main(request: dict[str, Any], out: BinaryIO) -> int:
     written = _Counting(out)
     try:
         if request["op"] == "list":
-            page = list_folder(folder, path, request.get("after", ""), request["limit"])
+            keep_bytes = request.get("keep_bytes", 0)
+            page = list_folder(folder, path, request.get("after", ""), request["limit"], keep_bytes)
             written.write(json.dumps(page).encode() + b"\n")
+        elif request["op"] == "entries":
+            written.write(json.dumps(describe_entries(folder, path, request["keys"])).encode() + b"\n")
         elif request["op"] == "content":
             send_file(folder, path, request.get("offset", 0), request.get("length"), written)  # type: ignore[arg-type]
         else:

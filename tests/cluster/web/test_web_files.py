@@ -44,6 +44,13 @@ async def test_an_ended_runs_checkpoint_is_listed_and_downloaded(cluster: Cluste
             ("latest", "folder", True),
             ("重み.bin", "file", True),
         ]
+        pages: list[tuple[str, int]] = []
+        position: str | None = ""
+        for _ in range(4):
+            page = (await web.http.get(path, params={"limit": 1, "continue": position})).json()
+            pages.append((page["items"][0]["name"], page["count"]))
+            position = page["continue"]
+        assert (pages, position) == ([(name, 4) for name, _, _ in shown], None)
         part = await web.http.get(
             f"{path}/content", params={"path": "/ckpt/latest/model.pt"}, headers={"Range": "bytes=2-4"}
         )

@@ -97,6 +97,21 @@ def test_a_large_folder_comes_in_pages_each_entry_once(tmp_path: Path) -> None:
     assert ask(tmp_path, op="list", path="", after="nonsense", limit=1)[0]["error"] == "Cursor"
 
 
+def test_the_names_after_a_page_describe_the_next_ones_without_a_look_at_the_folder(tmp_path: Path) -> None:
+    """Names that are no UTF-8 come back, too; entries that are gone by then are left out."""
+    for name in (b"a", b"b", b"c\xff", b"d"):
+        (tmp_path / os.fsdecode(name)).touch()
+    (tmp_path / "sub").mkdir()
+    page, _ = ask(tmp_path, op="list", path="", limit=2, keep_bytes=100)
+    assert ([entry["name"] for entry in page["entries"]], page["rest"]) == (["sub", "a"], "1b/1c\xff/1d")
+    (tmp_path / "d").unlink()
+    rest, _ = ask(tmp_path, op="entries", path="", keys=page["rest"].split("/"))
+    assert [entry["name"] for entry in rest["entries"]] == ["b", "c\ufffd"]
+    too_long, _ = ask(tmp_path, op="list", path="", limit=2, keep_bytes=9)
+    assert too_long == page | {"count": 4, "rest": ""}, "the page is the same, from a walk through the folder"
+    assert ask(tmp_path, op="list", path="", limit=9, keep_bytes=100)[0]["rest"] == ""
+
+
 def test_entries_that_vanish_meanwhile_are_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object, **__: object) -> os.stat_result:
         raise FileNotFoundError

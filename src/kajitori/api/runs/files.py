@@ -20,6 +20,7 @@ from fastapi import APIRouter, Header, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from kajitori.api.answers.file_listings import MAX_LISTING_BYTES, FileListings
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
@@ -87,14 +88,14 @@ class ArchiveParameters(PathParameters):
 async def list_files(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[ListParameters, Query()]
 ) -> Response:
-    """One page of a folder in the run's checkpoint folder, whether the run is running or has ended. The first request
+    """One page of a folder in the run's checkpoint folder, whether the run is running or has ended. Pages
+    after the second one show the folder as that found it; a page may have fewer entries than `limit`. The first request
     opens the folder, which takes seconds; without further requests it is closed after five minutes. Needs the right to
     change the run and the right to run programs in its members."""
     with api.runs.files.one():
         opened = await _open(api, user, namespace, name, query)
-        request = {"op": "list", "after": query.continue_, "limit": query.limit}
-        async with _ask(opened, request) as (header, _):
-            return answer(_list_view(opened, header))
+        header, following = await _page(api.runs.listings, opened, query)
+        return answer(_list_view(opened, header, following))
 
 
 @router.get(
@@ -354,7 +355,29 @@ def _error_of(opened: Opened, header: Mapping[str, Any]) -> KajitoriError:
     return Unavailable(f"{shown} can't be read: {header['message']}", hint="try again")
 
 
-def _list_view(opened: Opened, header: Mapping[str, Any]) -> FileList:
+async def _page(listings: FileListings, opened: Opened, query: ListParameters) -> tuple[dict[str, Any], str]:
+    """Return the reader's header with one page of entries, and the `continue` of the next page.
+
+    `continue` is a position in kept names, if there are some, and the cursor of the reader's program: with the cursor
+    alone, the page reads the folder again."""
+    position, _, cursor = query.continue_.rpartition(".")
+    folder = opened.run.metadata.uid, opened.path
+    page = listings.page(position, folder, query.limit) if position else None
+    if page is not None:
+        async with _ask(opened, {"op": "entries", "keys": page.keys}) as (header, _):
+            following = f"{page.position}.{listings.cursor(page.keys[-1])}" if page.position else ""
+            return {**header, "count": page.count}, following
+    # Most people look at one page: the second one brings the names.
+    keep_bytes = MAX_LISTING_BYTES if cursor else 0
+    request = {"op": "list", "after": cursor, "limit": query.limit, "keep_bytes": keep_bytes}
+    async with _ask(opened, request) as (header, _):
+        rest = header.get("rest", "")
+        kept = listings.keep(folder, rest.split("/"), header["count"]) if rest else ""
+        following = header.get("next", "")
+        return header, f"{kept}@0.{following}" if kept else following
+
+
+def _list_view(opened: Opened, header: Mapping[str, Any], following: str) -> FileList:
     one = header.get("file")
     entries = [one] if one is not None else header["entries"]
     return FileList(
@@ -364,7 +387,7 @@ def _list_view(opened: Opened, header: Mapping[str, Any]) -> FileList:
         items=[_file_view(entry) for entry in entries],
         count=1 if one is not None else header["count"],
         is_file=one is not None,
-        continue_=None if one is not None else header["next"] or None,
+        continue_=following or None,
     )
 
 
