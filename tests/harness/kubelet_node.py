@@ -13,7 +13,7 @@ import pytest
 import yaml
 from tests.harness.binaries import kubectl_binary, require_binaries
 from tests.harness.commands import kubectl, output_of
-from tests.harness.engines import IMAGE, TestEngine, podman_engine
+from tests.harness.engines import IMAGE, TestEngine, container_engine
 from tests.harness.fixtures import REAL
 from tests.harness.platform.parts import process_kubelet
 from tests.harness.servers.embedded_server import embedded_server
@@ -117,11 +117,12 @@ ANY_SERVER = pytest.mark.parametrize(
 
 @pytest.fixture(scope="session")
 def node_engine() -> Iterator[TestEngine | None]:
-    """The engine that runs the node's Pods: a Podman if $KAJITORI_TESTS_ENGINE is set, else none."""
-    if not os.environ.get("KAJITORI_TESTS_ENGINE"):
+    """The engine that runs the node's Pods: the one that $KAJITORI_TESTS_ENGINE names, else none."""
+    name = os.environ.get("KAJITORI_TESTS_ENGINE")
+    if not name:
         yield None
         return
-    with podman_engine() as engine:
+    with container_engine(name) as engine:
         yield engine
 
 

@@ -157,7 +157,7 @@ class Kubelet:
         from kajitori.embedded.kubelet.pods.runtimes import engine as engine_runtime
         from kajitori.embedded.kubelet.pods.runtimes import engine_gpus
 
-        info = await EngineClient(engine.socket).info()
+        info = await EngineClient(engine.socket, engine.api).info()
         return engine_runtime.EngineRuntime(
             engine,
             settings,

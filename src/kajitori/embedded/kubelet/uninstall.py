@@ -51,7 +51,7 @@ async def _end_containers(root: Path, force: bool) -> list[str]:
         engine = Container(folder, "").engine
         strays.end(pid)
         if engine is not None:
-            await EngineClient(engine.socket).remove(engine.name)
+            await EngineClient(engine.socket, engine.api).remove(engine.name)
     if left := strays.running(root):
         raise Unavailable(f"processes {', '.join(map(str, left))} do not end", hint="try again in a minute")
     return [f"{len(running)} container{'s' if len(running) > 1 else ''}"] if running else []

@@ -31,10 +31,11 @@ class FakeContainer:
 
 
 class FakeEngine:
-    """Serves the calls that a shim makes, at a Unix socket."""
+    """Serves the calls that a shim makes, at a Unix socket, in all versions of the API from `oldest` to `newest`."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, newest: str = "1.41", oldest: str = "1.24") -> None:
         self.socket = socket
+        self._newest, self._oldest = newest, oldest
         self.containers: dict[str, FakeContainer] = {}
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -64,15 +65,45 @@ class FakeEngine:
             length = next((int(line[15:]) for line in head.split("\r\n") if line.startswith("Content-Length:")), 0)
             content = await reader.readexactly(length)
             method, target, _ = head.split(" ", 2)
-            path, _, query = target.partition("?")
-            if path.endswith("/attach"):
-                await self._attach(self.containers[path.split("/")[2]], reader, writer)
-                return
-            status, answer = await self._answer(method, path.split("/")[2:], query, content)
+            target, _, query = target.partition("?")
+            path = target.split("/")[1:]
+            status, answer = (200, self._version()) if path == ["version"] else self._refused(path[0])
+            if not answer:
+                path = path[2:] if path[0].startswith("v1.") else path[1:]
+                if path[-1] == "attach":
+                    await self._attach(self.containers[path[0]], reader, writer)
+                    return
+                if path[-1] == "wait":  # Docker sends the head of its answer at once, and does not know its length
+                    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                    code = await self._wait(self.containers[path[0]])
+                    writer.write(f"{len(code):x}\r\n{code}\r\n0\r\n\r\n".encode())
+                    writer.close()
+                    return
+                status, answer = await self._answer(method, path, query, content)
             writer.write(f"HTTP/1.1 {status} x\r\nConnection: close\r\n\r\n{json.dumps(answer)}".encode())
             await writer.drain()
         writer.close()
         self._writers.discard(writer)
+
+    def _version(self) -> dict[str, Any]:
+        return {"Version": "9.1", "ApiVersion": self._newest, "MinAPIVersion": self._oldest}
+
+    def _refused(self, first: str) -> tuple[int, dict[str, Any]]:
+        """Return Docker's answer to a request in a version of the API that it does not serve."""
+        asked = int(first.removeprefix("v1.")) if first.startswith("v1.") else 0
+        if asked and asked < int(self._oldest[2:]):
+            return 400, {
+                "message": f"client version 1.{asked} is too old. Minimum supported API version is {self._oldest}"
+            }
+        if asked > int(self._newest[2:]):
+            return 400, {
+                "message": f"client version 1.{asked} is too new. Maximum supported API version is {self._newest}"
+            }
+        return 200, {}
+
+    async def _wait(self, container: FakeContainer) -> str:
+        await container.has_ended.wait()
+        return json.dumps({"StatusCode": container.exit_code})
 
     async def _answer(self, method: str, path: list[str], query: str, content: bytes) -> tuple[int, dict[str, Any]]:
         name = query.removeprefix("name=") if path == ["create"] else path[0]
@@ -89,9 +120,6 @@ class FakeEngine:
             return 200, container.description
         elif path[1] == "start":
             return await self._start(container)
-        elif path[1] == "wait":
-            await container.has_ended.wait()
-            return 200, {"StatusCode": container.exit_code}
         elif path[1] == "kill":
             await self._kill(container, int(query.removeprefix("signal=")))
         return 200, {}

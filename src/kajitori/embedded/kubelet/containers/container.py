@@ -131,6 +131,10 @@ class EngineContainer(msgspec.Struct, frozen=True):
     name: str
     body: dict[str, Any] = {}
     """What the engine creates; it may hold secrets, so no file has it."""
+    api: str = ""
+    """Beginning of the paths of requests; empty in the files of earlier kubelets."""
+    create: str = "/containers/create"
+    """Path of the request that creates it, as `body` is in Docker's words or in Podman's own."""
 
 
 class Container:
@@ -262,7 +266,7 @@ class Container:
         Raises KajitoriError if it can't be started.
         """
         if (engine := self.engine) is not None:
-            return await execute_in_engine(EngineClient(engine.socket), engine.name, argv, stdio, tty=tty)
+            return await execute_in_engine(EngineClient(engine.socket, engine.api), engine.name, argv, stdio, tty=tty)
         return await control.execute(self.directory, argv, stdio, tty=tty)
 
     async def attach(self, outputs: Sequence[int]) -> Attachment:
@@ -335,7 +339,7 @@ class Container:
         is_logged = False
         while True:
             try:
-                await EngineClient(engine.socket).remove(engine.name)
+                await EngineClient(engine.socket, engine.api).remove(engine.name)
                 return
             except KajitoriError as error:
                 if not is_logged:

@@ -22,6 +22,9 @@ READ_BYTES = 32 * 1024
 EXIT_TRIES = 50
 """How often to ask for the exit code of a command whose output has ended."""
 EXIT_PAUSE_SECONDS = 0.05
+NOT_STARTED = b"OCI runtime exec failed"
+"""Beginning of what Docker sends as the output of a command that it can't start."""
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
 
 async def execute_in_engine(
@@ -46,8 +49,7 @@ async def execute_in_engine(
         identifier = await client.create_exec(container, body)
         reader, writer = await client.start_exec(identifier, tty=tty)
     except (NotFound, EngineError) as error:
-        not_found = "not found" in error.message or "no such file" in error.message
-        raise CommandNotStarted(error.message, 127 if not_found else 126) from error
+        raise _not_started(error.message) from error
     return EngineExecution(client, identifier, (reader, writer), stdio, tty=tty, reads_input=reads_input)
 
 
@@ -71,13 +73,18 @@ class EngineExecution:
         self._fds = [os.dup(fd) for fd in stdio]
         for fd in self._fds:
             os.set_blocking(fd, False)
+        self._refusal = b""
+        """What may be Docker's words about a command that it could not start, and not the output of one."""
         self._output = asyncio.create_task(self._copy_output())
         self._input = asyncio.create_task(self._copy_input()) if reads_input else None
         self._resizing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def wait(self) -> int:
-        """Return its exit code; 137 if it ended with the container."""
+        """Return its exit code; 137 if it ended with the container.
+
+        Raises CommandNotStarted, with Docker only: it answers before it starts the command.
+        """
         await asyncio.wait({self._output})
         code = 137
         with contextlib.suppress(KajitoriError):
@@ -87,7 +94,12 @@ class EngineExecution:
                     code = int(state["ExitCode"])
                     break
                 await asyncio.sleep(EXIT_PAUSE_SECONDS)
+        is_refused = bool(self._refusal) and code in (NOT_EXECUTABLE, NOT_FOUND)
+        if self._refusal and not is_refused:
+            await self._print("stdout", self._refusal)
         await self._finish()
+        if is_refused:
+            raise _not_started(self._refusal.decode(errors="replace").strip())
         return code
 
     async def signal(self, number: int) -> None:
@@ -130,15 +142,23 @@ class EngineExecution:
                 await self._client.resize_exec(self._identifier, rows, columns)
 
     async def _copy_output(self) -> None:
-        frames, fds = Frames(), self._fds
+        frames, is_first = Frames(), True
         with contextlib.suppress(OSError):
             while data := await self._reader.read(READ_BYTES):
-                if self._tty:
-                    await _write(fds[0], data)
-                    continue
-                for stream, piece in frames.feed(data):
-                    with contextlib.suppress(BrokenPipeError):
-                        await _write(fds[1 if stream == "stdout" else 2], piece)
+                for stream, piece in [("stdout", data)] if self._tty else frames.feed(data):
+                    if is_first and piece.startswith(NOT_STARTED):
+                        self._refusal = piece
+                    else:
+                        await self._print("stdout", self._refusal)
+                        await self._print(stream, piece)
+                        self._refusal = b""
+                    is_first = False
+
+    async def _print(self, stream: str, piece: bytes) -> None:
+        if piece and self._fds:
+            fd = self._fds[0] if self._tty else self._fds[1 if stream == "stdout" else 2]
+            with contextlib.suppress(OSError if self._tty else BrokenPipeError):
+                await _write(fd, piece)
 
     async def _copy_input(self) -> None:
         fd = self._fds[0]
@@ -156,6 +176,11 @@ class EngineExecution:
                 self._writer.write(data)
                 await self._writer.drain()
             self._writer.write_eof()
+
+
+def _not_started(message: str) -> CommandNotStarted:
+    not_found = "not found" in message or "no such file" in message
+    return CommandNotStarted(message, NOT_FOUND if not_found else NOT_EXECUTABLE)
 
 
 AnyExecution = Execution | EngineExecution

@@ -23,6 +23,10 @@ SILENCE_SECONDS = 600.0
 """Longest pause between two messages about a pull."""
 NO_DETACH_KEYS = ",".join(["ctrl-^"] * 4)
 """Detach keys that are never typed, so that the engine does not remove Ctrl-P Ctrl-Q from the input."""
+OLDEST_API = (1, 40)
+"""Version of the API with Docker 19.03. Older ones take no request for GPUs."""
+NEWEST_API = (1, 44)
+"""Version of the API with Docker 25, as whose words the requests here are meant. Docker 29 serves it, too."""
 
 
 class EngineError(KajitoriError):
@@ -38,21 +42,36 @@ class EngineVersion:
     name: str
     """`docker` or `podman`."""
     version: str
+    api: str = ""
+    """Beginning of the paths of requests, such as `/v1.41`: the version of the API that both sides know."""
 
 
 class EngineClient:
-    """Requests to the engine at one socket. They raise Unavailable if it does not answer, NotFound or EngineError."""
+    """Requests to the engine at one socket, in the version of the API that `version` returned.
 
-    def __init__(self, socket: str) -> None:
+    They raise Unavailable if it does not answer, NotFound or EngineError.
+    """
+
+    def __init__(self, socket: str, api: str = "") -> None:
         self.socket = socket
+        self._api = api
 
     async def version(self, seconds: float = CALL_SECONDS) -> EngineVersion:
+        """Return what the engine is. Raises Unavailable, also if it is too old."""
         found = await self._json("GET", "/version", seconds=seconds)
         components = {str(part.get("Name")): part for part in found.get("Components") or ()}
         podman = components.get("Podman Engine")
-        if podman is not None:
-            return EngineVersion("podman", str(podman.get("Version") or found.get("Version") or ""))
-        return EngineVersion("docker", str(found.get("Version") or ""))
+        name = "docker" if podman is None else "podman"
+        version = str((podman or {}).get("Version") or found.get("Version") or "")
+        newest, oldest = _numbers(found.get("ApiVersion")), _numbers(found.get("MinAPIVersion"))
+        if newest < OLDEST_API:
+            served, needed = (".".join(map(str, numbers)) for numbers in (newest, OLDEST_API))
+            raise Unavailable(
+                f"{name} {version} at {self.socket} is too old: it serves version {served} of the engine API, and "
+                f"{needed} is needed (Docker 19.03 and later)"
+            )
+        major, minor = max(min(newest, NEWEST_API), oldest)
+        return EngineVersion(name, version, f"/v{major}.{minor}")
 
     async def info(self) -> Object:
         found: Object = await self._json("GET", "/info")
@@ -109,7 +128,9 @@ class EngineClient:
     async def start_exec(self, exec_id: str, *, tty: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Start a command and return the connection, which carries its standard streams."""
         content = json.dumps({"Detach": False, "Tty": tty}).encode()
-        head = f"POST /exec/{exec_id}/start HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+        head = (
+            f"POST {self._api}/exec/{exec_id}/start HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+        )
         head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
         try:
             async with asyncio.timeout(CALL_SECONDS):
@@ -139,7 +160,7 @@ class EngineClient:
         try:
             async with (
                 aiohttp.ClientSession(connector=aiohttp.UnixConnector(self.socket)) as session,
-                session.request(method, f"http://engine{path}", **options) as answer,
+                session.request(method, f"http://engine{self._api}{path}", **options) as answer,
             ):
                 if answer.status >= 400:
                     message = _message(await answer.text(errors="replace"))
@@ -157,6 +178,12 @@ def split_reference(reference: str) -> tuple[str, str]:
         return name, digest
     head, colon, tag = name.rpartition(":")
     return (head, tag) if colon and "/" not in tag else (name, "latest")
+
+
+def _numbers(version: Any) -> tuple[int, ...]:
+    """Return the parts of a version of the API; (0, 0) if there is none."""
+    major, _, minor = str(version or "").partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
 def _message(text: str) -> str:

@@ -31,6 +31,8 @@ class Engine:
     socket: str
     name: str
     version: str
+    api: str = ""
+    """Beginning of the paths of requests (EngineVersion)."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.version} at {self.socket}"
@@ -81,7 +83,7 @@ async def find(
                 log.warning("%s; it is not used", error.message)
             continue
         if wanted in (AUTO, answered.name):
-            return Engine(socket, answered.name, answered.version)
+            return Engine(socket, answered.name, answered.version, answered.api)
         tried.append(f"{socket} (is {answered.name})")
     if wanted == AUTO:
         return None

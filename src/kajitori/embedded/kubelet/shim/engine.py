@@ -32,6 +32,8 @@ CGROUPS_FILE = "cgroups.json"
 START_SECONDS = 900.0
 """Longest wait for the engine to create or start a container: some storage drivers copy the whole image."""
 CALL_SECONDS = 30.0
+LOOK_SECONDS = 0.01
+"""Interval at which the memory of a container is looked at while Docker starts it."""
 TRY_AGAIN_SECONDS = 1.0
 REST_SECONDS = 3.0
 """Longest wait for the rest of the output after the container's end."""
@@ -50,7 +52,9 @@ class EngineShim(Shim):
         self.socket_path: str = engine["socket"]
         self.scheme: str = engine["scheme"]
         self.body: dict[str, Any] = engine["body"]
-        self.container = f"/containers/{engine['name']}"
+        self.name: str = engine["name"]
+        self.container = f"{engine['api']}/containers/{self.name}"
+        self.create_path = f"{engine['create']}?name={self.name}"
         self.frames = Frames()
         self.attached = -1
         self.input: socket.socket | None = None
@@ -61,6 +65,7 @@ class EngineShim(Shim):
         self.try_at = 0.0
         self.ended_at = 0.0
         self.is_resized = False
+        self.identifier = ""
         self.state.update(container_uri="", image_id="")
 
     # Start
@@ -78,14 +83,15 @@ class EngineShim(Shim):
             raise process.StartFailure(failure.message, _shell_code(failure.message)) from failure
 
     def _create(self) -> None:
-        path = f"/containers/create?name={self.container.rpartition('/')[2]}"
+        path = self.create_path
         try:
-            call(self.socket_path, "POST", path, self.body, START_SECONDS)
+            answer = call(self.socket_path, "POST", path, self.body, START_SECONDS)
         except EngineFailure as failure:
             if failure.status != 409:
                 raise
             self._remove()  # left by a start that a crash interrupted
-            call(self.socket_path, "POST", path, self.body, START_SECONDS)
+            answer = call(self.socket_path, "POST", path, self.body, START_SECONDS)
+        self.identifier = str(json.loads(answer)["Id"])
 
     def _make_input(self) -> None:
         if self.tty:
@@ -112,17 +118,30 @@ class EngineShim(Shim):
         self.input.setblocking(False)
 
     def _start(self) -> None:
-        """Start the program. Podman has made its first process and its control groups when it is attached to, so that
-        even a program that ends at once is watched; Docker makes them now."""
+        """Start the program. Podman has made its first process and its control groups when it is attached to, Docker
+        makes them now. Either way even a program that dies of memory at once is known to have."""
         self._learn_processes()
         starting = send_request(self.socket_path, "POST", f"{self.container}/start", START_SECONDS)
         if self.ending >= 0:
             ready, _, _ = select.select([starting.fileno(), self.ending], [], [], START_SECONDS)
             if self.ending in ready:
                 self._first_process_ended()
+        else:
+            self._look_until_started(starting)
         read_answer(self.socket_path, starting)
         if self.leader < 0:
             self._learn_processes()
+
+    def _look_until_started(self, starting: socket.socket) -> None:
+        """Read the counters of the container's memory until the engine answers: Docker itself misses kills that come
+        before it watches."""
+        while True:
+            is_answered = bool(select.select([starting.fileno()], [], [], LOOK_SECONDS)[0])
+            if self.memory_cgroup is None:
+                self.memory_cgroup = engine_groups.memory_of(self.identifier)
+            self._note_kills()
+            if is_answered:
+                return
 
     def _learn_processes(self) -> None:
         found = self._inspect()
@@ -131,7 +150,7 @@ class EngineShim(Shim):
         if self.leader < 0:
             return
         groups = engine_groups.of_container(self.leader, found["Id"])
-        self.memory_cgroup = next((group for group in groups if group.counts_memory), None)
+        self.memory_cgroup = next((group for group in groups if group.counts_memory), self.memory_cgroup)
         with contextlib.suppress(OSError):
             documents = [group.as_document() for group in groups]
             fresh = os.path.join(self.directory, CGROUPS_FILE)
@@ -144,6 +163,8 @@ class EngineShim(Shim):
             self.ending = os.pidfd_open(self.leader)
             self.handlers[self.ending] = self._first_process_ended
             self.poll.register(self.ending, select.POLLIN)
+            return
+        self._read_last_counters()  # it has ended
 
     ending = -1
 
@@ -152,11 +173,17 @@ class EngineShim(Shim):
         del self.handlers[self.ending]
         os.close(self.ending)
         self.ending = -1
+        self._read_last_counters()
+
+    def _read_last_counters(self) -> None:
+        self._note_kills()
+        if self.memory_cgroup is not None:
+            self._note_peak(self.memory_cgroup)
+
+    def _note_kills(self) -> None:
         group = self.memory_cgroup
-        if group is not None:
-            self.over_memory_limit = self.over_memory_limit or group.oom_kills() > 0
-            self.within_limit = self.over_memory_limit and not group.reached_limit()
-            self._note_peak(group)
+        if group is not None and not self.over_memory_limit and group.oom_kills():
+            self.over_memory_limit, self.within_limit = True, not group.reached_limit()
 
     def _wait(self) -> None:
         waiting = send_request(self.socket_path, "POST", f"{self.container}/wait?condition=not-running", CALL_SECONDS)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _COUNTERS = ("memory", "cpuacct")
+_NEW_GROUPS = ("docker/{}", "system.slice/docker-{}.scope")
+"""Where Docker makes the group of a container, by itself or through systemd, below the root of a hierarchy."""
 
 
 def of_container(pid: int, engine_id: str, proc: str = "/proc") -> list[Cgroup]:
@@ -32,6 +34,23 @@ def of_container(pid: int, engine_id: str, proc: str = "/proc") -> list[Cgroup]:
         if group is not None:
             found.setdefault(group.path, group)
     return sorted(found.values(), key=lambda group: (not group.counts_memory, group.version))
+
+
+def memory_of(engine_id: str, proc: str = "/proc") -> Cgroup | None:
+    """Return the group that counts the memory of a container of Docker that is being started; None if there is none
+    yet."""
+    try:
+        with open(f"{proc}/self/mounts") as file:
+            mounts = [line.split() for line in file]
+    except OSError:
+        return None
+    for _, folder, kind, options, *_ in mounts:
+        if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
+            for place in _NEW_GROUPS:
+                group = Cgroup(os.path.join(folder, place.format(engine_id)), 2 if kind == "cgroup2" else 1, True)
+                if os.path.exists(os.path.join(group.path, "memory.stat")):
+                    return group
+    return None
 
 
 def _group(names: list[str], path: str, mounts: Iterable[list[str]]) -> Cgroup | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kajitori.embedded.kubelet.containers.container import Container, EngineContainer, Launch
+from kajitori.embedded.kubelet.engine.client import EngineClient, EngineVersion
 from kajitori.embedded.kubelet.shim import main as shim
 
 from ..conftest import Bench, alive, until
@@ -19,23 +20,36 @@ from ..fake_engine import ID, FakeEngine
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[FakeEngine]:
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[FakeEngine]:
     # The path of a Unix socket holds 107 bytes.
     with tempfile.TemporaryDirectory() as folder:
-        engine = FakeEngine(Path(folder) / "s")
+        engine = FakeEngine(Path(folder) / "s", *getattr(request, "param", ()))
         await engine.start()
         yield engine
         await engine.end()
 
 
-def launch(bench: Bench, engine: FakeEngine, *command: str, stdin: bool = False) -> Launch:
-    described = EngineContainer(str(engine.socket), "podman", "one", {"Image": "a:1", "Cmd": list(command)})
+def launch(bench: Bench, engine: FakeEngine, *command: str, stdin: bool = False, api: str = "") -> Launch:
+    body = {"Image": "a:1", "Cmd": list(command)}
+    described = EngineContainer(str(engine.socket), "podman", "one", body, api, f"{api}/containers/create")
     return Launch(argv=(), environment={}, working_dir="/", log_path=bench.log(), engine=described, stdin=stdin)
 
 
-async def test_the_engine_runs_the_program_and_the_shim_keeps_its_end(engine: FakeEngine, bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("engine", "api"),
+    [(("1.41", "1.12"), "/v1.41"), (("1.52", "1.44"), "/v1.44"), (("1.60", "1.50"), "/v1.50")],
+    ids=["docker-20.10", "docker-29", "a-later-docker"],
+    indirect=["engine"],
+)
+async def test_the_engine_runs_the_program_and_the_shim_keeps_its_end(
+    engine: FakeEngine, bench: Bench, api: str
+) -> None:
+    """All requests are in the version of the API that both sides know."""
+    found = await EngineClient(str(engine.socket)).version()
+    assert found == EngineVersion("docker", "9.1", api)
     container = bench.container()
-    state = await container.launch(launch(bench, engine, "sh", "-c", "echo out; echo wrong >&2; exit 3"))
+    command = ("sh", "-c", "echo out; echo wrong >&2; exit 3")
+    state = await container.launch(launch(bench, engine, *command, api=api))
     await until(container.ended.is_set)
     assert (container.state.status, container.state.exit_code) == (shim.EXITED, 3)
     assert (container.state.container_uri, container.state.image_id) == (f"podman://{ID}", "sha256:1")

@@ -40,10 +40,12 @@ class CountedGroup(Cgroup):
 
 
 class ShortLived:
-    """An engine as Podman is: attaching makes the first process, and starting answers only after the program's end."""
+    """An engine as Podman is: attaching makes the first process, and starting answers only after the program's end. As
+    Docker it makes the first process on starting, and its end is over before it answers."""
 
-    def __init__(self, path: str, group: CountedGroup) -> None:
+    def __init__(self, path: str, group: CountedGroup, *, is_docker: bool = False) -> None:
         self.group = group
+        self.is_docker = is_docker
         self.process = subprocess.Popen(["sleep", "1000"])
         self.server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.server.bind(path)
@@ -71,7 +73,7 @@ class ShortLived:
             self.process.wait()
             self.group.was_read.wait(PATIENCE_SECONDS)
             self.group.is_gone = True
-        pid = self.process.pid if self.process.returncode is None else 0
+        pid = self.process.pid if self.process.returncode is None and not self.is_docker else 0
         return {"Id": ID, "Image": "sha256:1", "State": {"Pid": pid}}
 
     def close(self) -> None:
@@ -86,14 +88,16 @@ def folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.parametrize("is_docker", [False, True])
 @pytest.mark.parametrize(("usage", "within_limit"), [(100, False), (50, True)])
 def test_a_container_that_dies_of_memory_while_it_is_started_is_known_to_have(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, usage: int, within_limit: bool
+    folder: Path, monkeypatch: pytest.MonkeyPatch, usage: int, within_limit: bool, is_docker: bool
 ) -> None:
     """Its counters are read before the engine removes them; a kill below its own limit is the machine's."""
     group = CountedGroup(usage)
     monkeypatch.setattr(engine_groups, "of_container", lambda pid, engine_id: [group])
-    engine = ShortLived(str(folder / "s"), group)
+    monkeypatch.setattr(engine_groups, "memory_of", lambda engine_id: group if engine_id == ID else None)
+    engine = ShortLived(str(folder / "s"), group, is_docker=is_docker)
     shim = EngineShim(document(folder), lock=-1, report=-1)
     try:
         shim._start_program()
@@ -108,7 +112,7 @@ def test_a_container_that_dies_of_memory_while_it_is_started_is_known_to_have(
 
 def document(folder: Path) -> dict[str, Any]:
     """Return what a kubelet hands to the shim of an engine's container."""
-    engine = {"socket": str(folder / "s"), "scheme": "podman", "name": "one", "body": {}}
+    engine = {"socket": str(folder / "s"), "scheme": "podman", "name": "one", "body": {}, "api": "", "create": "/c"}
     nothing = dict.fromkeys(("uid", "gid", "oom_score_adjustment", "mount_namespace"))
     return nothing | {
         "directory": str(folder),

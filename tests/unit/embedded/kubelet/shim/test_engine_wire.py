@@ -122,3 +122,23 @@ def test_the_group_of_version_2_counts_memory_if_it_can(tmp_path: Path) -> None:
     (tmp_path / "self" / "mounts").write_text(f"cgroup2 {tmp_path}/cg cgroup2 rw 0 0\n")
     (found,) = engine_groups.of_container(7, "c1", str(tmp_path))
     assert (found.path, found.version, found.counts_memory) == (str(group), 2, True)
+
+
+@pytest.mark.parametrize(
+    ("mounts", "place", "version"),
+    [
+        ("cgroup {cg}/cpu cgroup rw,cpu 0 0\ncgroup {cg} cgroup rw,memory 0 0\n", "docker/c1", 1),
+        ("cgroup2 {cg} cgroup2 rw 0 0\n", "system.slice/docker-c1.scope", 2),
+    ],
+)
+def test_the_group_that_docker_makes_is_found_before_its_first_process_is_known(
+    tmp_path: Path, mounts: str, place: str, version: int
+) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "mounts").write_text(mounts.format(cg=tmp_path / "cg"))
+    assert engine_groups.memory_of("c1", str(tmp_path)) is None
+    group = tmp_path / "cg" / place
+    group.mkdir(parents=True)
+    (group / "memory.stat").touch()
+    found = engine_groups.memory_of("c1", str(tmp_path))
+    assert found is not None and (found.path, found.version) == (str(group), version)

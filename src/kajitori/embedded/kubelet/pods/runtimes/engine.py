@@ -27,6 +27,7 @@ from kajitori.embedded.kubelet.machine.detection import MountAbility
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.pods import admission, messages
 from kajitori.embedded.kubelet.pods.runtime import Prepared, Say, engine_name
+from kajitori.embedded.kubelet.pods.runtimes import libpod
 from kajitori.embedded.kubelet.pods.runtimes.engine_gpus import GpuAccess
 from kajitori.embedded.kubelet.pods.runtimes.process import oom_score
 from kajitori.embedded.kubelet.settings import KubeletSettings
@@ -68,7 +69,7 @@ class EngineRuntime:
         self._gpus = gpus
         self._memory_bytes = memory_bytes
         self._max_processes = max_processes
-        self._client = EngineClient(engine.socket)
+        self._client = EngineClient(engine.socket, engine.api)
         self._images = Images(self._client)
 
     @property
@@ -123,8 +124,14 @@ class EngineRuntime:
             memory_limit_bytes=pods.container_limit(spec).memory_bytes,
             tty=bool(spec.get("tty")),
             stdin=bool(spec.get("stdin")),
-            engine=EngineContainer(self.engine.socket, self.engine.name, engine_name(prepared), body),
+            engine=self._container(engine_name(prepared), body),
         )
+
+    def _container(self, name: str, body: dict[str, Any]) -> EngineContainer:
+        create = f"{self.engine.api}/containers/create"
+        if self.engine.name == "podman" and "DeviceRequests" in body["HostConfig"]:
+            create, body = libpod.CREATE, libpod.specification(name, body)
+        return EngineContainer(self.engine.socket, self.engine.name, name, body, self.engine.api, create)
 
     async def clean(self, living: Mapping[int, Path]) -> int:
         """Remove the engine's containers of this kubelet's folder that no shim holds, however they came about: a crash

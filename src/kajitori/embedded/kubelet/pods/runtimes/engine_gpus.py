@@ -14,8 +14,8 @@ from kajitori.embedded.kubelet.containers.environment import ConfigError
 
 CDI_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 KIND = "nvidia.com/gpu"
-PODMAN_WITH_REQUESTS = (5, 4)
-"""First version of Podman whose Docker-compatible API takes CDI devices."""
+PODMAN_WITH_CDI = (4, 1)
+"""First version of Podman whose own API takes CDI devices. The Docker-compatible one takes them from 5.4 on."""
 GENERATE = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 
@@ -66,13 +66,13 @@ def access(
     """Return how this engine gives GPUs to containers; `info` is the engine's own description."""
     known = tuple(identifiers)
     names = cdi_names(folders)
-    takes_names = info.get("CDISpecDirs") if engine == "docker" else _numbers(version) >= PODMAN_WITH_REQUESTS
+    takes_names = info.get("CDISpecDirs") if engine == "docker" else _numbers(version) >= PODMAN_WITH_CDI
     if names and takes_names:
         return GpuAccess(known, names)
     if engine == "docker" and "nvidia" in (info.get("Runtimes") or {}):
         return GpuAccess(known, by_nvidia_runtime=True)
     if names:
-        needed = ".".join(map(str, PODMAN_WITH_REQUESTS)) if engine == "podman" else "Docker 28.2"
+        needed = ".".join(map(str, PODMAN_WITH_CDI)) if engine == "podman" else "Docker 28.2"
         return GpuAccess(known, why_not=f"{engine} {version} takes no CDI devices over its API; {needed} does")
     return GpuAccess(known, why_not="this machine has no CDI specification of its GPUs")
 
