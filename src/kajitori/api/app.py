@@ -149,7 +149,7 @@ _ANSWERS: tuple[type, ...] = (
 _REQUESTS: tuple[type[BaseModel], ...] = (
     RunSpec,
     submission.RunRequest,
-    changes.StopRequest,
+    *(changes.StopRequest, changes.FilesRequest),
     idle.KeepRequest,
     secrets.SecretRequest,
     channels.ChannelRequest,

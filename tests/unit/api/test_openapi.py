@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -116,6 +117,13 @@ def test_every_route_is_described() -> None:
     pages: list[Any] = list(web_page.router.routes)  # test_web_page.py
     browsers |= {(route.path, "GET") for route in pages}
     assert calls - described == {("/metrics", "GET"), *browsers}
+
+
+def test_every_reference_leads_to_a_schema() -> None:
+    """The build of the web page stops at one that leads nowhere."""
+    document = openapi_document()
+    named = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
+    assert named <= set(document["components"]["schemas"])
 
 
 ELSEWHERE = ("/v1/members/", "/v1/code/", "/v1/channels/")
