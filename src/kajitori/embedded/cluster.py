@@ -8,7 +8,7 @@ import json
 import os
 import socket
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +31,8 @@ from kajitori.openid.authentication_config import AuthenticationConfiguration
 PORTS_FILE = "ports.json"
 OBJECTS = "objects"
 """Name of the store's folder in the cluster's folder."""
+LOCAL_SOCKET = "kubernetes.sock"
+"""Name of the API server's Unix socket in the cluster's folder, which only its owner may enter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class EmbeddedCluster:
         self.certificates: Certificates
         self.token = ""
         self.url = ""
+        self._local_socket = ""
         self._closing = AsyncExitStack()
 
     async def __aenter__(self) -> EmbeddedCluster:
@@ -86,7 +89,7 @@ class EmbeddedCluster:
             authenticator.add_token(self.token)
             server = await self._started(store, authenticator)
             closing.push_async_callback(server.stop)
-            self.url = server.url
+            self.url, self._local_socket = server.url, server.local_socket
             write_kubeconfig(
                 self.kubeconfig,
                 server=self.url,
@@ -103,8 +106,8 @@ class EmbeddedCluster:
         await self._closing.aclose()
 
     def client_config(self) -> KubeConfig:
-        """Return the configuration of a client with administrator's rights."""
-        return KubeConfig.from_file(self.kubeconfig)
+        """Return the configuration of a client on this machine with administrator's rights."""
+        return replace(KubeConfig.from_file(self.kubeconfig), local_socket=self._local_socket)
 
     async def run_controllers(
         self, client: KubeClient, stop: asyncio.Event, *, workload: Workload | None = None
@@ -132,6 +135,7 @@ class EmbeddedCluster:
                 host=settings.host,
                 port=port,
                 roles=settings.authentication is not None,
+                local_socket=settings.folder / LOCAL_SOCKET,
             )
             try:
                 await server.start()

@@ -9,6 +9,7 @@ import gzip
 import logging
 import ssl
 import time
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -60,9 +61,11 @@ class ApiServer:
         port: int = 0,
         controllers: bool = True,
         roles: bool = False,
+        local_socket: Path | None = None,
     ) -> None:
         """`controllers=False`: leave the work of a controller manager to another process. `roles`: roles decide what
-        users may do; otherwise every known user may do everything."""
+        users may do; otherwise every known user may do everything. `local_socket`: file of a Unix socket at which the
+        server answers, too, without TLS."""
         self._store = store
         self._certificates = certificates
         self._authenticator = authenticator
@@ -83,6 +86,9 @@ class ApiServer:
         self._proxy = KubeletProxy(self._objects, certificates)
         self._metrics = Metrics(store)
         self._runner: web.ServerRunner | None = None
+        self._local_socket = local_socket
+        self.local_socket = ""
+        """The Unix socket it listens on, once started; empty if it does not."""
         self._documents: dict[tuple[int, str, bool], Any] = {}
 
     @property
@@ -127,6 +133,8 @@ class ApiServer:
         site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls(), backlog=4096)
         try:
             await site.start()
+            if self._local_socket is not None:
+                await self._listen_locally(self._local_socket)
         except OSError:
             await self.stop()
             raise
@@ -140,8 +148,20 @@ class ApiServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self.local_socket:
+            await asyncio.to_thread(Path(self.local_socket).unlink, missing_ok=True)
         await self._proxy.close()
         await self._authenticator.close()
+
+    async def _listen_locally(self, path: Path) -> None:
+        """Listen on the Unix socket. If that is impossible, `local_socket` stays empty."""
+        assert self._runner is not None
+        try:
+            await web.UnixSite(self._runner, path, backlog=4096).start()
+        except OSError as error:  # the path is too long for a socket, or its file system has none
+            _log.info("clients on this machine use TLS: %s: %s", path, error)
+        else:
+            self.local_socket = str(path)
 
     def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self._certificates.ca))

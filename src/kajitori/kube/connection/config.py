@@ -75,6 +75,8 @@ class KubeConfig:
     tls_server_name: str = ""
     proxy_url: str = ""
     context: str = ""
+    local_socket: str = ""
+    """Unix socket on this machine at which the server answers without TLS; all connections go there if it is given."""
 
     @classmethod
     def from_file(cls, path: Path, context: str | None = None) -> KubeConfig:

@@ -99,7 +99,7 @@ class Transport:
             return await self._lender.open()
         if self._http is None:
             self._http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30),  # the limiter bounds them
+                connector=self._connector(),
                 headers={"Accept-Encoding": "identity"},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=READ_BUFFER_BYTES,
@@ -108,6 +108,12 @@ class Transport:
                 trace_configs=[self._permission_trace()] if self._write_permit is not None else [],
             )
         return self._http
+
+    def _connector(self) -> aiohttp.BaseConnector:
+        """Return a connector that opens any number of connections; the limiter bounds them."""
+        if self.config.local_socket:
+            return aiohttp.UnixConnector(self.config.local_socket, limit=0)
+        return aiohttp.TCPConnector(limit=0, ttl_dns_cache=30)
 
     def _permission_trace(self) -> aiohttp.TraceConfig:
         """Return a trace that checks the permission to write again before each piece is sent: a process that was

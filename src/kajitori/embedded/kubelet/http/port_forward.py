@@ -45,7 +45,7 @@ from kajitori.kube.spdy.session import (
 
 PROTOCOL = "portforward.k8s.io"
 TUNNEL = f"{SPDY}+{PROTOCOL}"
-READ_BYTES = 128 * 1024
+READ_BYTES = 256 * 1024
 CONNECT_SECONDS = 10.0
 MOST_CHANNELS = 127
 """Largest number of ports of a WebSocket with channels: a channel's number is one byte, and 255 is reserved."""
