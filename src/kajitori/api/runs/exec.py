@@ -7,6 +7,7 @@ token.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import msgspec
@@ -26,6 +27,7 @@ from kajitori.api.runs.member_streams import (
     serve_member_stream,
     while_allowed,
 )
+from kajitori.api.runs.terminal_notices import TerminalNotices
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.stored import read_stored
@@ -69,7 +71,8 @@ async def exec_in_member(socket: WebSocket, namespace: str, name: str) -> None:
             await _refuse(socket, error)
             return
         async with program:
-            await _serve_program(socket, api, user, run, program, "exec in run")
+            notices = _notices(socket, api, user, run, query.rank) if query.tty else None
+            await _serve_program(socket, api, user, run, program, "exec in run", notices)
 
     async def start(api: Api, user: User, query: ExecParameters) -> tuple[RunObject, ExecStream]:
         run = await find_run(api, user, namespace, name)
@@ -113,19 +116,35 @@ async def attach_to_member(socket: WebSocket, namespace: str, name: str) -> None
             tty=spec.has_tty,
         )
         async with program:
-            await _serve_program(socket, api, user, run, program, "attach to run")
+            notices = _notices(socket, api, user, run, query.rank) if spec.has_tty else None
+            await _serve_program(socket, api, user, run, program, "attach to run", notices)
 
     await serve_member_stream(socket, serve)
 
 
+def _notices(socket: WebSocket, api: Api, user: User, run: RunObject, rank: int) -> TerminalNotices:
+    async def send(data: bytes) -> None:
+        await socket.send_bytes(bytes((Channel.STDERR,)) + data)
+
+    return TerminalNotices(api, user, run, rank, send)
+
+
 async def _serve_program(
-    socket: WebSocket, api: Api, user: User, run: RunObject, program: ExecStream, action: str
+    socket: WebSocket,
+    api: Api,
+    user: User,
+    run: RunObject,
+    program: ExecStream,
+    action: str,
+    notices: TerminalNotices | None,
 ) -> None:
+    """Serve a program until it ends or the caller leaves. `notices` are those of its terminal, if it has one."""
     await socket.accept(subprotocol=EXEC_PROTOCOL)
     meta = run.metadata
     api.audit.note(socket.scope, user.name, action, namespace=meta.namespace, object=f"run {meta.name}")
     with while_allowed(api, socket, user) as revoked:
-        await pass_through(socket, revoked, _listen(socket, program), _talk(socket, program))
+        async with notices.shown() if notices is not None else nullcontext():
+            await pass_through(socket, revoked, _listen(socket, program, notices), _talk(socket, program, notices))
 
 
 async def _refuse(socket: WebSocket, error: KajitoriError) -> None:
@@ -146,14 +165,16 @@ async def _open(user: User, pod: Pod, query: ExecParameters) -> ExecStream:
     )
 
 
-async def _talk(socket: WebSocket, program: ExecStream) -> None:
+async def _talk(socket: WebSocket, program: ExecStream, notices: TerminalNotices | None) -> None:
     async for channel, payload in program:
+        if notices is not None:
+            notices.note_output(payload)
         await socket.send_bytes(bytes((channel,)) + payload)
     end = msgspec.json.encode(end_status(program.exit_code, program.message))
     await socket.send_bytes(bytes((Channel.ERROR,)) + end)
 
 
-async def _listen(socket: WebSocket, program: ExecStream) -> None:
+async def _listen(socket: WebSocket, program: ExecStream, notices: TerminalNotices | None) -> None:
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
@@ -167,6 +188,8 @@ async def _listen(socket: WebSocket, program: ExecStream) -> None:
         elif channel == Channel.RESIZE:
             size = _size(payload)
             if size is not None:
+                if notices is not None:
+                    notices.note_columns(size[0])
                 await program.resize(*size)
         elif channel == Channel.CLOSE and payload[:1] == bytes((Channel.STDIN,)):
             await program.close_stdin()

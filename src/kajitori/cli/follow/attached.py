@@ -227,18 +227,30 @@ class Attachment:
                 self._shown.precede(await asyncio.to_thread(self._log, _FEW_LINES))
             self._from_start = self._is_broken = waits = False
             for channel, data in early:
-                _write(channel, self._shown.new(data))
+                self._write(channel, data)
 
         printing = asyncio.create_task(print_log())
         try:
             async for channel, data in stream.output():
-                if waits:
+                if waits and not self._is_notice(channel):
                     early.append((channel, data))
                 else:
-                    _write(channel, self._shown.new(data))
+                    self._write(channel, data)
             await printing
         finally:
             printing.cancel()  # of a connection that broke: the next one reads the log again
+
+    def _is_notice(self, channel: Channel) -> bool:
+        """Whether a piece is the server's own, and so is not in the log: a terminal has no standard error."""
+        return self._has_tty and channel is Channel.STDERR
+
+    def _write(self, channel: Channel, data: bytes) -> None:
+        data = data if self._is_notice(channel) else self._shown.new(data)
+        if channel is Channel.STDERR:
+            sys.stderr.buffer.write(data)
+            sys.stderr.buffer.flush()
+        elif data:
+            write_as_is(data)
 
     def _catch_up(self, early: Sequence[tuple[Channel, bytes]] = ()) -> None:
         """Print what the program has printed since the last connection broke.
@@ -275,14 +287,6 @@ class Attachment:
             return b""
         is_unfinished = self._has_tty and log.endswith(b"\n") and not log.endswith(b"\r\n")
         return log[:-1] if is_unfinished else log  # a log ends an unfinished line, such as a prompt
-
-
-def _write(channel: Channel, data: bytes) -> None:
-    if channel is Channel.STDERR:
-        sys.stderr.buffer.write(data)
-        sys.stderr.buffer.flush()
-    elif data:
-        write_as_is(data)
 
 
 def _bytes(pieces: Sequence[tuple[Channel, bytes]]) -> bytes:

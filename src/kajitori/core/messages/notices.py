@@ -43,7 +43,7 @@ def with_notices(
     """
     before = status.notices or Notices()
     noted, waiting = dict(before.noted), [notice for notice in before.waiting if notice.id not in taken]
-    for kind, mark, at, text in _events(status, rules, now, time_limit_seconds) if wanted else ():
+    for kind, mark, at, text in events(status, rules, now, time_limit_seconds) if wanted else ():
         if noted.get(kind) != mark and now - at < FRESH:
             noted[kind] = mark
             waiting.append(Notice(id=f"{kind}.{mark}", kind=kind.value, at=format_time(at), text=text[:_TEXT_LIMIT]))
@@ -65,10 +65,11 @@ def _ahead_seconds(rules: Notifications, time_limit_seconds: int) -> float:
     return min(rules.before_time_limit_seconds, time_limit_seconds / 10)
 
 
-def _events(
+def events(
     status: RunStatus, rules: Notifications, now: datetime, time_limit_seconds: int | None
 ) -> Iterator[tuple[Kind, str, datetime, str]]:
-    """Yield kind, mark, time and text of every event that the status shows, the earliest first."""
+    """Yield kind, mark, time and text of every event that the status shows, the earliest first. The mark tells events
+    of one kind apart. The text about a time limit is the number of seconds that are left."""
     found = [*_setbacks(status), *_start(status, rules), *_idle(status)]
     warning = warning_at(status, rules, time_limit_seconds)
     if warning is not None and warning <= now and status.phase is Phase.RUNNING:

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from kajitori.api.runs import member_streams
+from kajitori.api.runs import member_streams, terminal_notices
 from kajitori.api.serving.server import ApiServer
 
 PROTOCOL = Subprotocol("v5.channel.k8s.io")
@@ -212,3 +212,39 @@ async def test_no_token_is_logged_even_at_debug_level(world: World, caplog: pyte
     finally:
         logging.getLogger("websockets.client").setLevel(logging.NOTSET)
     assert token not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("route", "query", "spec"),
+    [("exec", "command=echo&stdin=true&tty=true", {}), ("attach", "stdin=true", {"stdin": True, "tty": True})],
+)
+async def test_a_terminal_shows_that_its_run_is_preempted(
+    world: World, route: str, query: str, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes once, as standard error, which no program with a terminal uses."""
+    monkeypatch.setattr(terminal_notices, "QUIET_SECONDS", 0.0)
+    await put_member(world, **spec)
+    async with ApiServer(world.app) as server, dial(server, query, route=route) as socket:
+        await socket.recv()
+        asked = {"by": "nlp/gpt", "uid": "u1", "since": "2026-11-28T10:00:00Z"}
+        for message in ("first", "second"):
+            status = attempts(1, phase="Running") | {"preemption": asked, "message": message}
+            world.kubernetes.put("runs", run("bert", **spec) | {"status": status})
+        notice = await socket.recv()
+        assert (
+            notice == b"\x02\r\n\akaji: this run is preempted now, for nlp/gpt; it starts again when it gets nodes\r\n"
+        )
+        await socket.send(b"\x00typed")
+        assert await socket.recv() == b"\x02typed"
+
+
+async def test_a_pipe_gets_no_notices(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be bytes in somebody's data."""
+    monkeypatch.setattr(terminal_notices, "QUIET_SECONDS", 0.0)
+    made = run("bert") | {"status": attempts(1, phase="Running") | {"preemption": {"by": "a/b", "uid": "u"}}}
+    world.kubernetes.put("pods", pod(world.kubernetes.put("runs", made)))
+    await world.caught_up()
+    async with ApiServer(world.app) as server, dial(server, "command=echo&stdin=true") as socket:
+        assert await socket.recv() == b"\x01echo"
+        await socket.send(b"\x00typed")
+        assert await socket.recv() == b"\x02typed"

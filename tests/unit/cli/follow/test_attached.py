@@ -15,6 +15,7 @@ from tests.unit.cli.fake_web_api import TOKEN, view
 from kajitori.cli.context import Cli
 from kajitori.cli.follow import attached
 from kajitori.cli.follow.attached import Attachment
+from kajitori.client.member_streams import Channel, CommandStream
 from kajitori.client.target import Target
 from kajitori.client.web_api import Api
 
@@ -60,3 +61,23 @@ def test_a_program_that_has_drawn_its_screen_draws_it_again(
     session = Attachment(cast(Cli, None), api, view("bert"), keys=b"", from_start=from_start, quiet=True)
     asyncio.run(session._converse("ws://127.0.0.1:9"))
     assert stream.sizes == sizes
+
+
+def test_a_notice_of_the_server_is_shown_and_is_no_output_of_the_program(capfdbinary: Any) -> None:
+    """It is not in the log, in which a later connection looks for the end of what was shown."""
+
+    class Talking(Stream):
+        async def output(self) -> AsyncIterator[Any]:
+            yield Channel.STDOUT, b"epoch 1 of"
+            yield Channel.STDERR, b"\r\nkaji: this run is preempted\r\n"
+            yield Channel.STDOUT, b" 10\r\n"
+
+    run = view("bert") | {"spec": {"stdin": True, "tty": True}}
+    session = Attachment(
+        cast(Cli, None), Api(Target("http://127.0.0.1:9", TOKEN)), run, keys=b"", from_start=False, quiet=True
+    )
+    session._log = lambda *_: b""  # type: ignore[method-assign]
+    asyncio.run(session._print(cast(CommandStream, Talking())))
+    shown = capfdbinary.readouterr()
+    assert (shown.out, shown.err) == (b"epoch 1 of 10\r\n", b"\r\nkaji: this run is preempted\r\n")
+    assert session._shown.go_on(b"epoch 1 of 10\r\nepoch 2", b"") == b"epoch 2"
