@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { legendOf, NO_READINGS } from "./colours";
 import { markedBy, nodesOf, parametersOf, viewOf } from "./filter";
 import { cellAt, fitted, layout, neighbour, sectionsOf } from "./map/layout";
-import { expanded, membersOn } from "./names";
+import { briefly, expanded, membersOn } from "./names";
 import type { NodeRow } from "./useNodes";
 
 function node(name: string, part: Partial<NodeRow> = {}): NodeRow {
@@ -120,3 +120,12 @@ it("tells in words how many members a node has", () => {
   expect(membersOn("vm*4,gpu-[1-2]")).toBe("vm (4 members), gpu-[1-2]");
   expect(membersOn("gpu-[1-2,7]*8,vm")).toBe("gpu-[1-2,7] (8 members each), vm");
 });
+
+it.each([
+  ["gpu-[00001-00004,7]", 80, "gpu-[00001-00004,7]"],
+  ["gpu-[01-02,10-11,03],b-9", 21, "b-9,gpu-[01-03,10-11]"],
+  ["gpu-[00001-00032,00161-00176,01601-01760,00177-00192]", 40, "gpu-[00001-00032,00161-00192] and 160 more"],
+  ["alpha,beta,gamma,delta", 12, "alpha,beta and 2 more"],
+  ["ip-10-0-0-[3-9].local,ip-10-0-1-1.local", 25, "ip-10-0-0-[3-9].local and 1 more"],
+  ["gpu-[1-4]*8,vm*2", 9, "gpu-[1-4] and 1 more"],
+])("cuts the nodes %j to %d characters", (list, most, expected) => expect(briefly(list, most)).toBe(expected));

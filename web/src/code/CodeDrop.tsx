@@ -69,8 +69,8 @@ export function CodeDrop({ digest, namespace, change, program }: Properties) {
       {state && <LinearProgress variant="determinate" value={state.share * 100} aria-label={state.step} />}
       {!digest && !state && (
         <Typography color="textSecondary">
-          A browser hides which files are executable, and links. Executable are files that begin with #!, Linux programs, and what Git knows as executable; links are left out. To upload
-          the folder as it is: <code>kaji run --code</code>.
+          A browser hides links and which files are executable. Links are left out. Files that begin with #!, Linux programs, and files that Git knows as executable become executable. To
+          upload the folder as it is: <code>kaji run --code</code>.
         </Typography>
       )}
       {here && !state && notesOn(here, program).map((note) => <Typography key={note}>{note}</Typography>)}

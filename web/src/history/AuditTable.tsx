@@ -44,7 +44,9 @@ export function AuditTable({ entries }: { entries: readonly Entry[] }) {
               </TableCell>
               <TableCell sx={{ ...SHORT, ...WIDE }}>{entry.source}</TableCell>
               <TableCell sx={{ ...SHORT, ...WIDE }}>{entry.action}</TableCell>
-              <TableCell sx={{ ...WORDS, ...WIDE }}>{objectOf(entry)}</TableCell>
+              <TableCell sx={{ ...WORDS, ...WIDE }} title={entry.object}>
+                {objectOf(entry)}
+              </TableCell>
               <TableCell sx={{ ...SHORT, ...WIDE, color: COLOURS[entry.outcome] }}>{entry.outcome}</TableCell>
               <TableCell sx={{ ...WORDS, ...WIDE, minWidth: 200 }}>{whyOf(entry)}</TableCell>
             </TableRow>
@@ -55,6 +57,7 @@ export function AuditTable({ entries }: { entries: readonly Entry[] }) {
   );
 }
 
+/** Return what was changed, with the beginning of a digest: all of it fills three lines. */
 function objectOf({ object, namespace }: Entry): string {
-  return [object, namespace && `in ${namespace}`].filter(Boolean).join(" ");
+  return [object.replace(/(sha256:[0-9a-f]{12})[0-9a-f]{52}/, "$1…"), namespace && `in ${namespace}`].filter(Boolean).join(" ");
 }

@@ -4,6 +4,7 @@ import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { Link } from "react-router";
 import { Problem } from "../app/Problem";
+import { NodeNames } from "../cluster/NodeNames";
 import { useExplanation } from "../cluster/room/useRoom";
 import { CopyLine } from "../words/CopyLine";
 import { WaitingWhatIf } from "./QueueWhatIf";
@@ -45,7 +46,7 @@ export function RunPanel({ id, run, now, draw, addressOf, close }: Properties) {
           {sentence(isWaiting ? startWords(run, now) : endWords(run, now))}
         </Typography>
       )}
-      {run?.state === "running" && <Typography sx={{ overflowWrap: "anywhere" }}>On {run.nodes}</Typography>}
+      {run?.state === "running" && <Typography sx={{ overflowWrap: "anywhere" }}>On <NodeNames list={run.nodes} /></Typography>}
       {isWaiting && found.error && <Problem error={found.error} retry={() => void found.refetch()} />}
       {isWaiting && !found.data && !found.error && <Skeleton variant="rectangular" height={160} />}
       {isWaiting && found.data && <WhyWaiting found={found.data} id={id} now={now} addressOf={addressOf} />}

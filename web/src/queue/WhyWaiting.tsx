@@ -2,6 +2,7 @@ import Typography from "@mui/material/Typography";
 import { Link } from "react-router";
 import type { Schemas } from "../api/client";
 import { Age } from "../words/Age";
+import { NodeNames } from "../cluster/NodeNames";
 import { bytes, cpus } from "../words/amounts";
 import { Faint, Part } from "../words/Part";
 import { sentence } from "../words/sentence";
@@ -42,7 +43,7 @@ export function WhyWaiting({ found, id, now, addressOf }: Properties) {
       {asks.length > 0 && <Part title="It preempts">{asks.map(linked)}</Part>}
       {kept && (
         <Part title="Reserved for it">
-          <li>{kept.nodes}</li>
+          <li><NodeNames list={kept.nodes} /></li>
         </Part>
       )}
       {behind.length > 0 && <Part title="It would delay">{behind.map(linked)}</Part>}
@@ -53,8 +54,8 @@ export function WhyWaiting({ found, id, now, addressOf }: Properties) {
               {holder.isRun ? <Link to={addressOf(holder.holder)}>{holder.holder}</Link> : `Pod ${holder.holder}`}
               {holder.owner && ` of ${holder.owner}`}
               <Faint>
-                {holder.gpus ? `${holder.gpus} GPUs` : `${cpus(holder.cpuMillis)} CPUs, ${bytes(holder.memoryBytes)}`} on {holder.nodes}, since <Age time={holder.since} />
-                {holder.until && `, expected until ${ahead(holder.until, now)}`}
+                {holder.gpus ? `${holder.gpus} GPUs` : `${cpus(holder.cpuMillis)} CPUs, ${bytes(holder.memoryBytes)}`} on <NodeNames list={holder.nodes} /> for <Age time={holder.since} lasting />
+                {holder.until && `, expected to end ${ahead(holder.until, now)}`}
               </Faint>
             </li>
           ))}
@@ -64,7 +65,7 @@ export function WhyWaiting({ found, id, now, addressOf }: Properties) {
         <Part title="Nodes that take no work">
           {blocked.map(({ why, nodes }) => (
             <li key={`${why} ${nodes}`}>
-              {nodes}: {why}
+              <NodeNames list={nodes} />: {why}
             </li>
           ))}
         </Part>
@@ -93,11 +94,11 @@ function Step({ step, addressOf }: { step: Schemas["StepView"]; addressOf: (key:
   const { kind, name, run, why, nodes } = step;
   switch (kind) {
     case "run":
-      return <><Link to={addressOf(name)}>{name}</Link> ends on {nodes}</>;
+      return <><Link to={addressOf(name)}>{name}</Link> ends on <NodeNames list={nodes} /></>;
     case "member":
-      return <>{run ? <Link to={addressOf(run)}>{name}</Link> : name} ends on {nodes}</>;
+      return <>{run ? <Link to={addressOf(run)}>{name}</Link> : name} ends on <NodeNames list={nodes} /></>;
     case "pod":
-      return <>Pod {name} leaves {nodes}</>;
+      return <>Pod {name} leaves <NodeNames list={nodes} /></>;
     case "cordoned":
     case "broken":
       return <><Link to={`/cluster/${encodeURIComponent(name)}`}>{name}</Link> takes work again{why && `; now: ${why}`}</>;

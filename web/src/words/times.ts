@@ -23,8 +23,14 @@ export function secondsBetween(from: string | undefined, until: string | number 
 
 /** Return how long ago a time was. */
 export function ago(time: string | undefined, now: number): string {
+  const lasted = durationUntil(time, now);
+  return lasted && `${lasted} ago`;
+}
+
+/** Return how long it is from a time until now, as "2 h"; empty if the time is not known. */
+export function durationUntil(time: string | undefined, now: number): string {
   const seconds = secondsBetween(time, now);
-  return seconds === null ? "" : `${duration(seconds)} ago`;
+  return seconds === null ? "" : duration(seconds);
 }
 
 /** Words of a clock and of a calendar, in the person's language and time zone. */

@@ -58,13 +58,13 @@ function Details({ node }: { node: NodeDetail }) {
             )}
             {member.owner && ` of ${member.owner}`}
             <Faint>
-              {[member.gpus && counted(`${member.gpus}`, "GPU"), counted(cpus(member.cpuMillis), "CPU"), bytes(member.memoryBytes)].filter(Boolean).join(", ")}, since{" "}
-              <Age time={member.since} />
+              {[member.gpus && counted(`${member.gpus}`, "GPU"), counted(cpus(member.cpuMillis), "CPU"), bytes(member.memoryBytes)].filter(Boolean).join(", ")} for{" "}
+              <Age time={member.since} lasting />
             </Faint>
           </li>
         ))}
       </Part>
-      <Part title="Health" empty="No failure and no test was recorded.">
+      <Part title="Health" empty="No failure, test or drain was recorded.">
         {[...node.health].reverse().map((entry) => (
           <li key={`${entry.at} ${entry.what} ${entry.reason}`}>
             {entry.says}

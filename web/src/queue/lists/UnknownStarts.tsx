@@ -4,6 +4,7 @@ import { Link } from "react-router";
 import type { QueueRow } from "../useQueue";
 import { keyOf, sizeWords } from "../words";
 import { RunList } from "./RunList";
+import { NodeNames } from "../../cluster/NodeNames";
 
 interface Properties {
   /** In the order of the queue. */
@@ -23,7 +24,7 @@ export function UnknownStarts({ runs, why, addressOf }: Properties) {
         {(run) => (
           <>
             {run.position}. <Link to={addressOf(keyOf(run))}>{keyOf(run)}</Link> {[sizeWords(run), run.owner && `of ${run.owner}`].filter(Boolean).join(", ")}
-            {run.nodes && `; reserved: ${run.nodes}`}
+            {run.nodes && <>; reserved: <NodeNames list={run.nodes} /></>}
           </>
         )}
       </RunList>

@@ -7,6 +7,7 @@ import { whoAmI } from "../../api/signIn";
 import type { QueueRow } from "../useQueue";
 import { keyOf, sizeWords, startWords } from "../words";
 import { RunList } from "./RunList";
+import { NodeNames } from "../../cluster/NodeNames";
 
 const MOST = 3;
 
@@ -30,7 +31,7 @@ export function YourRuns({ runs, now, addressOf }: Properties) {
         {(run) => (
           <>
             <Link to={addressOf(keyOf(run))}>{keyOf(run)}</Link>, {sizeWords(run)}: <strong>{startWords(run, now)}</strong>, place {run.position} of {waiting.length}
-            {run.nodes && `, reserved: ${run.nodes}`}
+            {run.nodes && <>, reserved: <NodeNames list={run.nodes} /></>}
           </>
         )}
       </RunList>

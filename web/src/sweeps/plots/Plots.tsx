@@ -101,7 +101,7 @@ function Ramp({ by, best, dark }: { by: string; best: readonly Trial[]; dark: bo
   };
   const stops = [0, 0.25, 0.5, 0.75, 1].map((at) => rampColour(at, dark)).join(", ");
   return (
-    <Box sx={{ display: "flex", alignItems: "center", gap: 2, minWidth: 0, overflowWrap: "anywhere" }}>
+    <Box sx={{ display: "flex", alignItems: "center", flexWrap: "wrap", gap: 2, minWidth: 0, overflowWrap: "anywhere" }}>
       <span>{`${by}: worst ${valueOf(best.at(-1))}`}</span>
       <Box sx={{ width: 80, height: 10, borderRadius: 1, flex: "none" }} style={{ background: `linear-gradient(to right, ${stops})` }} />
       <span>{`best ${valueOf(best[0])}`}</span>

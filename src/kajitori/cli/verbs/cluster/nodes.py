@@ -141,7 +141,7 @@ def _test(node: dict[str, Any]) -> str:
 def _status(node: dict[str, Any]) -> str:
     words = ["Ready" if node.get("ready") else "NotReady"]
     if not node.get("schedulable", True):
-        words.append("cordoned")
+        words.append("drained" if node.get("draining") else "cordoned")
     elif words == ["Ready"] and node.get("why"):
         words.append("out")
     return ", ".join(words)
