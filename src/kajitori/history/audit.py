@@ -16,6 +16,10 @@ _INSERT = (
 )
 
 
+OBJECT_KINDS = ("run", "node", "nodes", "secret", "channel", "volume", "token", "code", "link")
+"""First words of the objects of entries; the name follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
     """A filter of entries. Empty fields match all."""
@@ -24,6 +28,7 @@ class AuditFilter:
     """None: all, also entries about no namespace."""
     actor: str = ""
     object: str = ""
+    """Kind and name; a name alone stands for objects of all kinds."""
     outcome: str = ""
     since: int | None = None
     """Only entries of this time (milliseconds since 1970) or later."""
@@ -48,8 +53,12 @@ async def list_audit(
         parameters.append(value)
         return f"${len(parameters)}"
 
-    columns = {"actor": wanted.actor, "object": wanted.object, _outcome_column(wanted.outcome): wanted.outcome}
+    columns = {"actor": wanted.actor, _outcome_column(wanted.outcome): wanted.outcome}
     conditions = [f"{column} = {parameter(value)}" for column, value in columns.items() if value]
+    if wanted.object:
+        is_name = " " not in wanted.object
+        objects = [wanted.object, *(f"{kind} {wanted.object}" for kind in OBJECT_KINDS if is_name)]
+        conditions.append(f"object IN ({', '.join(parameter(text) for text in objects)})")
     if wanted.namespaces is not None:
         conditions.append(f"namespace IN ({', '.join(parameter(name) for name in sorted(wanted.namespaces))})")
     if wanted.since is not None:

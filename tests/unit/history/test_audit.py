@@ -11,6 +11,7 @@ from kajitori.history.store import History
 
 RARE = {
     "an object": (AuditFilter(object="run bert"), "object"),
+    "a name of objects of any kind": (AuditFilter(object="bert"), "object"),
     "an object in namespaces": (AuditFilter(object="run bert", namespaces={"vision", "nlp"}), "object"),
     "refused": (AuditFilter(outcome="refused"), "outcome"),
     "refused in namespaces": (AuditFilter(outcome="refused", namespaces={"vision", "nlp"}), "outcome"),

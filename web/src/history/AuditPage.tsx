@@ -44,7 +44,7 @@ export function AuditPage() {
           <ToggleButton value="">Any outcome</ToggleButton>
           {OUTCOMES.map((outcome) => (
             <ToggleButton key={outcome} value={outcome}>
-              {outcome}
+              {outcome.charAt(0).toUpperCase() + outcome.slice(1)}
             </ToggleButton>
           ))}
         </ToggleButtonGroup>
@@ -73,7 +73,7 @@ export function AuditPage() {
         </Box>
       )}
       {trail.data && !entries.length && (namespaces === null || namespaces.length > 0) && (
-        <Typography>No change fits. People and objects are found by their whole name, such as run bert.</Typography>
+        <Typography>No change fits. People and objects are found by their whole name, such as bert or run bert.</Typography>
       )}
       {entries.length > 0 && (
         <>

@@ -85,7 +85,7 @@ class AuditParameters(PageParameters):
     actor: str = Field(default="", max_length=1024)
     """Only changes by this user; `@me` is the caller."""
     object: str = Field(default="", max_length=300)
-    """Only changes of this object, for example `run bert`."""
+    """Only changes of this object, for example `run bert`; `bert` stands for objects of any kind."""
     outcome: str = Field(default="", pattern="^(done|refused|failed)?$")
     """done, refused or failed."""
     since: str = Field(default="", max_length=40)

@@ -9,11 +9,12 @@ import pytest
 from tests.unit.api.fake_kubernetes import run
 
 from kajitori.api.app import openapi_document, operations
-from kajitori.api.audit import CHANGES, NO_CHANGES
+from kajitori.api.audit import _KINDS, CHANGES, NO_CHANGES
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState, SegmentRecord
+from kajitori.history.audit import OBJECT_KINDS
 from kajitori.history.database import Statement
 from kajitori.history.store import History
 
@@ -189,6 +190,10 @@ async def test_the_audit_trail_has_changes_and_refusals_with_their_rule(world: W
         ("ada", "submit run", "run bert", "done", ""),
     ]
     assert (rows[0]["message"], rows[1]["namespace"]) == ("loud fan", "team")
+    by_name = (await world.http.get("/v1/audit", params={"object": "g1"})).json()["items"]
+    assert [row["object"] for row in by_name] == ["node g1"]
+    kinds = {_KINDS.get(action, action.split()[-1]) for action in CHANGES.values()}
+    assert kinds <= set(OBJECT_KINDS), "a name finds objects of all kinds"
     assert (await world.http.get("/v1/audit", params={"until": "2020-01-01T00:00:00Z"})).json()["items"] == []
 
 

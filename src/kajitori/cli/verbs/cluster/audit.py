@@ -30,7 +30,7 @@ def command() -> None:
     "  kaji audit log --since 30d -n 1000000 -o parquet > audit.parquet"
 )
 @click.option("--actor", metavar="USER", help="Changes by this user only; @me are yours.")
-@click.option("--object", "subject", metavar="KIND NAME", help="Changes of this object only, such as 'run bert'.")
+@click.option("--object", "subject", metavar="NAME", help="Changes of this object only: bert, or 'run bert'.")
 @click.option("--outcome", type=click.Choice(["done", "refused", "failed"]), help="Only changes that ended like this.")
 @click.option("--since", metavar="TIME", help="In the last 7d, or since 2026-11-21T10:00:00Z.")
 @click.option("--until", metavar="TIME", help="Only changes before this time.")
