@@ -87,7 +87,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "uncordon": "Let nodes take work again.",
         "preflight": "Test nodes; those that fail leave the pool.",
         "usage": "Show what teams, owners, runs or nodes used, and its cost.",
-        "audit": "Show who changed what, and which clients ask too much.",
+        "audit": "Show who changed what, and which clients send too many requests.",
     },
     "Running a cluster": {
         "install": "Install Kajitori in a cluster, or check whether it can be.",
@@ -111,7 +111,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "token": "Make, list and delete tokens for robots.",
         "notify": "Choose where messages about your runs arrive.",
     },
-    "Else": {
+    "Other": {
         "context": "Choose the cluster that commands use.",
         "docker": "Let Docker's own client work on the cluster.",
         "mcp": "Give assistants tools for your runs (MCP).",
@@ -136,7 +136,7 @@ _FOLDERS = {
     "The cluster": "cluster",
     "Running a cluster": "platform",
     "You": "people",
-    "Else": "tool",
+    "Other": "tool",
 }
 """The folder below `cli/verbs` that holds the modules of a section's verbs."""
 
@@ -283,8 +283,8 @@ def _leave_the_pipe() -> None:
     help="Kajitori runs trainings on a Kubernetes cluster for people who know Docker.\n\n"
     "Begin with `kaji up` on your own machine, or sign in at your group's server: `kaji login URL`.\n\n"
     "\b\nExample:\n  kaji run --gpus 8 -n 4 -v imagenet:/data registry/bert:3 python train.py",
-    epilog="A run is named by its name or any unique prefix of it. `kaji VERB --help` tells more; "
-    "with `-o json` it is for programs.",
+    epilog="Wherever a verb takes a RUN, the beginning of its name is enough if no other run has it. "
+    "`kaji VERB --help` shows the options of a verb, and `kaji VERB --help -o json` describes them for programs.",
     subcommand_metavar="VERB [ARGS]...",
     invoke_without_command=True,
     no_args_is_help=False,

@@ -19,9 +19,12 @@ LOG_FORMATS = ("text", "json")
 
 def kubeconfig_options(function: F) -> F:
     """`--kubeconfig` and `--context`."""
-    context = click.option("--context", metavar="NAME", help="Context of the kubeconfig; else its current one.")
+    context = click.option("--context", metavar="NAME", help="Context of the kubeconfig; default: its current one.")
     kubeconfig = click.option(
-        "--kubeconfig", type=FILE, metavar="FILE", help="Else $KUBECONFIG, ~/.kube/config, or the Pod's own account."
+        "--kubeconfig",
+        type=FILE,
+        metavar="FILE",
+        help="Kubeconfig of the cluster. Default: $KUBECONFIG, ~/.kube/config, or the Pod's own account.",
     )
     return kubeconfig(context(function))
 
@@ -92,7 +95,7 @@ def history_options(default: str) -> Callable[[F], F]:
             "--history-password-file",
             type=FILE,
             metavar="FILE",
-            help="Its password; else $KAJI_HISTORY_PASSWORD.",
+            help="File with the database's password; default: $KAJI_HISTORY_PASSWORD.",
         )
         return url(password(function))
 
@@ -101,7 +104,7 @@ def history_options(default: str) -> Callable[[F], F]:
 
 def tls_options(function: F) -> F:
     """`--tls-cert` and `--tls-key`."""
-    key = click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
+    key = click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Private key of the certificate (PEM).")
     certificate = click.option(
         "--tls-cert",
         "certificate",
@@ -115,12 +118,28 @@ def tls_options(function: F) -> F:
 def sign_in_options(function: F) -> F:
     """`--sign-in-issuer` and what belongs to it."""
     issuer = click.option("--sign-in-issuer", metavar="URL", help="OpenID provider at which people sign in.")
-    client = click.option("--sign-in-client-id", default=CLIENT_ID, show_default=True, metavar="ID", help="Ours there.")
-    scopes = click.option("--sign-in-scopes", default=SCOPES, metavar="WORDS", help="What is asked of it.")
-    authority = click.option("--sign-in-ca", type=FILE, metavar="FILE", help="Authority of its certificate (PEM).")
-    secret = click.option("--sign-in-secret", type=FILE, metavar="FILE", help="The client's secret, if it has one.")
-    url = click.option("--sign-in-url", metavar="URL", help="This server for browsers; else the address they asked.")
-    key = click.option("--sign-in-key", type=FILE, metavar="FILE", help="Secret for browsers' cookies; else a new one.")
+    client = click.option(
+        "--sign-in-client-id",
+        default=CLIENT_ID,
+        show_default=True,
+        metavar="ID",
+        help="Client ID of Kajitori at the provider.",
+    )
+    scopes = click.option(
+        "--sign-in-scopes", default=SCOPES, metavar="WORDS", help="Scopes that the provider is asked for."
+    )
+    authority = click.option(
+        "--sign-in-ca", type=FILE, metavar="FILE", help="Authority of the provider's certificate (PEM)."
+    )
+    secret = click.option(
+        "--sign-in-secret", type=FILE, metavar="FILE", help="File with the client's secret, if it has one."
+    )
+    url = click.option(
+        "--sign-in-url", metavar="URL", help="URL of this server for browsers; default: the address that they used."
+    )
+    key = click.option(
+        "--sign-in-key", type=FILE, metavar="FILE", help="Key for browsers' cookies; default: a new one at each start."
+    )
     programs = click.option(
         "--programs-url",
         metavar="URL",
@@ -134,7 +153,7 @@ def members_start_options(function: F) -> F:
     image = click.option(
         "--member-image", metavar="IMAGE", help="Image of members' first step, if the policy sets no start.image."
     )
-    server = click.option("--member-server", metavar="URL", help="Where that step finds the Web API.")
+    server = click.option("--member-server", metavar="URL", help="URL of the Web API for that step.")
     authority = click.option(
         "--member-ca", type=FILE, metavar="FILE", help="Authority of the Web API's certificate (PEM) for that step."
     )
@@ -152,7 +171,7 @@ def limit_option(function: F) -> F:
         "--limit",
         multiple=True,
         metavar="NAME=VALUE",
-        help="What callers may use; docs/operate/deploying.md lists the names.",
+        help="Limit of what a caller may use; docs/operate/deploying.md lists the names.",
     )(function)
 
 

@@ -119,7 +119,9 @@ def _rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault
 def _code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
     if spec.code is not None and policy.start.image is None:
         message = "this cluster cannot deliver code to members: the policy has no start.image"
-        hint = f"put the code into the image or on a volume, or {_ASK}"
+        hint = (
+            "put the code into the image or on a volume; operators can set start.image and start.server in the policy"
+        )
         yield Fault("spec.code", message, spec.code.digest, hint, "NoFirstStep")
 
 
@@ -128,7 +130,9 @@ def _files(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
         return
     if policy.start.image is None:
         message = "this cluster cannot deliver files to members: the policy has no start.image"
-        hint = f"put the files into the image or on a volume, or {_ASK}"
+        hint = (
+            "put the files into the image or on a volume; operators can set start.image and start.server in the policy"
+        )
         yield Fault("spec.files", message, spec.files.digest, hint, "NoFirstStep")
     elif policy.mounts.own_path_only:
         fault = _cannot_mount("spec.files", spec.files.items[0].path, "")

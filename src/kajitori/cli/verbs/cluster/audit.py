@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  kaji audit log --since 7d\n  kaji audit clients --audit-log /var/log/kubernetes/audit.log"
 )
 def command() -> None:
-    """Show who changed what, and which clients ask too much."""
+    """Show who changed what, and which clients send too many requests."""
 
 
 @command.command(
@@ -94,7 +94,7 @@ def log(
     type=FILE,
     multiple=True,
     metavar="FILE",
-    help="What the API server logged of its requests; - is standard input, .gz is unpacked. May be repeated.",
+    help="Audit log of the API server; - is standard input, .gz is unpacked. May be repeated.",
 )
 @click.option(
     "--nodes",

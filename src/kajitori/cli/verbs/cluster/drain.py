@@ -25,7 +25,9 @@ LISTED = 5
 )
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @click.option("--wait/--no-wait", default=True, help="Wait until no run is left there.", show_default=True)
-@click.option("--reason", default="", metavar="TEXT", help="Why; everybody who sees the node sees it.")
+@click.option(
+    "--reason", default="", metavar="TEXT", help="Reason for the drain; everybody who may see the node sees it."
+)
 @done_option
 @server_options
 @click.pass_obj

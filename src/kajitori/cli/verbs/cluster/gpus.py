@@ -14,7 +14,7 @@ from kajitori.cli.terminal import echo
 
 
 @click.command(epilog="\b\nExamples:\n  kaji gpus\n  kaji gpus --by team\n  kaji gpus --nodes\n  kaji gpus --public")
-@click.option("--nodes", is_flag=True, help="Node by node.")
+@click.option("--nodes", is_flag=True, help="Show each node.")
 @click.option("--public", is_flag=True, help="The board that policy may open to everybody: owners, and no runs.")
 @click.option(
     "--by",

@@ -147,7 +147,7 @@ def _when(pool: dict[str, Any]) -> tuple[str, str]:
 def validate(file: str, quiet: bool) -> None:
     """Check a file of addresses; needs no server.
 
-    Names every fault at once, with its line, and what may not be meant so; `-` reads stdin.
+    Names every fault at once, with its line, and what may be a mistake; `-` reads stdin.
     """
     from kajitori.core.network.findings import findings
 
@@ -191,9 +191,18 @@ def render(what: str, file: str, host: str | None, rules: bool) -> None:
 )
 @click.argument("file", metavar="[FILE]", required=False, shell_complete=complete_file)
 @click.option(
-    "--from", "place", metavar="PLACE", help="researchers, hub, a NAT host or a cluster; else by own addresses."
+    "--from",
+    "place",
+    metavar="PLACE",
+    help="researchers, hub, a NAT host or a cluster; default: found by this machine's addresses.",
 )
-@click.option("--wait", default=3.0, show_default=True, metavar="SECONDS", help="Before silence is believed.")
+@click.option(
+    "--wait",
+    default=3.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait for an answer before a connection counts as blocked.",
+)
 @output_option("json", "yaml")
 @server_options
 @click.pass_obj
@@ -258,7 +267,7 @@ def check(cli: Cli, file: str | None, place: str | None, wait: float, output: st
 @click.option("--seconds", default=5.0, show_default=True, metavar="N", help="Duration of each measurement.")
 @click.option("--streams", type=click.IntRange(1, 64), default=1, show_default=True, help="Connections at once.")
 @click.option("--cpus", default="1", show_default=True, metavar="N", help="Cores at each end.")
-@click.option("--wait", default=180.0, show_default=True, metavar="SECONDS", help="For room on the nodes.")
+@click.option("--wait", default=180.0, show_default=True, metavar="SECONDS", help="Longest wait for room on the nodes.")
 @namespace_option("Namespace of the runs.")
 @output_option("json", "yaml")
 @server_options

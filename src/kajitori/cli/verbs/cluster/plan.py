@@ -29,26 +29,54 @@ def command() -> None:
     "  kaji plan network --nodes 30000 --pods-per-node 30 --ip-family ipv6"
 )
 @click.option("--nodes", type=int, metavar="N", help="Nodes.")
-@click.option("--pods-per-node", type=int, metavar="N", help="Pods on each, at most.  [default: 110]")
-@click.option("--from-cluster", is_flag=True, help="Begin with the nodes that are there; tell which run out.")
+@click.option("--pods-per-node", type=int, metavar="N", help="Most Pods on a node.  [default: 110]")
+@click.option(
+    "--from-cluster", is_flag=True, help="Begin with the cluster's nodes; tell which of them run out of addresses."
+)
 @click.option(
     "--ip-family",
     type=click.Choice(["ipv4", "ipv6", "dual"]),
     help="Addresses that Pods have: of one family or of both.  [default: ipv4, or what the cluster's nodes have]",
 )
-@click.option("--growth", metavar="GROWTH", help="Of nodes: 2x/year, 30%/year, +500/month.")
+@click.option("--growth", metavar="GROWTH", help="Growth of the number of nodes: 2x/year, 30%/year, +500/month.")
 @click.option("--years", type=float, default=3.0, show_default=True, metavar="Y", help="Plan ranges that far ahead.")
-@click.option("--pod-prefix", type=int, metavar="LEN", help="Length of the range for Pods that is there: until when?")
 @click.option(
-    "--node-prefix", type=int, metavar="LEN", help="Of each node's range, if it can be chosen.  [default: 24]"
+    "--pod-prefix",
+    type=int,
+    metavar="LEN",
+    help="Prefix length of the present range for Pods; tells when it is used up.",
 )
-@click.option("--pod-prefix6", type=int, metavar="LEN", help="Of the IPv6 range for Pods that is there: until when?")
 @click.option(
-    "--node-prefix6", type=int, metavar="LEN", help="Of each node's IPv6 range, if it can be chosen.  [default: 64]"
+    "--node-prefix",
+    type=int,
+    metavar="LEN",
+    help="Prefix length of each node's range, if it can be chosen.  [default: 24]",
 )
-@click.option("--mtu", type=int, metavar="BYTES", help="Of the links between nodes; else what each cloud has.")
-@click.option("--gbit", "link_gbit", type=float, default=100.0, show_default=True, metavar="G", help="A node's link.")
-@click.option("--compare", is_flag=True, help="Which kind carries how many nodes, up to 100,000.")
+@click.option(
+    "--pod-prefix6",
+    type=int,
+    metavar="LEN",
+    help="Prefix length of the present IPv6 range for Pods; tells when it is used up.",
+)
+@click.option(
+    "--node-prefix6",
+    type=int,
+    metavar="LEN",
+    help="Prefix length of each node's IPv6 range, if it can be chosen.  [default: 64]",
+)
+@click.option(
+    "--mtu", type=int, metavar="BYTES", help="Largest packet on the links between nodes; default: that of each cloud."
+)
+@click.option(
+    "--gbit",
+    "link_gbit",
+    type=float,
+    default=100.0,
+    show_default=True,
+    metavar="G",
+    help="Speed of a node's link, in Gbit/s.",
+)
+@click.option("--compare", is_flag=True, help="Show how many nodes each kind of network carries, up to 100,000.")
 @output_option("json", "yaml", "wide")
 @server_options
 @click.pass_obj

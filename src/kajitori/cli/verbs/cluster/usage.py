@@ -26,12 +26,12 @@ _TITLES = {"team": "TEAM", "owner": "OWNER", "type": "GPU TYPE", "run": "RUN", "
     type=click.Choice([*_TITLES]),
     default="team",
     show_default=True,
-    help="What to sum by; a team is a namespace.",
+    help="Group the sums by this; a team is a namespace.",
 )
 @click.option("--since", default="30d", show_default=True, metavar="TIME", help="A duration, or 2026-11-21T10:00:00Z.")
-@click.option("--until", metavar="TIME", help="Else now.")
+@click.option("--until", metavar="TIME", help="End of the time; default: now.")
 @click.option("--owner", metavar="USER", help="Runs of this user only; @me are yours.")
-@namespace_option("Of this namespace only.")
+@namespace_option("Look in this namespace only.")
 @output_option("json", "yaml", "csv", "parquet")
 @server_options
 @click.pass_obj

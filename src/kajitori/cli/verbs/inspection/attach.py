@@ -13,7 +13,9 @@ from kajitori.cli.options import namespace_option, run_argument, server_options
 @click.option("--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="This member's log only.")
 @click.option("--all-ranks", is_flag=True, help="The logs of all members, up to 256.")
 @click.option("--no-stdin", is_flag=True, help="Follow the log, although the run has standard input.")
-@click.option("--detach-keys", default="ctrl-p,ctrl-q", metavar="KEYS", help="Keys that detach; else ctrl-p,ctrl-q.")
+@click.option(
+    "--detach-keys", default="ctrl-p,ctrl-q", metavar="KEYS", help="Keys that detach; default: ctrl-p,ctrl-q."
+)
 @click.option("-q", "--quiet", is_flag=True, help="No notes and no progress.")
 @namespace_option()
 @server_options

@@ -21,18 +21,18 @@ _COUNTS = ("members", "gpus", "attempts")
     "  kaji history --name bert -o csv > runs.csv\n  kaji history --all-users -n 1000000 -o parquet > runs.parquet\n"
     "  kaji describe UID    # a run whose name another one has now"
 )
-@click.option("--all-users", is_flag=True, help="Everybody's runs.")
-@click.option("--owner", metavar="USER", help="Runs of this user.")
-@click.option("--name", default="", metavar="TEXT", help="Names that begin with it.")
+@click.option("--all-users", is_flag=True, help="Show the runs of all users.")
+@click.option("--owner", metavar="USER", help="Only runs of this user.")
+@click.option("--name", default="", metavar="TEXT", help="Only runs whose names begin with TEXT.")
 @click.option(
     "--status", "statuses", multiple=True, metavar="STATUS", help="Only runs that ended like this; repeat it."
 )
 @click.option("--since", metavar="TIME", help="Created in the last 30d, or since 2026-11-21T10:00:00Z.")
-@click.option("--until", metavar="TIME", help="Created before.")
+@click.option("--until", metavar="TIME", help="Created before this time.")
 @click.option(
     "-n", "--last", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="The newest N."
 )
-@namespace_option("Of this namespace only.")
+@namespace_option("Look in this namespace only.")
 @output_option("json", "yaml", "csv", "parquet", "wide", "name")
 @server_options
 @click.pass_obj
@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """List runs of all times, also removed ones.
 
-    Yours, or all, the newest first. kaji describe, logs and results show a removed run by its name or its UID.
+    By default yours, the newest first. kaji describe, logs and results show a removed run by its name or its UID.
     """
     from kajitori.cli.printing.output import print_document
     from kajitori.cli.times import moment_option

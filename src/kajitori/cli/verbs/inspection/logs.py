@@ -36,7 +36,7 @@ _OPTIONS = {
 @click.option("--until", metavar="TIME", help="Older than 10m, or than 2026-11-21T10:00:00Z.")
 @click.option("--grep", "text", metavar="TEXT", help="Only lines that contain TEXT; the server searches.")
 @click.option("-i", "--ignore-case", is_flag=True, help="With --grep: a to z and A to Z are the same.")
-@click.option("-t", "--timestamps", is_flag=True, help="With the time of each line.")
+@click.option("-t", "--timestamps", is_flag=True, help="Show the time of each line.")
 @click.option("--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="The Nth attempt only; default: the latest.")
 @click.option("--all-ranks", is_flag=True, help="All members, up to 256.")

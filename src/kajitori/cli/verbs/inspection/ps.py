@@ -26,16 +26,16 @@ _FORMAT_FIELDS = (
     + ", ".join(_FORMAT_FIELDS)
     + ', Label "KEY".',
 )
-@click.option("-a", "--all", "everything", is_flag=True, help="Ended runs too.")
-@click.option("--all-users", is_flag=True, help="Everybody's runs.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Show ended runs, too.")
+@click.option("--all-users", is_flag=True, help="Show the runs of all users.")
 @click.option(
     "-f", "--filter", "filters", multiple=True, metavar="KEY=VALUE", help="status, name, label, owner or sweep=true."
 )
 @click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="The newest N, ended ones too.")
-@click.option("-q", "--quiet", is_flag=True, help="Names only.")
-@click.option("--no-trunc", is_flag=True, help="Cut nothing off.")
+@click.option("-q", "--quiet", is_flag=True, help="Print names only.")
+@click.option("--no-trunc", is_flag=True, help="Do not shorten columns.")
 @click.option("--format", "template", metavar="TEMPLATE|json", help="As in docker ps; 'table TEMPLATE' adds titles.")
-@namespace_option("Of this namespace only.")
+@namespace_option("Look in this namespace only.")
 @output_option("json", "yaml", "wide", "name")
 @server_options
 @click.pass_obj

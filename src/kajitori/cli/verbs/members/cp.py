@@ -17,7 +17,7 @@ from kajitori.cli.options import complete_copied, namespace_option, server_optio
 @click.argument("source", metavar="SOURCE", shell_complete=complete_copied)
 @click.argument("target", metavar="TARGET", shell_complete=complete_copied)
 @click.option(
-    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="This member; else rank 0."
+    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Rank of the member."
 )
 @namespace_option()
 @server_options

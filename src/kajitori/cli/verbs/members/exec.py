@@ -17,9 +17,9 @@ from kajitori.cli.options import namespace_option, run_argument, server_options
 @run_argument
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("-i", "--interactive", is_flag=True, help="Pass stdin on.")
-@click.option("-t", "--tty", is_flag=True, help="With a terminal.")
+@click.option("-t", "--tty", is_flag=True, help="Give the command a terminal.")
 @click.option(
-    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="In this member; else rank 0."
+    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Rank of the member."
 )
 @namespace_option()
 @server_options

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 @run_argument
 @click.argument("ports", nargs=-1, metavar="[[LOCAL:]PORT]...")
 @click.option(
-    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Of this member; else rank 0."
+    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Rank of the member."
 )
 @click.option(
-    "--address", default="127.0.0.1", metavar="ADDRESS", help="Address of this machine to listen on; else 127.0.0.1."
+    "--address",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="Address of this machine to listen on; default: 127.0.0.1.",
 )
 @namespace_option()
 @server_options

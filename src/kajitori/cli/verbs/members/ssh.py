@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     default=0,
     metavar="R",
-    help="Into this member; else rank 0.",
+    help="Rank of the member.",
 )
 @click.option("--proxy", is_flag=True, help="For OpenSSH's client: serve SSH on stdin and stdout.")
 @namespace_option()

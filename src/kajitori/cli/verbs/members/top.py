@@ -13,7 +13,7 @@ from kajitori.cli.options import namespace_option, output_option, run_argument, 
 @click.command(epilog="\b\nExample:\n  kaji top --rank 3 bert")
 @run_argument
 @click.option(
-    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Of this member; else rank 0."
+    "--rank", "--index", "rank", type=click.IntRange(min=0), default=0, metavar="R", help="Rank of the member."
 )
 @output_option("json", "yaml")
 @namespace_option()

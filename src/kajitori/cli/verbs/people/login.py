@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 @click.option("--device", is_flag=True, help="Show a code to enter in any browser; the default over SSH.")
 @click.option("--no-browser", is_flag=True, help="Print the address instead of opening a browser.")
 @click.option("--token-stdin", is_flag=True, help="For robots: read a token from stdin.")
-@click.option("--name", metavar="NAME", help="Name of the context; else the server's host.")
+@click.option("--name", metavar="NAME", help="Name of the context; default: the server's host.")
 @click.option(
     "--ca",
     type=click.Path(path_type=Path),
     metavar="FILE",
     shell_complete=complete_file,
-    help="Authority of the server's certificate (PEM); else this machine's.",
+    help="Authority of the server's certificate (PEM); default: this machine's.",
 )
-@click.option("-N", "--namespace", metavar="NAME", help="Namespace of runs that name none; else the server's own.")
+@click.option("-N", "--namespace", metavar="NAME", help="Namespace of runs that name none; default: the server's own.")
 @connection_options
 @click.pass_obj
 def command(

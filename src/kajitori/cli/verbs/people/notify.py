@@ -144,9 +144,9 @@ def rm(cli: Cli, names: tuple[str, ...], team: str | None) -> int:
 @server_options
 @click.pass_obj
 def test(cli: Cli, name: str, team: str | None) -> int:
-    """Send a message to a channel, and tell whether it took it.
+    """Send a test to a channel, and tell whether it arrived.
 
-    Ends with 1 if it did not. Prints the name of a channel that took it.
+    Ends with 1 if it did not arrive. Prints the name of a channel if it did.
     """
     from kajitori.cli.many import Done
 

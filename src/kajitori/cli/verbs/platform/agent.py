@@ -17,33 +17,40 @@ _EXAMPLES += "  kaji agent --relay https://relay.kajitori:8601 --node gpu-00012\
 
 
 def _data_option(function: Any) -> Any:
-    text = "What was counted; the same for an agent that comes back."
+    text = "Folder of the counters; an agent that starts again has to get the same one."
     return click.option("--data", type=FILE, default=DATA, show_default=True, metavar="DIR", help=text)(function)
 
 
 @click.group(epilog=_EXAMPLES, invoke_without_command=True)
 @_data_option
-@click.option("--pods", type=FILE, metavar="DIR", help="Folder with a file for each Pod; else that of kaji node.")
+@click.option("--pods", type=FILE, metavar="DIR", help="Folder with a file for each Pod; default: that of kaji node.")
 @click.option("--relay", multiple=True, metavar="URL", help="A relay that knows this node's Pods; may be repeated.")
-@click.option("--relay-token", type=FILE, metavar="FILE", help="What it asks for.")
+@click.option("--relay-token", type=FILE, metavar="FILE", help="File with the token for the relay.")
 @click.option(
-    "--relay-ca", type=FILE, metavar="FILE", help="Authority of its certificate (PEM); default: the system's."
+    "--relay-ca", type=FILE, metavar="FILE", help="Authority of the server's certificate (PEM); default: the system's."
 )
-@click.option("--node", envvar="KAJI_NODE", default="", metavar="NAME", help="This node's name; else $KAJI_NODE.")
+@click.option("--node", envvar="KAJI_NODE", default="", metavar="NAME", help="Name of this node; default: $KAJI_NODE.")
 @click.option("--report", multiple=True, metavar="URL", help="A Web API that is told totals; may be repeated.")
 @click.option("--report-token", type=FILE, metavar="FILE", help="Token that identifies this agent to it.")
 @click.option(
-    "--report-ca", type=FILE, metavar="FILE", help="Authority of its certificate (PEM); default: the system's."
+    "--report-ca", type=FILE, metavar="FILE", help="Authority of the server's certificate (PEM); default: the system's."
 )
 @click.option(
-    "--telemetry/--no-telemetry", default=True, show_default=True, help="With --report: what members of runs use."
+    "--telemetry/--no-telemetry",
+    default=True,
+    show_default=True,
+    help="With --report: also report what members of runs use.",
 )
 @click.option("--dcgm", default="", metavar="URL", help="Metrics of this node's dcgm-exporter, for more GPU figures.")
-@click.option("--host-root", type=FILE, default="/", metavar="DIR", help="Where the node's own file system is mounted.")
-@insecure_http_option("Show tokens over plain HTTP: something else encrypts.")
+@click.option(
+    "--host-root", type=FILE, default="/", metavar="DIR", help="Folder where the node's own file system is mounted."
+)
+@insecure_http_option("Send tokens over plain HTTP, if something else encrypts.")
 @policy_option
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where /metrics is served.")
-@click.option("--port", type=int, default=9465, show_default=True, metavar="P", help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address that serves /metrics.")
+@click.option(
+    "--port", type=int, default=9465, show_default=True, metavar="P", help="Port of the server; 0 takes a free one."
+)
 @tls_options
 @click.option("--metrics-token", type=FILE, metavar="FILE", help="Token that readers of /metrics have to send.")
 @log_options("info")

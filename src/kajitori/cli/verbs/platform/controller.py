@@ -25,9 +25,11 @@ from kajitori.cli.process_options import (
 @click.option(
     "-N", "--namespace", default="kajitori", show_default=True, metavar="NAME", help="Namespace of the leader's Lease."
 )
-@click.option("--identity", default="", metavar="NAME", help="Name in the Lease; else host and process.")
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Of metrics and probes.")
-@click.option("--port", type=int, default=0, metavar="P", help="Of metrics and probes; else a free one.")
+@click.option("--identity", default="", metavar="NAME", help="Name in the Lease; default: host and process.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address for metrics and probes."
+)
+@click.option("--port", type=int, default=0, metavar="P", help="Port of metrics and probes; default: a free one.")
 @tls_options
 @members_start_options
 @log_options("info")

@@ -10,9 +10,11 @@ from kajitori.cli.process_options import FILE, log_level_option
 
 
 @click.command(epilog="\b\nExample:\n  kaji demo")
-@click.option("--data", type=FILE, metavar="DIR", help="Folder of its cluster; else one that is removed at the end.")
+@click.option(
+    "--data", type=FILE, metavar="DIR", help="Folder of its cluster; default: one that is removed at the end."
+)
 @click.option("--nodes", type=int, default=16, show_default=True, metavar="N", help="Simulated nodes.")
-@click.option("--gpus", type=int, default=8, show_default=True, metavar="N", help="GPUs of each.")
+@click.option("--gpus", type=int, default=8, show_default=True, metavar="N", help="GPUs of each node.")
 @click.option("--keep", is_flag=True, help="Leave the cluster running at the end, until Ctrl-C.")
 @log_level_option("error")
 def command(data: Path | None, nodes: int, gpus: int, keep: bool, log_level: str) -> int | None:

@@ -22,10 +22,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 def installation_options(function: F) -> F:
     """Options that `kaji install` and `kaji upgrade` share."""
     settings = click.option(
-        "--settings", type=FILE, metavar="FILE", help="Settings of the installation; else those of the last call."
+        "--settings", type=FILE, metavar="FILE", help="Settings of the installation; default: those of the last call."
     )
-    policy = click.option("--policy", type=FILE, metavar="FILE", help="Policy file; else the one in the cluster stays.")
-    networks = click.option("--networks", type=FILE, metavar="FILE", help="Address registry; else it stays.")
+    policy = click.option(
+        "--policy", type=FILE, metavar="FILE", help="Policy file; default: the one in the cluster stays."
+    )
+    networks = click.option(
+        "--networks", type=FILE, metavar="FILE", help="Address registry; default: the present one stays."
+    )
     prefix = click.option("--image-prefix", metavar="PREFIX", help="Registry and path of both images.")
     gateway = click.option(
         "--gateway/--no-gateway",
@@ -33,7 +37,13 @@ def installation_options(function: F) -> F:
         help="Verify ID tokens in the Web API and impersonate, if the API server cannot have your provider.",
     )
     wait = click.option(
-        "--wait", "wait_seconds", type=int, default=300, show_default=True, metavar="SECONDS", help="0: do not wait."
+        "--wait",
+        "wait_seconds",
+        type=int,
+        default=300,
+        show_default=True,
+        metavar="SECONDS",
+        help="Longest wait until all parts are ready; 0 does not wait.",
     )
     return kubeconfig_options(settings(policy(networks(prefix(gateway(wait(namespace_of_parts(function))))))))
 
@@ -41,7 +51,11 @@ def installation_options(function: F) -> F:
 def namespace_of_parts(function: F) -> F:
     """`--namespace`."""
     return click.option(
-        "-N", "--namespace", default="", metavar="NAME", help="Namespace of the parts; else kajitori, or the settings'."
+        "-N",
+        "--namespace",
+        default="",
+        metavar="NAME",
+        help="Namespace of the parts; default: the settings', or kajitori.",
     )(function)
 
 

@@ -15,7 +15,7 @@ _EXAMPLES += "  kaji node uninstall --data /var/lib/kaji-node"
 
 
 def _data_option(function: Any) -> Any:
-    text = "Pods, logs, identity; else one in your home."
+    text = "Folder for Pods, logs and identity; default: one in your home."
     return click.option("--data", type=FILE, metavar="DIR", help=text)(function)
 
 
@@ -28,31 +28,56 @@ def _folder(data: Path | None) -> Path:
 @click.group(epilog=_EXAMPLES, invoke_without_command=True)
 @kubeconfig_options
 @_data_option
-@click.option("--name", default="", metavar="NAME", help="Name of the node; else this machine's.")
+@click.option("--name", default="", metavar="NAME", help="Name of the node; default: this machine's.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of the node.")
 @click.option("--taint", "taints", multiple=True, metavar="KEY[=VALUE]:EFFECT", help="Taint of a new node.")
-@click.option("--cpus", metavar="N", help="Cores; else the machine's.")
-@click.option("--memory", metavar="SIZE", help="Memory; else the machine's.")
-@click.option("--gpus", type=int, metavar="N", help="GPUs; else the machine's.")
-@click.option("--gpu-type", default="", metavar="TYPE", help="Their type; else the machine's.")
-@click.option("--address", default="", metavar="IP", help="Of the node; else the one that reaches the API server.")
-@click.option("--port", type=int, default=10250, show_default=True, metavar="P", help="Of the kubelet's API; 0: any.")
+@click.option("--cpus", metavar="N", help="Cores of the node; default: the machine's.")
+@click.option("--memory", metavar="SIZE", help="Memory of the node; default: the machine's.")
+@click.option("--gpus", type=int, metavar="N", help="GPUs of the node; default: the machine's.")
+@click.option("--gpu-type", default="", metavar="TYPE", help="Type of the GPUs; default: the machine's.")
 @click.option(
-    "--client-ca", type=FILE, metavar="FILE", help="Authority of the API server's client certificates; else as it says."
+    "--address",
+    default="",
+    metavar="IP",
+    help="Address of the node; default: the one from which it reaches the API server.",
+)
+@click.option(
+    "--port",
+    type=int,
+    default=10250,
+    show_default=True,
+    metavar="P",
+    help="Port of the kubelet's API; 0 takes a free one.",
+)
+@click.option(
+    "--client-ca",
+    type=FILE,
+    metavar="FILE",
+    help="Authority of the API server's client certificates; default: the one that it publishes.",
 )
 @engine_option
 @click.option(
     "--pod-network", default="host", show_default=True, metavar="host|namespace", help="namespace: as root only."
 )
-@click.option("--pod-cidr", default="", metavar="RANGE", help="Their addresses; else the range that the cluster gives.")
+@click.option(
+    "--pod-cidr",
+    default="",
+    metavar="RANGE",
+    help="Range of the Pods' addresses; default: the one that the cluster assigns.",
+)
 @click.option("--max-pods", type=int, default=110, show_default=True, metavar="N")
 @click.option(
-    "--max-processes", type=int, metavar="N", help="Of each container; 0: no limit. Else 15 % of the machine's."
+    "--max-processes",
+    type=int,
+    metavar="N",
+    help="Processes that each container may have; 0: no limit. Default: 15 % of the machine's.",
 )
 @click.option("--report", multiple=True, metavar="URL", help="Report telemetry of runs to this Web API.")
-@click.option("--report-token", type=FILE, metavar="FILE", help="Token for it.")
-@click.option("--report-ca", type=FILE, metavar="FILE", help="Authority of its certificate; else the system's.")
-@insecure_http_option("Show the token over plain HTTP: something else encrypts.")
+@click.option("--report-token", type=FILE, metavar="FILE", help="File with the token for that Web API.")
+@click.option(
+    "--report-ca", type=FILE, metavar="FILE", help="Authority of the server's certificate (PEM); default: the system's."
+)
+@insecure_http_option("Send the token over plain HTTP, if something else encrypts.")
 @log_options("info")
 @click.pass_context
 def command(context: click.Context, /, data: Path | None, **options: Any) -> int | None:

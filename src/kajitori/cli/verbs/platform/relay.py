@@ -20,16 +20,20 @@ from kajitori.cli.process_options import (
     "--tls-cert tls.crt --tls-key tls.key"
 )
 @kubeconfig_options
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
-@click.option("--port", type=int, default=8601, show_default=True, metavar="P", help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option(
+    "--port", type=int, default=8601, show_default=True, metavar="P", help="Port of the server; 0 takes a free one."
+)
 @click.option(
     "--agent-account",
     metavar="NS/NAME",
     help="Agents' service account: each shows its own token, and is told its node.",
 )
-@click.option("--token-file", type=FILE, metavar="FILE", help="Instead: holds one token for all agents.")
+@click.option(
+    "--token-file", type=FILE, metavar="FILE", help="File with one token for all agents, instead of --agent-account."
+)
 @tls_options
-@insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")
+@insecure_http_option("Serve plain HTTP to other machines, if something else encrypts.")
 @log_options("info")
 def command(**options: Any) -> int | None:
     """Tell agents about their nodes' Pods, without the API server.

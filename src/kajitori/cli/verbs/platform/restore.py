@@ -26,7 +26,7 @@ SHOWN = 20
 @click.option(
     "--missing-runs", is_flag=True, help="Also restore runs that were deleted after the backup of this same cluster."
 )
-@click.option("--with-secrets", "secrets", is_flag=True, help="Also the Secrets in the backup.")
+@click.option("--with-secrets", "secrets", is_flag=True, help="Also restore the Secrets in the backup.")
 @output_option("json")
 def command(source: str, dry_run: bool, missing_runs: bool, secrets: bool, output: str | None, **options: Any) -> int:
     """Restore what a cluster lacks from a backup.

@@ -25,8 +25,10 @@ from kajitori.core.words.names import AGENT_ACCOUNT
 
 @click.command(epilog="\b\nExample:\n  kaji server --kubeconfig ~/.kube/config --policy policy.yaml")
 @kubeconfig_options
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where it listens.")
-@click.option("--port", type=int, default=8600, show_default=True, metavar="P", help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option(
+    "--port", type=int, default=8600, show_default=True, metavar="P", help="Port of the server; 0 takes a free one."
+)
 @policy_option
 @networks_option
 @blobs_option("else there is neither")
@@ -60,7 +62,7 @@ from kajitori.core.words.names import AGENT_ACCOUNT
     help="AuthenticationConfiguration with the providers whose ID tokens it accepts.",
 )
 @tls_options
-@insecure_http_option("Serve plain HTTP to other machines: something else encrypts.")
+@insecure_http_option("Serve plain HTTP to other machines, if something else encrypts.")
 @limit_option
 @members_start_options
 @sign_in_options

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @kubeconfig_options
 @namespace_of_parts
 @click.option("--delete-runs", is_flag=True, help="Also delete every run with its Pods, and the definition of runs.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(delete_runs: bool, yes: bool, **options: Any) -> int:
     """Remove an installation, and leave users' data.
 

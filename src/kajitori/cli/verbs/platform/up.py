@@ -27,10 +27,10 @@ from kajitori.cli.process_options import (
     epilog="\b\nExamples:\n  kaji up\n  kaji up --nodes 16 --gpus 8 --gpu-type h100 --gpu-type a100\n"
     "  kaji up --kubeconfig ~/.kube/config    # serve an existing cluster"
 )
-@click.option("--data", type=FILE, metavar="DIR", help="Everything that is kept; else one in your home.")
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where the servers listen.")
-@click.option("--port", type=int, default=0, metavar="P", help="Of the Web API; else a free one.")
-@click.option("--kube-port", type=int, default=0, metavar="P", help="Of the Kubernetes API; else a free one.")
+@click.option("--data", type=FILE, metavar="DIR", help="Folder for everything that is kept; default: one in your home.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@click.option("--port", type=int, default=0, metavar="P", help="Port of the Web API; default: a free one.")
+@click.option("--kube-port", type=int, default=0, metavar="P", help="Port of the Kubernetes API; default: a free one.")
 @click.option("--nodes", type=int, default=0, metavar="N", help="Simulated nodes beside this machine.")
 @click.option("--gpus", type=int, default=8, show_default=True, metavar="N", help="GPUs of each simulated node.")
 @gpu_type_option
@@ -46,10 +46,15 @@ from kajitori.cli.process_options import (
     help="Range from which nodes get their Pod ranges.",
 )
 @click.option(
-    "--node-cidr-mask-size", type=int, default=24, show_default=True, metavar="BITS", help="Length of each node's."
+    "--node-cidr-mask-size",
+    type=int,
+    default=24,
+    show_default=True,
+    metavar="BITS",
+    help="Prefix length of each node's range.",
 )
 @click.option("--kubeconfig", type=FILE, metavar="FILE", help="Serve this cluster instead of an embedded one.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig; else its current one.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig; default: its current one.")
 @policy_option
 @networks_option
 @blobs_option("else a folder beside the rest")

@@ -18,8 +18,8 @@ from kajitori.cli.options import done_option, namespace_option, runs_argument, s
 def command(cli: Cli, runs: tuple[str, ...], until: str, namespace: str | None) -> int:
     """Keep runs although their GPUs are idle.
 
-    Until then their owners are not asked, and the runs are not parked. Policy limits how long one answer can keep a
-    run. Prints the names of the runs.
+    Until the given time their owners are not asked again, and the runs are not parked. Policy limits how long one
+    answer can keep a run. Prints the names of the runs.
     """
     from kajitori.cli.many import for_each
     from kajitori.cli.times import later_option

@@ -18,7 +18,7 @@ from kajitori.cli.options import done_option, namespace_option, runs_or_all_argu
 def command(cli: Cli, runs: tuple[str, ...], everything: bool, signal: str, namespace: str | None) -> int:
     """End runs at once; their checkpoints are kept.
 
-    Members have one second between SIGTERM and SIGKILL, also those that `kaji stop` gave more. Prints each name.
+    Members have one second between SIGTERM and SIGKILL, even if `kaji stop` gave them more. Prints each name.
     """
     from kajitori.cli.many import all_of_mine, for_each
     from kajitori.client.web_api import run_path

@@ -33,17 +33,19 @@ _MAX_NAME = 48
     "  kaji notebook --print    # for a browser elsewhere",
 )
 @click.argument("name", required=False)
-@click.option("--image", metavar="IMAGE", shell_complete=complete_image, help="Else the policy's.")
+@click.option(
+    "--image", metavar="IMAGE", shell_complete=complete_image, help="Image with JupyterLab; default: the policy's."
+)
 @click.option("--gpus", metavar="N|TYPE:N", help="GPUs, such as 2 or h100:2.")
-@click.option("--gpu-type", metavar="TYPE", help="Such as h100; see kaji gpus.")
+@click.option("--gpu-type", metavar="TYPE", help="GPU type, such as h100; see kaji gpus.")
 @click.option("--cpus", metavar="N", help="Cores, such as 8.")
 @click.option("-m", "--memory", metavar="SIZE", help="Memory limit, such as 64g.")
 @click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm, taken from memory.")
 @env_option
 @volume_option
-@click.option("--checkpoint", metavar="PATH[:SIZE]", help="Where its folder is, instead of the policy's path.")
-@click.option("--time-limit", metavar="TIME", help="It ends after it, such as 8h; its files are kept.")
-@click.option("--priority", metavar="high|normal|low", help="Who goes first.")
+@click.option("--checkpoint", metavar="PATH[:SIZE]", help="Path of the notebook's folder; default: the policy's.")
+@click.option("--time-limit", metavar="TIME", help="The notebook ends after this time, such as 8h; its files are kept.")
+@click.option("--priority", metavar="high|normal|low", help="Runs of higher priority start first.")
 @click.option(
     "--template", metavar="NAME", shell_complete=complete_template, help="Begin with a template of the policy."
 )

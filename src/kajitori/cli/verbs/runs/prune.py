@@ -14,12 +14,12 @@ _SHOWN = 10
 
 
 @click.command(epilog="\b\nExamples:\n  kaji prune\n  kaji prune -f --older-than 7d")
-@click.option("-f", "--force", is_flag=True, help="Do not ask.")
+@click.option("-f", "--force", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--older-than", metavar="TIME", help="Only those that ended longer ago, such as 7d.")
 @click.option("--filter", "filters", multiple=True, hidden=True)
 @click.option("-v", "--volumes", is_flag=True, help="Remove their checkpoints, too.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until the names are free.")
-@namespace_option("Of this namespace only.")
+@namespace_option("Look in this namespace only.")
 @done_option
 @server_options
 @click.pass_obj

@@ -79,7 +79,7 @@ def _words(*known: str) -> Any:
 @volume_option
 @click.option("--mount", multiple=True, metavar="type=…,…", help="The same in docker's long form.")
 @click.option("-w", "--workdir", metavar="PATH", help="Folder the program starts in.")
-@click.option("--entrypoint", metavar="PROGRAM", help="Instead of the image's own.")
+@click.option("--entrypoint", metavar="PROGRAM", help="Replaces the image's entrypoint.")
 @click.option("-u", "--user", metavar="UID[:GID]", help="User the program runs as.")
 @click.option("-l", "--label", multiple=True, metavar="KEY=VALUE", help="Label of the run and its members.")
 @click.option("-p", "--publish", multiple=True, metavar="PORT", help="Port the program listens on.")
@@ -102,7 +102,7 @@ def _words(*known: str) -> Any:
 @click.option("--platform", hidden=True, metavar="OS/ARCH")
 @click.option("--stop-timeout", hidden=True, metavar="SECONDS")
 @click.option("-i", "--interactive", is_flag=True, help="Pass stdin on, and keep it open.")
-@click.option("-t", "--tty", is_flag=True, help="With a terminal; leave: ctrl-p,ctrl-q.")
+@click.option("-t", "--tty", is_flag=True, help="Give it a terminal; ctrl-p,ctrl-q detaches.")
 @click.option("--detach-keys", default="ctrl-p,ctrl-q", hidden=True, metavar="KEYS")
 @click.option("-n", "--replicas", metavar="N|8-32", help="Members; 8-32: as many as fit, at least 8.")
 @click.option(
@@ -112,15 +112,15 @@ def _words(*known: str) -> Any:
     "--stop-at",
     metavar="first-failure|first-success",
     shell_complete=_words("first-failure", "first-success"),
-    help="What ends a sweep before its members have.",
+    help="End the whole sweep at the first failure or success.",
 )
-@click.option("--gpu-type", metavar="TYPE", help="Such as h100; see kaji gpus.")
-@click.option("--whole-node", is_flag=True, help="Share the nodes with no other run.")
+@click.option("--gpu-type", metavar="TYPE", help="GPU type, such as h100; see kaji gpus.")
+@click.option("--whole-node", is_flag=True, help="Take whole nodes, which no other run shares.")
 @click.option(
     "--launcher",
     metavar="none|torchrun|mpi",
     shell_complete=_words("none", "torchrun", "mpi"),
-    help="What starts a member's processes.",
+    help="Program that starts a member's processes.",
 )
 @click.option(
     "--type",
@@ -139,19 +139,22 @@ def _words(*known: str) -> Any:
     "--code",
     metavar="DIR[:PATH]",
     shell_complete=complete_folder,
-    help="Folder, or sha256:… of one, that all members start in.",
+    help="Folder in which all members start, or its sha256:….",
 )
 @click.option("--checkpoint", metavar="PATH[:SIZE]", help="Folder that outlives restarts and the run.")
-@click.option("--checkpoint-every", metavar="TIME", help="How often the program writes it: 10m.")
+@click.option("--checkpoint-every", metavar="TIME", help="How often the program writes checkpoints, such as 10m.")
 @click.option("--tensorboard", metavar="PATH", help="Folder with event files, for kaji metrics.")
 @click.option("--restarts", metavar="N", help="Restarts after the program failed; left out: none without a checkpoint.")
-@click.option("--stuck-after", metavar="TIME", help="Time without progress to suspect it: 20m.")
-@click.option("--on-stuck", metavar="ACTION", help="tell or restart, once it is proven stuck.")
+@click.option("--stuck-after", metavar="TIME", help="Time without progress after which it is suspected: 20m.")
+@click.option("--on-stuck", metavar="ACTION", help="What follows once it is stuck: tell or restart.")
 @click.option("--time-limit", metavar="TIME", help="The run ends after it: 8h or 2-00:00:00; short ones start sooner.")
-@click.option("--notify", metavar="WORDS", help="Who is told of what: slack,failed; or none.")
-@click.option("--grace", metavar="TIME", help="From SIGTERM to SIGKILL, such as 60s.")
+@click.option("--notify", metavar="WORDS", help="Channels and kinds of messages: slack,failed; or none.")
+@click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL, such as 60s.")
 @click.option(
-    "--priority", metavar="high|normal|low", shell_complete=_words("high", "normal", "low"), help="Who goes first."
+    "--priority",
+    metavar="high|normal|low",
+    shell_complete=_words("high", "normal", "low"),
+    help="Runs of higher priority start first.",
 )
 @click.option(
     "--secret",
@@ -160,10 +163,10 @@ def _words(*known: str) -> Any:
     shell_complete=complete_secret,
     help="Secret as variables or files; or VAR=NAME/KEY.",
 )
-@click.option("--allow-from", multiple=True, metavar="CLASS,…", help="Only these reach it, such as namespace.")
-@click.option("--allow-to", multiple=True, metavar="CLASS,…", help="It goes only there, such as internal.")
+@click.option("--allow-from", multiple=True, metavar="CLASS,…", help="Only these may connect to it, such as namespace.")
+@click.option("--allow-to", multiple=True, metavar="CLASS,…", help="It may connect only to these, such as internal.")
 @click.option("--node-selector", multiple=True, metavar="LABEL=VALUE", help="Only nodes with this label.")
-@click.option("--toleration", multiple=True, metavar="KEY[=VALUE][:EFFECT]", help="A taint that may be ignored.")
+@click.option("--toleration", multiple=True, metavar="KEY[=VALUE][:EFFECT]", help="Taint of nodes that is no obstacle.")
 @click.option(
     "-f",
     "--file",
@@ -191,7 +194,7 @@ def _words(*known: str) -> Any:
     metavar="json|yaml|name",
     is_eager=True,
     callback=remember_output,
-    help="With -d or --dry-run.",
+    help="Form of output; needs -d or --dry-run.",
 )
 @server_options
 @click.pass_obj

@@ -18,7 +18,7 @@ from kajitori.cli.options import done_option, namespace_option, runs_argument, s
 def command(cli: Cli, runs: tuple[str, ...], attach: bool, namespace: str | None) -> int:
     """Start ended runs again, and follow one with -a.
 
-    They go on from their checkpoints, as with `kaji resume`. Prints the name of each, or what it prints.
+    They go on from their checkpoints, as with `kaji resume`. Prints the name of each; with -a, the run's output.
     """
     from kajitori.cli.follow.follow import Follower, follow_to_the_end
     from kajitori.cli.follow.interrupts import Signals

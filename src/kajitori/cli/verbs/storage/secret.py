@@ -148,8 +148,8 @@ def _read(keys: tuple[str, ...]) -> dict[str, bytes]:
 
 
 @command.command("ls", epilog="\b\nExample:\n  kaji secret ls")
-@click.option("-q", "--quiet", is_flag=True, help="Names only.")
-@namespace_option("Of this namespace.")
+@click.option("-q", "--quiet", is_flag=True, help="Print names only.")
+@namespace_option("Namespace to look in.")
 @output_option("json", "yaml", "name")
 @server_options
 @click.pass_obj
@@ -181,8 +181,10 @@ def _row(secret: dict[str, Any], age: str) -> tuple[str, ...]:
 
 @command.command(epilog="\b\nExample:\n  kaji secret rm wandb")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_secret)
-@click.option("-f", "--force", is_flag=True, help="Also if a run uses it; the run's next attempt will not start then.")
-@namespace_option("Of this namespace.")
+@click.option(
+    "-f", "--force", is_flag=True, help="Delete it although a run uses it; the run's next attempt will not start then."
+)
+@namespace_option("Namespace to look in.")
 @done_option
 @server_options
 @click.pass_obj

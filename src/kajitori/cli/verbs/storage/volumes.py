@@ -14,7 +14,7 @@ from kajitori.cli.options import complete_checkpoint, done_option, namespace_opt
     invoke_without_command=True,
     epilog="\b\nExamples:\n  kaji volumes\n  kaji volumes rm bert-checkpoint",
 )
-@namespace_option("Of this namespace.")
+@namespace_option("Namespace to look in.")
 @output_option("json", "yaml", "name")
 @server_options
 @click.pass_context
@@ -64,7 +64,7 @@ def _row(volume: dict[str, Any]) -> tuple[str, ...]:
 
 @command.command(epilog="\b\nExample:\n  kaji volumes rm bert-checkpoint")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_checkpoint)
-@namespace_option("Of this namespace.")
+@namespace_option("Namespace to look in.")
 @done_option
 @server_options
 @click.pass_obj

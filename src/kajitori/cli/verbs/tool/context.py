@@ -24,7 +24,7 @@ def command() -> None:
 
 
 @command.command("ls", epilog="\b\nExample:\n  kaji context ls")
-@click.option("-q", "--quiet", is_flag=True, help="Names only.")
+@click.option("-q", "--quiet", is_flag=True, help="Print names only.")
 @output_option("json", "yaml")
 @server_options
 @click.pass_obj
@@ -88,7 +88,7 @@ def show(cli: Cli, output: str | None) -> None:
 
 @command.command("use", epilog="\b\nExamples:\n  kaji context use lab\n  kaji context use --none")
 @click.argument("name", required=False, shell_complete=complete_context)
-@click.option("--none", "nothing", is_flag=True, help="Take the choice back.")
+@click.option("--none", "nothing", is_flag=True, help="Choose no cluster.")
 @done_option
 @server_options
 @click.pass_obj

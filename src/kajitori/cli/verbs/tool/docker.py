@@ -20,11 +20,17 @@ CONTEXT = "kaji"
     "  docker run --rm python:3.12 python3 -c 'print(6*7)'\n"
     "  docker run -d --gpus 8 --label kaji.replicas=4 --name bert registry/bert:3",
 )
-@click.option("--socket", type=FILE, metavar="PATH", help="Unix socket to serve; else one of yours.")
+@click.option("--socket", type=FILE, metavar="PATH", help="Unix socket to serve; default: one that only you can open.")
 @click.option("--tcp", default="", metavar="HOST:PORT", help="Serve TLS instead, for clients with certificates.")
 @click.option("--tls-cert", "certificate", type=FILE, metavar="FILE", help="Certificate for --tcp (PEM).")
-@click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Its key.")
-@click.option("--tls-client-ca", "client_authority", type=FILE, metavar="FILE", help="Authority of the clients.")
+@click.option("--tls-key", "key", type=FILE, metavar="FILE", help="Private key of the certificate (PEM).")
+@click.option(
+    "--tls-client-ca",
+    "client_authority",
+    type=FILE,
+    metavar="FILE",
+    help="Authority of the clients' certificates (PEM).",
+)
 @log_options("warning")
 @server_options
 @click.pass_context

@@ -25,7 +25,7 @@ _ANSWERS = {
     "  kaji idle --all-users\n\nAnswers: kaji keep RUN --until 18:00, or kaji park RUN."
 )
 @click.argument("run", required=False)
-@click.option("--all-users", is_flag=True, help="The runs of all users.")
+@click.option("--all-users", is_flag=True, help="Show the runs of all users.")
 @namespace_option()
 @output_option("json", "yaml")
 @server_options

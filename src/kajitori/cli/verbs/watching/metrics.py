@@ -36,8 +36,10 @@ _WIDEST = 120
     metavar="R",
     help="Show this rank alone: its last hour in full resolution.",
 )
-@click.option("--since", default="1h", show_default=True, metavar="TIME", help="Such as 30m or 2d, or a time.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt; else all.")
+@click.option(
+    "--since", default="1h", show_default=True, metavar="TIME", help="Beginning of the plots: 30m or 2d ago, or a time."
+)
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt; default: all.")
 @click.option("--list", "listed", is_flag=True, help="List what was measured, with the newest values, without plots.")
 @namespace_option()
 @output_option("json", "csv")

@@ -32,7 +32,9 @@ _MOST_COLUMNS = 200
     help=f"Only members in it: {', '.join(word.lower() for word in _STATES)}.",
 )
 @click.option("--best", type=click.IntRange(min=1), metavar="N", help="Only the N members with the best results.")
-@click.option("--by", metavar="NAME", help="With --best: the value that counts, such as loss. Default: by its name.")
+@click.option(
+    "--by", metavar="NAME", help="With --best: the value to sort by, such as loss. Default: chosen by its name."
+)
 @click.option("--order", type=click.Choice(["lowest", "highest"]), help="With --best: which values are better.")
 @namespace_option()
 @output_option("json", "csv", "wide")

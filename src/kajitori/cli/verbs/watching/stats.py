@@ -26,7 +26,7 @@ from kajitori.cli.terminal import begin_page, echo, say
     metavar="R",
     help="Only this rank; repeat it.",
 )
-@click.option("--all-users", is_flag=True, help="Without RUN: the runs of all users.")
+@click.option("--all-users", is_flag=True, help="Without RUN: show the runs of all users.")
 @click.option("--no-stream", is_flag=True, help="Print the values once and exit.")
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=64, show_default=True, metavar="N", help="Print at most N rows."

@@ -29,8 +29,8 @@ wait "$board"
     epilog="\b\nExamples:\n  kaji tensorboard bert\n  kaji tensorboard bert --logdir /ckpt/events --port 6007",
 )
 @click.argument("run")
-@click.option("--logdir", metavar="PATH", help="Folder with event files; else that of kaji run --tensorboard.")
-@click.option("--port", type=click.IntRange(1, 65_535), default=6006, show_default=True, help="Where it listens.")
+@click.option("--logdir", metavar="PATH", help="Folder with event files; default: that of kaji run --tensorboard.")
+@click.option("--port", type=click.IntRange(1, 65_535), default=6006, show_default=True, help="Address to listen on.")
 @click.option(
     "--rank",
     "--index",

@@ -137,7 +137,7 @@ def test_only_runs_that_fit_the_verb_are_offered(words: list[str], query: dict[s
         (
             "bash",
             ["2", "17", "kaji run --priorit=n", "kaji", "run", "--priorit", "=", "n"],
-            "plain\t--priority\tWho goes first.\n",
+            "plain\t--priority\tRuns of higher priority start first.\n",
         ),
         ("bash", ["4", "21", "kaji run --priority=n", "kaji", "run", "--priority", "=", "n"], "plain\tnormal\t\n"),
         ("bash", ["2", "9", "kaji run ", "kaji", "run", ""], "plain\tregistry/bert:3\t\nplain\tpython:3.12\t\n"),
