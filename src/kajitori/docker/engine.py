@@ -19,6 +19,7 @@ from kajitori.client.member_streams import CommandStream
 from kajitori.core.spec.reasons import WAITING, Phase
 from kajitori.docker.events import EventLog
 from kajitori.docker.execution import Commands
+from kajitori.docker.health import HealthChecks
 from kajitori.docker.output import phase_words
 from kajitori.docker.placed_runs import Placing
 from kajitori.docker.platform import Platform
@@ -63,6 +64,7 @@ class Engine:
         self.commands = Commands()
         self.ports = PublishedPorts(platform)
         self.placing = Placing(platform)
+        self.health = HealthChecks(platform, self.tell, now)
         self.checked_images: dict[str, None] = {}
         """Names of images that clients pulled, which means that policy allows them."""
         self.networks: dict[str, dict[str, object]] = {}
@@ -192,6 +194,7 @@ class Engine:
             self._care_for(container)
 
     def _care_for(self, container: Container) -> None:
+        self.health.watch(container)
         has_ports = self.ports.of(container) is not None
         if (container.is_removed_at_end or has_ports) and container.uid not in self._cares:
             care = asyncio.create_task(self._until_end(container))
@@ -266,7 +269,7 @@ class Engine:
         cares = list(self._cares.values())
         for care in cares:
             care.cancel()
-        await asyncio.gather(*cares, return_exceptions=True)
+        await asyncio.gather(*cares, self.health.close(), return_exceptions=True)
         self.ports.close_all()
 
     async def _until_end(self, container: Container) -> None:

@@ -39,11 +39,16 @@ class EventLog:
         self._readers: set[asyncio.Queue[Event]] = set()
         self._foretold: set[tuple[str, str]] = set()
         """Action and id of events that this bridge told at once, and that the runs will show later."""
+        self._seen_first: set[str] = set()
+        """Ids of containers whose creation the runs showed before it was foretold."""
         self.replaced: set[str] = set()
         """UIDs of runs that were made again under another name; their end is no event."""
 
     def foretell(self, action: str, id: str, attributes: Mapping[str, str]) -> None:
         """Add an event of something that was done through this bridge, before the runs show it."""
+        if action == "create" and id in self._seen_first:  # the runs were faster than the answer
+            self._seen_first.discard(id)
+            return
         if action == "start":
             self._foretold.discard(("die", id))
         self.expect(action, id)
@@ -58,7 +63,10 @@ class EventLog:
         if (action, id) in self._foretold:
             self._foretold.discard((action, id))
             return
+        if action == "create":
+            self._seen_first.add(id)
         if action == "destroy":
+            self._seen_first.discard(id)
             self._foretold -= {("create", id), ("start", id), ("die", id)}
         self.add(action, id, attributes)
 

@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from kajitori.client.detach_keys import DETACH_KEYS, detach_keys_of
 from kajitori.client.member_streams import CommandStream, command_url, running
+from kajitori.docker.as_user import as_user
 from kajitori.docker.hijack import STDERR, STDOUT
 from kajitori.docker.platform import Platform
 from kajitori.docker.translation.container import Container
@@ -35,7 +36,7 @@ class Command:
     words: list[str]
     """The program and its arguments, as the client wrote them."""
     run_words: list[str]
-    """The same with what sets its folder and its variables."""
+    """The same with what sets its user, its folder and its variables."""
     stdin: bool = False
     tty: bool = False
     stdout: bool = True
@@ -57,16 +58,19 @@ class Command:
             raise InvalidInput.one("", "No exec command specified")
         user = str(body.get("User") or "")
         own = str(container.spec.get("user") or "")
-        if user and user not in (own, "root" if own in ("", "0") else own, "0" if own == "" else own):
-            hint = "leave --user out; for another user start the container with --user"
-            raise InvalidInput.one("--user", "a command runs as the container's own user", value=user, hint=hint)
+        is_other = user not in ("", own) and not (user == "root" and own == "0")
+        if is_other and own.partition(":")[0] not in ("", "0"):
+            message = f"the container runs as user {own}, and only root may change to another"
+            hint = "leave --user out, or start the container with another --user"
+            raise InvalidInput.one("--user", message, value=user, hint=hint)
         if body.get("Privileged"):
             hint = "leave --privileged out; docker run --privileged asks policy for a privileged run"
             raise InvalidInput.one("--privileged", "a command has the rights of its container", hint=hint)
+        surrounded = _with_surroundings(words, str(body.get("WorkingDir") or ""), body.get("Env") or ())
         return cls(
             container,
             words,
-            _with_surroundings(words, str(body.get("WorkingDir") or ""), body.get("Env") or ()),
+            as_user(user, surrounded) if is_other else surrounded,
             stdin=bool(body.get("AttachStdin")),
             tty=bool(body.get("Tty")),
             stdout=bool(body.get("AttachStdout", True)),

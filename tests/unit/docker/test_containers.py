@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import subprocess
 from typing import Any
 
 import pytest
 
+from kajitori.docker.as_user import as_user
 from kajitori.docker.events import EventLog, actions, passes
 from kajitori.docker.execution import Command
 from kajitori.docker.hijack import frame
@@ -186,6 +190,16 @@ async def test_past_events_are_told_to_those_who_ask_for_them() -> None:
     assert not passes(found[0], {"event": frozenset({"start"})})
 
 
+def test_a_creation_is_told_once_whoever_is_faster() -> None:
+    """On a busy machine the runs may show a container before the answer to its creation has arrived."""
+    log = EventLog()
+    log.foretell("create", "i1", {})
+    log.add_seen("create", "i1", {})
+    log.add_seen("create", "i2", {})
+    log.foretell("create", "i2", {})
+    assert [event["id"] for event in log._events] == ["i1", "i2"]
+
+
 def test_rates_become_counters() -> None:
     meter = Meter(container())
     values = {"cpu.used": 0.5, "memory.used": 1000.0, "network.received": 100.0}
@@ -203,6 +217,52 @@ def test_detach_keys_of_docker_py_are_read() -> None:
     """It writes the field with a small letter if the keys are from its configuration file."""
     for name in ("DetachKeys", "detachKeys"):
         assert Command.of(container(), {"Cmd": ["sh"], name: "ctrl-p"}).detach_keys == b"\x10"
+
+
+@pytest.mark.parametrize(
+    ("own", "user", "outcome"),
+    [
+        ("", "", "plain"),
+        ("1000", "1000", "plain"),
+        ("0", "root", "plain"),
+        ("", "app", "switched"),  # the image's own user is not known here
+        ("", "root", "switched"),
+        ("0", "1000:5", "switched"),
+        ("1000", "root", "refused"),
+        ("1000:5", "1000", "refused"),
+    ],
+)
+def test_a_command_runs_as_another_user_where_root_can_change_it(own: str, user: str, outcome: str) -> None:
+    def command() -> Command:
+        return Command.of(container(spec={"user": own}), {"Cmd": ["id"], "User": user, "WorkingDir": "/w"})
+
+    if outcome == "refused":
+        with pytest.raises(InvalidInput, match="only root may change"):
+            command()
+        return
+    words = command().run_words
+    assert command().words == ["id"] and words[-1] == "id"
+    assert (user in words) == (outcome == "switched")
+
+
+def test_the_user_of_a_command_is_found_in_the_container() -> None:
+    """Its group, home and numbers come from the image's files; a user without an entry there has group 0."""
+
+    def run(user: str) -> subprocess.CompletedProcess[str]:
+        words = as_user(user, ["sh", "-c", "id -u; id -g; echo $HOME; echo $0", "a b"])
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    me, group, home = pwd.getpwuid(os.geteuid()).pw_name, os.getegid(), pwd.getpwuid(os.geteuid()).pw_dir
+    assert run(me).stdout.split("\n")[:2] == [str(os.geteuid()), str(group)]
+    unknown = run("no-such-user")
+    assert unknown.returncode == 126 and "unable to find user no-such-user" in unknown.stderr
+    assert "unable to find group no-such" in run(f"{me}:no-such").stderr
+    if os.geteuid() == 0:
+        assert run("4321:7").stdout.split("\n") == ["4321", "7", "/", "a b", ""]
+        assert run("root").stdout.split("\n")[2:] == [os.environ.get("HOME", home), "a b", ""]
+    else:
+        refused = run("root")
+        assert refused.returncode == 126 and "only root may change to another" in refused.stderr
 
 
 def test_output_is_framed_by_stream() -> None:

@@ -101,7 +101,7 @@ def test_options_that_cannot_be_obeyed_are_all_refused_at_once() -> None:
         "CapAdd": ["SYS_ADMIN"],
         "Devices": [{"PathOnHost": "/dev/x"}],
         "Tmpfs": {"/t": ""},
-        "NetworkMode": "none",
+        "NetworkMode": "container:web",
         "DeviceRequests": [{"DeviceIDs": ["0"], "Capabilities": [["gpu"]]}],
         "Invented": 1,
     }
@@ -169,6 +169,36 @@ def test_networks_and_their_options_are_noted_as_the_client_gave_them() -> None:
     assert notes["Networks"] == {"shop": ["web"], "bridge": []}
     assert notes["DriverOpts"] == {"shop": {"a": "b"}}
     assert creation().notes["Networks"] == {"bridge": []}
+
+
+def test_without_network_a_run_may_connect_to_nothing() -> None:
+    """Policy refuses it where nothing isolates members."""
+    closed: dict[str, Any] = {"from": [], "to": []}
+    assert creation(host={"NetworkMode": "none"}).spec["network"] == closed
+    assert creation(NetworkDisabled=True).spec["network"] == closed
+
+
+@pytest.mark.parametrize(
+    ("check", "refused", "warned"),
+    [
+        ({"Test": ["CMD-SHELL", "true"], "Interval": 10**9}, [], 0),
+        ({"Test": ["NONE"]}, [], 0),
+        ({"Interval": 10**9}, [], 1),  # for the image's own check, which is not known
+        ({"Test": ["CMD"]}, ["--health-cmd"], 0),
+        (
+            {"Test": ["SHELL", "x"], "Timeout": 5, "Retries": -1},
+            ["Healthcheck", "--health-timeout", "--health-retries"],
+            0,
+        ),
+    ],
+)
+def test_a_health_check_is_kept_with_the_run(check: dict[str, Any], refused: list[str], warned: int) -> None:
+    if refused:
+        assert faults(Healthcheck=check) == refused
+        return
+    made = creation(Healthcheck=check)
+    assert made.notes["Config"]["Healthcheck"] == check
+    assert len([text for text in made.warnings if text.startswith("--health-interval")]) == warned
 
 
 def test_anonymous_volumes_and_tmpfs_are_empty_folders_that_policy_offers() -> None:

@@ -60,7 +60,11 @@ def refusals(
     yield from _code(spec, policy)
     yield from _files(spec, policy)
     yield from reach_faults(
-        spec.network, policy, host_network=spec.host_network, first_step=begins_with_step(spec, policy)
+        spec.network,
+        policy,
+        host_network=spec.host_network,
+        first_step=begins_with_step(spec, policy),
+        alone=spec.is_alone,
     )
     if spec.launcher == "mpi" and policy.start.image is None:
         message = "this cluster cannot give members SSH keys and a hostfile: the policy has no start.image"

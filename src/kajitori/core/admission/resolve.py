@@ -13,7 +13,7 @@ from kajitori.core.gang.memory import EarlierRun, add_earlier_peaks
 from kajitori.core.gpus.offers import BY_CLAIM, GpuWay
 from kajitori.core.placement.planner import MemberRequest, eligible_nodes
 from kajitori.core.placement.snapshot import CPU, MEMORY, NodeTable
-from kajitori.core.pods.reach import Reach, reach_of
+from kajitori.core.pods.reach import Reach, is_isolated, reach_of
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.network_access import NetworkAccess
@@ -152,7 +152,7 @@ def _reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
         asked.targets is None and reach.targets is not None
     )
     findings.add("NetworkDefaulted" if defaulted else "NetworkRestricted", str(reach), "spec.network")
-    if not policy.network.enforced:
+    if not policy.network.enforced and not is_isolated(reach, policy, alone=spec.is_alone):
         message = "these restrictions have no effect: this cluster has no network plugin that enforces them"
         findings.add("NetworkNotEnforced", message, "spec.network")
     return reach

@@ -71,20 +71,28 @@ def _restriction(places: Sequence[str] | None, always: Sequence[str] | None) -> 
     return tuple(dict.fromkeys(places))
 
 
+def is_isolated(reach: Reach, policy: Policy, *, alone: bool) -> bool:
+    """Whether members of a run without any network access are isolated. `alone`: whether none has to reach another."""
+    return reach.is_closed and (policy.network.enforced or (policy.network.isolates_alone and alone))
+
+
 def reach_faults(
-    asked: NetworkAccess | None, policy: Policy, *, host_network: bool, first_step: bool
+    asked: NetworkAccess | None, policy: Policy, *, host_network: bool, first_step: bool, alone: bool
 ) -> Iterator[Fault]:
     """Yield every reason to refuse the network access of a run. first_step: whether its members first call
-    `start.server`."""
+    `start.server`. alone: whether none of them has to reach another."""
     asked, most = asked or NetworkAccess(), policy.ceilings.run.network
     yield from _faults_of(asked.sources, most.sources, policy, "spec.network.from", "accept connections from")
     yield from _faults_of(asked.targets, most.targets, policy, "spec.network.to", "connect to")
     if host_network and not _chosen(policy, asked, most).is_open:
         message = "the network access of members that use the network of their node cannot be restricted"
         yield Fault("spec.hostNetwork", message, "true", "leave hostNetwork out", "HostNetwork")
-    if not policy.network.enforced and (asked.sources == [] or asked.targets == []):
+    is_closed = asked.sources == [] or asked.targets == []
+    if is_closed and not (policy.network.enforced or is_isolated(reach_of(asked, policy), policy, alone=alone)):
         message = "this cluster cannot isolate members: it has no network plugin that enforces NetworkPolicies"
         hint = "leave --network none out, or use a cluster whose network plugin enforces NetworkPolicies"
+        if policy.network.isolates_alone:
+            hint = "ask for one member and --network none, which the nodes isolate by themselves, or leave it out"
         yield Fault("spec.network", message, "none", hint, "NotEnforced")
     targets = reach_of(asked, policy).targets
     if first_step and targets is not None and not policy.network.always.targets and not _server_is_known(policy):

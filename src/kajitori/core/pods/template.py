@@ -13,6 +13,7 @@ from kajitori.core.pods.mounts import (
     mount_first_step_files,
     mount_metrics,
 )
+from kajitori.core.pods.reach import is_isolated
 from kajitori.core.pods.resolved import DEAD_NODE_TAINTS, Findings, Resolved, RunIdentity
 from kajitori.core.pods.step_container import slots, step_container
 from kajitori.core.policy.model import Policy
@@ -117,9 +118,8 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         ours[names.ANNOTATION_OWNER] = run.owner
     if not resolved.reach.is_open:
         ours[names.ANNOTATION_NETWORK] = str(resolved.reach)
-    if resolved.reach.is_closed and policy.network.enforced:
-        is_alone = spec.sweep is not None or spec.replicas == 1
-        ours[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if is_alone else names.ISOLATION_MEMBERS
+    if is_isolated(resolved.reach, policy, alone=spec.is_alone):
+        ours[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if spec.is_alone else names.ISOLATION_MEMBERS
     if resolved.gpus and resolved.gpu_way != GpuWay():
         ours[names.ANNOTATION_GPU_REQUEST] = f"{resolved.gpus} {resolved.gpu_type}".strip()
     put(metadata, "annotations", inject.annotations | ours)

@@ -272,6 +272,11 @@ class RunSpec(Document):
         return self.min_replicas if self.min_replicas is not None and self.min_replicas < self.replicas else None
 
     @property
+    def is_alone(self) -> bool:
+        """Whether no member has to reach another one."""
+        return self.array is not None or self.replicas == 1
+
+    @property
     def members(self) -> int:
         """Total number of members."""
         sweep = self.sweep

@@ -84,7 +84,7 @@ def read_creation(body: Mapping[str, Any], name: str, empty: EmptyFolders = Empt
     _Mounts(made, empty).read(body, host)
     _ports(made, body, host)
     _life(made, body, host)
-    _network(made, host, body.get("NetworkingConfig") or {})
+    _network(made, body, host, body.get("NetworkingConfig") or {})
     _labels(made, body.get("Labels") or {})
     answer_others(made, body, host)
     if made.faults:
@@ -282,9 +282,7 @@ def _life(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> N
         made.spec["grace"] = f"{max(0, int(body['StopTimeout']))}s"
     if host.get("AutoRemove"):
         made.spec["removeAfter"] = KEPT_CREATED
-    test = (body.get("Healthcheck") or {}).get("Test") or []
-    if test and test != ["NONE"]:
-        refuse(made, "--health-cmd", " ".join(map(str, test)))
+    _health(made, body.get("Healthcheck") or {})
     log = host.get("LogConfig") or {}
     kind = str(log.get("Type") or "json-file")
     if kind not in LOG_DRIVERS:
@@ -296,12 +294,31 @@ def _life(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any]) -> N
         made.complain("--ipc", "members share no memory with others", hint, value=host["IpcMode"])
 
 
-def _network(made: Creation, host: Mapping[str, Any], networking: Mapping[str, Any]) -> None:
+def _health(made: Creation, check: Mapping[str, Any]) -> None:
+    """Check a health check; `kajitori.docker.health` reads it from the notes."""
+    kind, *words = check.get("Test") or [""]
+    times = {"Interval": "interval", "Timeout": "timeout", "StartPeriod": "start-period"}
+    times |= {"StartInterval": "start-interval"}
+    if kind not in ("", "NONE", "CMD", "CMD-SHELL"):
+        made.complain("Healthcheck", f"Unknown healthcheck type {kind!r}", "use CMD, CMD-SHELL or NONE", value=kind)
+    elif kind.startswith("CMD") and not any(words):
+        made.complain("--health-cmd", "the test has no command", "name one, such as --health-cmd 'test -e /ready'")
+    elif not kind and any(check.get(name) for name in (*times, "Retries")):
+        text = "the image's own check is not known before it runs, so nothing is checked; name one: --health-cmd"
+        made.warnings.append(f"--health-interval: {text}")
+    for name, option in times.items():
+        if (value := int(check.get(name) or 0)) and value < 10**6:
+            made.complain(f"--health-{option}", f"{name} in Healthcheck cannot be less than 1ms", value=f"{value}ns")
+    if int(check.get("Retries") or 0) < 0:
+        made.complain("--health-retries", "Retries in Healthcheck cannot be negative", value=check["Retries"])
+
+
+def _network(made: Creation, body: Mapping[str, Any], host: Mapping[str, Any], networking: Mapping[str, Any]) -> None:
     mode = str(host.get("NetworkMode") or "default")
-    if mode == "host":
+    if mode == "none" or body.get("NetworkDisabled"):
+        made.spec["network"] = {"from": [], "to": []}
+    elif mode == "host":
         made.spec["hostNetwork"] = True
-    elif mode == "none":
-        made.complain("--network", "a run without network is not possible", "leave it out", value=mode)
     elif mode.startswith("container:"):
         made.complain("--network", "runs do not share a network", "reach the other run by its name", value=mode)
     elif mode not in ("default", "bridge", "nat"):

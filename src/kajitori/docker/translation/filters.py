@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kajitori.docker.translation.container import Container, network_id, seconds_of
@@ -32,6 +32,7 @@ CONTAINER_FILTERS = frozenset(
         "volume",
     }
 )
+HEALTHS = frozenset({"healthy", "none", "starting", "unhealthy"})
 STATES = frozenset({"created", "dead", "exited", "paused", "removing", "restarting", "running"})
 
 
@@ -57,19 +58,24 @@ def check_container_filters(filters: Filters) -> None:
     """Raise InvalidInput for values that no container can have."""
     for status in filters.get("status", frozenset()) - STATES:
         raise InvalidInput.one("status", f"invalid filter 'status={status}'", hint=f"use {', '.join(sorted(STATES))}")
+    for health in filters.get("health", frozenset()) - HEALTHS:
+        raise InvalidInput.one("health", f"invalid filter 'health={health}'", hint=f"use {', '.join(sorted(HEALTHS))}")
     for code in filters.get("exited", ()):
         if not code.lstrip("-").isdigit():
             raise InvalidInput.one("exited", f"invalid filter 'exited={code}'", hint="write an exit code")
 
 
-def matching(containers: Sequence[Container], filters: Filters) -> list[Container]:
-    """Return the containers that pass all filters, in the same order."""
+def matching(
+    containers: Sequence[Container], filters: Filters, health: Callable[[Container], str] = lambda _: "none"
+) -> list[Container]:
+    """Return the containers that pass all filters, in the same order. `health` returns a container's health."""
     before = _times(containers, filters.get("before", frozenset()))
     since = _times(containers, filters.get("since", frozenset()))
     return [
         container
         for container in containers
         if _passes(container, filters)
+        and ("health" not in filters or health(container) in filters["health"])
         and (not before or _created(container) < min(before))
         and (not since or _created(container) > max(since))
     ]
@@ -93,7 +99,6 @@ def _passes(container: Container, filters: Filters) -> bool:
         "network": lambda wanted: bool(wanted & {*container.networks, *map(network_id, container.networks)}),
         "publish": lambda wanted: _has_port(container, wanted),
         "expose": lambda wanted: _has_port(container, wanted),
-        "health": lambda wanted: "none" in wanted,
         "is-task": lambda wanted: not wanted & {"1", "true"},
         "isolation": lambda wanted: "default" in wanted,
     }

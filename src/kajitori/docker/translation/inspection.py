@@ -18,9 +18,14 @@ Ports = Mapping[str, Sequence[Mapping[str, str]]]
 
 
 def summary(
-    container: Container, now: float, ports: Ports | None = None, networks: Networks | None = None
+    container: Container,
+    now: float,
+    ports: Ports | None = None,
+    networks: Networks | None = None,
+    health: str = "",
 ) -> dict[str, Any]:
-    """Return one entry of `GET /containers/json`. `ports` are those that are open on this machine."""
+    """Return one entry of `GET /containers/json`. `ports` are those that are open on this machine; `health` is
+    empty if the container has no check."""
     networks = container.networks if networks is None else networks
     return {
         "Id": container.id,
@@ -32,7 +37,7 @@ def summary(
         "Ports": _port_list(container, ports),
         "Labels": container.labels,
         "State": container.state,
-        "Status": status_words(container, now),
+        "Status": status_words(container, now, health),
         "HostConfig": {"NetworkMode": next(iter(networks), NETWORK)},
         "NetworkSettings": {"Networks": _endpoints(container, "", networks)},
         "Mounts": mounts(container),
@@ -44,6 +49,7 @@ def inspection(
     members: Sequence[Mapping[str, Any]],
     ports: Ports | None = None,
     networks: Networks | None = None,
+    health: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the answer of `GET /containers/{id}/json`. `members` are those of the run that have a Pod, `ports` those
     that are open on this machine."""
@@ -56,7 +62,7 @@ def inspection(
         "Created": container.view["createdAt"],
         "Path": words[0] if words else "",
         "Args": words[1:],
-        "State": state(container),
+        "State": state(container) | ({"Health": health} if health is not None else {}),
         "Image": image_id(image),
         "ResolvConfPath": "",
         "HostnamePath": "",
@@ -96,7 +102,7 @@ def state(container: Container) -> dict[str, Any]:
     }
 
 
-def status_words(container: Container, now: float) -> str:
+def status_words(container: Container, now: float, health: str = "") -> str:
     """Return the column STATUS of `docker ps`."""
     if container.view.get("deleting"):
         return "Removal In Progress"
@@ -106,7 +112,8 @@ def status_words(container: Container, now: float) -> str:
     if container.has_ended:
         return f"Exited ({container.exit_code}) {_ago(now - seconds_of(container.finished_at))} ago"
     if phase is Phase.RUNNING:
-        return f"Up {_ago(now - seconds_of(container.started_at))}"
+        word = "health: starting" if health == "starting" else health
+        return f"Up {_ago(now - seconds_of(container.started_at))}" + (f" ({word})" if word else "")
     return f"{phase.value}: {container.message}" if container.message else phase.value
 
 

@@ -312,6 +312,20 @@ def test_restrictions_that_are_not_enforced_are_a_finding() -> None:
     assert "NetworkNotEnforced" not in codes(decided({}, policy))
 
 
+def test_a_container_engine_isolates_runs_of_one_member() -> None:
+    """On `kaji up`. Gangs are refused there, because their members have to reach each other; so is one direction."""
+    closed: Rules = {"network": {"from": [], "to": []}}
+    policy = on_own_cluster(parse_policy({}), "kajitori:1", "http://127.0.0.1:1", images=True)
+    decision = decided(closed, policy)
+    assert "NetworkNotEnforced" not in codes(decision)
+    assert decision.template["metadata"]["annotations"]["kajitori.dev/isolation"] == "loopback"
+    others: list[Rules] = [closed | {"replicas": 2}, {"network": {"to": []}}]
+    for document in others:
+        assert refused(document, policy)["spec.network"].code == "NotEnforced"
+    processes = on_own_cluster(parse_policy({}), "kajitori:1", "http://127.0.0.1:1")
+    assert refused(closed, processes)["spec.network"].code == "NotEnforced"
+
+
 @pytest.mark.parametrize(
     ("policy", "message"),
     [

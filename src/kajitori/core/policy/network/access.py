@@ -38,3 +38,7 @@ class Networking(Document):
     enforced: bool = True
     """Whether this cluster's network plugin enforces NetworkPolicies. If not, every restricted run gets a finding that
     says so. `kaji up` knows that its own cluster has no such plugin."""
+    isolates_alone: bool = False
+    """Whether nodes by themselves isolate the members of runs with one member, and of sweeps, that ask for no network
+    access at all (`--network none`), although no plugin enforces NetworkPolicies. `kaji up` knows that it does with a
+    container engine."""
