@@ -17,12 +17,9 @@ from typing import Any
 
 import httpx2
 import jsonschema
-import mcp
 import psutil
 import pytest
 from click.testing import CliRunner
-from mcp import StdioServerParameters
-from mcp.client.stdio import stdio_client
 from tests.harness.commands import kaji, start_kaji
 from tests.harness.kaji_up import KajiUp
 from tests.harness.waiting import wait_until
@@ -92,6 +89,10 @@ def test_the_page_about_python_does_what_it_says(up: KajiUp) -> None:
 
 async def test_an_assistant_reads_a_run_through_kaji_mcp(up: KajiUp) -> None:
     """`kaji mcp` as a child of the SDK's own client, which speaks over stdin and stdout, and checks the answers."""
+    import mcp
+    from mcp import StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
     assert up.kaji("run", "-q", "--name", "told", "python:3.12", "python3", "-c", "print(6 * 7)").returncode == 0
     child = StdioServerParameters(
         command=str(Path(sys.executable).parent / "kaji"), args=["mcp"], env=up.environment, cwd=up.home

@@ -9,7 +9,6 @@ import time
 import pytest
 from tests.harness.servers.identity_provider import PREFIX, IdentityProvider
 from tests.helpers.callers.every_call import DIGEST, RUN, EveryCall
-from tests.helpers.callers.generated_calls import GeneratedCalls
 from tests.helpers.callers.two_teams import speech_of
 
 from kajitori.cluster.platform.applying import apply, remove
@@ -45,6 +44,8 @@ async def test_no_generated_call_is_answered_with_a_server_error(
 ) -> None:
     """Every answer has a documented status, content type and body, for callers of all roles and without credentials. No
     error is logged."""
+    from tests.helpers.callers.generated_calls import GeneratedCalls
+
     examples = request.config.getoption("--generated-calls")
     cluster, here = calls.cluster, {"namespace": calls.cluster.namespace}
     operators = _bound_to("ClusterRoleBinding", OPERATORS, f"{PREFIX}operators", "")

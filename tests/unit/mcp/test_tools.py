@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client
-from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult
 from tests.unit.cli.fake_web_api import RUNS, TOKEN, URL, FakeWebApi, ndjson, problem, view
 
 from kajitori.client.client import Client as WebClient
@@ -17,9 +14,12 @@ from kajitori.client.target import Target
 from kajitori.client.web_api import Api
 from kajitori.errors import Unavailable
 from kajitori.mcp.reading import MOST_POINTS
-from kajitori.mcp.serving import mcp_server
 from kajitori.mcp.session import Session
 from kajitori.mcp.tools import CHANGING, READING
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult
 
 ROW = {"namespace": "vision", "name": "bert", "owner": "alice", "phase": "Queued", "members": {"total": 4}, "gpus": 32}
 
@@ -37,6 +37,10 @@ def assistant(
     """Return an assistant that is connected to the tools, and checks each answer against the schema of its tool."""
     if isinstance(session, FakeWebApi):
         session = session_of(session, allows_changes=allows_changes)
+    from mcp import Client
+
+    from kajitori.mcp.serving import mcp_server
+
     return Client(mcp_server(session, bugs))
 
 
@@ -56,6 +60,8 @@ def error_in(result: CallToolResult) -> dict[str, Any]:
 
 
 async def test_only_tools_that_read_are_offered_by_default() -> None:
+    from mcp.shared.exceptions import MCPError
+
     api = FakeWebApi(runs=RUNS)
     async with assistant(api) as client:
         offered = (await client.list_tools()).tools
