@@ -6,7 +6,8 @@ names reach little code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +58,9 @@ class GeneratedCalls:
     def make(self, examples: int, *, same: bool) -> None:
         """Send at most `examples` generated calls of each operation, each by every caller.
 
-        With `same`, they are the same every time. Operations that delete come last, so that the others find something.
+        With `same`, they are the same every time, and each is sent by one half of the callers, then by the other: two
+        examples let every caller call every operation. Operations that delete come last, so that the others find
+        something.
         """
         document = openapi_document()
         schema = schemathesis.openapi.from_dict(document)
@@ -73,21 +76,27 @@ class GeneratedCalls:
         )
         with requests.Session() as session:
             session.trust_env = False
-            for operation in sorted(found, key=lambda one: one.method.upper() == "DELETE"):
+            for number, operation in enumerate(sorted(found, key=lambda one: one.method.upper() == "DELETE")):
                 cases = st.one_of(
                     operation.as_strategy(generation_mode=GenerationMode.POSITIVE),
                     operation.as_strategy(generation_mode=GenerationMode.NEGATIVE),
                 )
                 checks = _Checks(document, operation.path, operation.method)
-                settings(hypothesis.given(case=cases, aim=self._aims())(self._by_all(session, checks)))()
+                settings(
+                    hypothesis.given(case=cases, aim=self._aims())(
+                        self._sending(session, checks, halves(self.callers, number) if same else None)
+                    )
+                )()
 
-    def _by_all(self, session: requests.Session, checks: _Checks) -> Callable[[Case[Any], dict[str, str]], None]:
-        """Return a function that sends a call by every caller."""
+    def _sending(
+        self, session: requests.Session, checks: _Checks, turns: Iterator[Sequence[str]] | None
+    ) -> Callable[[Case[Any], dict[str, str]], None]:
+        """Return a function that sends a call by every caller, or by the callers whose turn it is."""
 
         def send(case: Case[Any], aim: dict[str, str]) -> None:
             _aim(case, aim)
-            for role, headers in self.callers.items():
-                self._send(session, checks, case, role, headers)
+            for role in self.callers if turns is None else next(turns):
+                self._send(session, checks, case, role, self.callers[role])
 
         return send
 
@@ -115,6 +124,12 @@ class GeneratedCalls:
             body = asked.get("json", asked.get("data"))
             shown = f"{role}: {case.method} {asked['url']} {asked.get('params')} {body!r:.600}"
             self.faults.setdefault(f"{checks.method} {checks.path}: {fault:.160}", f"{shown} -> {fault:.1500}")
+
+
+def halves(callers: Iterable[str], number: int) -> Iterator[Sequence[str]]:
+    """Yield one half of the callers and the other in turns; which one is first depends on the operation's number."""
+    everyone = list(callers)
+    return (everyone[turn % 2 :: 2] for turn in itertools.count(number))
 
 
 class _Checks:
