@@ -37,6 +37,7 @@ LOOK_SECONDS = 0.01
 TRY_AGAIN_SECONDS = 1.0
 REST_SECONDS = 3.0
 """Longest wait for the rest of the output after the container's end."""
+LOST = b"kaji: the connection to the container engine was lost, and what was printed meanwhile with it\n"
 DETACH_KEYS = ",".join(["ctrl-%5E"] * 4)
 """Detach keys that are never typed, so that the engine does not remove Ctrl-P Ctrl-Q from the input."""
 _NOT_FOUND = ("not found", "no such file or directory")
@@ -265,18 +266,20 @@ class EngineShim(Shim):
 
     def _connect_again(self) -> None:
         """Learn what became of the container after the connection to its engine broke."""
+        is_detached = self.attached not in self.streams
+        is_lost = is_detached and self.waiting is None
         try:
             if not self._note_end() and self.waiting is None:
                 self._wait()
-            if self.leader and self.attached not in self.streams:
+            if self.leader and is_detached:
                 self._attach()
-                lost = (
-                    b"kaji: the connection to the container engine was lost, and what was printed meanwhile with it\n"
-                )
-                self.print("stderr", lost)
+                is_lost = True
         except EngineFailure:
             if not os.path.isdir(self.directory):  # nobody will ask how it ended
                 self.exit_code, self.leader = 137, 0
+            return
+        if is_lost:
+            self.print("stderr", LOST)
 
     def _wait_answered(self) -> None:
         waiting = self.waiting

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _COUNTERS = ("memory", "cpuacct")
-_NEW_GROUPS = ("docker/{}", "system.slice/docker-{}.scope")
-"""Where Docker makes the group of a container, by itself or through systemd, below the root of a hierarchy."""
+_NEW_GROUPS = (
+    "docker/{id}",
+    "system.slice/docker-{id}.scope",
+    "user.slice/user-{user}.slice/user@{user}.service/user.slice/docker-{id}.scope",
+)
+"""Where Docker makes the group of a container below the root of a hierarchy: by itself, through systemd, and without
+root through the user's systemd."""
 
 
 def of_container(pid: int, engine_id: str, proc: str = "/proc") -> list[Cgroup]:
@@ -47,7 +52,8 @@ def memory_of(engine_id: str, proc: str = "/proc") -> Cgroup | None:
     for _, folder, kind, options, *_ in mounts:
         if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
             for place in _NEW_GROUPS:
-                group = Cgroup(os.path.join(folder, place.format(engine_id)), 2 if kind == "cgroup2" else 1, True)
+                path = os.path.join(folder, place.format(id=engine_id, user=os.getuid()))
+                group = Cgroup(path, 2 if kind == "cgroup2" else 1, True)
                 if os.path.exists(os.path.join(group.path, "memory.stat")):
                     return group
     return None

@@ -90,6 +90,22 @@ async def test_a_container_outlives_its_kubelet_and_a_broken_connection(engine: 
     assert second.state.exit_code in (0, 5) and not engine.containers
 
 
+async def test_the_log_says_that_output_is_missing_if_the_container_ends_without_its_engine(
+    engine: FakeEngine, bench: Bench
+) -> None:
+    """Docker stops its containers when it is restarted, and they may say something then."""
+    container = bench.container()
+    await container.launch(launch(bench, engine, "sleep", "1000"))
+    await engine.stop()
+    (running,) = engine.containers.values()
+    assert running.process is not None
+    running.process.terminate()
+    await until(running.has_ended.is_set)
+    await engine.start()
+    await until(container.ended.is_set)
+    assert container.state.exit_code == 143 and "engine was lost" in bench.text()
+
+
 async def test_a_container_whose_shim_was_killed_is_removed(engine: FakeEngine, bench: Bench) -> None:
     container = bench.container()
     state = await container.launch(launch(bench, engine, "sleep", "1000"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 import threading
@@ -129,6 +130,11 @@ def test_the_group_of_version_2_counts_memory_if_it_can(tmp_path: Path) -> None:
     [
         ("cgroup {cg}/cpu cgroup rw,cpu 0 0\ncgroup {cg} cgroup rw,memory 0 0\n", "docker/c1", 1),
         ("cgroup2 {cg} cgroup2 rw 0 0\n", "system.slice/docker-c1.scope", 2),
+        (
+            "cgroup2 {cg} cgroup2 rw 0 0\n",
+            f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service/user.slice/docker-c1.scope",
+            2,
+        ),
     ],
 )
 def test_the_group_that_docker_makes_is_found_before_its_first_process_is_known(
