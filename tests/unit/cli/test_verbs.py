@@ -290,6 +290,20 @@ def test_inspect_shows_a_removed_run_from_history() -> None:
     assert (result.exit_code, json.loads(result.stdout)) == (0, [removed | {"members": []}])
 
 
+@pytest.mark.parametrize("words", [("files", "old"), ("cp", "old:/ckpt/model.pt", ".")])
+def test_files_of_a_removed_run_name_the_command_that_opens_them(words: tuple[str, ...]) -> None:
+    """A new run of the same name has the folder."""
+    api = FakeWebApi([GPT])
+    spec = {"image": "python:3", "checkpoint": {"path": "/ckpt"}}
+    removed = view("old", "Failed", spec=spec) | {"removedAt": "2026-11-21T11:00:00Z"}
+    api.answers["GET /v1/history"] = {"items": [{"name": "old", "namespace": "vision", "uid": "uid-old"}]}
+    api.answers["GET /v1/history/vision/uid-old"] = removed
+    result = invoke(api, *words)
+    assert result.exit_code == 2
+    assert "the run old was removed" in result.stderr
+    assert "kaji run -d -N vision --name old --checkpoint /ckpt --cpus 0.1 -m 64m" in result.stderr
+
+
 def test_inspect_refuses_a_template_and_suggests_jq() -> None:
     result = invoke(FakeWebApi([BERT]), "inspect", "-f", "{{.State.Status}}", "bert")
     assert (result.exit_code, "kaji inspect bert | jq -r" in result.stderr) == (2, True)

@@ -8,7 +8,7 @@ import type { ShownRun } from "../run/findRun";
 import { CopyLine } from "../words/CopyLine";
 import { More } from "../words/More";
 import { FileTable } from "./FileTable";
-import { addressOf, copyCommand, stepsOf } from "./paths";
+import { addressOf, copyCommand, returnCommand, stepsOf } from "./paths";
 import { useFiles } from "./useFiles";
 
 interface Properties {
@@ -22,10 +22,13 @@ interface Properties {
 export function FilesPanel({ run, path, open }: Properties) {
   if (run.isRemoved)
     return (
-      <Typography color="textSecondary" sx={{ overflowWrap: "anywhere" }}>
-        All members shared {run.spec.checkpoint?.path}. The folder of a run that was removed cannot be opened here. A new run of the same name finds it again, unless
-        it was deleted with the run.
-      </Typography>
+      <>
+        <Typography sx={{ overflowWrap: "anywhere", mb: 2 }}>
+          All members shared {run.spec.checkpoint?.path}. Only a run opens a checkpoint folder, and this one was removed. A new run of its name in this team has the folder, unless it was
+          deleted with the run. This one holds it open for an hour:
+        </Typography>
+        <CopyLine text={returnCommand(run)} wraps />
+      </>
     );
   return <Folder key={run.uid} run={run} path={path} open={open} />;
 }

@@ -1,5 +1,6 @@
+import type { Run } from "../api/client";
 import { describe, expect, it } from "vitest";
-import { addressOf, copyCommand, stepsOf } from "./paths";
+import { addressOf, copyCommand, returnCommand, stepsOf } from "./paths";
 
 const RUN = { namespace: "team", title: "bert" };
 
@@ -17,5 +18,7 @@ describe("paths in a checkpoint folder", () => {
     expect(addressOf(RUN, "content", "a&b/100 %#")).toBe("/v1/runs/team/bert/files/content?path=a%26b%2F100+%25%23&wait=60");
     expect(copyCommand(RUN, "/ckpt", "it's")).toBe(`kaji cp -N team 'bert:/ckpt/it'"'"'s' .`);
     expect(copyCommand(RUN, "/ckpt", "")).toBe("kaji cp -N team bert:/ckpt .");
+    const spec = { image: "python:3", checkpoint: { path: "/my ckpt" } } as Run["spec"];
+    expect(returnCommand({ ...RUN, spec })).toBe("kaji run -d -N team --name bert --checkpoint '/my ckpt' --cpus 0.1 -m 64m --time-limit 1h python:3 sleep 3600");
   });
 });

@@ -1,4 +1,5 @@
 /** Paths in a checkpoint folder, and the addresses and commands for them. */
+import type { Run } from "../api/client";
 import { quoted } from "../words/commands";
 
 interface Named {
@@ -29,6 +30,12 @@ export function joinedPath(folder: string, name: string): string {
 export function addressOf({ namespace, title }: Named, what: "content" | "archive", path: string): string {
   const query = new URLSearchParams({ path, wait: "60" });
   return `/v1/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(title)}/files/${what}?${query}`;
+}
+
+/** Return the command that starts a small run of the same name: it has the checkpoint folder of one that was removed. */
+export function returnCommand({ namespace, title, spec }: Named & Pick<Run, "spec">): string {
+  const words = ["kaji run -d -N", namespace, "--name", title, "--checkpoint", quoted(spec.checkpoint?.path ?? "")];
+  return [...words, "--cpus 0.1 -m 64m --time-limit 1h", quoted(spec.image ?? ""), "sleep 3600"].join(" ");
 }
 
 /** Return the command that copies a file or folder. */

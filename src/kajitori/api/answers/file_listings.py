@@ -13,14 +13,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 MAX_LISTING_BYTES = 8 << 20
 """Most bytes of the names of one folder: of 100,000 entries if their names have 80 letters."""
 MAX_BYTES = 32 << 20
 """Most bytes of all names that are kept; the folder that was not asked for longest is dropped."""
 KEPT_SECONDS = 600.0
 """Time for which the names of a folder are kept after the last page."""
-MAX_PAGE_BYTES = 64 << 10
+MAX_PAGE_BYTES = 96 << 10
 """Most bytes of the names of one page: they are an argument of the reader's program, which may have 128 KiB."""
+MAX_PAGE = 1000
+"""Most entries of a page for which names are kept. A client that takes thousands at a time reads the folder a few times
+in all."""
 
 
 @dataclass(slots=True)
@@ -77,7 +82,7 @@ class FileListings:
         start, size_bytes = int(offset), 0
         keys: list[str] = []
         for key in listing.keys[start : start + limit]:
-            size_bytes += 6 * len(key)  # JSON writes a byte as at most six
+            size_bytes += len(msgspec.json.encode(key)) + 1
             if keys and size_bytes > MAX_PAGE_BYTES:
                 break
             keys.append(key)

@@ -20,7 +20,7 @@ from fastapi import APIRouter, Header, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from kajitori.api.answers.file_listings import MAX_LISTING_BYTES, FileListings
+from kajitori.api.answers.file_listings import MAX_LISTING_BYTES, MAX_PAGE, FileListings
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
@@ -362,13 +362,14 @@ async def _page(listings: FileListings, opened: Opened, query: ListParameters) -
     alone, the page reads the folder again."""
     position, _, cursor = query.continue_.rpartition(".")
     folder = opened.run.metadata.uid, opened.path
-    page = listings.page(position, folder, query.limit) if position else None
+    is_brief = query.limit <= MAX_PAGE
+    page = listings.page(position, folder, query.limit) if position and is_brief else None
     if page is not None:
         async with _ask(opened, {"op": "entries", "keys": page.keys}) as (header, _):
             following = f"{page.position}.{listings.cursor(page.keys[-1])}" if page.position else ""
             return {**header, "count": page.count}, following
     # Most people look at one page: the second one brings the names.
-    keep_bytes = MAX_LISTING_BYTES if cursor else 0
+    keep_bytes = MAX_LISTING_BYTES if cursor and is_brief else 0
     request = {"op": "list", "after": cursor, "limit": query.limit, "keep_bytes": keep_bytes}
     async with _ask(opened, request) as (header, _):
         rest = header.get("rest", "")

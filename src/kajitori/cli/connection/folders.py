@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from kajitori.cli.terminal import say
+from kajitori.client.lookup import find_run
 from kajitori.client.views import View
 from kajitori.client.web_api import Api, Params, run_path
-from kajitori.errors import Unavailable
+from kajitori.errors import Unavailable, WrongState
 
 PATIENCE_SECONDS = 120.0
 """Time for which the folder may be opening. An image may have to be pulled first."""
@@ -17,6 +18,24 @@ _WAIT_SECONDS = 10
 """Time that the server waits before it answers what it waits for."""
 _SAY_AFTER_SECONDS = 1
 _OPENING = "Opening"
+
+
+def find_with_folder(api: Api, text: str, namespace: str | None) -> View:
+    """Return the view of a run of the cluster like `find_run`. Raises WrongState for a removed run, with the command
+    that brings its checkpoint folder back."""
+    view = find_run(api, text, namespace, or_removed=True)
+    if not view.get("removedAt"):
+        return view
+    spec, name = view["spec"], view["name"]
+    path = (spec.get("checkpoint") or {}).get("path")
+    if not path:
+        raise WrongState(f"the run {name} was removed, and had no checkpoint folder")
+    program = f"--cpus 0.1 -m 64m --time-limit 1h {spec.get('image')} sleep 3600"
+    command = f"kaji run -d -N {view['namespace']} --name {name} --checkpoint {path} {program}"
+    raise WrongState(
+        f"the run {name} was removed; only a run opens a checkpoint folder",
+        hint=f"a new run of this name has the folder, unless it was deleted too: {command}",
+    )
 
 
 def list_folder(api: Api, run: View, params: Params) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_names_are_kept_while_someone_asks_and_within_the_bounds(monkeypatch: py
 
 
 def test_a_page_fits_into_an_argument_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_listings, "MAX_PAGE_BYTES", 30)
+    monkeypatch.setattr(file_listings, "MAX_PAGE_BYTES", 12)
     listings = FileListings(Clock())
     page = listings.page(f"{listings.keep(HERE, KEYS, 9)}@0", HERE, 4)
     assert page is not None

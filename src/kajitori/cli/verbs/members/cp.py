@@ -31,7 +31,7 @@ def command(cli: Cli, source: str, target: str, rank: int, namespace: str | None
     """
     from kajitori.cli.connection.copying import copy_checkpoint, copy_in, copy_out, read_place
     from kajitori.cli.connection.execution import execute
-    from kajitori.client.lookup import find_run
+    from kajitori.cli.connection.folders import find_with_folder
     from kajitori.client.views import is_final
 
     there, here = read_place(source), read_place(target)
@@ -39,7 +39,7 @@ def command(cli: Cli, source: str, target: str, rank: int, namespace: str | None
         what = "both are in runs" if there.run else "neither is in a run"
         raise click.UsageError(f"one of the two is RUN:PATH; {what} (write ./NAME for a path here with a colon)")
     with cli.api() as api:
-        view = find_run(api, there.run or here.run, namespace)
+        view = find_with_folder(api, there.run or here.run, namespace)
         if there.run and is_final(view):
             return _say_left_out(copy_checkpoint(api, view, there.path, target))
     run = partial(execute, cli.find_target(), view, rank=rank, debug=cli.debug)

@@ -31,14 +31,13 @@ def command(cli: Cli, run: str, path: str, limit: int, namespace: str | None, ou
     PATH is a folder of the checkpoint. The first look opens the folder, which takes some seconds; five minutes after
     the last one it is closed. `kaji cp` copies files from there.
     """
-    from kajitori.cli.connection.folders import list_folder
+    from kajitori.cli.connection.folders import find_with_folder, list_folder
     from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.cli.problems import fields_named
     from kajitori.cli.terminal import echo, one_line, say
-    from kajitori.client.lookup import find_run
 
     with fields_named({"path": "PATH"}), cli.api() as api:
-        view = find_run(api, run, namespace)
+        view = find_with_folder(api, run, namespace)
         items: list[dict[str, Any]] = []
         page: dict[str, Any] = {"continue": None}
         while len(items) < limit:
