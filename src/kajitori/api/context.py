@@ -179,6 +179,8 @@ class RunParts:
     listings: FileListings = field(default_factory=lambda: FileListings(time.monotonic))
     """Names in large folders of checkpoints, between the pages of their lists."""
     rows: RunRows
+    rows_with_starts: RunRows
+    """The same rows with the expected starts of waiting runs, for those who ask for them."""
     hub: RunHub
     events: EventFeeds
     idle: IdleRuns
@@ -283,6 +285,7 @@ class Api:
         self.changes.close()
         self.runs.hub.close()
         self.runs.rows.close()
+        self.runs.rows_with_starts.close()
         self.tables.nodes.close()
         self.tables.queue.close()
         self.runs.idle.close()

@@ -23,13 +23,11 @@ import { RunListHead, RunListNotices } from "./RunListHead";
 import { RunTable, uidOf } from "./RunTable";
 import { StartButton } from "./StartButton";
 import { useRunList } from "./useRunList";
-import { useStarts } from "./useStarts";
 
 /** All runs that a person may see, with a filter and an order that stand in the address. `opened` is the run beside them. */
 export function RunList({ opened }: { opened: Item | null }) {
   const list = useRunList();
-  const { filter, change, live } = list;
-  const shown = useStarts(list.shown);
+  const { filter, change, live, shown } = list;
   const search = useRef<HTMLInputElement>(null);
   const box = useRef<HTMLDivElement>(null);
   const beside = useBeside("/runs", opened, box);

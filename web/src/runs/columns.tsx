@@ -10,7 +10,7 @@ import type { ListedRow } from "./useStarts";
 const LIFE = Object.keys(STATES);
 
 /** The orders of the Web API's list of runs. */
-export const SORT_KEYS: SortKeys<Row> = {
+export const SORT_KEYS: SortKeys<ListedRow> = {
   name: (run) => run.name,
   namespace: (run) => run.namespace,
   owner: (run) => run.owner,
@@ -21,6 +21,7 @@ export const SORT_KEYS: SortKeys<Row> = {
   restarts: (run) => run.restarts,
   createdAt: (run) => run.createdAt,
   queuedAt: (run) => run.queuedAt,
+  startsAt: (run) => run.startsAt || null,
   startedAt: (run) => run.startedAt,
   finishedAt: (run) => run.finishedAt,
 };
@@ -43,7 +44,7 @@ export const COLUMNS: Column<ListedRow>[] = [
     cell: (run) => <Age time={run.createdAt} />,
   },
   { name: "Why", width: "minmax(200px, 5fr)", cell: why },
-  { name: "Expected start", width: "minmax(160px, 1fr)", isExtra: true, cell: ({ startsAt }) => exact(startsAt) },
+  { name: "Expected start", width: "minmax(160px, 1fr)", sort: "startsAt", isExtra: true, cell: ({ startsAt }) => exact(startsAt) },
   { name: "Reason", width: "minmax(120px, 1fr)", sort: "reason", isExtra: true, cell: (run) => run.reason },
   { name: "Restarts", width: "80px", right: true, sort: "restarts", descending: true, isExtra: true, cell: (run) => `${run.restarts}` },
   { name: "Queued", width: "104px", right: true, sort: "queuedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.queuedAt} /> },

@@ -8,6 +8,10 @@ import { filterOf, fits, parametersOf, selectionOf, type Filter } from "./filter
 import { uidOf } from "./RunTable";
 import { useMyTeams } from "./useMyTeams";
 import { useRuns } from "./useRuns";
+import type { Row } from "./rows";
+import { useStarts } from "./useStarts";
+
+const NONE: readonly Row[] = [];
 
 /** Return a live list of runs with the filter and the order that stand in the address. `only` is a parameter of the Web API's list, such as `sweep=true`. */
 export function useRunList(only = "") {
@@ -17,10 +21,8 @@ export function useRunList(only = "") {
   const teams = useMyTeams();
   const selection = selectionOf(filter.whose, teams);
   const live = useRuns(selection === null ? null : [only, selection].filter(Boolean).join("&"));
-  const fitting = useMemo(
-    () => ordered((live.rows ?? []).filter((run) => fits(run, filter)), filter.order, SORT_KEYS),
-    [live.rows, filter],
-  );
+  const rows = useStarts(live.rows ?? NONE);
+  const fitting = useMemo(() => ordered(rows.filter((run) => fits(run, filter)), filter.order, SORT_KEYS), [rows, filter]);
   const { rows: shown, fresh, setHovered } = useInPlace(fitting, uidOf, parametersOf(filter).toString());
   const change = (part: Partial<Filter>) => {
     if (part.text !== undefined) setText(part.text);

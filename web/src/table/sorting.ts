@@ -5,8 +5,8 @@ export interface Order {
   descending: boolean;
 }
 
-/** Values by which rows are ordered. */
-export type SortKeys<T> = Readonly<Record<string, (item: T) => string | number>>;
+/** Values by which rows are ordered; null for a value that is not known. */
+export type SortKeys<T> = Readonly<Record<string, (item: T) => string | number | null>>;
 
 /** Return the order in an address; null for none that is known. */
 export function orderOf<T>(text: string | null, keys: SortKeys<T>): Order | null {
@@ -25,12 +25,15 @@ export function nextOrder(order: Order | null, by: string, descendingFirst: bool
   return order.descending === descendingFirst ? { by, descending: !descendingFirst } : null;
 }
 
-/** Return the items in an order. Equal ones keep their place. */
+/** Return the items in an order. Equal ones keep their place, and those whose value is not known come last. */
 export function ordered<T>(items: readonly T[], order: Order | null, keys: SortKeys<T>): readonly T[] {
   const keyOf = order && keys[order.by];
   if (!order || !keyOf) return items;
   const sign = order.descending ? -1 : 1;
   const keyed = items.map((item) => [keyOf(item), item] as const);
-  keyed.sort(([a], [b]) => (a < b ? -sign : a > b ? sign : 0));
+  keyed.sort(([a], [b]) => {
+    if (a === null || b === null) return Number(a === null) - Number(b === null);
+    return a < b ? -sign : a > b ? sign : 0;
+  });
   return keyed.map(([, item]) => item);
 }

@@ -21,6 +21,12 @@ describe("an order", () => {
     expect([orderText(first), orderText(second), nextOrder(second, "length", true)]).toEqual(["-length", "length", null]);
   });
 
+  it.each([false, true])("has rows whose value is not known last, in both directions", (descending) => {
+    const keys = { known: (word: string) => (word.startsWith("?") ? null : word) };
+    const known = descending ? ["b", "a"] : ["a", "b"];
+    expect(ordered(["?2", "a", "?1", "b"], { by: "known", descending }, keys)).toEqual([...known, "?2", "?1"]);
+  });
+
   it("keeps equal rows in their place", () => {
     expect(ordered(["bb", "aa", "c"], { by: "length", descending: true }, KEYS)).toEqual(["bb", "aa", "c"]);
     expect(ordered(["bb", "aa", "c"], { by: "name", descending: false }, KEYS)).toEqual(["aa", "bb", "c"]);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import Annotated, Any, Literal, get_args
 
@@ -30,6 +30,7 @@ from kajitori.api.answers.paging import (
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes, describes_table
 from kajitori.api.lookup import require_definition
+from kajitori.api.queue.lists import outcome
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.streams.answers import SERVER_SENT_EVENTS, Chunks
 from kajitori.api.streams.live_rows import OPENING
@@ -46,13 +47,15 @@ RunField = Literal["name", "namespace", "uid", "owner", "labels", "createdAt", "
 # fmt: off
 RunSort = Literal[
     "name", "namespace", "owner", "phase", "reason", "gpus", "members", "restarts",
-    "createdAt", "queuedAt", "startedAt", "finishedAt",
+    "createdAt", "queuedAt", "startsAt", "startedAt", "finishedAt",
     "-name", "-namespace", "-owner", "-phase", "-reason", "-gpus", "-members", "-restarts",
-    "-createdAt", "-queuedAt", "-startedAt", "-finishedAt",
+    "-createdAt", "-queuedAt", "-startsAt", "-startedAt", "-finishedAt",
 ]
 # fmt: on
 
 _PHASES = {phase: f"{place}" for place, phase in enumerate(Phase)}
+
+_STARTS = ("startsAt", "-startsAt")
 
 _SORT_KEYS: dict[str, Callable[[RunTableRow], str]] = {
     "name": lambda run: run.name,
@@ -67,7 +70,10 @@ _SORT_KEYS: dict[str, Callable[[RunTableRow], str]] = {
     "queuedAt": lambda run: run.queued_at,
     "startedAt": lambda run: run.started_at,
     "finishedAt": lambda run: run.finished_at,
+    "startsAt": lambda run: run.starts_at or "~",
+    "-startsAt": lambda run: run.starts_at or "",
 }
+"""By the order's name. An order whose name is there with its dash has unknown values last in both directions."""
 
 
 class FilterParameters(Parameters):
@@ -87,6 +93,9 @@ class FilterParameters(Parameters):
     """Label selector such as `team=vision,stage in (train,tune)`."""
     search: str = Field(default="", max_length=1024)
     """Only runs with each of these words in their name, namespace, owner, image or labels, in upper or lower case."""
+    starts: bool = False
+    """Rows of a table with `startsAt`, the expected start of a waiting run. It is worked out for the whole queue,
+    and may be ten seconds old."""
 
 
 class ListParameters(TableParameters, FilterParameters):
@@ -94,7 +103,9 @@ class ListParameters(TableParameters, FilterParameters):
     """The run with this name, or runs whose names begin with it if there is none."""
     sort: RunSort | None = None
     """Order of the list; a dash turns it around, and namespace and name decide among equals. Phases are in the order of
-    a run's life. Left out: newest first, in the order of submission."""
+    a run's life. By `startsAt`, waiting runs come in the order of their expected starts; runs without one come last in
+    both directions. A run whose expected start changes between two pages may be missed or shown twice. Left out: newest
+    first, in the order of submission."""
     fields: list[RunField | Literal["summary"]] = Field(default_factory=list, max_length=16)
     """Only these fields of each run. `summary` alone answers a RunTable: what a table of runs shows."""
 
@@ -109,9 +120,12 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
     `counts` tells how many runs match."""
     after = place_after(query, get_args(RunSort))
     run_filter = await _filter(api, user, query)
-    covered = [
-        row for row in api.runs.rows.rows() if row.summary.name.startswith(query.name) and run_filter.covers(row)
-    ]
+    if query.starts or query.sort in _STARTS:
+        await api.tables.queue.update(partial(outcome, api))
+        rows = api.runs.rows_with_starts
+    else:
+        rows = api.runs.rows
+    covered = [row for row in rows.rows() if row.summary.name.startswith(query.name) and run_filter.covers(row)]
     found = [row for row in covered if run_filter.allows(row.summary.phase)]
     if query.name:
         exact = [row for row in found if row.summary.name == query.name]
@@ -122,7 +136,7 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
     shown: dict[str, Any] = {"items": [], "counts": counts} | ({"continue": following} if following else {})
     if SUMMARY in query.fields:
         shown["items"] = [msgspec.Raw(row.json) for row in page]
-        return answer(shown | {"version": api.runs.rows.token(run_filter)})
+        return answer(shown | {"version": rows.token(run_filter)})
     shown["items"] = [narrowed(api.runs.renderer.render(row.run), query.fields) for row in page]
     return answer(shown)
 
@@ -142,7 +156,7 @@ async def watch_runs(
     stream begins with a snapshot, or with the changes since `Last-Event-ID` or `since`. A client that is too far behind
     gets a snapshot again. `heartbeat` keeps the connection open and tells that it lives: a
     client that hears nothing for 40 s should connect again."""
-    known = frozenset(api.runs.rows.namespaces)
+    known = frozenset(_rows(api, query).namespaces)
     run_filter = await _filter(api, user, query)
     chunks = _changes(api, user, query, run_filter, known, last_event_id or query.since)
     return api.streams.stream(chunks, kind="runs", media_type=SERVER_SENT_EVENTS)
@@ -153,16 +167,21 @@ async def _changes(
 ) -> Chunks:
     """Yield the events. `known` are the namespaces with runs before the caller's rights were asked for."""
     yield OPENING
-    rows = api.runs.rows
-    while True:
-        with rows.selecting(run_filter) as selection:
-            is_current = partial(_is_current, rows, run_filter, known)
-            async with aclosing(rows.follow(selection, token, items=query.items, goes_on=is_current)) as pieces:
-                async for at, piece in pieces:
-                    yield piece
-                    token = at
-        known = frozenset(rows.namespaces)
-        run_filter = await _filter(api, user, query)  # the caller may be allowed to read a namespace that is new
+    rows = _rows(api, query)
+    async with api.tables.queue.kept_current(partial(outcome, api)) if query.starts else nullcontext():
+        while True:
+            with rows.selecting(run_filter) as selection:
+                is_current = partial(_is_current, rows, run_filter, known)
+                async with aclosing(rows.follow(selection, token, items=query.items, goes_on=is_current)) as pieces:
+                    async for at, piece in pieces:
+                        yield piece
+                        token = at
+            known = frozenset(rows.namespaces)
+            run_filter = await _filter(api, user, query)  # the caller may be allowed to read a namespace that is new
+
+
+def _rows(api: Api, query: FilterParameters) -> RunRows:
+    return api.runs.rows_with_starts if query.starts else api.runs.rows
 
 
 def _is_current(rows: RunRows, run_filter: RunFilter, known: frozenset[str]) -> bool:
@@ -210,7 +229,7 @@ async def _namespaces(api: Api, user: User, query: FilterParameters) -> frozense
 def _place_of(query: ListParameters) -> Callable[[RunRow], Place]:
     """Return what gives a run its place in the order of a list."""
     sort = query.sort or ""
-    key = _SORT_KEYS[sort.removeprefix("-")] if sort else None
+    key = (_SORT_KEYS.get(sort) or _SORT_KEYS[sort.removeprefix("-")]) if sort else None
 
     def place_of(row: RunRow) -> Place:
         meta = row.run.metadata

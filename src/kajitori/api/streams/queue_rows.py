@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -14,7 +14,9 @@ import msgspec
 from kajitori.api.streams.live_rows import LiveRows, RowChange
 from kajitori.api.views.queue import QueueCounts, QueueKey, QueueTableRow, QueueView
 from kajitori.cluster.background import cancel_all
-from kajitori.cluster.mirror.mirror import Mirror
+from kajitori.cluster.mirror.mirror import Key, Mirror
+from kajitori.cluster.run_object import RunObject
+from kajitori.core.spec.reasons import Phase
 from kajitori.errors import KajitoriError
 from kajitori.kube.resources import Resource
 
@@ -104,7 +106,7 @@ class Outcome:
 Make = Callable[[], Awaitable[Outcome]]
 
 
-class QueueRows(LiveRows[tuple[str, str], QueueRow]):
+class QueueRows(LiveRows[Key, QueueRow]):
     """The rows of all runs that wait or run, and a log of their latest changes.
 
     Expected times depend on the whole cluster, so all rows are worked out together: while streams are open whenever the
@@ -121,12 +123,24 @@ class QueueRows(LiveRows[tuple[str, str], QueueRow]):
         self._turn = asyncio.Lock()
         self._readers = 0
         self._task: asyncio.Task[None] | None = None
+        self._tell_changed: list[Callable[[Iterable[Key]], None]] = []
         self._unsubscribe = mirror.on_change(self._note)
 
     def close(self) -> None:
         """Stop following the mirror."""
         self._unsubscribe()
         super().close()
+
+    def on_change(self, tell: Callable[[Iterable[Key]], None]) -> None:
+        """Call `tell` after each round with the runs whose rows have changed."""
+        self._tell_changed.append(tell)
+
+    def start_of(self, run: RunObject) -> str:
+        """Return when a waiting run is expected to start, as the last round found it; empty if that is not known or the
+        run does not wait."""
+        row = self._rows.get((run.metadata.namespace, run.metadata.name))
+        waits = row is not None and row.state != "running" and row.summary.uid == run.metadata.uid
+        return row.summary.starts_at if row is not None and waits and run.current_status.phase is Phase.QUEUED else ""
 
     async def update(self, make: Make) -> None:
         """Work out all rows, unless they are still good enough. Callers at the same time share one round."""
@@ -176,9 +190,12 @@ class QueueRows(LiveRows[tuple[str, str], QueueRow]):
     def _refresh(self) -> None:
         """The rows change in `update` alone."""
 
-    def _replace(self, rows: dict[tuple[str, str], QueueRow]) -> None:
+    def _replace(self, rows: dict[Key, QueueRow]) -> None:
         before, self._rows = self._rows, rows
         keys = before.keys() | rows.keys()
         changes = [RowChange(key, before.get(key), rows.get(key)) for key in keys]
-        self._record([change for change in changes if change.before != change.after])
+        changes = [change for change in changes if change.before != change.after]
+        self._record(changes)
         self._tell()
+        for tell in self._tell_changed:
+            tell(change.key for change in changes)

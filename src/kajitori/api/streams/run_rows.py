@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from kajitori.api.streams.live_rows import LiveRows, RowChange
+from kajitori.api.streams.queue_rows import QueueRows
 from kajitori.api.views.runs import RunCounts, RunKey, RunTableRow, run_summary
 from kajitori.cluster.mirror.mirror import Key, Mirror
 from kajitori.cluster.run_object import RUNS, RunObject
@@ -44,10 +45,10 @@ class RunRow:
         return labels and self.json == other.json and self.text == other.text and self.is_sweep == other.is_sweep
 
 
-def row_of(run: RunObject) -> RunRow:
-    """Return the row of a Run."""
+def row_of(run: RunObject, starts_at: str | msgspec.UnsetType = msgspec.UNSET) -> RunRow:
+    """Return the row of a Run. `starts_at` is its expected start, if the row has one."""
     meta, spec = run.metadata, read_stored(run.spec)
-    summary = run_summary(run, spec)
+    summary = run_summary(run, spec, starts_at)
     labels = (f"{key}={value}" for key, value in meta.labels.items())
     text = "\n".join((meta.name, meta.namespace, run.owner, spec.image, *labels)).casefold()
     return RunRow(run, summary, msgspec.json.encode(summary), text, spec.is_sweep)
@@ -109,15 +110,21 @@ class RunFilter:
 
 
 class RunRows(LiveRows[Key, RunRow]):
-    """The rows of all runs that the mirror holds, and a log of their latest changes."""
+    """The rows of all runs that the mirror holds, and a log of their latest changes.
 
-    def __init__(self, mirror: Mirror) -> None:
+    With `queue`, each row has the expected start that the queue's last round found.
+    """
+
+    def __init__(self, mirror: Mirror, queue: QueueRows | None = None) -> None:
         super().__init__()
         self.namespaces: Counter[str] = Counter()
         """Number of runs by namespace."""
         self._mirror = mirror
         self._dirty: dict[Key, None] = dict.fromkeys(mirror.runs)
+        self._queue = queue
         self._unsubscribe = mirror.on_change(self._note)
+        if queue is not None:
+            queue.on_change(self._note_starts)
 
     def close(self) -> None:
         """Stop following the mirror."""
@@ -129,6 +136,13 @@ class RunRows(LiveRows[Key, RunRow]):
             self._dirty[namespace, name] = None
             self._schedule()
 
+    def _note_starts(self, keys: Iterable[Key]) -> None:
+        self._dirty |= dict.fromkeys(keys)
+        self._schedule()
+
+    def _row_of(self, run: RunObject) -> RunRow:
+        return row_of(run) if self._queue is None else row_of(run, self._queue.start_of(run))
+
     def _refresh(self) -> None:
         """Bring the rows up to date with the mirror."""
         if not self._dirty:
@@ -137,7 +151,7 @@ class RunRows(LiveRows[Key, RunRow]):
         changes = []
         for key in dirty:
             before, run = self._rows.pop(key, None), self._mirror.runs.get(key)
-            after = row_of(run) if run is not None else None
+            after = self._row_of(run) if run is not None else None
             if after is not None:
                 self._rows[key] = after
             self.namespaces[key[0]] += (after is not None) - (before is not None)

@@ -116,6 +116,9 @@ class RunTableRow(View):
     """Whether the run is being deleted; its members are ended first."""
     finding: Literal["", "stuck", "idle"]
     """stuck: a running run is suspected to make no progress. idle: it does not use GPUs that it holds. Else empty."""
+    starts_at: str | msgspec.UnsetType = msgspec.UNSET
+    """Only if `starts` asks for it: when a waiting run is expected to start. Empty if that is not known or the run does
+    not wait."""
 
 
 class RunTable(View, omit_defaults=True):
@@ -422,7 +425,7 @@ def _is_of_a_system(key: str) -> bool:
     return domain == names.GROUP or domain.endswith("kubernetes.io")
 
 
-def run_summary(run: RunObject, spec: StoredSpec) -> RunTableRow:
+def run_summary(run: RunObject, spec: StoredSpec, starts_at: str | msgspec.UnsetType = msgspec.UNSET) -> RunTableRow:
     """Return the row of a Run with this spec."""
     meta, status = run.metadata, run.current_status
     total, at_once = _sizes(spec)
@@ -446,6 +449,7 @@ def run_summary(run: RunObject, spec: StoredSpec) -> RunTableRow:
         finished_at=status.finished_at,
         deleting=bool(meta.deletion_timestamp),
         finding=_finding(status),
+        starts_at=starts_at,
     )
 
 

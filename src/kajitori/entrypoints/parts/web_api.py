@@ -141,7 +141,7 @@ def web_api(deps: ApiDependencies) -> Api:
     now, registry = deps.now or mirror.now, deps.registry or new_registry()
     cluster, metrics = ClusterView(mirror, deps.policy), ApiMetrics(registry)
     callers = _callers(deps)
-    outlook, hub = Outlook(mirror, cluster), RunHub(mirror)
+    outlook, hub, queue_rows = Outlook(mirror, cluster), RunHub(mirror), QueueRows(mirror, clock)
     return Api(
         client=client,
         mirror=mirror,
@@ -157,10 +157,11 @@ def web_api(deps: ApiDependencies) -> Api:
         remembered=Remembered(clock, BOARD_SHARE, BOARD_SECONDS),
         audit=AuditTrail(deps.history, now),
         callers=callers,
-        tables=TableParts(nodes=NodeRows(mirror, cluster), queue=QueueRows(mirror, clock)),
+        tables=TableParts(nodes=NodeRows(mirror, cluster), queue=queue_rows),
         runs=RunParts(
             renderer=RunRenderer(mirror),
             rows=RunRows(mirror),
+            rows_with_starts=RunRows(mirror, queue_rows),
             hub=hub,
             events=EventFeeds(client),
             idle=IdleRuns(mirror),
