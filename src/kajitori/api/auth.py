@@ -31,6 +31,7 @@ from kajitori.core.protection.connections import network_of
 from kajitori.core.words import names
 from kajitori.errors import Forbidden, KajitoriError, Unauthenticated
 from kajitori.kube.client import KubeClient
+from kajitori.kube.errors import missing_right
 from kajitori.kube.resources import SELF_ACCESS_REVIEWS, SELF_REVIEWS, Resource
 
 log = logging.getLogger(__name__)
@@ -74,12 +75,8 @@ class Question:
 
     def forbidden(self, user: str) -> Forbidden:
         """Return the error for a user without this right."""
-        where = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
-        check = f"kubectl auth can-i {self.verb} {self.what}" + (f" -n {self.namespace}" if self.namespace else " -A")
-        return Forbidden(
-            f"{user} may not {self.verb} {self.what} {where}",
-            hint=f"ask the cluster's operators for a role there; to check: {check}",
-        )
+        message, hint = missing_right(user, self.verb, self.what, self.namespace)
+        return Forbidden(message, hint=hint)
 
 
 @dataclass(slots=True)

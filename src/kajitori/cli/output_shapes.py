@@ -98,6 +98,20 @@ OWN_SHAPES: Mapping[str, dict[str, Any]] = {
         done={"type": "string", "description": "The verb, such as stop."},
         items=_array(_object("name", **_OF_RUN, key=_TEXT)),
     ),
+    "InspectedRun": {
+        "allOf": [{"$ref": "#/$defs/RunView"}, _whole_object(members=_array({"$ref": "#/$defs/MemberView"}))],
+    },
+    "SignedIn": {
+        "allOf": [
+            {"$ref": "#/$defs/WhoAmI"},
+            _whole_object(
+                server=_described(_TEXT, "Address of the server."),
+                tokenExpiresAt=_described(
+                    {"type": ["string", "null"]}, "When the token ends; null if that is not known."
+                ),
+            ),
+        ],
+    },
     "Waited": _whole_object(items=_list(**_OF_RUN, phase=_TEXT, exitCode=_WHOLE)),
     "Processes": _whole_object(
         items=_list(pid=_WHOLE, ppid=_WHOLE, cpuSeconds=_NUMBER, memoryBytes=_WHOLE, ageSeconds=_NUMBER, command=_TEXT)

@@ -364,6 +364,9 @@ def _read(file: Path) -> Target:
         url, token, namespace = str(found["url"]).rstrip("/"), str(found["token"]), str(found.get("namespace", ""))
         target = Target(url, token, namespace, file.parent, Path(found["ca"]) if found.get("ca") else None)
         pid = int(found["pid"])
+    except FileNotFoundError as error:  # `kaji up` writes it once its servers answer
+        hint = f"if you have just started it, wait a moment; else start it: kaji up --data {file.parent}"
+        raise Unavailable(f"the cluster in {file.parent} is not up", hint=hint) from error
     except OSError as error:
         raise Unavailable(f"{file} can't be read: {error.strerror}", hint=restart) from error
     except (ValueError, KeyError, TypeError) as error:

@@ -21,6 +21,7 @@ Unavailable
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -158,9 +159,13 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 _NOT_SERVED = "404 page not found"
 """The body of an API server's answer, instead of a Status, for an unknown path."""
 
-_LACKS_A_ROLE = " cannot "
-"""Part of RBAC's messages only, not of those of quotas and admission: `User "ada" cannot create resource "runs"
-in …`."""
+_MISSING_RIGHT = re.compile(
+    r'(?:\S+ is|\S+ "(?P<name>[^"]*)" is) forbidden: User "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
+    r'resource "(?P<kind>[^"/]*)(?P<below>[^"]*)" in API group "(?P<group>[^"]*)" '
+    r'(?:in the namespace "(?P<namespace>[^"]*)"|at the cluster scope)(?P<more>.*)',
+    re.DOTALL,
+)
+"""The message of RBAC. Quotas and admission answer 403 as well, with other words."""
 
 _HINTS: dict[type[ApiError], str] = {
     UnauthorizedError: "the credentials are missing, wrong or expired; log in to the cluster again",
@@ -168,6 +173,15 @@ _HINTS: dict[type[ApiError], str] = {
     ServerError: "the API server has trouble; try again later",
     StorageFullError: "nothing was changed; make room on the disk of the API server",
 }
+
+
+def missing_right(user: str, verb: str, what: str, namespace: str = "", name: str = "") -> tuple[str, str]:
+    """Return the message and the hint for a user who may not do `verb` with objects of the kind `what`, which is
+    written as for `kubectl auth can-i`. Without a namespace: in all of them, or in the cluster."""
+    where = f"in namespace {namespace}" if namespace else "in all namespaces"
+    check = f"kubectl auth can-i {verb} {what}" + (f" -n {namespace}" if namespace else " -A")
+    message = f"{user} may not {verb} {what}{f' {name}' if name else ''} {where}"
+    return message, f"ask the cluster's operators for a role there; yours: kaji whoami; to check: {check}"
 
 
 def error_from_status(
@@ -189,8 +203,15 @@ def error_from_status(
     if kind is UnauthorizedError and message == "Unauthorized":
         message = "the API server does not accept the credentials"
     hint = _HINTS.get(kind, "")
-    if kind is ForbiddenError and _LACKS_A_ROLE in message:
-        hint = "ask whoever runs the cluster for a role; `kubectl auth can-i --list` shows your rights"
+    if kind is ForbiddenError and (found := _MISSING_RIGHT.fullmatch(message)) is not None:
+        message, hint = missing_right(
+            found["user"],
+            found["verb"],
+            found["kind"] + (f".{found['group']}" if found["group"] else "") + found["below"],
+            found["namespace"] or "",
+            found["name"] or "",
+        )
+        message += found["more"]
     if retry_after_seconds is None and details.get("retryAfterSeconds"):
         retry_after_seconds = float(details["retryAfterSeconds"])
     return kind(

@@ -100,6 +100,26 @@ def test_what_was_done_is_told_as_json(words: tuple[str, ...], items: list[dict[
     check_output(document, f"verbs/{verb}")
 
 
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ("policy check --live", {"policy": {}}),
+        ("whoami", {"user": "ada", "groups": [], "namespaces": [], "operator": False}),
+        ("inspect bert", [RUNS[0]]),
+    ],
+)
+def test_the_schema_is_that_of_what_the_verb_prints(words: str, wrong: Any) -> None:
+    """It has the fields that the command line adds to an answer of the Web API."""
+    checked = {"namespace": "vision", "faults": [], "notes": []}
+    me = {"user": "ada", "groups": [], "namespaces": [], "operator": False}
+    answers = {"GET /v1/policy/cluster": checked, "GET /v1/whoami": me}
+    result = invoke(FakeWebApi(RUNS, answers), *words.split(), "-o", "json")
+    verb = "policy check" if words.startswith("policy") else words.split()[0]
+    check_output(json.loads(result.stdout), f"verbs/{verb}")
+    with pytest.raises(Exception, match="is a required property"):
+        check_output(wrong, f"verbs/{verb}")
+
+
 def test_waiting_tells_phases_and_exit_codes_as_json() -> None:
     document = json.loads(invoke(FakeWebApi(runs=RUNS), "wait", "mnist", "-o", "json").stdout)
     assert document["items"][0] | {"uid": ""} == {

@@ -107,11 +107,39 @@ def test_an_error_always_has_a_message() -> None:
     assert error_from_status({"kind": "Status", "code": 500, "details": None}).message == "the API server answered 500"
 
 
-def test_a_refusal_by_rbac_has_a_hint() -> None:
-    """The refusal of a quota, which is also a 403, has none: it explains itself."""
-    said = 'runs.kajitori.dev is forbidden: User "eve" cannot create resource "runs" in API group "kajitori.dev"'
+@pytest.mark.parametrize(
+    ("said", "told", "check"),
+    [
+        (
+            'runs.kajitori.dev is forbidden: User "eve" cannot create resource "runs" in API group "kajitori.dev" '
+            'in the namespace "vision"',
+            "eve may not create runs.kajitori.dev in namespace vision",
+            "kubectl auth can-i create runs.kajitori.dev -n vision",
+        ),
+        (
+            'pods "bert-1-0" is forbidden: User "eve" cannot get resource "pods/exec" in API group "" in the namespace '
+            '"vision": RBAC: role.rbac.authorization.k8s.io "shell" not found',
+            "eve may not get pods/exec bert-1-0 in namespace vision: RBAC: role.rbac.authorization.k8s.io "
+            '"shell" not found',
+            "kubectl auth can-i get pods/exec -n vision",
+        ),
+        (
+            'nodes is forbidden: User "eve" cannot list resource "nodes" in API group "" at the cluster scope',
+            "eve may not list nodes in all namespaces",
+            "kubectl auth can-i list nodes -A",
+        ),
+    ],
+)
+def test_a_missing_right_is_told_in_one_sentence_with_a_way_out(said: str, told: str, check: str) -> None:
+    """RBAC's own words are long, and name API groups."""
     rbac = error_from_status({"kind": "Status", "code": 403, "reason": "Forbidden", "message": said})
-    assert isinstance(rbac, errors.ForbiddenError) and "role" in rbac.hint
+    assert isinstance(rbac, errors.ForbiddenError)
+    assert rbac.message == told
+    assert rbac.hint == f"ask the cluster's operators for a role there; yours: kaji whoami; to check: {check}"
+
+
+def test_the_refusal_of_a_quota_explains_itself() -> None:
+    """It is a 403, too, and has no hint."""
     quota = {
         "kind": "Status",
         "code": 403,
