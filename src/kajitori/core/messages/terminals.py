@@ -20,9 +20,10 @@ from kajitori.core.words.nodes.node_lists import expand_ranks
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import parse_time, seconds_since
 
-_SWITCH = re.compile(rb"\x1b\[\?(?:1049|1047|47)([hl])")
-"""Sequences by which a program begins (h) and ends (l) to use the whole screen."""
-_SWITCH_BYTES = 8
+_SWITCH = re.compile(rb"\x1b\[(?:\?(?:1049|1047|47)([hl])|\d{1,4};\d{1,4}H)")
+"""Sequences by which a program begins (h) and ends (l) to use the whole screen, and the one that moves the cursor to a
+line and column: a client that attaches to an editor has missed its first sequence, but gets its screen."""
+_SWITCH_BYTES = 12
 """Length of the longest of them."""
 _BELL, _SAVE, _RESTORE, _LAST_LINE, _REVERSE, _PLAIN = "\a", "\x1b7", "\x1b8", "\x1b[999;1H", "\x1b[7m", "\x1b[0m\x1b[K"
 
@@ -78,7 +79,7 @@ class Screen:
         """Look for sequences by which a program begins or ends to use the whole screen."""
         seen = self._end + output
         for switch in _SWITCH.finditer(seen):
-            self._is_full = switch[1] == b"h"
+            self._is_full = switch[1] != b"l"
         self._end = seen[-(_SWITCH_BYTES - 1) :]
 
     def show(self, text: str) -> bytes:

@@ -92,9 +92,10 @@ def test_a_notice_is_a_line_of_its_own_that_brings_no_sequence_of_its_text() -> 
 
 
 @pytest.mark.parametrize("cut", range(1, 9))
-def test_a_program_that_uses_the_whole_screen_keeps_its_cursor(cut: int) -> None:
+@pytest.mark.parametrize("switch", [b"text\x1b[?1049h", b"text\x1b[?47h", b"text\x1b[24;1H~", b"text\x1b[120;240H"])
+def test_a_program_that_uses_the_whole_screen_keeps_its_cursor(switch: bytes, cut: int) -> None:
     """The notice takes its last line and is cut to it, however the switch was split on the way."""
-    screen, switch = Screen(), b"text\x1b[?1049h"
+    screen = Screen()
     screen.columns = 12
     screen.note(switch[: 4 + cut])
     screen.note(switch[4 + cut :])
