@@ -12,10 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -31,7 +34,7 @@ from kajitori.embedded.kubelet.http.remote import (
     keep_awake,
     open_websocket,
 )
-from kajitori.embedded.kubelet.shim import syscalls
+from kajitori.embedded.kubelet.shim import foreign_socket, syscalls
 from kajitori.embedded.upgrades import TakenOver, taken_over
 from kajitori.errors import InvalidInput
 from kajitori.kube.spdy.session import (
@@ -63,6 +66,9 @@ class PodPorts:
     """File of its network namespace; empty if it uses the machine's network."""
     until_gone: Callable[[], Awaitable[object]]
     """Returns when the Pod is gone from this node."""
+    process: int = 0
+    """A process of the Pod, whose network is used if it is neither `namespace` nor the machine's: with rootless Docker
+    the network that Docker calls the host's."""
 
     async def connect(self, port: int) -> socket.socket:
         """Return a connection to a port. Raises OSError or TimeoutError."""
@@ -97,10 +103,12 @@ class PodPorts:
         return f"error forwarding port {port} to pod {self.name}, uid {self.uid}: {why}"
 
     async def _socket(self, family: socket.AddressFamily) -> socket.socket:
-        if not self.namespace:
-            made = socket.socket(family, socket.SOCK_STREAM)
-        else:
+        if self.namespace:
             made = await _socket_in(self.namespace, family)
+        elif self.process and not _is_in_our_network(self.process):
+            made = await _socket_of(self.process, family)
+        else:
+            made = socket.socket(family, socket.SOCK_STREAM)
         made.setblocking(False)
         return made
 
@@ -130,6 +138,33 @@ async def _socket_in(namespace: str, family: socket.AddressFamily) -> socket.soc
     # A new thread each time: a thread of a pool would have to leave the namespace again.
     threading.Thread(target=make, name="socket of a Pod").start()
     return await made
+
+
+def _is_in_our_network(process: int) -> bool:
+    try:
+        return foreign_socket.is_shared(process, "net")
+    except PermissionError:  # of another user: a container of Docker that runs as root, in the machine's network
+        return True
+
+
+async def _socket_of(process: int, family: socket.AddressFamily) -> socket.socket:
+    """Return a socket in the network of a process that may be in another user namespace."""
+    program = foreign_socket.PROGRAM.format(folder=str(Path(foreign_socket.__file__).parent.parent))
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            maker = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", "-c", program, str(process), str(int(family)), stdin=theirs.fileno()
+            )
+        await maker.wait()
+        ours.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            number, fds, _, _ = socket.recv_fds(ours, 16, 1)
+            if fds:
+                return socket.socket(fileno=fds[0])
+            if number:
+                raise OSError(int(number), os.strerror(int(number)))
+    raise OSError(f"no socket could be made in the network of process {process}")
 
 
 async def serve_port_forward(request: web.Request, ports: PodPorts) -> web.StreamResponse:

@@ -198,7 +198,8 @@ class KubeletServer:
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
         worker = self._find_pod(request)
-        if not any(slot.running for slot in worker.slots.values()):
+        running = [slot.container for slot in worker.slots.values() if slot.running and slot.container is not None]
+        if not running:
             raise NotFound(f'pod "{request.match_info["pod"]}" does not run: no container of it does')
         context, namespace = self._kubelet.context, ""
         if context.adapter.isolation(worker.pod) is Isolation.LOOPBACK:
@@ -209,7 +210,8 @@ class KubeletServer:
         async def until_gone() -> None:
             await self._kubelet.until_gone(worker.uid)
 
-        ports = PodPorts(request.match_info["pod"], worker.uid, namespace, until_gone)
+        process = running[0].state.pid if running[0].engine is not None else 0
+        ports = PodPorts(request.match_info["pod"], worker.uid, namespace, until_gone, process)
         return await serve_port_forward(request, ports)
 
     def _find_pod(self, request: web.Request) -> PodWorker:
