@@ -375,7 +375,8 @@ def _most_gpus(table: NodeTable, member: MemberRequest, rows: npt.NDArray[np.int
 def _smaller(room: int, member: MemberRequest, field: str) -> str:
     """Return the hint for a gang that is larger than the cluster, which has room for `room` members."""
     if room:
-        return f"use at most {room} {field}, or ask for less per member"
+        few = f"use at most {room} members" if field == "replicas" else f"begin the range with at most {room} members"
+        return f"{few}, or ask for less per member"
     what = f"{member.gpus} GPUs, " if member.gpus else ""
     amounts = f"{what}{format_cores(member.cpu_millis)} and {memory_needed(member.memory_bytes)}"
     return f"no single node has {amounts} together; ask for less per member"

@@ -217,7 +217,7 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
     share = defaults.whole_node_percent
     if smallest is not None and cpu is None and asked.cpu_request_millis is None:
         cpu = int(smallest[CPU]) * share // 100
-        message = f"{share} % of the smallest suitable node: {format_cores(cpu)}"
+        message = f"each member gets {format_cores(cpu)}, {share} % of the smallest suitable node"
         findings.add("WholeNodeCpu", message, "spec.resources.cpu")
     elif cpu is None and asked.cpu_request_millis is None:
         cpu = defaults.cpu_millis
@@ -226,7 +226,7 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
     if memory is None and smallest is not None:
         whole_mebibytes = int(smallest[MEMORY]) * share // 100 // _MEBIBYTE * _MEBIBYTE
         memory = max(whole_mebibytes, asked.memory_request_bytes or 0)
-        message = f"{share} % of the smallest suitable node: {memory_there(memory)}"
+        message = f"each member gets {memory_there(memory)} of memory, {share} % of the smallest suitable node"
         findings.add("WholeNodeMemory", message, "spec.resources.memory")
     elif memory is None and policy.memory_without_limit == "default":
         memory = max(defaults.memory_bytes, asked.memory_request_bytes or 0)

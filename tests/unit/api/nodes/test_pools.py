@@ -60,7 +60,7 @@ async def test_nodes_that_a_pool_may_get_count_at_submission(world: World) -> No
     refused = await world.http.post("/v1/runs", json={"name": "gpt", "spec": spec | {"replicas": 7}})
     (fault,) = refused.json()["faults"]
     message = "the whole cluster has room for at most 6 such members, including all nodes that its pools may get"
-    assert message in fault["message"] and "at most 6 replicas" in fault["hint"]
+    assert message in fault["message"] and "at most 6 members" in fault["hint"]
 
 
 async def test_a_gpu_type_that_only_a_pool_has_is_known(world: World) -> None:
