@@ -40,10 +40,11 @@ fi
 if chroot --userspec="$uid:$gid" / true 2>/dev/null; then
   exec chroot --userspec="${name:-$uid}:$gid" / /bin/sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
 fi
-if [ -n "$name" ] && [ -z "$group" ] && su -s /bin/sh -c true -- "$name" 2>/dev/null; then
-  exec su -s /bin/sh -c 'exec "$@"' -- "$name" sh "$@"
+why='the image has neither setpriv, nor chroot --userspec, nor su for a user with a name'
+if [ -n "$name" ] && [ -z "$group" ] && command -v su >/dev/null; then
+  if why=$(su -s /bin/sh -c true -- "$name" 2>&1); then exec su -s /bin/sh -c 'exec "$@"' -- "$name" sh "$@"; fi
 fi
-die "--user $user: the image has neither setpriv, nor chroot --userspec, nor su for a user with a name"
+die "--user $user: $why"
 """
 """Tries what images have: setpriv of util-linux, chroot of coreutils, su of busybox. The users are those of the image;
 one without an entry there has group 0, as in Docker."""
