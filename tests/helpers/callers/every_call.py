@@ -91,6 +91,7 @@ LISTS = frozenset(
 WITH_TICKETS = frozenset(
     {
         *("GET /v1/members/hosts", "GET /v1/members/ssh", "GET /v1/members/notebook", "GET /v1/members/code"),
+        "GET /v1/members/files",
         "POST /v1/members/calls/{namespace}/{name}",
     }
 )
@@ -139,6 +140,7 @@ class EveryCall:
             "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},
             "/v1/runs/{namespace}/{name}/keep": {"until": format_time(datetime.now(UTC) + timedelta(hours=1))},
             "/v1/runs/{namespace}/{name}/calls": {"token": "0" * 64},
+            "/v1/runs/{namespace}/{name}/set-files": {"files": {"digest": DIGEST, "items": [{"path": "/data/x"}]}},
             "/v1/members/calls/{namespace}/{name}": {"rank": 0, "attempt": 1, "process": "x"},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
             "/v1/nodes/{name}/drain": {},
