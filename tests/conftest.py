@@ -42,9 +42,9 @@ __all__ = [
     "with_scheduler",
 ]
 
-# Without deadlines, because machines are busy. `make explore` tries other examples each time, and twice as many.
+# Without deadlines, because machines are busy. `make explore` tries other examples each time, and three times as many.
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("kajitori", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("kajitori", deadline=None, derandomize=True, max_examples=30)
 hypothesis.settings.load_profile("kajitori")
 
 os.environ.setdefault("GOGC", "400")
@@ -62,7 +62,7 @@ so that there are two, with a server and about half of the test functions each."
 
 LONGEST_FIRST = (
     *RUNS_GROUPS,
-    *("e2e-tutorial", "parts-alone", "local_cluster", "e2e-ordinary-user", "e2e-up"),
+    *("e2e-tutorial", "parts-alone", "browser", "local_cluster", "people", "e2e-ordinary-user", "e2e-up"),
     *("differential", "test_bad_apiserver", "real", "embedded/kubelet/network/test_pod_networks", "test_bad_input"),
     *("blobs/test_blobs", "embedded/apiserver/test_kinds_properties", "member/test_netbench"),
     *("embedded/kubelet/test_kubelet", "cli/test_completion", "cli/test_signals"),
@@ -70,6 +70,7 @@ LONGEST_FIRST = (
 """Groups that start first, so that none of them is still running in one worker when the others are done."""
 
 GROUPS_OF_FIXTURES = {
+    "identity_provider": "people",
     "local_cluster": "local_cluster",
     "real_server": "real",
     "real_control_plane": "runs",
@@ -168,7 +169,7 @@ def _group(item: pytest.Item) -> str:
     if marked := _marked(item):
         return marked
     used = getattr(item, "fixturenames", ())
-    if item.get_closest_marker("real") or "local_cluster" in used:
+    if item.get_closest_marker("real") or {"local_cluster", "identity_provider"}.intersection(used):
         return next((group for name, group in GROUPS_OF_FIXTURES.items() if name in used), item.path.stem)
     if item.nodeid.startswith(UNIT):
         return item.nodeid.partition("::")[0].removeprefix(UNIT).removesuffix(".py")

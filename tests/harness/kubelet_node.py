@@ -19,12 +19,16 @@ from tests.harness.platform.parts import process_kubelet
 from tests.harness.servers.embedded_server import embedded_server
 from tests.harness.servers.kube_server import KubeServer
 from tests.harness.servers.real_server import running_real_server
+from tests.harness.servers.shared_servers import SHARED_SERVERS
 from tests.harness.waiting import PATIENCE_SECONDS
 
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.settings import KubeletSettings, ServerSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NODES
+
+SPDY_SERVER = (pytest.mark.real, pytest.mark.xdist_group("spdy"))
+"""Marks of tests that share the server with SPDY to kubelets."""
 
 NODE = "node"
 PROGRAMS = tuple(dict.fromkeys(("/dev/shm", "/lib", "/lib64", "/tmp", "/usr", sys.base_prefix, sys.prefix)))
@@ -33,7 +37,7 @@ PROGRAMS = tuple(dict.fromkeys(("/dev/shm", "/lib", "/lib64", "/tmp", "/usr", sy
 
 @pytest.fixture(
     scope="module",
-    params=["embedded", pytest.param("websocket", marks=REAL), pytest.param("spdy", marks=pytest.mark.real)],
+    params=["embedded", pytest.param("websocket", marks=REAL), pytest.param("spdy", marks=SPDY_SERVER)],
 )
 def kubelet_server(request: pytest.FixtureRequest) -> Iterator[KubeServer | None]:
     """A real server that passes streams on to kubelets as WebSocket, or translates them to SPDY as before 1.36.
@@ -46,8 +50,8 @@ def kubelet_server(request: pytest.FixtureRequest) -> Iterator[KubeServer | None
         yield request.getfixturevalue("real_server")
     else:
         require_binaries("kube-apiserver", "etcd")
-        with running_real_server("--feature-gates=ExtendWebSocketsToKubelet=false") as server:
-            yield server
+        as_before = "--feature-gates=ExtendWebSocketsToKubelet=false"
+        yield SHARED_SERVERS.get("spdy_server", lambda: running_real_server(as_before))
 
 
 class Node:

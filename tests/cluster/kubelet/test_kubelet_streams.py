@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.harness.fixtures import REAL
-from tests.harness.kubelet_node import ANY_SERVER, Node
+from tests.harness.kubelet_node import ANY_SERVER, SPDY_SERVER, Node
 from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.kube.errors import ConnectionFailed, NotFoundError, PortUnreachable
@@ -46,7 +46,7 @@ while True:
 
 
 HERE = [("embedded", "websocket"), ("embedded", "spdy")]
-BOTH = [pytest.param("websocket", "websocket", marks=REAL), pytest.param("spdy", "websocket", marks=pytest.mark.real)]
+BOTH = [pytest.param("websocket", "websocket", marks=REAL), pytest.param("spdy", "websocket", marks=SPDY_SERVER)]
 EMBEDDED = pytest.mark.parametrize(("kubelet_server", "env"), HERE, indirect=True)
 EVERYWHERE = pytest.mark.parametrize(("kubelet_server", "env"), [*HERE, *BOTH], indirect=True)
 """A real API server uses one protocol with the kubelet, whichever protocol kubectl uses with the server."""

@@ -35,6 +35,7 @@ EXAMPLES = 2
     ],
     indirect=True,
 )
+@pytest.mark.xdist_group("generated-calls")  # takes as long as all other tests with the identity provider
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")  # schemathesis uses `random`
 async def test_no_generated_call_is_answered_with_a_server_error(
     request: pytest.FixtureRequest,

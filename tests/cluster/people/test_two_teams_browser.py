@@ -1,7 +1,4 @@
-"""Users of two teams in a browser: they sign in at an OpenID provider and act, also with a real API server.
-
-The tests with a real API server share its processes with test_two_teams.py.
-"""
+"""Users of two teams in a browser: they sign in at an OpenID provider and act, also with a real API server."""
 
 from __future__ import annotations
 
@@ -152,7 +149,6 @@ async def test_a_viewer_is_offered_nothing_that_the_server_would_refuse(web: Web
 
 
 @pytest.mark.parametrize("teamed", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
-@pytest.mark.xdist_group("test_two_teams")
 async def test_users_and_operators_work_in_a_browser(web: WebApi, page: Page) -> None:
     """On a real API server, with the rights that `kajitori install` gives them: lena starts, reads, enters, stops,
     resumes and deletes a run, sees others come and wait, and makes a token for a robot; olga finds a node on the map,
