@@ -249,7 +249,7 @@ BODIES = st.one_of(
 PARAMETERS = ["limit", "continue", "name", "owner", "phase", "labelSelector", "rank", "tail", "since", "dryRun", "x"]
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 async def test_no_random_request_causes_an_internal_error(world: World, data: st.DataObject) -> None:
     """Each request is answered, or refused with a problem document."""

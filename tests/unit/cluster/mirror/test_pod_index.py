@@ -283,7 +283,7 @@ def decided(mirror: Mirror) -> tuple[Any, ...]:
     return replace(step, status=step.status), hosts, mirror.holders(), mirror.leaving(), alone
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     ours=st.lists(st.sampled_from(["Pending", "Running", "Failed"]), min_size=1, max_size=3),
     foreign=st.lists(elsewhere | unproven, max_size=8),

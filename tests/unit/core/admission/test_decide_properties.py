@@ -87,7 +87,7 @@ _POLICIES = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(_SPECS, _POLICIES, st.booleans(), st.sampled_from([CLUSTER, None]))
 def test_every_spec_gets_a_consistent_decision_or_faults(
     document: dict[str, Any], policy: Policy, admitted: bool, table: NodeTable | None

@@ -43,7 +43,7 @@ members_strategy = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     phase=phases,
     created=st.booleans(),

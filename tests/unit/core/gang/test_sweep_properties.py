@@ -159,7 +159,7 @@ EVENTS = st.tuples(
 LOOKS = st.tuples(st.lists(EVENTS, max_size=4), st.integers(0, 6), st.none() | st.integers(0, 4), st.integers(0, 20))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2), st.lists(LOOKS, max_size=25))
 def test_every_member_ends_exactly_once_whatever_happens(
     count: int, at_once: int, restarts: int, looks: list[tuple[list[tuple[str, int]], int, int | None, int]]

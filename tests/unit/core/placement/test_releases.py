@@ -43,7 +43,7 @@ def running(gangs: list[tuple[MemberRequest, int, float]]) -> tuple[Snapshot, li
     return state, endings
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(held, members, st.integers(1, 12), st.lists(st.integers(0, 2), max_size=2))
 def test_the_earliest_release_with_enough_room_is_found(
     gangs: list[tuple[MemberRequest, int, float]], member: MemberRequest, need: int, kept_on: list[int]

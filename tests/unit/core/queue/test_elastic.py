@@ -274,7 +274,7 @@ AT_ONCE = Elastic.model_validate({"growAfter": "0s", "minimumRunTime": "0s"})
 EVENTS = st.tuples(st.sampled_from(["fails", "recovers", "is taken", "is free", "grows"]), st.integers(0, 7))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.integers(1, 4), st.integers(1, 8), st.lists(EVENTS, max_size=12))
 def test_an_elastic_gang_runs_whenever_its_fewest_members_fit(
     fewest: int, more: int, events: list[tuple[str, int]]

@@ -191,7 +191,7 @@ class World:
         ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     kind=st.sampled_from(["gang", "elastic", "service", "sweep"]),
     size=st.integers(1, 4),
