@@ -129,8 +129,11 @@ def test_the_hint_of_an_error_stands_below_its_traceback() -> None:
 
 
 def test_an_unknown_keyword_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="gpu_count"):
-        submitted("python:3.11", gpu_count=3)
+    """It names the most similar one."""
+    with pytest.raises(TypeError, match=r"run\(\) got an unexpected keyword argument 'gpu'; did you mean gpus\?"):
+        submitted("python:3.11", gpu=3)
+    with pytest.raises(TypeError, match=r"'banana'$"):
+        submitted("python:3.11", banana=3)
 
 
 def test_a_folder_of_code_is_packed_and_uploaded(tmp_path: Path) -> None:

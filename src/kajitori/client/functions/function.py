@@ -32,7 +32,7 @@ from typing import (
 from kajitori.client.functions import worker
 from kajitori.client.functions.calls import IMAGE, Call, CallQueue, result_of
 from kajitori.client.functions.pickling import pickled_arguments, pickled_function
-from kajitori.client.submit.keywords import RunOptions
+from kajitori.client.submit.keywords import RunOptions, check_names
 from kajitori.errors import InvalidInput, KajitoriError, WrongState
 
 if TYPE_CHECKING:
@@ -242,11 +242,7 @@ def function(
     def decorate(wrapped: Callable[..., Any]) -> Function[..., Any, Any]:
         return Function(wrapped, image=image, client=client, options=cast(RunOptions, options))
 
-    unknown = sorted(
-        (options.keys() - RunOptions.__annotations__.keys()) | (options.keys() & {"array", "replicas", "stop_at"})
-    )
-    if unknown:
-        raise TypeError(f"function() got an unexpected keyword argument {unknown[0]!r}")
+    check_names("function", options, RunOptions.__annotations__.keys() - {"array", "replicas", "stop_at"})
     return decorate if wrapped is None else decorate(wrapped)
 
 

@@ -94,14 +94,23 @@ _FOR_A_SHELL = re.compile(r"[;|&<>]+|\$[A-Za-z_{]\w*")
 _OPTION = re.compile(r"(--[a-z][a-z-]*)(?: ([A-Za-z0-9][^\s,;)]*))?")
 
 
+def check_names(function: str, options: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError for a keyword that is no option of the function; it names the most similar one."""
+    from kajitori.core.words.suggestions import nearest
+
+    names = set(known)
+    for wrong in sorted(set(options) - names):
+        near = nearest(wrong, names)
+        hint = f"; did you mean {near}?" if near else ""
+        raise TypeError(f"{function}() got an unexpected keyword argument {wrong!r}{hint}")
+
+
 def words_of(image: str | None, command: str | Sequence[str], options: Mapping[str, Any]) -> RunWords:
     """Return the words of `kaji run` for these arguments.
 
     Raises TypeError for a keyword that is no option, and InvalidInput for a command that needs a shell.
     """
-    unknown = sorted(options.keys() - RunOptions.__annotations__.keys())
-    if unknown:
-        raise TypeError(f"run() got an unexpected keyword argument {unknown[0]!r}")
+    check_names("run", options, RunOptions.__annotations__)
     words: dict[str, Any] = {}
     for keyword, value in options.items():
         if value is not None:

@@ -422,7 +422,9 @@ def test_a_result_over_the_limit_is_an_error_of_its_call() -> None:
 
 
 def test_unknown_options_are_type_errors() -> None:
-    with pytest.raises(TypeError, match="gpu_count"):
-        kajitori.function(gpu_count=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"function\(\) got an unexpected keyword argument 'gpu'; did you mean gpus\?"):
+        kajitori.function(gpu=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="'replicas'"):
+        kajitori.function(replicas=3)
     with pytest.raises(kajitori.errors.InvalidInput, match="at_most"):
         doubled.pool(at_most=0)
