@@ -9,6 +9,8 @@ export type Found = { name: string; file: () => Promise<Blob> } | { name: string
 
 export interface FoundFile extends Entry {
   content: Blob | null;
+  /** Whether the system can run it by itself: a script with #!, or a program for Linux. */
+  isProgram?: boolean;
 }
 
 const LONGEST_NAME = 255;
@@ -46,7 +48,8 @@ export async function contentsOf(top: readonly Found[], signal: AbortSignal): Pr
       if (isFolder) await walk(await item.children(), `${below}/`, ignoring);
       else {
         const content = await item.file();
-        entries.push({ path: below, size: content.size, isFolder: false, isExecutable: modes.executable.has(below) || (await isProgram(content, below)), content });
+        const isProgram = await canRun(content, below);
+        entries.push({ path: below, size: content.size, isFolder: false, isExecutable: isProgram || modes.executable.has(below), isProgram, content });
       }
       if (entries.length > MOST_FILES) {
         throw new Error(`the folder has more than ${MOST_FILES.toLocaleString()} files: name what the program does not need in .kajiignore`);
@@ -67,7 +70,7 @@ async function gitModes(top: readonly Found[]): Promise<Modes> {
 }
 
 /** Whether a file is a script or a binary for Linux. Without Git, these are the files that are meant to be executable. */
-async function isProgram(content: Blob, path: string): Promise<boolean> {
+async function canRun(content: Blob, path: string): Promise<boolean> {
   const [a, b, c, d] = new Uint8Array(await contentOf({ path, content }, 0, 4));
   return (a === 0x23 && b === 0x21) || (a === 0x7f && b === 0x45 && c === 0x4c && d === 0x46);
 }

@@ -36,6 +36,7 @@ describe("an uploaded checkout", () => {
     expect(entries.filter(({ isExecutable }) => isExecutable).map(({ path }) => path)).toEqual(["bin/tool", "run.sh"]);
     expect(missingLinks).toEqual(["again"]);
     expect(notesOn({ entries, missingLinks }, "./run.sh")).toEqual([
+      "./run.sh can't be the command, since it does not begin with #!. Write: sh run.sh",
       "Left out, since browsers hide links: again. To upload the folder with them: kaji run --code.",
       "Executable: bin/tool, run.sh.",
     ]);
@@ -50,7 +51,7 @@ describe("an uploaded checkout", () => {
   it("says how to run a command without #!", async () => {
     const { entries, missingLinks } = await contentsOf([file("run.py", "print()"), folder("bin", file("go", "echo"))], never);
     const first = (program: string) => notesOn({ entries, missingLinks }, program)[0];
-    expect(first("./run.py")).toBe("./run.py can't be the command, since it does not begin with #! and is not executable in Git. Write: python run.py");
+    expect(first("./run.py")).toBe("./run.py can't be the command, since it does not begin with #!. Write: python run.py");
     expect(first("bin/go")).toContain("Write: sh bin/go");
     expect(first("./gone.sh")).toBe("./gone.sh is not in the folder.");
     for (const program of ["python", "/bin/sh", ""]) expect(first(program)).toBe("No file is executable.");

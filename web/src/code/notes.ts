@@ -24,9 +24,9 @@ function commandNote(entries: Uploaded["entries"], program: string): string[] {
   const path = program.split("/").filter((part) => part && part !== ".").join("/");
   const file = entries.find((entry) => entry.path === path && !entry.isFolder);
   if (!file) return [`${program} is not in the folder.`];
-  if (file.isExecutable) return [];
+  if (file.isProgram) return [];
   const interpreter = INTERPRETERS[path.split(".").at(-1) ?? ""] ?? "sh";
-  return [`${program} can't be the command, since it does not begin with #! and is not executable in Git. Write: ${interpreter} ${path}`];
+  return [`${program} can't be the command, since it does not begin with #!. Write: ${interpreter} ${path}`];
 }
 
 function firstFew(paths: readonly string[]): string {

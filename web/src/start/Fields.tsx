@@ -34,12 +34,15 @@ interface Properties {
   teams: readonly string[];
   /** Whether a person chooses the number of members. */
   hasMembers: boolean;
+  /** Whether it is a notebook, which has one member. */
+  isNotebook: boolean;
 }
 
 /** The fields of the form. */
-export function Fields({ show, isOpen, teams, hasMembers }: Properties) {
+export function Fields({ show, isOpen, teams, hasMembers, isNotebook }: Properties) {
   const gpus = useQuery({ queryKey: ["gpus"], queryFn: async () => contentOf(await client.GET("/v1/gpus")) });
   const chosenType = show("gpuType");
+  const each = isNotebook ? "" : " each";
   return (
     <Box sx={{ display: "grid", gap: 5, gridTemplateColumns: "minmax(0, 1fr)", alignContent: "start" }}>
       <Box sx={GRID}>
@@ -75,7 +78,7 @@ export function Fields({ show, isOpen, teams, hasMembers }: Properties) {
             help="If you leave it empty, there is one. 8-32 stands for as many as fit."
           />
         )}
-        <Field {...show("gpus")} label="GPUs each" />
+        <Field {...show("gpus")} label={`GPUs${each}`} />
         <Field {...chosenType} label="GPU type" select>
           <MenuItem value="">Any</MenuItem>
           {(gpus.data?.types ?? []).map(({ type, free, total }) => (
@@ -87,8 +90,8 @@ export function Fields({ show, isOpen, teams, hasMembers }: Properties) {
             <MenuItem value={chosenType.value}>{chosenType.value}</MenuItem>
           )}
         </Field>
-        <Field {...show("cpus")} label="CPUs each" help="Write 8 or 0.5, for example." />
-        <Field {...show("memory")} label="Memory each" help="Write 64g, for example." />
+        <Field {...show("cpus")} label={`CPUs${each}`} help="Write 8 or 0.5, for example." />
+        <Field {...show("memory")} label={`Memory${each}`} help="Write 64g, for example." />
       </Box>
       <Box component="details" open={isOpen || undefined}>
         <Box component="summary" sx={{ cursor: "pointer", mb: 4 }}>

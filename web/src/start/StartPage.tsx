@@ -76,7 +76,7 @@ export function StartPage() {
         }}
       >
         <Box sx={{ display: "grid", gap: 5, alignContent: "start", gridTemplateColumns: "minmax(0, 1fr)" }}>
-          <Fields show={show} isOpen={hasMore} teams={teams} hasMembers={hasMembers(draft) || faults.has("members")} />
+          <Fields show={show} isOpen={hasMore} teams={teams} hasMembers={hasMembers(draft) || faults.has("members")} isNotebook={draft.base.type === "notebook"} />
           <CodeDrop
             digest={draft.base.code?.digest ?? ""}
             namespace={form.namespace}

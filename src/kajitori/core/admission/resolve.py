@@ -240,12 +240,13 @@ def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -
         shm = min(defaults.shm_bytes, memory or defaults.shm_bytes)
         findings.add("ShmDefaulted", f"{memory_there(shm)} of that for /dev/shm", "spec.resources.shm")
     amounts = (format_cores(cpu_request), memory_needed(memory_request))
+    who = "the notebook has" if spec.type == "notebook" else "each member has"
     if spec.qos == "guaranteed" and memory is not None and cpu is not None:
-        message = f"each member has {amounts[0]} and {amounts[1]} of memory reserved, which are also its limits"
+        message = f"{who} {amounts[0]} and {amounts[1]} of memory reserved, which are also its limits"
         findings.add("QosGuaranteed", message, "spec.resources")
     else:
         message = (
-            f"each member has only {amounts[0]} and {amounts[1]} of memory reserved: if its node runs short, "
+            f"{who} only {amounts[0]} and {amounts[1]} of memory reserved: if its node runs short, "
             "it is slowed down, or killed before guaranteed members"
         )
         findings.add("BurstableRisk", message, "spec.qos")

@@ -44,6 +44,7 @@ def test_a_notebook_has_a_program_a_port_and_a_folder_that_is_kept() -> None:
     assert decision.limits.time_limit_seconds == 7 * 86400
     assert decision.limits.restarts > 0
     assert decision.template["spec"]["restartPolicy"] == "Never"
+    assert any(finding.message.startswith("the notebook has ") for finding in decision.findings), "not: each member"
 
 
 def test_what_a_notebook_names_itself_is_kept() -> None:
