@@ -18,7 +18,7 @@ const PHONE = { display: { xs: "table-cell", sm: "none" } } as const;
 export function AuditTable({ entries }: { entries: readonly Entry[] }) {
   return (
     <Box sx={{ overflowX: "auto" }} tabIndex={0}>
-      <Table size="small" aria-label="Audit trail" sx={{ minWidth: { xs: 0, sm: 880 }, "& td, & th": { px: { xs: 1, sm: 4 } } }}>
+      <Table size="small" aria-label="Audit trail" sx={{ minWidth: { xs: 0, sm: 880 }, "& td, & th": { px: { xs: 1, sm: 2, lg: 4 } } }}>
         <TableHead>
           <TableRow>
             <TableCell>When</TableCell>
