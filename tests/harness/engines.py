@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.harness.waiting import wait_until
 
@@ -109,6 +110,16 @@ def container_engine(name: str) -> Iterator[TestEngine]:
                 if left := engine.containers():
                     engine.command("rm", "--force", *(["--time=0"] if name == "podman" else []), *left)
             engine.stop()
+            _end_commands(engine.folder)
+
+
+def _end_commands(folder: Path) -> None:
+    """Podman keeps a process of each command that ran beside a program for five minutes, which then makes the folder of
+    its storage again."""
+    for process in psutil.process_iter(["name", "cmdline"]):
+        if process.info["name"] == "conmon" and str(folder) in " ".join(process.info["cmdline"] or ()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def _serve(name: str, folder: Path) -> list[str]:
