@@ -98,10 +98,15 @@ def check(source: str) -> tuple[About, Contents]:
 
 
 def listed(place: str) -> list[Found]:
-    """Return the backups in a folder or a store, the newest first. Only their beginnings are read."""
+    """Return the backups in a folder or a store, the newest first. Only their beginnings are read.
+
+    Raises NotFound if there is no such folder.
+    """
 
     async def work() -> list[Found]:
         if "://" not in place:
+            if not await asyncio.to_thread(Path(place).is_dir):
+                raise NotFound(f"there is no folder {place}", hint="name the folder or the store of the backups")
             files = await asyncio.to_thread(lambda: sorted(Path(place).glob(f"*{SUFFIX}")))
             return [_found(path, path.name, path.stat().st_size) for path in files]
         found, store = [], await open_blobs(place, field="PLACE")

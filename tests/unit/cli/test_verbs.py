@@ -267,7 +267,7 @@ def test_history_shows_of_a_run_what_ps_shows() -> None:
     for wide in ((), ("-o", "wide")):
         of_ps, of_history = (cells_of(invoke(api, *words, *wide).stdout) for words in (("ps", "-a"), ("history",)))
         assert of_ps["STATUS"] == "Failed (3)" and of_ps["COMMAND"] == "python train.py"
-        assert of_history["OBJECT"] == "removed" and of_ps.items() <= of_history.items()
+        assert of_history["REMOVED"] == "yes" and of_ps.items() <= of_history.items()
     assert api.calls[-1].query["details"] == ["true"]
 
 

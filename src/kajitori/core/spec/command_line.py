@@ -28,7 +28,7 @@ _OPTIONS = {
 _RESOURCES = {"gpu": "--gpus", "gpuType": "--gpu-type"}
 _SIZES = {"memory": "-m", "shm": "--shm-size"}
 _FLAGS = {"stdin": "-i", "tty": "-t", "privileged": "--privileged", "removeAfter": "--rm"}
-_NOT_ASKED = ("stopped", "resumes", "stopGrace")
+_NOT_ASKED = ("stopped", "parked", "keepIdleUntil", "resumes", "stopGrace")
 """Fields that say what became of a run later."""
 
 

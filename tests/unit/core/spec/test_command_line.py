@@ -110,3 +110,8 @@ def test_what_no_option_expresses_is_named(part: dict[str, Any], left_out: tuple
 def test_an_invalid_spec_has_a_command_line_too(spec: dict[str, Any]) -> None:
     """A run that kubectl made is shown as it is."""
     assert command_line(spec).words[:2] == ("kaji", "run")
+
+
+def test_answers_about_idle_gpus_are_no_part_of_what_was_asked() -> None:
+    asked = command_line({"image": "x"})
+    assert command_line({"image": "x", "keepIdleUntil": "2026-11-29T00:00:00Z", "parked": True}) == asked

@@ -87,13 +87,13 @@ def _print_data(form: str, runs: Iterable[dict[str, Any]]) -> None:
 
 
 def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, owners: bool) -> None:
-    """Print what `kaji ps` shows of each run, and whether its object is still there."""
+    """Print what `kaji ps` shows of each run, and whether it was removed."""
     from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words import runs as words
 
     now = cli.now()
     columns = [Column("NAME"), Column("STATUS", styled=True), Column("REASON", flexible=True), Column("MEMBERS")]
-    columns += [Column("GPUS"), Column("TIME"), Column("AGE"), Column("OBJECT")]
+    columns += [Column("GPUS"), Column("TIME"), Column("AGE"), Column("REMOVED")]
     namespaces = wide or len({run["namespace"] for run in runs}) > 1
     if namespaces:
         columns.append(Column("NAMESPACE"))
@@ -107,7 +107,7 @@ def _print(cli: Cli, runs: list[dict[str, Any]], *, wide: bool, owners: bool) ->
         run = recorded["run"]
         row = [run["name"], words.status_words(run), words.reason_words(run), words.member_words(run)]
         row += [words.gpu_words(run), words.time_words(run, now), words.age(run["createdAt"], now)]
-        row.append("removed" if recorded["removedAt"] else "there")
+        row.append("yes" if recorded["removedAt"] else "")
         if namespaces:
             row.append(run["namespace"])
         if wide or owners:

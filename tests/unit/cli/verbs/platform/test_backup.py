@@ -15,7 +15,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.verbs.platform.backup import command
 from kajitori.cli.verbs.platform.restore import _print
 from kajitori.core.words.times import format_time
-from kajitori.errors import InvalidInput
+from kajitori.errors import InvalidInput, NotFound
 
 
 def backup(path: Path, hours: float) -> Path:
@@ -46,6 +46,12 @@ def test_backups_are_listed_with_their_age(tmp_path: Path, place: str) -> None:
     assert called("ls", place.format(tmp_path), "--max-age", "2h")[0] == 1
     found = json.loads(called("ls", place.format(tmp_path), "-o", "json")[1])
     assert [one["name"] for one in found] == ["new.tar.zst", "old.tar.zst", "cut.tar.zst"]
+
+
+def test_a_folder_that_does_not_exist_is_no_empty_list(tmp_path: Path) -> None:
+    assert called("ls", str(tmp_path))[0] == 0
+    with pytest.raises(NotFound, match="no folder .*missing"):
+        called("ls", str(tmp_path / "missing"))
 
 
 def test_a_backup_is_verified_as_a_whole(tmp_path: Path) -> None:
