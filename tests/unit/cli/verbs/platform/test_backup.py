@@ -50,7 +50,7 @@ def test_backups_are_listed_with_their_age(tmp_path: Path, place: str) -> None:
 
 def test_a_folder_that_does_not_exist_is_no_empty_list(tmp_path: Path) -> None:
     assert called("ls", str(tmp_path))[0] == 0
-    with pytest.raises(NotFound, match="no folder .*missing"):
+    with pytest.raises(NotFound, match=r"no folder .*missing"):
         called("ls", str(tmp_path / "missing"))
 
 
