@@ -114,8 +114,7 @@ def container_engine(name: str) -> Iterator[TestEngine]:
 
 
 def _end_commands(folder: Path) -> None:
-    """Podman keeps a process of each command that ran beside a program for five minutes, which then makes the folder of
-    its storage again."""
+    """End the processes that Podman keeps for five minutes after each command beside a program."""
     for process in psutil.process_iter(["name", "cmdline"]):
         if process.info["name"] == "conmon" and str(folder) in " ".join(process.info["cmdline"] or ()):
             with contextlib.suppress(psutil.NoSuchProcess):
