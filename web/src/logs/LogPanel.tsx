@@ -11,6 +11,8 @@ import { useLogSearch } from "./useLogSearch";
 
 /** Each pane follows its log on a connection of its own, and a browser has six for a server. */
 const MOST_BESIDE = 4;
+/** Two logs beside each other have room in a panel beside the list of runs. */
+const LEAST_BESIDE_PX = 330;
 const OPTIONS_KEY = "kaji-log-options";
 
 /** The logs of a run's members: of any ranks and attempts, merged by time or side by side, with a search on the server. */
@@ -72,7 +74,7 @@ export function LogPanel({ run, rank }: { run: Run; rank: number }) {
         toHit={toHit}
         goTo={setPlace}
       />
-      <Box sx={{ display: "grid", gap: 3, gridTemplateColumns: `repeat(auto-fit, minmax(min(100%, ${beside ? 420 : 0}px), 1fr))` }}>
+      <Box sx={{ display: "grid", gap: 3, gridTemplateColumns: `repeat(auto-fit, minmax(min(100%, ${beside ? LEAST_BESIDE_PX : 0}px), 1fr))` }}>
         {panes.map((shown) => (
           <Box key={shown.map(keyOf).join()} sx={{ minWidth: 0 }}>
             {beside && shown[0] && <Typography sx={{ fontWeight: 600, "&::first-letter": { textTransform: "uppercase" } }}>{wordsOf(shown[0])}</Typography>}

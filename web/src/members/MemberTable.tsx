@@ -7,7 +7,7 @@ import { Age } from "../words/Age";
 import { kindOf, type Placed } from "./kinds";
 
 const ROW_PX = 36;
-const COLUMNS = "64px 104px minmax(140px, 1fr) 72px 104px minmax(160px, 2fr) 72px";
+const COLUMNS = "48px 88px minmax(100px, 1fr) 64px 96px minmax(100px, 2fr) 64px";
 const ROW = { display: "grid", gridTemplateColumns: COLUMNS, gap: 3, px: 3, alignItems: "center" } as const;
 const CELL = { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" } as const;
 const RIGHT = { ...CELL, textAlign: "right" } as const;
@@ -18,7 +18,7 @@ export function MemberTable({ placed, showLog }: { placed: readonly Placed[]; sh
   const rows = useVisibleRows({ count: placed.length, rowPx: ROW_PX, list });
   return (
     <Box role="table" aria-label="Members" aria-rowcount={placed.length + 1} tabIndex={0} sx={{ overflowX: "auto" }}>
-      <Box sx={{ minWidth: 880 }}>
+      <Box sx={{ minWidth: 660 }}>
         <Box role="row" sx={{ ...ROW, borderBottom: 1, borderColor: "divider", color: "text.secondary", py: 1 }}>
           {["Rank", "State", "Node", "Attempt", "Started", "Why", ""].map((name) => (
             <Box key={name} role="columnheader" sx={name === "Rank" || name === "Attempt" ? RIGHT : CELL}>

@@ -6,8 +6,8 @@ import { Age } from "../words/Age";
 import { AfterRuns } from "./AfterRuns";
 import { gpuWords, isFinal, membersOf } from "./status";
 
-/** Number of letters from which a value takes the room of two. */
-const LONG = 28;
+/** Number of letters from which a value takes a line of its own on a phone. */
+const LONG = 18;
 
 /** What a run is and where it runs, as pairs of name and value. */
 export function Facts({ run }: { run: Run }) {
@@ -31,17 +31,18 @@ export function Facts({ run }: { run: Run }) {
   return (
     <Box
       component="dl"
-      sx={{ display: "grid", gridTemplateColumns: "repeat(auto-fill, minmax(min(44%, 168px), 1fr))", columnGap: 3, rowGap: { xs: 1, sm: 3 }, m: 0 }}
+      // Each fact is as wide as its value, so that the last one does not stand alone in a second line.
+      sx={{ display: { xs: "grid", sm: "flex" }, flexWrap: "wrap", gridTemplateColumns: "1fr 1fr", columnGap: { xs: 3, sm: 6 }, rowGap: { xs: 1, sm: 2 }, m: 0 }}
     >
       {facts
         .filter(([, value]) => value)
         .map(([name, value]) => (
-          <Box key={name} sx={{ minWidth: 0, gridColumn: typeof value === "string" && value.length > LONG ? { xs: "1 / -1", md: "span 2" } : undefined, display: { xs: "flex", sm: "block" }, columnGap: 2, alignItems: "baseline" }}>
+          <Box key={name} sx={{ minWidth: { xs: 0, sm: 56 }, maxWidth: { sm: 440 }, gridColumn: typeof value === "string" && value.length > LONG ? "1 / -1" : undefined, display: { xs: "flex", sm: "block" }, columnGap: 2, alignItems: "baseline" }}>
             <Box component="dt" sx={{ color: "text.secondary", fontSize: 12.5 }}>
               {name}
             </Box>
             <Box component="dd" sx={{ m: 0, overflowWrap: "anywhere" }}>
-              {value}
+              {typeof value === "string" ? <bdi>{value}</bdi> : value}
             </Box>
           </Box>
         ))}

@@ -83,10 +83,11 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 4, rowGap: 2, mb: 3 }}>
         {!isPart && <RunTitle title={view.title} phase={phaseOf(view)} finding={findingOf(view)} />}
-        {!isPart && <Box sx={{ flex: 1 }} />}
         <Since currentAt={run.dataUpdatedAt} error={run.error} />
-        <Actions run={view} leave={leave} />
-        {children}
+        <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 2 }}>
+          <Actions run={view} leave={leave} />
+          {children}
+        </Box>
       </Box>
       {view.isRemoved && (
         <Typography color="textSecondary" sx={{ mb: 3 }}>
@@ -102,7 +103,7 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
       </Box>
       <Tabs value={tab} onChange={(_, next: TabName) => show(next)} sx={{ mb: 3 }}>
         {tabs.map((known) => (
-          <Tab key={known} value={known} label={TITLES[known]} />
+          <Tab key={known} value={known} label={TITLES[known]} sx={{ minWidth: 72, px: 3 }} />
         ))}
       </Tabs>
       {tab === "log" && <LogPanel key={view.uid} run={view} rank={rank ?? 0} />}

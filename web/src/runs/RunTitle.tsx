@@ -12,10 +12,10 @@ interface Properties {
   isPart?: boolean;
 }
 
-/** The name and the state of a run. */
+/** The name and the state of a run. It takes the room that is left in its line, so that what stands beside it begins at the left in a line of its own. */
 export function RunTitle({ title, phase, finding, isPart = false }: Properties) {
   return (
-    <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 4, rowGap: 1, minWidth: 0 }}>
+    <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 4, rowGap: 1, flex: "1 1 auto", minWidth: 0 }}>
       <Typography variant="h1" component={isPart ? "h2" : "h1"} dir="auto" sx={{ overflowWrap: "anywhere", minWidth: 0 }}>
         {title}
       </Typography>

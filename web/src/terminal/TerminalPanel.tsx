@@ -4,8 +4,12 @@ import TextField from "@mui/material/TextField";
 import Typography from "@mui/material/Typography";
 import { useState } from "react";
 import type { Run } from "../api/client";
+import { useRoomBelow } from "../beside/scrolling";
 import { membersOf } from "../run/status";
 import { useShell } from "./useShell";
+
+/** Room for the edge of the page. */
+const BELOW_PX = 32;
 
 interface Properties {
   run: Run;
@@ -35,6 +39,7 @@ export function TerminalPanel({ run, rank, chooseRank }: Properties) {
 
 function Shell({ run, rank, again }: { run: Run; rank: number; again: () => void }) {
   const { element, waiting, ended } = useShell(run, rank);
+  const room = useRoomBelow(element, BELOW_PX);
   return (
     <>
       {waiting && (
@@ -53,7 +58,7 @@ function Shell({ run, rank, again }: { run: Run; rank: number; again: () => void
       <Box
         ref={element}
         aria-label={`Terminal of rank ${rank}`}
-        sx={{ height: "60vh", minHeight: 240, bgcolor: "#000", borderRadius: 1, p: 2, overflow: "hidden" }}
+        sx={{ height: `max(240px, ${room})`, bgcolor: "#000", borderRadius: 1, p: 2, overflow: "hidden" }}
       />
     </>
   );
