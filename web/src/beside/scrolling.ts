@@ -1,6 +1,6 @@
 /** What scrolls a part of the page: the window, or a panel beside a list. */
 import { useVirtualizer, useWindowVirtualizer } from "@tanstack/react-virtual";
-import { createContext, useContext, useLayoutEffect, useState, type RefObject } from "react";
+import { createContext, useCallback, useContext, useEffect, useLayoutEffect, useState, type RefObject } from "react";
 
 /** Height around a panel that is as high as the window: the top bar, and the margins of the page. */
 export const AROUND_PANEL_PX = 81;
@@ -27,10 +27,17 @@ export function useVisibleRows({ count, rowPx, list }: Rows) {
 export function useRoomBelow(element: RefObject<HTMLElement | null>, belowPx: number): string {
   const panel = useContext(ScrollingPanel);
   const [top, setTop] = useState(0);
-  useLayoutEffect(() => {
+  const measure = useCallback(() => {
     const box = element.current?.getBoundingClientRect();
     if (!box) return;
     setTop(Math.round(panel ? box.top - panel.getBoundingClientRect().top + panel.scrollTop + AROUND_PANEL_PX : box.top + window.scrollY));
-  });
+  }, [element, panel]);
+  useLayoutEffect(measure);
+  // What stands above the element may come later than the element.
+  useEffect(() => {
+    const observer = new ResizeObserver(measure);
+    observer.observe(panel?.firstElementChild ?? document.body);
+    return () => observer.disconnect();
+  }, [measure, panel]);
   return `100vh - ${top + belowPx}px`;
 }
