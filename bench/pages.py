@@ -32,8 +32,8 @@ SECONDS = 20.0
 LISTS = 20
 
 
-async def serve(url: str) -> None:
-    """Run the Web API, and print its URL, until stdin is closed."""
+async def serve(url: str, **parts: Any) -> None:
+    """Run the Web API, and print its URL, until stdin is closed. `parts` are more of what it is made of."""
     from kajitori.api.serving.server import ApiServer
     from kajitori.cluster.mirror.mirror import Mirror
     from kajitori.configuration.policy_file import PolicyFile
@@ -44,7 +44,8 @@ async def serve(url: str) -> None:
     config = KubeConfig(server=url, credentials=Credentials(token="server"), namespace="team")
     async with KubeClient(config) as client, Mirror(client) as mirror:
         await mirror.wait_synced()
-        async with ApiServer(web_app(ApiDependencies(client=client, mirror=mirror, policy=PolicyFile(None)))) as server:
+        own = ApiDependencies(client=client, mirror=mirror, policy=PolicyFile(None), **parts)
+        async with ApiServer(web_app(own)) as server:
             say({"url": server.url})
             await asyncio.to_thread(sys.stdin.read)
 

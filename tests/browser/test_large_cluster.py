@@ -107,7 +107,7 @@ async def test_7500_nodes_and_their_queue_are_shown(
     await visit(page, f"{url}/cluster")
     nodes = page.get_by_role("img", name="Map of 7500 nodes")
     await nodes.wait_for()
-    await page.get_by_role("button", name=f"Fully used {USED}").wait_for()
+    await page.get_by_role("button", name=f"Fully used {USED:,}").wait_for()
     await see_one(page)
     await page.get_by_label("Filter").fill("gpu-07")
     counted = page.get_by_role("status")

@@ -5,6 +5,7 @@ import TableCell from "@mui/material/TableCell";
 import TableHead from "@mui/material/TableHead";
 import TableRow from "@mui/material/TableRow";
 import { Age } from "../words/Age";
+import { count } from "../words/amounts";
 import { largestFirst, type Board } from "./board";
 
 /** Who holds how many GPUs since when, in letters that are read from across a room. */
@@ -28,8 +29,8 @@ export function Holdings({ board }: { board: Board }) {
               <TableCell>{owner || "no run"}</TableCell>
               <TableCell>{namespace}</TableCell>
               <TableCell>{type}</TableCell>
-              <TableCell align="right">{gpus}</TableCell>
-              <TableCell align="right">{idle || ""}</TableCell>
+              <TableCell align="right">{count(gpus)}</TableCell>
+              <TableCell align="right">{idle ? count(idle) : ""}</TableCell>
               <TableCell align="right" sx={{ whiteSpace: "nowrap" }}>
                 <Age time={since} />
               </TableCell>

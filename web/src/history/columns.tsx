@@ -1,6 +1,7 @@
 import type { Phase } from "../api/client";
 import { StateMark } from "../states/StateMark";
 import { Age } from "../words/Age";
+import { reasonWords } from "../words/reason";
 import { duration } from "../words/times";
 import type { Column } from "../words/VirtualTable";
 import { lasted, type RecordedRun } from "./filter";
@@ -15,7 +16,7 @@ export const COLUMNS: Column<RecordedRun>[] = [
   { name: "Attempts", width: "72px", right: true, cell: (run) => (run.type === "sweep" ? "" : run.attempts || "") },
   { name: "Lasted", width: "80px", right: true, cell: time },
   { name: "Created", width: "104px", phone: "88px", right: true, cell: (run) => <Age time={run.createdAt} /> },
-  { name: "Why", width: "minmax(120px, 1fr)", cell: (run) => run.reason },
+  { name: "Why", width: "minmax(120px, 1fr)", cell: (run) => reasonWords(run.reason) },
 ];
 
 function time(run: RecordedRun): string {

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Outcome } from "../start/outlook/WhatIfs";
 import { ordered } from "../table/sorting";
 import { inQueueOrder, SORT_KEYS } from "./lists/queueColumns";
-import { barAt, barBeside, firstAt, LANE_PX, placed } from "./timeline/placing";
+import { barAt, barBeside, firstAt, LANE_PX, placed, roomForName } from "./timeline/placing";
 import { barOf, spanned, suitableSpan, ticks, timelineOf } from "./timeline/timeline";
 import { isTrial, trialRow } from "./trials";
 import type { QueueRow } from "./useQueue";
@@ -147,4 +147,10 @@ it("finds the first row of a view among thousands", () => {
 
 it("gives every node a row, however many there are", () => {
   expect(timelineOf([run("wide", { nodes: "gpu-[00001-07500]" })], "node", FROM, UNTIL).groups).toHaveLength(7_500);
+});
+
+it("keeps names of runs off the line of the present time", () => {
+  expect(roomForName({ x: 100, width: 400 }, 150)).toEqual({ x: 156, width: 340 });
+  expect(roomForName({ x: 100, width: 60 }, 150)).toEqual({ x: 106, width: 50 });
+  expect(roomForName({ x: 200, width: 400 }, 150)).toEqual({ x: 206, width: 390 });
 });

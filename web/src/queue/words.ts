@@ -1,4 +1,5 @@
 /** What is known of a run in the queue, in words. */
+import { count, gpusWords } from "../words/amounts";
 import type { QueueRow } from "./useQueue";
 
 /** Return the name under which a run is known everywhere: `namespace/name`. */
@@ -32,7 +33,7 @@ export function told(run: QueueRow, now: number): string {
 
 /** Return how large a run is: "4 members, 32 h100". */
 export function sizeWords({ members, gpus, gpuType }: QueueRow): string {
-  return [members === 1 ? "1 member" : `${members} members`, gpus ? `${gpus} ${gpuType || "GPUs"}` : ""].filter(Boolean).join(", ");
+  return [members === 1 ? "1 member" : `${count(members)} members`, gpusWords(gpus, gpuType || "GPUs")].filter(Boolean).join(", ");
 }
 
 /** Return when a waiting run is expected to start. */

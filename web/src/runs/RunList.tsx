@@ -16,6 +16,7 @@ import { useRowKeys } from "../table/useRowKeys";
 import { useSelection } from "../table/useSelection";
 import { CopyLine } from "../words/CopyLine";
 import { BulkBar } from "../verbs/BulkBar";
+import { count } from "../words/amounts";
 import { BESIDE_COLUMNS, COLUMNS } from "./columns";
 import { counted } from "./filter";
 import { RunBeside } from "./RunBeside";
@@ -105,7 +106,7 @@ function Phases({
         .filter((phase) => counts.has(phase) || chosen.includes(phase))
         .map((phase) => (
           <ToggleButton key={phase} value={phase} sx={{ gap: 2 }}>
-            <StateMark phase={phase} /> {counts.get(phase) ?? 0}
+            <StateMark phase={phase} /> {count(counts.get(phase) ?? 0)}
           </ToggleButton>
         ))}
     </ToggleButtonGroup>

@@ -2,6 +2,7 @@ import { StateMark } from "../states/StateMark";
 import { FINAL, STATES } from "../states/states";
 import type { SortKeys } from "../table/sorting";
 import { Age } from "../words/Age";
+import { count, gpusWords } from "../words/amounts";
 import { exact } from "../words/times";
 import type { Column } from "../words/VirtualTable";
 import type { Row } from "./rows";
@@ -29,11 +30,11 @@ export const SORT_KEYS: SortKeys<ListedRow> = {
 /** The columns of the table of runs. */
 export const COLUMNS: Column<ListedRow>[] = [
   { name: "State", width: "128px", phone: "98px", sort: "phase", cell: (run) => <StateMark phase={run.phase} finding={run.finding} /> },
-  { name: "Name", width: "minmax(140px, 2fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: (run) => run.name },
+  { name: "Name", width: "minmax(140px, 3fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: (run) => run.name },
   { name: "Team", width: "minmax(80px, 1fr)", sort: "namespace", cell: (run) => run.namespace },
-  { name: "Owner", width: "minmax(100px, 1fr)", sort: "owner", cell: (run) => run.owner },
+  { name: "Owner", width: "minmax(100px, 1.5fr)", sort: "owner", cell: (run) => run.owner },
   { name: "Members", width: "112px", right: true, sort: "members", descending: true, cell: members },
-  { name: "GPUs", width: "96px", right: true, sort: "gpus", descending: true, cell: gpus },
+  { name: "GPUs", width: "96px", right: true, sort: "gpus", descending: true, cell: (run) => gpusWords(run.gpus, run.gpuType) },
   {
     name: "Age",
     width: "104px",
@@ -56,18 +57,20 @@ export const COLUMNS: Column<ListedRow>[] = [
 export const BESIDE_COLUMNS: Column<ListedRow>[] = [
   { name: "State", width: "98px", sort: "phase", cell: (run) => <StateMark phase={run.phase} finding={run.finding} /> },
   { name: "Name", width: "minmax(0, 1fr)", isLink: true, sort: "name", cell: (run) => run.name },
-  { name: "Progress", width: "minmax(0, 1fr)", sort: "members", descending: true, cell: (run) => why(run) || members(run) },
+  { name: "Progress", width: "minmax(0, 1fr)", sort: "members", descending: true, cell: progress },
 ];
 
 function why({ starts, message }: ListedRow): string {
   return [starts, message].filter(Boolean).join(": ");
 }
 
-function members({ members: { total, running }, phase }: Row): string {
-  if (!total) return "";
-  return FINAL.has(phase) ? `${total}` : `${running} of ${total}`;
+/** What a run waits for or failed with, or how many of its members run. */
+function progress(run: ListedRow): string {
+  if (why(run) || !FINAL.has(run.phase)) return why(run) || members(run);
+  return run.members.total === 1 ? "1 member" : `${members(run)} members`;
 }
 
-function gpus({ gpus, gpuType }: Row): string {
-  return gpus ? [gpus, gpuType].filter(Boolean).join(" ") : "";
+function members({ members: { total, running }, phase }: Row): string {
+  if (!total) return "";
+  return FINAL.has(phase) ? count(total) : `${count(running ?? 0)} of ${count(total)}`;
 }

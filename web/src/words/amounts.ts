@@ -13,6 +13,16 @@ export function bytes(size: number): string {
   return `${left >= 10 || Number.isInteger(left) ? Math.round(left) : left.toFixed(1)} ${SIZES[unit]}`;
 }
 
+/** Return a number with separators: "10,000". */
+export function count(amount: number): string {
+  return amount.toLocaleString("en");
+}
+
+/** Return GPUs and their type: "1,024 h100"; empty if there are none. */
+export function gpusWords(gpus: number, gpuType: string): string {
+  return gpus ? [count(gpus), gpuType].filter(Boolean).join(" ") : "";
+}
+
 /** Return processors, from thousandths of one. */
 export function cpus(millis: number): string {
   return `${Math.round(millis / 100) / 10}`;

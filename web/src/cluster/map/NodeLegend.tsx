@@ -2,6 +2,7 @@ import Box from "@mui/material/Box";
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import type { Legend } from "../colours";
+import { count as numbered } from "../../words/amounts";
 import { KindMark } from "./KindMark";
 
 /** The legend: what the cells mean, with counts. A click shows only these nodes. */
@@ -14,7 +15,7 @@ export function NodeLegend({ legend, chosen, choose }: { legend: Legend; chosen:
           <Box component="span" sx={{ overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap" }} title={kind.word}>
             {kind.word}
           </Box>
-          {count}
+          {numbered(count)}
         </ToggleButton>
       ))}
     </ToggleButtonGroup>

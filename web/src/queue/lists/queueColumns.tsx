@@ -2,6 +2,7 @@ import Box from "@mui/material/Box";
 import { StateMark } from "../../states/StateMark";
 import type { SortKeys } from "../../table/sorting";
 import { Age } from "../../words/Age";
+import { gpusWords } from "../../words/amounts";
 import { exact } from "../../words/times";
 import type { Column } from "../../words/VirtualTable";
 import type { QueueRow } from "../useQueue";
@@ -34,7 +35,7 @@ export function columnsOf(now: number): Column<QueueRow>[] {
     { name: "Run", width: "minmax(160px, 3fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "run", cell: ({ name }) => name },
     { name: "Team", width: "minmax(80px, 1fr)", sort: "team", cell: ({ namespace }) => namespace },
     { name: "Owner", width: "minmax(80px, 1fr)", sort: "owner", cell: ({ owner }) => owner },
-    { name: "GPUs", width: "96px", right: true, sort: "gpus", descending: true, cell: ({ gpus, gpuType }) => (gpus ? `${gpus} ${gpuType}` : "") },
+    { name: "GPUs", width: "96px", right: true, sort: "gpus", descending: true, cell: ({ gpus, gpuType }) => gpusWords(gpus, gpuType) },
     { name: "Start", width: "120px", phone: "104px", right: true, sort: "start", cell: (run) => startCell(run, now) },
     { name: "End", width: "200px", phone: "104px", right: true, sort: "end", cell: (run) => endCell(run, now) },
     { name: "Nodes", width: "minmax(120px, 2fr)", cell: ({ state, nodes }) => (nodes && state !== "running" ? `reserved: ${nodes}` : nodes) },

@@ -1,8 +1,9 @@
 /** How the timeline of the queue is drawn. */
 import { STATES } from "../../states/states";
+import { gpusWords } from "../../words/amounts";
 import { isTrial } from "../trials";
 import type { QueueRow } from "../useQueue";
-import { AXIS_PX, firstAt, gutterOf, LANE_PX, TITLE_PX, xOf, type Placed, type PlacedBar } from "./placing";
+import { AXIS_PX, firstAt, gutterOf, LANE_PX, roomForName, TITLE_PX, xOf, type Placed, type PlacedBar } from "./placing";
 import type { Tick } from "./timeline";
 
 /** The part of the timeline that is drawn, in pixels, and its times. */
@@ -34,17 +35,17 @@ export function drawTimeline(paint: CanvasRenderingContext2D, layout: Placed, ma
   paint.font = "12px system-ui, sans-serif";
   paint.textBaseline = "middle";
   paint.lineWidth = 1;
+  const present = toX(view.now);
   for (const { at } of marks) line(paint, toX(at), height, colours.line);
   drawTitles(paint, layout, view, colours);
   for (let index = firstAt(layout.bars, top - LANE_PX); index < layout.bars.length; index++) {
     const bar = layout.bars[index]!;
     if (bar.y > top + height) break;
-    drawBar(paint, { ...bar, y: bar.y - top }, colours);
+    drawBar(paint, { ...bar, y: bar.y - top }, present, colours);
   }
   paint.fillStyle = colours.ground;
   if (top) paint.fillRect(0, 0, width, AXIS_PX);
   const red = colours.dark ? "#ff8a80" : "#b3261e";
-  const present = toX(view.now);
   const nowEnd = present + 4 + paint.measureText(NOW_WORD).width;
   for (const { at, word } of marks) {
     const [x, end] = [toX(at) + 4, toX(at) + 4 + paint.measureText(word).width];
@@ -73,7 +74,7 @@ function drawTitles(paint: CanvasRenderingContext2D, { titles }: Placed, { top, 
 /** Return the name of a run, with its GPUs if there is room for both; its beginning if there is none for the name. */
 function nameIn(paint: CanvasRenderingContext2D, { name, gpus }: QueueRow, width: number): string {
   const fits = (text: string) => paint.measureText(text).width <= width;
-  const whole = gpus ? `${name}  ${gpus} GPUs` : name;
+  const whole = gpus ? `${name}  ${gpusWords(gpus, "GPUs")}` : name;
   if (fits(whole)) return whole;
   if (fits(name)) return name;
   let length = name.length;
@@ -96,8 +97,17 @@ function line(paint: CanvasRenderingContext2D, x: number, height: number, colour
   paint.stroke();
 }
 
+/** Draw a calm ground for words on stripes. */
+function drawGround(paint: CanvasRenderingContext2D, colour: string, x: number, y: number, width: number, height: number) {
+  paint.save();
+  paint.globalAlpha = 0.85;
+  paint.fillStyle = colour;
+  paint.fillRect(x, y, width, height);
+  paint.restore();
+}
+
 /** Draw a bar: full for a running run, hollow for a waiting one, dashed for a what-if; with a thick edge if nodes are reserved for it, and striped where its end is uncertain. */
-function drawBar(paint: CanvasRenderingContext2D, bar: PlacedBar, { dark }: Colours) {
+function drawBar(paint: CanvasRenderingContext2D, bar: PlacedBar, present: number, { dark, ground }: Colours) {
   const state = STATES[bar.run.state === "running" ? "Running" : "Queued"];
   const trial = dark ? "#f0b45c" : "#8a5200";
   const colour = isTrial(bar.run) ? trial : dark ? state.dark : state.light;
@@ -132,7 +142,10 @@ function drawBar(paint: CanvasRenderingContext2D, bar: PlacedBar, { dark }: Colo
     paint.fillStyle = isOnColour ? (dark ? "#10201f" : "#ffffff") : dark ? "#e6e9ec" : "#1c2227";
     paint.font = "12px system-ui, sans-serif";
     paint.textBaseline = "middle";
-    paint.fillText(nameIn(paint, bar.run, bar.width - 10), bar.x + 6, top + high / 2 + 1);
+    const { x, width } = roomForName(bar, present);
+    const name = nameIn(paint, bar.run, width);
+    if (!isOnColour) drawGround(paint, ground, x - 4, top + 2, paint.measureText(name).width + 8, high - 4);
+    paint.fillText(name, x, top + high / 2 + 1);
   }
   paint.restore();
 }

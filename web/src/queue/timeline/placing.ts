@@ -4,6 +4,10 @@ import type { Bar, Timeline } from "./timeline";
 
 export const AXIS_PX = 24;
 export const LANE_PX = 22;
+/** Pixels between the left edge of a bar, or the line of the present time, and the name. */
+const NAME_GAP_PX = 6;
+/** A bar that is shorter after the present time has its name at its left edge. */
+const NAMED_AFTER_NOW_PX = 96;
 export const TITLE_PX = 22;
 const GROUP_GAP_PX = 8;
 const LEAST_BAR_PX = 3;
@@ -88,4 +92,10 @@ export function firstAt(things: readonly { y: number }[], y: number): number {
     else high = middle;
   }
   return low;
+}
+
+/** Where the name of a bar stands, in pixels: after the line of the present time, if the bar goes on far enough there, so that the line crosses no word. */
+export function roomForName({ x, width }: Pick<PlacedBar, "x" | "width">, present: number): { x: number; width: number } {
+  const begins = present > x - NAME_GAP_PX && x + width - present >= NAMED_AFTER_NOW_PX ? Math.max(x, present) : x;
+  return { x: begins + NAME_GAP_PX, width: x + width - begins - NAME_GAP_PX - 4 };
 }
