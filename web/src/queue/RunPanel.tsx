@@ -42,7 +42,7 @@ export function RunPanel({ id, run, now, draw, addressOf, close }: Properties) {
       {!run && <Typography sx={{ my: 2 }}>It neither waits nor runs any more.</Typography>}
       {run && (
         <Typography sx={{ my: 2 }}>
-          {run.owner && `Of ${run.owner}. `}
+          {run.owner && `Owner: ${run.owner}. `}
           {sentence(isWaiting ? startWords(run, now) : endWords(run, now))}
         </Typography>
       )}

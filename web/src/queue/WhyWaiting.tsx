@@ -103,6 +103,6 @@ function Step({ step, addressOf }: { step: Schemas["StepView"]; addressOf: (key:
     case "broken":
       return <><Link to={`/cluster/${encodeURIComponent(name)}`}>{name}</Link> takes work again{why && `; now: ${why}`}</>;
     case "ahead":
-      return <><Link to={addressOf(name)}>{name}</Link>, which comes first, is stopped</>;
+      return <><Link to={addressOf(name)}>{name}</Link> no longer waits before it</>;
   }
 }

@@ -8,7 +8,7 @@ const PAGES = [
   { to: "/runs", word: "Runs" },
   { to: "/queue", word: "Queue" },
 ];
-const found = { runs: [run("bert"), run("old", "Failed")], nodes: [{ name: "gpu-1", state: "Free" }], teams: [{ name: "vision" }] };
+const found = { runs: [run("bert"), run("old", "Failed")], nodes: [{ name: "cpu-1", state: "ready" as const, holders: ["vision/bert-gpu"], owner: "ada" }, { name: "gpu-1", state: "ready" as const, holders: [], owner: "ada" }], teams: [{ name: "vision" }] };
 const words = (text: string, here: Row | null = null, may = true) => commandsOf(text, PAGES, found, here, () => may).map((each) => `${each.group}: ${each.words}`);
 
 it.each([
@@ -28,8 +28,13 @@ describe("the search offers", () => {
   });
 
   it("what the server found, and people and teams of that name", () => {
-    expect(words("ada")).toEqual(["Runs: bert", "Runs: old", "Nodes: gpu-1", "People: ada"]);
+    expect(words("ada")).toEqual(["Runs: bert", "Runs: old", "Nodes: cpu-1", "Nodes: gpu-1", "People: ada"]);
     expect(words("vis")).toContain("Teams: vision");
+  });
+
+  it("nodes of that name first, and of others why they were found", () => {
+    const nodes = commandsOf("gpu", PAGES, found, null, () => true).filter(({ group }) => group === "Nodes");
+    expect(nodes.map(({ words, hint }) => [words, hint])).toEqual([["gpu-1", "ready"], ["cpu-1", "ready, vision/bert-gpu"]]);
   });
 
   it("nothing that was found for a shorter text and does not fit", () => {

@@ -1,4 +1,5 @@
 /** What the search of all pages offers for a text: pages, things to do with runs, runs, nodes, people and teams. */
+import type { Schemas } from "../api/client";
 import type { Row } from "../runs/rows";
 import { applies, VERB_WORDS, VERBS, type Verb } from "../verbs/verbs";
 
@@ -7,10 +8,13 @@ export interface Page {
   word: string;
 }
 
+/** A node that the server found by its name, or by who uses it. */
+type FoundNode = Pick<Schemas["NodeTableRow"], "name" | "state" | "holders" | "owner">;
+
 /** What the server found. */
 export interface Found {
   runs: readonly Row[];
-  nodes: readonly { name: string; state: string }[];
+  nodes: readonly FoundNode[];
   teams: readonly { name: string }[];
 }
 
@@ -64,7 +68,7 @@ export function commandsOf(text: string, pages: readonly Page[], found: Found, h
     ...(here ? VERBS.filter((each) => offered(each, here) && has(`${each} ${here.name}`)).map((each) => doing(each, here)) : []),
     ...pages.filter(({ word }) => has(word)).map(({ to, word }) => command("Pages", word, "", { to })),
     ...[...found.runs].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map((run) => command("Runs", run.name, `${run.namespace}, ${run.phase}, ${run.owner}`, { to: addressOf(run) }, run.uid)),
-    ...found.nodes.slice(0, MOST_OF_A_KIND).map(({ name, state }) => command("Nodes", name, state, { to: `/cluster/${encodeURIComponent(name)}` })),
+    ...[...found.nodes].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map(({ name, state, holders, owner }) => command("Nodes", name, [state, !has(name) && ([...holders, owner].find(has) ?? "")].filter(Boolean).join(", "), { to: `/cluster/${encodeURIComponent(name)}` })),
     ...owners.slice(0, MOST_OF_A_KIND).map((owner) => command("People", owner, "their runs", { to: `/runs?text=${encodeURIComponent(owner)}` })),
     ...found.teams.filter(({ name }) => words && has(name)).map(({ name }) => command("Teams", name, "its runs", { to: `/runs?text=${encodeURIComponent(name)}` })),
   ];
