@@ -1,7 +1,9 @@
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
+import Typography from "@mui/material/Typography";
 import { useEffect, useRef, type ReactNode } from "react";
 import { NavigationType, useNavigationType } from "react-router";
+import { isTyping } from "../app/keys";
 
 interface Properties {
   /** What it is about, for screen readers: "Node gpu-1". */
@@ -13,24 +15,34 @@ interface Properties {
   close: () => void;
   /** Whether it takes the focus when a person opens it, so that Tab leads into it and not through the list. */
   takesFocus?: boolean;
+  /** Whether the list closes it on Esc, and gives the focus back to the row. */
+  isClosedByList?: boolean;
   children: ReactNode;
 }
 
 /** What a list holds of one item, beside the list. */
-export function SidePanel({ label, head, more, close, takesFocus = false, children }: Properties) {
+export function SidePanel({ label, head, more, close, takesFocus = false, isClosedByList = false, children }: Properties) {
   const panel = useRef<HTMLElement>(null);
   // Not when the page was loaded with it, by Back, or while j and k go through the list.
   const wasOpened = useNavigationType() === NavigationType.Push;
   useEffect(() => {
     if (takesFocus && wasOpened) panel.current?.focus({ preventScroll: true });
   }, [label]);
+  useEffect(() => {
+    if (isClosedByList) return;
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key === "Escape" && !event.defaultPrevented && !isTyping(event)) close();
+    };
+    window.addEventListener("keydown", onKey);
+    return () => window.removeEventListener("keydown", onKey);
+  }, [isClosedByList, close]);
   return (
     <Box
       component="section"
       ref={panel}
       aria-label={label}
       tabIndex={-1}
-      sx={{ border: 1, borderColor: "divider", borderRadius: 1, p: 4, minWidth: 0, "&:focus-visible": { outline: "2px solid", outlineColor: "primary.main", outlineOffset: -2 } }}
+      sx={{ border: 1, borderColor: "divider", borderRadius: 1, p: 4, bgcolor: "background.paper", minWidth: 0, "&:focus-visible": { outline: "2px solid", outlineColor: "primary.main", outlineOffset: -2 } }}
     >
       <Box sx={{ display: "flex", alignItems: "start", columnGap: 2, mb: 2 }}>
         <Box sx={{ flex: 1, minWidth: 0 }}>{head}</Box>
@@ -41,5 +53,14 @@ export function SidePanel({ label, head, more, close, takesFocus = false, childr
       </Box>
       {children}
     </Box>
+  );
+}
+
+/** What the panel is about, as its heading. */
+export function PanelTitle({ children }: { children: ReactNode }) {
+  return (
+    <Typography variant="h2" sx={{ overflowWrap: "anywhere" }}>
+      {children}
+    </Typography>
   );
 }

@@ -9,6 +9,7 @@ import { useDeferredValue, useMemo, useRef } from "react";
 import { useNavigate, useParams } from "react-router";
 import { useView } from "../address/useAddress";
 import { Problem } from "../app/Problem";
+import { Beside } from "../beside/Beside";
 import { Since } from "../words/Since";
 import { DIMENSIONS, legendOf, type Dimension } from "./colours";
 import { markedBy, nodesOf, parametersOf, viewOf } from "./filter";
@@ -81,7 +82,7 @@ export function ClusterPage() {
           {view.room && <RoomWords room={view.room} found={explained.data} error={explained.error} nodes={making?.size ?? 0} />}
           {marked && <Typography role="status" color="textSecondary" sx={{ mb: 2 }}>{`${marked.size} of ${nodes.length} nodes`}</Typography>}
           {!nodes.length && <Typography>The cluster has no nodes yet. An operator adds them with <code>kubectl</code> or, on one machine, <code>kaji up --nodes 8</code>.</Typography>}
-          <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: selected ? "minmax(0, 1fr) 380px" : "minmax(0, 1fr)" }, gap: 4, alignItems: "start" }}>
+          <Beside panel={selected && <NodePanel key={selected} name={selected} close={() => void navigate(addressOf(""))} />}>
             {view.asTable ? (
               <NodeTable
                 nodes={marked ? nodes.filter(({ name }) => marked.has(name)) : nodes}
@@ -94,12 +95,7 @@ export function ClusterPage() {
             ) : (
               <NodeMap nodes={nodes} legend={legend} marked={marked} selected={selected} select={(name) => void navigate(addressOf(name))} />
             )}
-            {selected && (
-              <Box sx={{ order: { xs: -1, lg: 0 }, minWidth: 0 }}>
-                <NodePanel key={selected} name={selected} close={() => void navigate(addressOf(""))} />
-              </Box>
-            )}
-          </Box>
+          </Beside>
         </>
       )}
     </>

@@ -5,6 +5,7 @@ import { useMemo, useRef, useState } from "react";
 import { useNavigate, useParams } from "react-router";
 import { useAddress, withValues } from "../address/useAddress";
 import { Problem } from "../app/Problem";
+import { Beside } from "../beside/Beside";
 import { orderOf, orderText } from "../table/sorting";
 import { Since } from "../words/Since";
 import { useNow } from "../words/useNow";
@@ -60,6 +61,11 @@ export function QueuePage() {
   const unknown = runs.filter(({ state, startsAt }) => state === "waiting" && !startsAt).sort((a, b) => a.position - b.position);
   const any = (live.runs?.length ?? 0) + live.dependents.length > 0;
 
+  const panel = selected ? (
+    <RunPanel key={selected} id={selected} run={live.runs?.find((run) => keyOf(run) === selected)} now={now} draw={setTrials} addressOf={addressOf} close={() => void navigate(addressOf(""))} />
+  ) : (
+    isTrying && <NewWhatIf now={now} draw={setTrials} close={() => change("try", "")} />
+  );
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
@@ -78,28 +84,17 @@ export function QueuePage() {
           {any && <Typography sx={{ mb: 3 }}>{summaryWords(runs, dependents)}</Typography>}
           {!runs.length && !dependents.length && <EmptyQueue any={any} />}
           {(runs.length > 0 || hasPanel) && (
-            <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: hasPanel ? "minmax(0, 1fr) 380px" : "minmax(0, 1fr)" }, gap: 4, alignItems: "start" }}>
-              <Box sx={{ minWidth: 0 }}>
-                {asTable ? (
-                  <QueueTable runs={runs} now={now} order={order} sort={(next) => change("sort", orderText(next))} addressOf={addressOf} search={() => search.current?.focus()} />
-                ) : (
-                  <>
-                    <TimelineLegend withTrials={trials.length > 0} />
-                    <QueueMap runs={drawn} rowed={rowed} from={from} until={until} now={now} selected={selected} select={open} />
-                    <UnknownStarts runs={unknown} why={unknownWords(absent !== "")} addressOf={addressOf} />
-                  </>
-                )}
-              </Box>
-              {hasPanel && (
-                <Box sx={{ order: { xs: -1, lg: 0 }, minWidth: 0 }}>
-                  {selected ? (
-                    <RunPanel key={selected} id={selected} run={live.runs.find((run) => keyOf(run) === selected)} now={now} draw={setTrials} addressOf={addressOf} close={() => void navigate(addressOf(""))} />
-                  ) : (
-                    <NewWhatIf now={now} draw={setTrials} close={() => change("try", "")} />
-                  )}
-                </Box>
+            <Beside panel={panel}>
+              {asTable ? (
+                <QueueTable runs={runs} now={now} order={order} sort={(next) => change("sort", orderText(next))} addressOf={addressOf} search={() => search.current?.focus()} />
+              ) : (
+                <>
+                  <TimelineLegend withTrials={trials.length > 0} />
+                  <QueueMap runs={drawn} rowed={rowed} from={from} until={until} now={now} selected={selected} select={open} />
+                  <UnknownStarts runs={unknown} why={unknownWords(absent !== "")} addressOf={addressOf} />
+                </>
               )}
-            </Box>
+            </Beside>
           )}
           <Dependents runs={dependents} now={now} />
         </>

@@ -5,6 +5,7 @@ import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useState } from "react";
 import { Problem } from "../app/Problem";
+import { PanelTitle, SidePanel } from "../beside/SidePanel";
 import { readRun } from "../run/readRun";
 import { draftOf, type Draft } from "../start/form";
 import { WhatIfs, type Outcome } from "../start/outlook/WhatIfs";
@@ -46,15 +47,7 @@ export function NewWhatIf({ close, ...others }: Properties & { close: () => void
     <TextField size="small" label={label} value={form[key]} onChange={(event) => setForm({ ...form, [key]: event.target.value })} slotProps={{ htmlInput: { maxLength: 20 } }} />
   );
   return (
-    <Box component="section" aria-label="What if a run was started" sx={{ border: 1, borderColor: "divider", borderRadius: 1, p: 4, bgcolor: "background.paper", minWidth: 0 }}>
-      <Box sx={{ display: "flex", alignItems: "start", gap: 3, mb: 3 }}>
-        <Typography variant="h2" sx={{ flex: 1 }}>
-          What if I started …
-        </Typography>
-        <Button size="small" onClick={close}>
-          Close
-        </Button>
-      </Box>
+    <SidePanel label="What if a run was started" head={<PanelTitle>What if I started …</PanelTitle>} close={close}>
       <Box sx={{ display: "grid", gridTemplateColumns: "repeat(2, minmax(0, 1fr))", gap: 3, mb: 4 }}>
         {field("members", "Members")}
         {field("gpus", "GPUs each")}
@@ -66,7 +59,7 @@ export function NewWhatIf({ close, ...others }: Properties & { close: () => void
       <Typography color="textSecondary" sx={{ mt: 2 }}>
         Behind the runs that wait now; nothing is started. The dashed bars of the timeline show it.
       </Typography>
-    </Box>
+    </SidePanel>
   );
 }
 

@@ -1,9 +1,9 @@
 import Box from "@mui/material/Box";
-import Button from "@mui/material/Button";
 import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { Link } from "react-router";
 import { Problem } from "../app/Problem";
+import { PanelTitle, SidePanel } from "../beside/SidePanel";
 import { NodeNames } from "../cluster/NodeNames";
 import { useExplanation } from "../cluster/room/useRoom";
 import { CopyLine } from "../words/CopyLine";
@@ -29,16 +29,9 @@ export function RunPanel({ id, run, now, draw, addressOf, close }: Properties) {
   const isWaiting = run?.state === "waiting";
   const found = useExplanation(isWaiting ? id : "");
   const [namespace = "", name = ""] = id.split("/");
+  const page = `/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
   return (
-    <Box component="section" aria-label={`Run ${id}`} sx={{ border: 1, borderColor: "divider", borderRadius: 1, p: 4, bgcolor: "background.paper", minWidth: 0 }}>
-      <Box sx={{ display: "flex", alignItems: "start", gap: 3 }}>
-        <Typography variant="h2" sx={{ flex: 1, overflowWrap: "anywhere" }}>
-          <Link to={`/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`}>{id}</Link>
-        </Typography>
-        <Button size="small" onClick={close}>
-          Close
-        </Button>
-      </Box>
+    <SidePanel label={`Run ${id}`} head={<PanelTitle><Link to={page}>{id}</Link></PanelTitle>} close={close}>
       {!run && <Typography sx={{ my: 2 }}>It neither waits nor runs any more.</Typography>}
       {run && (
         <Typography sx={{ my: 2 }}>
@@ -54,6 +47,6 @@ export function RunPanel({ id, run, now, draw, addressOf, close }: Properties) {
       <Box sx={{ mt: 3 }}>
         <CopyLine text={isWaiting ? `kaji explain -N ${namespace} ${name}` : `kaji describe -N ${namespace} ${name}`} />
       </Box>
-    </Box>
+    </SidePanel>
   );
 }

@@ -36,6 +36,7 @@ export function RunBeside({ run: { namespace, name }, row, close, toPage }: Prop
       }
       close={close}
       takesFocus
+      isClosedByList
     >
       {isAhead ? (
         waiting

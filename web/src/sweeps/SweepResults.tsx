@@ -6,6 +6,7 @@ import { Link } from "react-router";
 import { useView } from "../address/useAddress";
 import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
+import { Beside } from "../beside/Beside";
 import { isFinal } from "../run/status";
 import { CopyLine } from "../words/CopyLine";
 import { Since } from "../words/Since";
@@ -66,41 +67,40 @@ export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }
         </Typography>
       )}
       <ResultControls search={search} view={view} change={change} columns={columns} by={by} order={order} counts={{ all: trials.length, best: best.length, failed }} />
-      <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", lg: view.member === null ? "minmax(0, 1fr)" : "minmax(0, 1fr) 360px" }, gap: 4, alignItems: "start" }}>
-        <Box sx={{ minWidth: 0 }}>
-          {view.part === "failed" ? (
-            <Failures trials={shown} run={run} />
-          ) : results.isPartial ? (
-            <Skeleton variant="rectangular" height={PLOTS_PX} />
-          ) : (
-            <Plots trials={trials} shown={shown} columns={columns} best={best} by={by} order={order} view={view} change={change} />
-          )}
-          <Trials
-            key={`${run.uid} ${view.part === "failed"}`}
-            run={run}
-            trials={shown}
-            total={trials.length}
-            columns={columns}
-            part={view.part}
-            by={by}
-            hasFailures={failed > 0}
-            sort={sort}
-            sortBy={(next) => change({ sort: next })}
-            addressOf={addressOf}
-            search={() => search.current?.focus()}
-          />
-          <Box sx={{ mt: 4, display: "grid", gridTemplateColumns: "minmax(0, 1fr)", gap: 2 }}>
-            <Typography color="textSecondary">The same in a terminal:</Typography>
-            {by && view.part !== "failed" && <CopyLine text={bestCommand(run, view.most, by, order)} />}
-            <CopyLine text={view.part === "failed" ? tableCommand(run, "Failed") : `${tableCommand(run)} -o csv > results.csv`} />
-          </Box>
-        </Box>
-        {view.member !== null && (
-          <Box sx={{ order: { xs: -1, lg: 0 }, minWidth: 0, position: { lg: "sticky" }, top: 12 }}>
+      <Beside
+        panel={
+          view.member !== null && (
             <TrialPanel run={run} index={view.member} trial={selected} place={selected ? best.indexOf(selected) : -1} of={best.length} close={() => change({ member: null })} />
-          </Box>
+          )
+        }
+      >
+        {view.part === "failed" ? (
+          <Failures trials={shown} run={run} />
+        ) : results.isPartial ? (
+          <Skeleton variant="rectangular" height={PLOTS_PX} />
+        ) : (
+          <Plots trials={trials} shown={shown} columns={columns} best={best} by={by} order={order} view={view} change={change} />
         )}
-      </Box>
+        <Trials
+          key={`${run.uid} ${view.part === "failed"}`}
+          run={run}
+          trials={shown}
+          total={trials.length}
+          columns={columns}
+          part={view.part}
+          by={by}
+          hasFailures={failed > 0}
+          sort={sort}
+          sortBy={(next) => change({ sort: next })}
+          addressOf={addressOf}
+          search={() => search.current?.focus()}
+        />
+        <Box sx={{ mt: 4, display: "grid", gridTemplateColumns: "minmax(0, 1fr)", gap: 2 }}>
+          <Typography color="textSecondary">The same in a terminal:</Typography>
+          {by && view.part !== "failed" && <CopyLine text={bestCommand(run, view.most, by, order)} />}
+          <CopyLine text={view.part === "failed" ? tableCommand(run, "Failed") : `${tableCommand(run)} -o csv > results.csv`} />
+        </Box>
+      </Beside>
     </>
   );
 }

@@ -7,6 +7,7 @@ import TableRow from "@mui/material/TableRow";
 import Typography from "@mui/material/Typography";
 import type { Run, Schemas } from "../api/client";
 import { Problem } from "../app/Problem";
+import { reasonWords } from "../words/reason";
 import { duration } from "../words/times";
 import { COLOURS, hours, share, shownOf } from "./categories";
 import { useReport } from "./useReport";
@@ -99,7 +100,7 @@ function Causes({ causes, hasGpus, unit }: { causes: Schemas["CauseView"][] } & 
         <TableBody>
           {causes.map((found) => (
             <TableRow key={found.cause}>
-              <TableCell>{found.cause}</TableCell>
+              <TableCell>{reasonWords(found.cause)}</TableCell>
               <TableCell align="right">{found.times}</TableCell>
               <TableCell align="right">{hours(found, hasGpus)}</TableCell>
             </TableRow>

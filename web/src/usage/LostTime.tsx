@@ -11,6 +11,7 @@ import { Problem } from "../app/Problem";
 import { COLOURS } from "../time/categories";
 import { CopyLine } from "../words/CopyLine";
 import { lineOf } from "../words/commands";
+import { reasonWords } from "../words/reason";
 import { daysAsked, hasGpus, partsOf, ratioInWords, type Report } from "./lost";
 import { boundsOf, daysOf, optionsOf } from "../past/span";
 import { hours, share, type Question } from "./usage";
@@ -100,7 +101,7 @@ function Causes({ report }: { report: Report }) {
         <TableBody>
           {report.items.map(({ key, times, gpuSeconds, memberSeconds }) => (
             <TableRow key={key}>
-              <TableCell>{key}</TableCell>
+              <TableCell>{reasonWords(key)}</TableCell>
               <TableCell align="right">{times.toLocaleString()}</TableCell>
               <TableCell align="right">{hours(gpus ? gpuSeconds : memberSeconds)}</TableCell>
             </TableRow>

@@ -1,11 +1,11 @@
 import Box from "@mui/material/Box";
-import Button from "@mui/material/Button";
 import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
 import { client, contentOf, type Schemas } from "../../api/client";
 import { Problem } from "../../app/Problem";
+import { PanelTitle, SidePanel } from "../../beside/SidePanel";
 import { Age } from "../../words/Age";
 import { bytes, cpus } from "../../words/amounts";
 import { CopyLine } from "../../words/CopyLine";
@@ -25,19 +25,11 @@ export function NodePanel({ name, close }: { name: string; close: () => void }) 
     refetchInterval: REFRESH_MS,
   });
   return (
-    <Box component="section" aria-label={`Node ${name}`} sx={{ border: 1, borderColor: "divider", borderRadius: 1, p: 4, bgcolor: "background.paper", minWidth: 0 }}>
-      <Box sx={{ display: "flex", alignItems: "start", gap: 3 }}>
-        <Typography variant="h2" sx={{ flex: 1, overflowWrap: "anywhere" }}>
-          {name}
-        </Typography>
-        <Button size="small" onClick={close}>
-          Close
-        </Button>
-      </Box>
+    <SidePanel label={`Node ${name}`} head={<PanelTitle>{name}</PanelTitle>} close={close}>
       {node.error && <Problem error={node.error} retry={() => void node.refetch()} />}
       {!node.data && !node.error && <Skeleton variant="rectangular" height={240} />}
       {node.data && <Details node={node.data} />}
-    </Box>
+    </SidePanel>
   );
 }
 

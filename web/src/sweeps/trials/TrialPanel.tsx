@@ -1,9 +1,9 @@
 import Box from "@mui/material/Box";
-import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { quote } from "shlex";
 import { Link } from "react-router";
 import type { Run } from "../../api/client";
+import { PanelTitle, SidePanel } from "../../beside/SidePanel";
 import { Age } from "../../words/Age";
 import { bytes } from "../../words/amounts";
 import { CopyLine } from "../../words/CopyLine";
@@ -25,13 +25,7 @@ interface Properties {
 export function TrialPanel({ run, index, trial, place, of, close }: Properties) {
   const log = `/runs/${encodeURIComponent(run.namespace)}/${encodeURIComponent(run.name)}?rank=${index}`;
   return (
-    <Box component="section" aria-label={`Member ${index}`} sx={{ border: 1, borderColor: "divider", borderRadius: 1, p: 4, bgcolor: "background.paper", minWidth: 0 }}>
-      <Box sx={{ display: "flex", alignItems: "start", gap: 3 }}>
-        <Typography variant="h2" sx={{ flex: 1 }}>{`Member ${index}`}</Typography>
-        <Button size="small" onClick={close}>
-          Close
-        </Button>
-      </Box>
+    <SidePanel label={`Member ${index}`} head={<PanelTitle>{`Member ${index}`}</PanelTitle>} close={close}>
       {!trial && <Typography>The sweep has no member with this number.</Typography>}
       {trial && (
         <>
@@ -64,7 +58,7 @@ export function TrialPanel({ run, index, trial, place, of, close }: Properties) 
           )}
         </>
       )}
-    </Box>
+    </SidePanel>
   );
 }
 
