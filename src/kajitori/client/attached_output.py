@@ -6,7 +6,7 @@ KEPT_BYTES = 4096
 _KEYS = (KEPT_BYTES, 512, 64)
 """Lengths of the end of what was shown that is looked for in a log. The order of standard output and standard error may
 differ between the log and a connection, so shorter ends are tried, too."""
-_LEAST_BYTES = 8
+LEAST_BYTES = 8
 """Fewer bytes are found in a log by chance: the echo of a key."""
 
 
@@ -104,7 +104,7 @@ def _overlap(log: bytes, attached: bytes) -> tuple[bytes, int]:
     connection brings as its first ones, sooner or later."""
     if attached and not attached.endswith(b"\n") and log.endswith(attached + b"\n"):
         return log[:-1], len(attached)
-    at = log.rfind(attached) if len(attached) >= _LEAST_BYTES else -1
+    at = log.rfind(attached) if len(attached) >= LEAST_BYTES else -1
     if at >= 0:  # the log was read faster than the connection
         return log, len(log) - at
     for length in range(min(len(log), len(attached)), 0, -1):

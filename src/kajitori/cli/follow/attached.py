@@ -19,7 +19,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.follow.follow import tell_the_end
 from kajitori.cli.follow.progress import Progress
 from kajitori.cli.terminal import say, write_as_is
-from kajitori.client.attached_output import Shown
+from kajitori.client.attached_output import LEAST_BYTES, Shown
 from kajitori.client.detach_keys import DetachKeys
 from kajitori.client.exitcodes import exit_code_of
 from kajitori.client.member_streams import Channel, CommandStream, attach_url, running
@@ -38,6 +38,8 @@ _FEW_LINES = 50
 _SEARCHED_LINES = (2_000, 100_000)
 """Lines at the end of the log in which the end of what was shown is looked for: first in few, then in many. A log may
 be larger than the memory of the user's machine."""
+_SETTLE_TRIES, _SETTLE_SECONDS = 50, 0.01
+"""How often, and after which pause, a new connection is asked whether it has brought output."""
 
 
 class _Input:
@@ -252,20 +254,30 @@ class Attachment:
         elif data:
             write_as_is(data)
 
-    def _catch_up(self, early: Sequence[tuple[Channel, bytes]] = ()) -> None:
+    def _catch_up(self, early: Sequence[tuple[Channel, bytes]] | None = None) -> None:
         """Print what the program has printed since the last connection broke.
 
-        `early` is what the next connection brings meanwhile; it stays empty if there is none.
+        `early` is what the next connection brings meanwhile; None if there is no next one.
         """
         self._is_broken = False
         for lines in _SEARCHED_LINES:
             log = self._log(lines, self._shown_attempt)  # first: `early` then has what came before the end of the log
+            if early is not None:
+                self._settle(early)
             is_last = lines == _SEARCHED_LINES[-1]
-            missed = self._shown.go_on(log, _bytes(early), guesses=is_last)
+            missed = self._shown.go_on(log, _bytes(early or ()), guesses=is_last)
             if missed is not None:
                 write_as_is(missed)
                 return
         self._tell_of_gap()
+
+    def _settle(self, early: Sequence[tuple[Channel, bytes]]) -> None:
+        """Wait a moment for output of a connection that may be slower than the log was: the log has it, too, and it
+        would be shown twice."""
+        for _ in range(_SETTLE_TRIES):
+            if len(_bytes(early)) >= LEAST_BYTES:
+                return
+            self._api.sleep(_SETTLE_SECONDS)
 
     def _tell_of_gap(self) -> None:
         name = self._view["name"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
@@ -81,3 +82,28 @@ def test_a_notice_of_the_server_is_shown_and_is_no_output_of_the_program(capfdbi
     shown = capfdbinary.readouterr()
     assert (shown.out, shown.err) == (b"epoch 1 of 10\r\n", b"\r\nkaji: this run is preempted\r\n")
     assert session._shown.go_on(b"epoch 1 of 10\r\nepoch 2", b"") == b"epoch 2"
+
+
+def test_output_that_a_new_connection_brings_later_than_the_log_is_shown_once(capfdbinary: Any) -> None:
+    """A busy kubelet may send the first output after the log with the same lines has been read."""
+    log_was_read, came = threading.Event(), threading.Event()
+
+    class Late(Stream):
+        async def output(self) -> AsyncIterator[Any]:
+            await asyncio.to_thread(log_was_read.wait)
+            yield Channel.STDOUT, b"324\r\n325\r\n326\r\n"
+            came.set()
+
+    def log(*_: Any) -> bytes:
+        log_was_read.set()
+        return b"320\r\n321\r\n322\r\n323\r\n324\r\n325\r\n"
+
+    api = Api(Target("http://127.0.0.1:9", TOKEN))
+    api.sleep = lambda _: cast(None, came.wait())
+    run = view("bert") | {"spec": {"tty": True}}
+    session = Attachment(cast(Cli, None), api, run, keys=b"", from_start=False, quiet=True)
+    session._shown.add(b"320\r\n321\r\n322\r\n323\r\n")
+    session._shown_attempt, session._is_broken = attached._attempt(run), True
+    session._log = log  # type: ignore[method-assign,assignment]
+    asyncio.run(session._print(cast(CommandStream, Late())))
+    assert capfdbinary.readouterr().out == b"324\r\n325\r\n326\r\n"

@@ -117,12 +117,16 @@ def _times(pid: int) -> list[int]:
 
 
 def of_session(leader: int) -> set[int]:
-    """Return the processes below this one that are in the session of `leader`."""
+    """Return the processes in the session of `leader`, which has not been waited for yet.
+
+    All processes of the machine are looked at, because lists of children may lack some while others end.
+    """
     found = set()
-    for pid in descendants(os.getpid()):
-        with contextlib.suppress(OSError):
-            if os.getsid(pid) == leader:
-                found.add(pid)
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.getsid(int(name)) == leader:
+                    found.add(int(name))
     return found
 
 
