@@ -92,7 +92,7 @@ TYPES = {
     "runs/search": "la",
     "run/terminal": "echo rank $KAJI_RANK of $KAJI_WORLD_SIZE; ls -l $KAJI_CHECKPOINT_DIR\n",
 }
-"""What is typed before the picture is taken."""
+"""Text that is typed before the picture is taken."""
 
 Server = Literal["up", "full", "long", "japanese", "arabic"]
 State = Literal["usual", "empty", "away", "signed-out"]

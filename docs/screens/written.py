@@ -38,7 +38,7 @@ HISTORY_DAYS = 30
 
 @dataclass(frozen=True)
 class Content:
-    """What a server shows: its size, and the texts that users chose."""
+    """Contents of a server: its size, and the texts that users chose."""
 
     nodes: int = 48
     runs: int = 60

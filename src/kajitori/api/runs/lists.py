@@ -73,7 +73,7 @@ _SORT_KEYS: dict[str, Callable[[RunTableRow], str]] = {
     "startsAt": lambda run: run.starts_at or "~",
     "-startsAt": lambda run: run.starts_at or "",
 }
-"""By the order's name. An order whose name is there with its dash has unknown values last in both directions."""
+"""Sort keys by the name of the order. Runs without a value come last if the order also has an entry with a dash."""
 
 
 class FilterParameters(Parameters):

@@ -68,7 +68,7 @@ def next_notice_at(status: RunStatus, rules: Notifications, time_limit_seconds: 
 
 
 class Screen:
-    """What is known of a terminal's screen from the bytes that were sent to it."""
+    """State of a terminal's screen, as far as the bytes that were sent to it tell."""
 
     def __init__(self) -> None:
         self.columns = 80
