@@ -40,7 +40,7 @@ class EventLog:
         self._foretold: set[tuple[str, str]] = set()
         """Action and id of events that this bridge told at once, and that the runs will show later."""
         self._seen_first: set[str] = set()
-        """Ids of containers whose creation the runs showed before it was foretold."""
+        """Ids of containers that were seen among the runs before their `create` event was announced."""
         self.replaced: set[str] = set()
         """UIDs of runs that were made again under another name; their end is no event."""
 

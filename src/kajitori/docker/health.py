@@ -23,7 +23,7 @@ STARTING, HEALTHY, UNHEALTHY, NO_CHECK = "starting", "healthy", "unhealthy", "no
 KEPT_RESULTS = 5
 KEPT_OUTPUT_BYTES = 4096
 REMEMBERED = 1000
-"""Containers whose health is remembered."""
+"""Largest number of containers for which health is remembered."""
 FAILED_TO_RUN = -1
 """Exit code of a test that ran for too long, or could not be run."""
 

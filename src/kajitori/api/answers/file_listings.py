@@ -53,7 +53,7 @@ class Page:
 
 
 class FileListings:
-    """The folders whose lists have several pages."""
+    """Folders that are listed in several pages."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         """now: seconds of a clock that never goes back."""

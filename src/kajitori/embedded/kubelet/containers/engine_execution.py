@@ -74,7 +74,7 @@ class EngineExecution:
         for fd in self._fds:
             os.set_blocking(fd, False)
         self._refusal = b""
-        """What may be Docker's words about a command that it could not start, and not the output of one."""
+        """Output that may be the message of Docker about a command that did not start."""
         self._output = asyncio.create_task(self._copy_output())
         self._input = asyncio.create_task(self._copy_input()) if reads_input else None
         self._resizing: asyncio.Task[None] | None = None

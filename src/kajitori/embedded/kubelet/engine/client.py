@@ -26,7 +26,7 @@ NO_DETACH_KEYS = ",".join(["ctrl-^"] * 4)
 OLDEST_API = (1, 40)
 """Version of the API with Docker 19.03. Older ones take no request for GPUs."""
 NEWEST_API = (1, 44)
-"""Version of the API with Docker 25, as whose words the requests here are meant. Docker 29 serves it, too."""
+"""Version of the API that the requests here are written for: the one of Docker 25. Docker 29 serves it, too."""
 
 
 class EngineError(KajitoriError):

@@ -67,8 +67,8 @@ class PodPorts:
     until_gone: Callable[[], Awaitable[object]]
     """Returns when the Pod is gone from this node."""
     process: int = 0
-    """A process of the Pod, whose network is used if it is neither `namespace` nor the machine's: with rootless Docker
-    the network that Docker calls the host's."""
+    """A process of the Pod. Its network is used if it is neither `namespace` nor the machine's: rootless Docker has a
+    network of its own that it calls the host's."""
 
     async def connect(self, port: int) -> socket.socket:
         """Return a connection to a port. Raises OSError or TimeoutError."""

@@ -15,7 +15,7 @@ from kajitori.embedded.kubelet.containers.environment import ConfigError
 CDI_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 KIND = "nvidia.com/gpu"
 PODMAN_WITH_CDI = (4, 1)
-"""First version of Podman whose own API takes CDI devices. The Docker-compatible one takes them from 5.4 on."""
+"""First version of Podman that takes CDI devices over its own API. Over Docker's API, Podman takes them from 5.4 on."""
 GENERATE = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 
