@@ -29,7 +29,8 @@ def exit_codes_page() -> str:
     rows = [
         (str(code), f"`{reason}`") for reason, code in sorted(EXIT_CODE_BY_REASON.items(), key=lambda item: item[1])
     ]
-    lines += [*table(("code", "reason"), [*rows, ("143", "stopped by a user"), ("125", "any other reason")]), ""]
+    rows += [("143", "stopped by a user, and the exit code of rank 0 is not known"), ("125", "any other reason")]
+    lines += [*table(("code", "reason"), rows), ""]
     lines += ["All verbs:", ""]
     codes = [
         ("0", "done"),

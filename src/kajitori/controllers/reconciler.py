@@ -22,7 +22,15 @@ from kajitori.cluster.runs.stored_runs import life_of
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
 from kajitori.controllers.queue.queue import Admitted
 from kajitori.controllers.records.history import ASK_AGAIN
-from kajitori.controllers.runs.attempts import delete_member, delete_members, is_meddled_with, put_right, reference_to
+from kajitori.controllers.runs.attempts import (
+    delete_member,
+    delete_members,
+    hold_member,
+    is_meddled_with,
+    put_right,
+    reference_to,
+    release_member,
+)
 from kajitori.controllers.runs.checkpoints import delete_checkpoint
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE
 from kajitori.controllers.workqueue import Key, WorkQueue
@@ -256,6 +264,10 @@ class Reconciler:
                     await delete_members(self._client, self._mirror, reference_to(run), action)
                 case gang.DeleteMember():
                     await delete_member(self._client, run, action)
+                case gang.HoldMember():
+                    await hold_member(self._client, run.metadata.namespace, action)
+                case gang.ReleaseMember():
+                    await release_member(self._client, run.metadata.namespace, action)
                 case gang.Release():
                     await self._release(key, run, step.status, version)
                 case gang.Remove():

@@ -46,6 +46,26 @@ async def test_old_ended_runs_are_deleted_as_policy_says(cluster: Cluster) -> No
 
 
 @pytest.mark.conformance
+async def test_the_exit_code_of_a_stopped_run_survives_a_killed_controller(cluster: Cluster) -> None:
+    """The program ends while no controller looks. Its Pod stays until the next controller has read the code."""
+    first = cluster.start_controller()
+    await cluster.submit("bert", replicas=2, grace="1h")
+    await cluster.reaches("bert", Phase.RUNNING)
+    for pod in cluster.pods("bert"):
+        await cluster.behave(pod.metadata.name, ignore_sigterm="true")
+    await cluster.change("bert", stopped=True)
+    await cluster.until(lambda: all(pod.metadata.deletion_timestamp for pod in cluster.pods("bert")), "they are told")
+    await cluster.kill_controller(first)
+    for pod in cluster.pods("bert"):
+        await cluster.behave(pod.metadata.name, ignore_sigterm="false")
+    await cluster.until(lambda: [pod.is_finished for pod in cluster.pods("bert")] == [True], "one Pod is kept")
+    cluster.start_controller()
+    status = await cluster.reaches("bert", Phase.STOPPED)
+    assert status.exit_code == 143
+    await cluster.until(lambda: cluster.pods("bert") == [], "its Pod is gone")
+
+
+@pytest.mark.conformance
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_killing_shortens_a_long_grace(cluster: Cluster, deleted: bool) -> None:
     """After `kaji kill` or `kaji rm -f`, members that are already ending with a grace of an hour end within a

@@ -58,7 +58,8 @@ NEVER_STARTED: dict[str, Any] = {"spec": {"stopped": True, "resumes": 0}, "statu
         ("Failed", {"status": {"exitCode": 3}}, "exited", 3, False),
         ("Failed", {"status": {"reason": "OutOfMemory"}}, "exited", 137, False),
         ("Stopped", {}, "exited", 143, False),
-        ("Stopped", {"spec": {"stopGrace": "0s"}}, "exited", 137, False),
+        ("Stopped", {"status": {"exitCode": 3}}, "exited", 3, False),
+        ("Stopped", {"spec": {"stopGrace": "0s"}, "status": {"exitCode": 143}}, "exited", 137, False),
         ("Stopped", {"spec": {"resumes": 2}}, "created", 0, True),
     ],
 )

@@ -4,6 +4,7 @@ deletion."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -24,7 +25,7 @@ from kajitori.core.admission.refused_pods import (
     name_limit_ranges,
     reason_of_refusal,
 )
-from kajitori.core.gang import DeleteMember, DeleteMembers, node_by_rank
+from kajitori.core.gang import DeleteMember, DeleteMembers, HoldMember, ReleaseMember, node_by_rank
 from kajitori.core.pods import manifests
 from kajitori.core.pods.tickets import run_of_signed_member
 from kajitori.core.spec.reasons import Reason
@@ -34,6 +35,7 @@ from kajitori.core.words import first_step, names
 from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
+from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import (
     CLAIM_TEMPLATES,
     CLAIMS,
@@ -44,6 +46,8 @@ from kajitori.kube.resources import (
     RESOURCE_QUOTAS,
     SERVICES,
 )
+
+log = logging.getLogger(__name__)
 
 DELETED_TOGETHER = 250
 """Number of members of a large run that one request deletes, which takes about a second."""
@@ -373,6 +377,23 @@ async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
         others = [reference | {"controller": False} for reference in references if reference["uid"] != uid]
         patch["ownerReferences"] = [*others, manifests.owner_of_members(run.metadata.name, uid)]
     await client.patch(PODS, meta.name, {"metadata": patch}, meta.namespace)
+
+
+async def hold_member(client: KubeClient, namespace: str, action: HoldMember) -> None:
+    """Put the finalizer on a Pod that keeps it until its exit code was read. Without it, the code may stay unknown."""
+    patch = {"metadata": {"uid": action.uid, "finalizers": [names.FINALIZER_EXIT_CODE]}}
+    try:
+        await client.patch(PODS, action.pod, patch, namespace, kind=PatchKind.STRATEGIC)
+    except (NotFound, Conflict, Forbidden, InvalidInput) as error:  # for example: it is being deleted already
+        log.info("Pod %s/%s is not kept for its exit code: %s", namespace, action.pod, error.message)
+
+
+async def release_member(client: KubeClient, namespace: str, action: ReleaseMember) -> None:
+    """Remove that finalizer."""
+    field = "$deleteFromPrimitiveList/finalizers"
+    patch = {"metadata": {"uid": action.uid, field: [names.FINALIZER_EXIT_CODE]}}
+    with suppress(NotFound, Conflict):
+        await client.patch(PODS, action.pod, patch, namespace, kind=PatchKind.STRATEGIC)
 
 
 async def delete_members(

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RUNS
-from kajitori.controllers.runs.attempts import RunReference, delete_members
+from kajitori.controllers.runs.attempts import RunReference, delete_members, release_member
 from kajitori.controllers.workqueue import Key
+from kajitori.core.gang import ReleaseMember
+from kajitori.core.words import names
 from kajitori.errors import NotFound
 from kajitori.kube.client import KubeClient
 
@@ -34,7 +36,8 @@ class Orphans:
     def note(self, pod: Pod) -> Key | None:
         """Return the key of a member's missing Run; None if its Run exists or it is no member."""
         uid, member, namespace = pod.owner_run_uid, pod.member, pod.metadata.namespace
-        if not uid or member is None or pod.metadata.deletion_timestamp:
+        is_kept = names.FINALIZER_EXIT_CODE in pod.metadata.finalizers
+        if not uid or member is None or (pod.metadata.deletion_timestamp and not is_kept):
             return None
         run = self._mirror.runs.get((namespace, member.run))
         if run is not None and run.metadata.uid == uid:
@@ -54,5 +57,10 @@ class Orphans:
             found = None
         if found is None or found["metadata"]["uid"] != uid:
             log.info("run %s/%s is gone; its remaining Pods are deleted", namespace, name)
-            await delete_members(self._client, self._mirror, RunReference(namespace, name, uid))
+            reference = RunReference(namespace, name, uid)
+            await delete_members(self._client, self._mirror, reference)
+            for pod in self._mirror.owned_pods(*reference):
+                if names.FINALIZER_EXIT_CODE in pod.metadata.finalizers:
+                    action = ReleaseMember(pod.metadata.name, pod.metadata.uid)
+                    await release_member(self._client, namespace, action)
         self._names.pop(key, None)

@@ -31,7 +31,17 @@ from kajitori.core.gang.progress import (
 )
 from kajitori.core.gang.service import service_step
 from kajitori.core.gang.sweep import end_sweep, resume_sweep, sweep_step
-from kajitori.core.gang.types import DeleteMembers, Member, MemberState, Release, Remove, Run, Step
+from kajitori.core.gang.types import (
+    DeleteMembers,
+    HoldMember,
+    Member,
+    MemberState,
+    Release,
+    ReleaseMember,
+    Remove,
+    Run,
+    Step,
+)
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus
 from kajitori.core.usage.ledger import seconds_between
@@ -40,7 +50,7 @@ from kajitori.core.words.times import format_time, parse_time
 
 def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     """Return what a run needs next. `members` are all Pods that belong to this run, of every attempt."""
-    step = _next_step(run, members, now)
+    step = _without_holds(run, _next_step(run, members, now), members)
     status = with_setback(run.status, with_time_ran(run, step.status, now), now)
     status = note_stretches(run.status, note_times(run, status, members, now), now)
     status = without_old_suspicion(status)
@@ -212,11 +222,31 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
 
 def _stop(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     alive = [member for member in members if member.blocks_restart]
+    first = max((member for member in members if member.rank == 0), key=lambda member: member.attempt, default=None)
     if not alive:
-        status = finish(status, Phase.STOPPED, *why_stopped(run), now)
-        return Step(count_members(run, status, members))
+        has_run = first is not None and status.phase is not Phase.QUEUED  # else it is left from an earlier start
+        exit_code = first.exit_code if first is not None and has_run else None
+        reason, message = why_stopped(run, exit_code)
+        return Step(
+            count_members(run, finish(status, Phase.STOPPED, reason, message, now, exit_code=exit_code), members)
+        )
     status = with_reason(status, Reason.STOPPING, describe_stopping(run, alive))
-    return Step(count_members(run, status, members), stop_members(alive, run.limits.last_grace_seconds))
+    deletions = stop_members(alive, run.limits.last_grace_seconds)
+    holds: tuple[HoldMember, ...] = ()
+    if first is not None and first.state is MemberState.RUNNING and not (first.terminating or first.kept_for_exit_code):
+        holds = (HoldMember(first.pod, first.uid),)
+    return Step(count_members(run, status, members), (*holds, *deletions))
+
+
+def _without_holds(run: Run, step: Step, members: Sequence[Member]) -> Step:
+    """Return the step that also lets go of Pods that were kept for an exit code, unless the run is still being stopped.
+
+    The status is written before the actions, so no exit code is lost if the controller dies in between.
+    """
+    if run.stopped and not run.deleting and not step.status.phase.is_final:
+        return step
+    releases = (ReleaseMember(member.pod, member.uid) for member in members if member.kept_for_exit_code)
+    return replace(step, actions=(*releases, *step.actions))
 
 
 def _over_time_limit(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step | None:

@@ -41,6 +41,9 @@ _REMEMBERED_STARTS = 8
 
 _PREEMPTIONS_SHOWN = 3
 
+_TERMINATED = 143
+"""Exit code of a program that SIGTERM has ended."""
+
 SETBACK_LENGTH = 300
 """Characters of a setback's message that are kept."""
 
@@ -196,13 +199,16 @@ def stop_members(members: Iterable[Member], grace_seconds: int) -> tuple[Action,
     return ()
 
 
-def why_stopped(run: Run) -> tuple[Reason, str]:
+def why_stopped(run: Run, exit_code: int | None = None) -> tuple[Reason, str]:
     """Return reason and message of a run that was stopped on request, parked, or created stopped."""
     if run.was_never_started:
         return Reason.NOT_STARTED, "created, and not started yet: kaji resume"
     if run.parked:
         return Reason.PARKED, "parked to free its idle GPUs; its checkpoint and its folders are kept: kaji resume"
-    return Reason.STOPPED_BY_USER, "stopped on request"
+    if exit_code in (None, _TERMINATED):
+        return Reason.STOPPED_BY_USER, "stopped on request"
+    ended = "its program" if run.replicas == 1 else "member 0"
+    return Reason.STOPPED_BY_USER, f"stopped on request; {ended} ended with exit code {exit_code}"
 
 
 def describe_stopping(run: Run, alive: Sequence[Member]) -> str:

@@ -42,6 +42,8 @@ class Member:
     terminating: bool = False
     held: bool = False
     """Another controller's finalizer keeps the Pod."""
+    kept_for_exit_code: bool = False
+    """Our own finalizer keeps the Pod until its exit code is in the run's status."""
     grace_seconds: int | None = None
     """Seconds between SIGTERM and SIGKILL once the Pod is terminating; None if unknown."""
     node_ready: bool = True
@@ -223,6 +225,22 @@ class DeleteMember:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldMember:
+    """Put our finalizer on a Pod that is about to be deleted, so that its exit code can be read after its end."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseMember:
+    """Remove our finalizer from a Pod: its exit code is in the run's status, or no longer of interest."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Remove the finalizer of the Run object: none of its Pods is left."""
 
@@ -232,7 +250,7 @@ class Remove:
     """Delete the Run object: its retention time has passed."""
 
 
-Action = NeedsNodes | CreateMembers | DeleteMembers | DeleteMember | Release | Remove
+Action = NeedsNodes | CreateMembers | DeleteMembers | DeleteMember | HoldMember | ReleaseMember | Release | Remove
 
 
 @dataclass(frozen=True, slots=True)

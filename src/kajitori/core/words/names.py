@@ -73,6 +73,8 @@ reads the folder."""
 LABEL_READER = f"{GROUP}/reader-of"
 """On the Pod that reads the checkpoint folder of a run: the run's name."""
 FINALIZER = f"{GROUP}/members"
+FINALIZER_EXIT_CODE = f"{GROUP}/exit-code"
+"""On the Pod of rank 0 of a run that is being stopped, until the exit code of its program is in the run's status."""
 CONDITION_MEMORY_PEAK = f"{GROUP}/memory-peak"
 """Condition of a Pod that has ended on a process kubelet: the peak memory of each container in bytes, as
 `main=1048576`."""

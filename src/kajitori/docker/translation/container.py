@@ -184,12 +184,14 @@ class Container:
         if not self.has_ended:
             return 0
         code = self.status.get("exitCode")
+        if self.phase is Phase.STOPPED and self.spec.get("stopGrace") in ("0s", "0"):
+            return KILLED  # the platform asks programs to end before it kills them, which Docker does not
         if code is not None:
             return int(code)
         if self.phase is Phase.SUCCEEDED:
             return 0
         if self.phase is Phase.STOPPED:
-            return KILLED if self.spec.get("stopGrace") in ("0s", "0") else TERMINATED
+            return TERMINATED
         return {Reason.OUT_OF_MEMORY: KILLED, Reason.COMMAND_NOT_FOUND: NOT_FOUND}.get(self.reason, 1)
 
     @property

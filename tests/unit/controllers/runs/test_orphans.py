@@ -25,6 +25,10 @@ def pod(kind: str = names.KIND, **meta: Any) -> Pod:
     )
 
 
+KEPT = pod(name="bert-1-1", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[names.FINALIZER_EXIT_CODE])
+"""A Pod of a run that was being stopped."""
+
+
 class FakeCluster:
     """The mirror and the API server, each with or without a Run named bert."""
 
@@ -32,7 +36,9 @@ class FakeCluster:
         self.stored_uid = stored_uid
         self.deleted: list[Any] = []
         runs = {("vision", "bert"): SimpleNamespace(metadata=SimpleNamespace(uid=shown_uid))} if shown_uid else {}
-        mirror = SimpleNamespace(runs=runs, owned_pods=lambda *run: [pod()], labelled_strangers=lambda *run: ())
+        self.released: list[str] = []
+        pods = [pod(), KEPT]
+        mirror = SimpleNamespace(runs=runs, owned_pods=lambda *run: pods, labelled_strangers=lambda *run: ())
         self.orphans = Orphans(cast(KubeClient, self), cast(Mirror, mirror))
 
     async def get(self, resource: Any, name: str, namespace: str) -> dict[str, Any]:
@@ -42,6 +48,10 @@ class FakeCluster:
 
     async def delete_collection(self, resource: Any, namespace: str, *, label_selector: str, **options: Any) -> None:
         self.deleted.append((namespace, label_selector))
+
+    async def patch(self, resource: Any, name: str, patch: Any, namespace: str, **options: Any) -> None:
+        assert patch["metadata"]["$deleteFromPrimitiveList/finalizers"] == [names.FINALIZER_EXIT_CODE]
+        self.released.append(name)
 
 
 @pytest.mark.parametrize("shown_uid", [None, "uid-2"])
@@ -85,3 +95,9 @@ async def test_the_api_server_is_asked_before_they_are_deleted(stored_uid: str |
     await cluster.orphans.delete(KEY)
     assert cluster.deleted == ([("vision", f"{names.LABEL_RUN_UID}=uid-1")] if are_deleted else [])
     assert KEY not in cluster.orphans
+    assert cluster.released == (["bert-1-1"] if are_deleted else [])
+
+
+def test_a_pod_that_is_kept_for_its_exit_code_is_an_orphan_although_it_ends() -> None:
+    """Nothing else would ever let go of it."""
+    assert FakeCluster().orphans.note(KEPT) == KEY

@@ -14,10 +14,12 @@ from kajitori.core import gang
 from kajitori.core.gang import (
     CreateMembers,
     DeleteMembers,
+    HoldMember,
     Limits,
     Member,
     NeedsNodes,
     Release,
+    ReleaseMember,
     Remove,
     Run,
     Step,
@@ -126,9 +128,40 @@ def test_a_run_is_stopped_once_no_member_runs() -> None:
     subject = replace(run(), stopped=True, limits=Limits(grace_seconds=60))
     answer = step(subject, member(0), member(1))
     assert (answer.status.phase, answer.status.reason) == (Phase.RUNNING, Reason.STOPPING)
-    assert answer.actions == (DeleteMembers(60, unfinished_only=True),)
+    assert answer.actions == (HoldMember("bert-1-0", "uid-1-0"), DeleteMembers(60, unfinished_only=True))
     assert step(subject, member(0, terminating=True)).actions == ()
     assert step(subject).status.phase is Phase.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "message"),
+    [
+        (failed(0, code=3), 3, "stopped on request; member 0 ended with exit code 3"),
+        (member(0, SUCCEEDED, exit_code=0), 0, "stopped on request; member 0 ended with exit code 0"),
+        (failed(0, code=143), 143, "stopped on request"),
+    ],
+)
+def test_a_stopped_run_has_the_exit_code_of_rank_0(ended: Member, code: int, message: str) -> None:
+    """Its Pod is kept for that until the status is written. A kubelet deletes it right after its last report, so a
+    controller that looked late, or was killed, never saw the code."""
+    stopping = replace(run(), stopped=True)
+    held = replace(ended, terminating=True, kept_for_exit_code=True)
+    assert step(stopping, held, member(1, terminating=True)).actions == ()
+    answer = step(stopping, held)
+    assert (answer.status.phase, answer.status.exit_code, answer.status.message) == (Phase.STOPPED, code, message)
+    assert answer.actions == (ReleaseMember("bert-1-0", "uid-1-0"),)
+    assert step(after(stopping, answer), held).actions == answer.actions, "the next controller does it again"
+
+
+@pytest.mark.parametrize("changed", [{"stopped": False}, {"stopped": True, "deleting": True}])
+def test_a_run_that_is_no_longer_stopped_lets_go_of_the_pod_kept_for_its_exit_code(changed: dict[str, Any]) -> None:
+    kept = member(0, terminating=True, grace_seconds=1, kept_for_exit_code=True)
+    assert ReleaseMember(kept.pod, kept.uid) in step(replace(run(), **changed), kept, member(1)).actions
+
+
+def test_a_run_that_is_stopped_in_the_queue_has_no_exit_code_of_an_earlier_start() -> None:
+    waiting = replace(run(phase=Phase.QUEUED), stopped=True)
+    assert step(waiting, failed(0)).status.exit_code is None
 
 
 def test_a_resumed_run_does_not_reuse_attempt_numbers() -> None:
@@ -299,7 +332,7 @@ def test_the_status_of_a_large_run_stays_small_after_restarts() -> None:
 @pytest.mark.parametrize("parked", [False, True])
 def test_a_parked_run_stops_like_a_stopped_one_and_says_so(parked: bool) -> None:
     stopping = step(replace(run(), stopped=True, parked=parked), member(0), member(1))
-    assert kinds(stopping) == [DeleteMembers]
+    assert kinds(stopping) == [HoldMember, DeleteMembers]
     ended = step(after(replace(run(), stopped=True, parked=parked), stopping))
     assert ended.status.phase is Phase.STOPPED
     assert ended.status.reason is (Reason.PARKED if parked else Reason.STOPPED_BY_USER)
