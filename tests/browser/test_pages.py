@@ -612,7 +612,8 @@ def test_the_board_shows_gpus_by_type(page: Page) -> None:
 
 
 def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:
-    """Before several are stopped, the page names what is lost. A click on a header orders them, also after a reload."""
+    """Before several are stopped, the page names what is lost, and afterwards it offers to resume them. The keyboard's
+    place can be seen. A click on a header orders the runs, also after a reload."""
     run(cluster, "keys", "sleep", "1000")
     run(cluster, "keys-too", "sleep", "1000")
     page.keyboard.press("/")
@@ -622,12 +623,19 @@ def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, p
     page.get_by_role("button", name="Name", exact=True).click()
     for key in ("j", "x", "j", "x"):
         page.keyboard.press(key)
-    page.get_by_role("button", name="Stop 2").click()
+    page.get_by_role("button", name="Stop 2").press("Enter")
     dialog = page.get_by_role("dialog", name="Stop 2 runs?")
     dialog.get_by_text(re.compile("^keys: started .* ago, no checkpoint known")).wait_for()
     assert_accessible(page, "[role=dialog]")
-    dialog.get_by_role("button", name="Stop 2 runs").click()
+    confirm = dialog.get_by_role("button", name="Stop 2 runs")
+    assert confirm.inner_text() == "Stop 2 runs"
+    assert confirm.evaluate("button => getComputedStyle(button).outlineStyle") == "solid", "it has the focus"
+    page.keyboard.press("Enter")
     page.get_by_text("2 runs stopped.").wait_for()
+    page.get_by_role("button", name="Undo: resume 2").wait_for()
+    page.keyboard.press("Tab")  # from the outcome, which has the focus of the buttons that are gone
+    page.keyboard.press("Enter")
+    page.get_by_text("2 runs queued again.").wait_for()
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keys").get_by_text("Next run, previous run").wait_for()
     page.keyboard.press("Escape")

@@ -100,6 +100,7 @@ async def test_a_form_outlives_a_lost_session(web: WebApi, page: Page) -> None:
     await page.get_by_role("status").get_by_text("Starts at once").wait_for()
     await end_session(page.context, web)
     await page.get_by_role("button", name="Start", exact=True).click()
+    await page.get_by_role("alert").get_by_text("Your session has ended.").wait_for()
     await sign_in(page, None)
     await page.wait_for_url(f"{web.url}/start")
     assert await page.get_by_label("Image").input_value() == "python:3"

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { brokenAt, followChanges, heardAt, NO_LINK, SILENCE_MS } from "./changes";
+import { onDoubtfulSession } from "./session";
 
 vi.mock("./signIn", () => ({ whoAmI: async () => null }));
 
@@ -19,6 +20,8 @@ class FakeSource extends EventTarget {
 }
 
 let opened: FakeSource[] = [];
+const doubted = vi.fn();
+onDoubtfulSession(doubted);
 const open = (address: string) => new FakeSource(address) as unknown as EventSource;
 const reader = { snapshot: vi.fn(), changes: vi.fn(), heard: vi.fn(), broken: vi.fn() };
 
@@ -53,6 +56,7 @@ it("opens a connection again that the browser gave up, and says why it was refus
   opened[0]?.say("error");
   await vi.advanceTimersByTimeAsync(3_000);
   expect(reader.broken).toHaveBeenLastCalledWith(new Error("your session has ended"));
+  expect(doubted).toHaveBeenCalledOnce();
   expect(opened.map(({ address }) => address)).toEqual(Array(2).fill("/v1/nodes/changes?since=e.f.1"));
 });
 

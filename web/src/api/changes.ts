@@ -1,4 +1,5 @@
 /** Streams of changes: what a page shows is kept current by the server, and a dead connection is noticed. */
+import { doubtSession } from "./session";
 import { whoAmI } from "./signIn";
 
 /** The server sends a heartbeat after 15 s without changes. */
@@ -81,7 +82,9 @@ function withSince(path: string, version: string): string {
 /** Return why the server refuses this browser, which a stream of events does not tell; null if it does not. */
 async function refusal(): Promise<Error | null> {
   try {
-    return (await whoAmI()) ? null : new Error("your session has ended");
+    if (await whoAmI()) return null;
+    doubtSession();
+    return new Error("your session has ended");
   } catch (error) {
     return error instanceof Error ? error : null;
   }

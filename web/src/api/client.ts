@@ -13,15 +13,6 @@ export type Fault = Schemas["Fault"];
 export const client = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin", fetch: steadyFetch });
 client.use({ onResponse: ({ response }) => noteTime(response.headers.get("date")) });
 
-/** Call `listener` when an answer says that nobody is signed in any more. */
-export function onLostSession(listener: () => void): void {
-  client.use({
-    onResponse: ({ response, schemaPath }) => {
-      if (response.status === 401 && schemaPath !== "/v1/whoami") listener();
-    },
-  });
-}
-
 /** A refusal or failure, in the server's own words. */
 export class Refused extends Error {
   readonly status: number;

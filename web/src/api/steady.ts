@@ -1,4 +1,5 @@
 /** Requests that are sent again if their connection breaks: a browser drops all of them when its network changes. */
+import { noteRefusal } from "./session";
 
 /** Pauses before a request is sent again. After them its failure counts. */
 const PAUSES_MS: readonly number[] = [200, 600];
@@ -17,9 +18,10 @@ export async function repeated<T>(ask: () => Promise<T>, signal?: AbortSignal | 
   return ask();
 }
 
-/** `fetch`, which sends again what only reads. */
-export const steadyFetch: typeof fetch = (input, init) => {
+/** `fetch`, which notices that the session has ended, and sends again what only reads. */
+export const steadyFetch: typeof fetch = async (input, init) => {
   const request = input instanceof Request ? input : init;
   const method = request?.method ?? "GET";
-  return method === "GET" ? repeated(() => fetch(input, init), request?.signal) : fetch(input, init);
+  const answer = await (method === "GET" ? repeated(() => fetch(input, init), request?.signal) : fetch(input, init));
+  return noteRefusal(answer, input);
 };

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { createBrowserRouter, Navigate, RouterProvider } from "react-router";
 import { PROGRAMS, whoAmI } from "../api/signIn";
 import { RunsPage } from "../runs/RunsPage";
@@ -38,9 +38,11 @@ const router = createBrowserRouter([
 /** The pages for somebody who is signed in, else the ways to sign in. */
 export function Session({ refusal }: { refusal: string }) {
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI, refetchInterval: 60_000 });
+  const wasIn = useRef(false);
+  if (who.data) wasIn.current = true;
   if (who.data && isBeforeProgram()) return <Reload />;
   if (who.data) return <RouterProvider router={router} />;
-  if (who.data === null) return <SignedOut refusal={refusal} />;
+  if (who.data === null) return <SignedOut refusal={refusal} isLost={wasIn.current} />;
   return who.error ? <Problem error={who.error} retry={() => void who.refetch()} /> : null;
 }
 
@@ -58,9 +60,9 @@ function Reload() {
 const OpenBoard = later(async () => (await import("../board/OpenBoard")).OpenBoard);
 
 /** The board, if its address is open and policy shows it to everybody; else the ways to sign in. */
-function SignedOut({ refusal }: { refusal: string }) {
+function SignedOut({ refusal, isLost }: { refusal: string; isLost: boolean }) {
   const [signsIn, setSignsIn] = useState(window.location.pathname !== "/board");
-  const page = <SignInPage refusal={refusal} />;
+  const page = <SignInPage refusal={refusal} isLost={isLost} />;
   if (signsIn) return page;
   return (
     <PartBoundary fallback={null}>

@@ -5,8 +5,8 @@ import { useQuery } from "@tanstack/react-query";
 import { hasProvider, providerAddress } from "../api/signIn";
 import { CopyLine } from "../words/CopyLine";
 
-/** What a browser without a session sees: the ways to sign in. `refusal` says why a link was not accepted. */
-export function SignInPage({ refusal }: { refusal: string }) {
+/** What a browser without a session sees: the ways to sign in. `refusal` says why a link was not accepted, `isLost` that there was a session until now. */
+export function SignInPage({ refusal, isLost }: { refusal: string; isLost: boolean }) {
   const provider = useQuery({ queryKey: ["sign-in"], queryFn: hasProvider });
   return (
     <Box component="main" sx={{ maxWidth: 480, mx: "auto", mt: 24, px: 4 }}>
@@ -16,6 +16,11 @@ export function SignInPage({ refusal }: { refusal: string }) {
       {refusal && (
         <Typography color="error" role="alert" gutterBottom>
           {refusal}
+        </Typography>
+      )}
+      {isLost && !refusal && (
+        <Typography role="alert" gutterBottom>
+          Your session has ended. Sign in again and come back here: this page goes on where you were, and the form that starts a run is kept.
         </Typography>
       )}
       {provider.data && (

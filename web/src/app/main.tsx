@@ -6,7 +6,8 @@ import useMediaQuery from "@mui/material/useMediaQuery";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode, useMemo } from "react";
 import { createRoot } from "react-dom/client";
-import { onLostSession, Refused } from "../api/client";
+import { Refused } from "../api/client";
+import { onDoubtfulSession } from "../api/session";
 import { hasLink, useLink } from "../api/signIn";
 import { NotLoaded } from "./parts";
 import { Session } from "./Session";
@@ -25,7 +26,7 @@ const queries = new QueryClient({
   },
 });
 
-onLostSession(() => void queries.invalidateQueries({ queryKey: ["whoami"] }));
+onDoubtfulSession(() => void queries.invalidateQueries({ queryKey: ["whoami"] }, { cancelRefetch: false }));
 
 function App({ refusal }: { refusal: string }) {
   const dark = useMediaQuery("(prefers-color-scheme: dark)");

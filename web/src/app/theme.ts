@@ -34,7 +34,13 @@ export function themeOf(mode: "light" | "dark") {
           "@media (prefers-reduced-motion: reduce)": { "*": { animation: "none !important", transition: "none !important" } },
         },
       },
-      MuiButtonBase: { defaultProps: { disableRipple: true } },
+      MuiButtonBase: {
+        defaultProps: { disableRipple: true },
+        // Without ripples nothing else would show where the keyboard is.
+        styleOverrides: {
+          root: ({ theme }) => ({ "&.Mui-focusVisible": { outline: `2px solid ${theme.palette.primary.main}`, outlineOffset: -2 } }),
+        },
+      },
       MuiTableCell: { styleOverrides: { root: ({ theme }) => ({ borderColor: theme.palette.divider }) } },
       MuiToggleButtonGroup: {
         // The first button of a second line has a left edge, too.

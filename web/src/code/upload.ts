@@ -1,6 +1,6 @@
 /** The upload of an archive: the same requests as those of `kaji run --code`. */
 import { client, contentOf, refusalFrom, Refused, type Schemas } from "../api/client";
-import { repeated } from "../api/steady";
+import { repeated, steadyFetch } from "../api/steady";
 import { frameOf } from "./archive";
 import { digestOf, type Pack } from "./pack";
 
@@ -47,7 +47,7 @@ async function put(digest: string, number: number, sha256: string, namespace: st
   const query = new URLSearchParams({ sha256, ...(namespace && { namespace }) });
   const { type, body } = await compressed(part);
   const address = `/v1/code/${digest}/parts/${number}?${query}`;
-  const answer = await repeated(() => fetch(address, { method: "PUT", headers: { "content-type": type }, body, signal }), signal);
+  const answer = await repeated(() => steadyFetch(address, { method: "PUT", headers: { "content-type": type }, body, signal }), signal);
   if (!answer.ok) throw await refusalFrom(answer);
 }
 

@@ -21,9 +21,12 @@ import { BESIDE_COLUMNS, COLUMNS } from "./columns";
 import { counted } from "./filter";
 import { RunBeside } from "./RunBeside";
 import { RunListHead, RunListNotices } from "./RunListHead";
+import type { Row } from "./rows";
 import { RunTable, uidOf } from "./RunTable";
 import { StartButton } from "./StartButton";
 import { useRunList } from "./useRunList";
+
+const NONE: readonly Row[] = [];
 
 /** All runs that a person may see, with a filter and an order that stand in the address. `opened` is the run beside them. */
 export function RunList({ opened }: { opened: Item | null }) {
@@ -63,7 +66,7 @@ export function RunList({ opened }: { opened: Item | null }) {
         {!opened && <ColumnChoice columns={COLUMNS} chosen={columns} choose={chooseColumns} />}
       </RunListHead>
       <Phases counts={counts} chosen={filter.phases} choose={(phases) => change({ phases })} />
-      <BulkBar runs={selected} clear={selection.clear} />
+      <BulkBar runs={selected} all={live.rows ?? NONE} clear={selection.clear} />
       <RunListNotices list={list} one="run" many="runs" />
       {live.rows && !shown.length && <Nothing any={live.rows.length > 0} />}
       <div ref={box}>

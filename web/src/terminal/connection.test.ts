@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { onDoubtfulSession } from "../api/session";
 import { AGAIN_MS, mayPass, ShellConnection } from "./connection";
 
 class FakeSocket extends EventTarget {
@@ -31,6 +32,8 @@ class FakeSocket extends EventTarget {
 
 let sockets: FakeSocket[] = [];
 const screen = { show: vi.fn(), size: () => ({ columns: 80, rows: 24 }), ready: vi.fn(), waiting: vi.fn(), ended: vi.fn() };
+const doubted = vi.fn();
+onDoubtfulSession(doubted);
 const known = { isOver: false, members: 2 };
 const connect = () => new ShellConnection("ws://kaji.test", 1, () => known, screen, () => new FakeSocket() as unknown as WebSocket);
 const PENDING = '{"status":"Failure","message":"rank 1 of a is Pending, not running","code":409,"reason":"WrongState"}';
@@ -61,6 +64,7 @@ it("tries again if no connection comes about", () => {
   connect();
   sockets[0]?.end();
   expect(screen.waiting.mock.lastCall?.[0]).toMatch("can't be reached");
+  expect(doubted, "the session may have ended").toHaveBeenCalledOnce();
   vi.advanceTimersByTime(AGAIN_MS);
   expect(sockets.length).toBe(2);
 });

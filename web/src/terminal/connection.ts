@@ -1,4 +1,5 @@
 /** Connects a terminal with a shell in a member. If the member does not run yet, it asks again until it does. */
+import { doubtSession } from "../api/session";
 import { read, resized, typed, PROTOCOL } from "./channels";
 
 export const AGAIN_MS = 2_000;
@@ -95,6 +96,7 @@ export class ShellConnection {
     socket.addEventListener("close", (event) => {
       if (this.isClosed) return;
       if (wasOpen && !waits) return this.screen.ended(why || (event as CloseEvent).reason || "The connection has ended.");
+      if (!wasOpen) doubtSession(); // a browser does not tell why a WebSocket was refused
       this.screen.waiting(wasOpen ? why : NO_CONNECTION);
       this.again = setTimeout(() => this.connect(), AGAIN_MS);
     });

@@ -2,12 +2,12 @@ import Alert from "@mui/material/Alert";
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { LossDialog } from "./LossDialog";
 import { perform } from "./perform";
 import { useMayChange } from "./useMayChange";
 import type { Row } from "../runs/rows";
-import { applies, performEach, summary, VERB_WORDS, VERBS, type Outcome, type Verb } from "./verbs";
+import { applies, performEach, resumable, summary, VERB_WORDS, VERBS, type Outcome, type Verb } from "./verbs";
 
 interface Progress {
   verb: Verb;
@@ -15,15 +15,22 @@ interface Progress {
   outcomes: Outcome[];
 }
 
-/** What the person may do with the selected runs. The outcome is told for each that could not be changed. */
-export function BulkBar({ runs, clear }: { runs: readonly Row[]; clear: () => void }) {
+interface Properties {
+  /** The selected runs. */
+  runs: readonly Row[];
+  /** All runs as they are now, for the way back after a stop. */
+  all: readonly Row[];
+  clear: () => void;
+}
+
+/** What the person may do with the selected runs. The outcome is told for each that could not be changed, and runs that were stopped can be resumed together. */
+export function BulkBar({ runs, all, clear }: Properties) {
   const mayChange = useMayChange();
   const concernedBy = (verb: Verb) => runs.filter((run) => applies(verb, run) && mayChange(run.namespace));
   const [asking, setAsking] = useState<Verb | null>(null);
   const [progress, setProgress] = useState<Progress | null>(null);
   const isBusy = progress !== null && progress.outcomes.length < progress.all;
-  const start = async (verb: Verb) => {
-    const concerned = concernedBy(verb);
+  const start = async (verb: Verb, concerned: readonly Row[] = concernedBy(verb)) => {
     const outcomes: Outcome[] = [];
     setAsking(null);
     setProgress({ verb, all: concerned.length, outcomes });
@@ -60,7 +67,15 @@ export function BulkBar({ runs, clear }: { runs: readonly Row[]; clear: () => vo
           </Button>
         </Box>
       )}
-      {progress && <Outcomes progress={progress} isBusy={isBusy} close={() => setProgress(null)} />}
+      {progress && (
+        <Outcomes
+          progress={progress}
+          isBusy={isBusy}
+          resumable={isBusy ? NONE : resumable(progress.verb, progress.outcomes, all)}
+          resume={(stopped) => void start("resume", stopped)}
+          close={() => setProgress(null)}
+        />
+      )}
       {asking && (
         <LossDialog
           verb={asking}
@@ -73,13 +88,34 @@ export function BulkBar({ runs, clear }: { runs: readonly Row[]; clear: () => vo
   );
 }
 
-function Outcomes({ progress, isBusy, close }: { progress: Progress; isBusy: boolean; close: () => void }) {
+const NONE: readonly Row[] = [];
+
+interface OutcomesProperties {
+  progress: Progress;
+  isBusy: boolean;
+  /** Runs that were stopped and can be resumed. */
+  resumable: readonly Row[];
+  resume: (runs: readonly Row[]) => void;
+  close: () => void;
+}
+
+function Outcomes({ progress, isBusy, resumable, resume, close }: OutcomesProperties) {
   const { verb, all, outcomes } = progress;
+  const told = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // The buttons that had the focus are gone.
+    if (!isBusy && document.activeElement === document.body) told.current?.focus({ preventScroll: true });
+  }, [isBusy]);
   const failed = outcomes.filter(({ error }) => error);
   if (isBusy) return <Alert severity="info" role="status">{`${VERB_WORDS[verb].doing} ${outcomes.length} of ${all} …`}</Alert>;
   return (
-    <Alert severity={failed.length ? "error" : "success"} role="status" onClose={close}>
+    <Alert ref={told} tabIndex={-1} severity={failed.length ? "error" : "success"} role="status" onClose={close}>
       {summary(verb, outcomes)}
+      {resumable.length > 0 && (
+        <Button size="small" onClick={() => resume(resumable)} sx={{ ml: 2, my: -1 }}>
+          Undo: resume {resumable.length}
+        </Button>
+      )}
       {failed.map(({ run, error }) => (
         <div key={run.uid}>
           <bdi>{run.name}</bdi>: {error?.message}

@@ -47,7 +47,7 @@ export function LossDialog({ verb, runs, close, confirm }: Properties) {
         {losing.length > 0 && (
           <>
             <Typography>
-              {isOne ? "It is at work; what it did since its last checkpoint is lost:" : `${losing.length} of them ${losing.length === 1 ? "is" : "are"} at work; work since their last checkpoints is lost:`}
+              {isOne ? "It is at work; what it did since its last checkpoint is lost:" : `${losing.length === runs.length ? "All" : losing.length} of them ${losing.length === 1 ? "is" : "are"} at work; work since their last checkpoints is lost:`}
             </Typography>
             <Box component="ul" sx={{ my: 2, pl: 5 }}>
               {named.map((run) => (
@@ -63,7 +63,9 @@ export function LossDialog({ verb, runs, close, confirm }: Properties) {
       <DialogActions>
         <Button onClick={close}>Keep {isOne ? "it" : "them"}</Button>
         <Button color="error" onClick={confirm} autoFocus>
-          {ask} <bdi>{which}</bdi>
+          <span>
+            {ask} <bdi>{which}</bdi>
+          </span>
         </Button>
       </DialogActions>
     </Dialog>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Row } from "../runs/rows";
-import { applies, atWork, lossOf, performEach, summary, type Outcome } from "./verbs";
+import { applies, atWork, lossOf, performEach, resumable, summary, type Outcome } from "./verbs";
 
 const NOW = Date.parse("2026-11-23T12:00:00Z");
 
@@ -46,4 +46,11 @@ it("tells the outcome of each run", async () => {
   expect(outcomes.filter(({ error }) => error).map(({ run: { name }, error }) => [name, error?.message])).toEqual([["b", "no right"]]);
   expect(summary("stop", outcomes)).toBe("2 of 3 runs stopped.");
   expect(summary("delete", outcomes.slice(0, 1))).toBe("1 run deleted.");
+});
+
+it("takes back a stop of the runs that have stopped by now", () => {
+  const outcomes = ["a", "b", "c"].map((name) => ({ run: run(name), error: name === "c" ? new Error("no right") : null }));
+  const now = [run("a", { phase: "Stopped" }), run("b"), run("c", { phase: "Failed" }), run("d", { phase: "Stopped" })];
+  expect(resumable("stop", outcomes, now).map(({ name }) => name)).toEqual(["a"]);
+  expect(resumable("delete", outcomes, now)).toEqual([]);
 });

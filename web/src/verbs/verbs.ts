@@ -69,6 +69,13 @@ export async function performEach<T>(
   await Promise.all(Array.from({ length: AT_ONCE }, work));
 }
 
+/** Return the runs as they are now that a stop has ended and that can be resumed; none after another verb. */
+export function resumable(verb: Verb, outcomes: readonly Outcome[], runs: readonly Row[]): Row[] {
+  if (verb !== "stop") return [];
+  const stopped = new Set(outcomes.filter(({ error }) => !error).map(({ run }) => run.uid));
+  return runs.filter((run) => stopped.has(run.uid) && applies("resume", run));
+}
+
 /** Return how a verb went with all runs: "2 of 3 runs stopped". */
 export function summary(verb: Verb, outcomes: readonly Outcome[]): string {
   const done = outcomes.filter(({ error }) => !error).length;
