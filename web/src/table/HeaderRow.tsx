@@ -45,7 +45,7 @@ export function HeaderRow<T>({ columns, layout, order = null, sort, chosen, choo
                 component="button"
                 type="button"
                 onClick={() => sort(nextOrder(order, by, descending))}
-                sx={{ all: "unset", cursor: "pointer", lineHeight: "28px", "&:hover, &:focus-visible": { color: "text.primary", textDecoration: "underline" } }}
+                sx={{ all: "unset", cursor: "pointer", lineHeight: "28px", "&:hover, &:focus-visible": { color: "text.primary", textDecoration: "underline" }, "&:focus-visible": { outline: "2px solid", outlineColor: "primary.main" } }}
               >
                 {name}
                 <span aria-hidden>{arrow}</span>

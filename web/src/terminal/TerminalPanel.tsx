@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import TextField from "@mui/material/TextField";
 import Typography from "@mui/material/Typography";
-import { useState } from "react";
+import { useState, type RefObject } from "react";
 import type { Run } from "../api/client";
 import { useRoomBelow } from "../beside/scrolling";
 import { membersOf } from "../run/status";
@@ -37,6 +37,13 @@ export function TerminalPanel({ run, rank, chooseRank }: Properties) {
   );
 }
 
+/** Return a function that moves the focus to a button if it is in the terminal, which takes all keys. */
+function takeFocusFrom(terminal: RefObject<HTMLElement | null>) {
+  return (button: HTMLElement | null) => {
+    if (terminal.current?.contains(document.activeElement)) button?.focus();
+  };
+}
+
 function Shell({ run, rank, again }: { run: Run; rank: number; again: () => void }) {
   const { element, waiting, ended } = useShell(run, rank);
   const room = useRoomBelow(element, BELOW_PX);
@@ -50,7 +57,7 @@ function Shell({ run, rank, again }: { run: Run; rank: number; again: () => void
       {ended && (
         <Box role="alert" sx={{ display: "flex", alignItems: "center", gap: 3, mb: 3 }}>
           <Typography>{ended}</Typography>
-          <Button size="small" variant="outlined" onClick={again}>
+          <Button ref={takeFocusFrom(element)} size="small" variant="outlined" onClick={again}>
             Open a new one
           </Button>
         </Box>

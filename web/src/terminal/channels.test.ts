@@ -16,6 +16,10 @@ it.each([
   [message(1, ""), null],
   [message(3, '{"status":"Success"}'), { ended: "The shell has ended." }],
   [message(3, '{"status":"Failure","message":"exit code 2"}'), { ended: "The shell has ended: exit code 2." }],
+  [
+    message(3, '{"status":"Failure","reason":"NonZeroExitCode","message":"command terminated with non-zero exit code: exit status 3","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}'),
+    { ended: "The shell has ended with exit code 3." },
+  ],
   [message(3, '{"status":"Failure","message":"gone","code":500}'), { ended: "The shell has ended: gone." }],
   [
     message(3, '{"status":"Failure","message":"rank 1 is Pending","code":409,"details":{"causes":[{"reason":"Hint","message":"wait"}]}}'),
@@ -25,6 +29,10 @@ it.each([
   [message(255, "x"), null],
   [new ArrayBuffer(0), null],
 ])("reads message %#", (received, meaning) => expect(read(received)).toEqual(meaning));
+
+it("asks for a shell that knows the colours of this terminal", () => {
+  expect(new URL(shellAddress("https://kaji.test", "a", "b", 0)).searchParams.getAll("command")[2]).toMatch(/^export TERM=xterm-256color;/);
+});
 
 it("escapes names in the address", () => {
   const address = new URL(shellAddress("https://kaji.test", "a/b", "c?d", 3));

@@ -12,11 +12,11 @@ const encoder = new TextEncoder();
 /** What was received: output, how the program ended, or why the server runs none. */
 export type Received = { output: Uint8Array } | { ended: string } | { refused: string; status: number; hint: string } | null;
 
-/** Return the address of a shell in a member: bash where the image has it, else sh. */
+/** Return the address of a shell in a member: bash if the image has it, else sh. It knows the terminal by its 256 colours. */
 export function shellAddress(origin: string, namespace: string, name: string, rank: number): string {
   const path = `/v1/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}/exec`;
   const query = new URLSearchParams([
-    ...["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"].map((word) => ["command", word]),
+    ...["sh", "-c", "export TERM=xterm-256color; if command -v bash >/dev/null; then exec bash; else exec sh; fi"].map((word) => ["command", word]),
     ["rank", `${rank}`],
     ["stdin", "true"],
     ["tty", "true"],
@@ -62,8 +62,10 @@ function endOf(text: string): Received {
   try {
     const { status, message = "", code, details } = JSON.parse(text) as Status;
     if (status === "Success") return { ended: "The shell has ended." };
+    const caused = (by: string) => details?.causes?.find(({ reason }) => reason === by)?.message ?? "";
+    if (caused("ExitCode")) return { ended: `The shell has ended with exit code ${caused("ExitCode")}.` };
     if (!code || code === 500) return { ended: `The shell has ended: ${message || "it failed"}.` };
-    return { refused: message, status: code, hint: details?.causes?.find(({ reason }) => reason === "Hint")?.message ?? "" };
+    return { refused: message, status: code, hint: caused("Hint") };
   } catch {
     return { ended: "The shell has ended." };
   }
