@@ -204,7 +204,7 @@ async def _feed(
 
 
 async def _tell_waiting(platform: Platform, container: Container, queue: asyncio.Queue[Piece | None]) -> None:
-    """Say on stderr that a started run waits, each time the reason changes, until it runs."""
+    """Say on stderr that a started run waits, and each reason once, until it runs."""
     loop = asyncio.get_running_loop()
     until = loop.time() + QUEUED_AFTER_SECONDS
     with contextlib.suppress(KajitoriError):
@@ -214,7 +214,7 @@ async def _tell_waiting(platform: Platform, container: Container, queue: asyncio
 async def _tell_changes(
     platform: Platform, container: Container, queue: asyncio.Queue[Piece | None], until: float
 ) -> None:
-    told, loop = "", asyncio.get_running_loop()
+    told, loop = set[str](), asyncio.get_running_loop()
     async with aclosing(platform.changes(container)) as changes:
         pending: asyncio.Future[Container | None] | None = None
         latest = container
@@ -231,8 +231,8 @@ async def _tell_changes(
                 if latest.phase not in (Phase.QUEUED, Phase.STARTING):
                     return
                 text = phase_words(latest)
-                if loop.time() >= until and text != told:
-                    told = text
+                if loop.time() >= until and text not in told:  # while an image can't be pulled, two reasons alternate
+                    told.add(text)
                     await queue.put((STDERR, f"{text}\n".encode()))
         finally:
             if pending is not None:  # a generator can't be closed while it works

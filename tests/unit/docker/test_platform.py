@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from tests.unit.docker.test_containers import NEVER_STARTED, container
 
 from kajitori.client.target import Target
+from kajitori.docker import output
 from kajitori.docker import platform as module
 from kajitori.docker.hijack import STDERR, STDOUT
 from kajitori.docker.output import LogQuery, read_output
 from kajitori.docker.platform import Platform
+from kajitori.docker.translation.container import Container
 
 
 class SlowServer(Platform):
@@ -79,3 +82,35 @@ async def test_logs_are_those_of_all_starts_as_with_docker(query: LogQuery, line
     """`docker logs` showed the newest start alone."""
     ended = container("Failed", status={"attempts": 3})
     assert [data async for _, data in read_output(Logs(), ended, query)] == lines
+
+
+class Pulling(Platform):
+    """A server whose run waits for an image that can't be pulled, and then runs and ends."""
+
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__(Target("http://127.0.0.1:1"))
+        self.messages = messages
+        self.runs = asyncio.Event()
+
+    async def seen_by_controller(self, container: Container) -> None:
+        """Return at once."""
+
+    async def changes(self, started: Container) -> AsyncGenerator[Container]:
+        for message in self.messages:
+            yield container("Starting", status={"message": message})
+        self.runs.set()
+        yield container("Running")
+
+    async def chunks(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[bytes]:
+        await self.runs.wait()
+        yield b"printed\n"
+
+
+async def test_each_reason_to_wait_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`docker run` wrote two lines every few seconds: a kubelet reports an image that it can't pull, pulls again, and
+    reports it again."""
+    monkeypatch.setattr(output, "QUEUED_AFTER_SECONDS", 0)
+    server = Pulling(["it starts", "no such image", "it starts", "no such image"])
+    pieces = [piece async for piece in output.follow_start(server, STARTED, (STDOUT,))]
+    told = [text for stream, text in pieces if stream == STDERR]
+    assert [b"it starts" in told[0], b"no such image" in told[1], len(told)] == [True, True, 2]

@@ -165,14 +165,14 @@ class _AfterLog:
 
 async def _until_running(engine: Engine, container: Container, client: Hijacked | None = None) -> bool:
     """Wait until a container runs. Return False if it ends without. `client` is told that it waits, and why."""
-    told, until = "", engine.now() + QUEUED_AFTER_SECONDS
+    told, until = set[str](), engine.now() + QUEUED_AFTER_SECONDS
     async with aclosing(engine.platform.changes(await engine.platform.refreshed(container))) as changes:
         async for seen in changes:
             if seen.phase is Phase.RUNNING:
                 return True
             text = phase_words(seen)
-            if client is not None and seen.is_active and text != told and engine.now() >= until:
-                told = text
+            if client is not None and seen.is_active and text not in told and engine.now() >= until:
+                told.add(text)
                 await client.write(STDERR, f"{text}\r\n".encode())
     return False
 

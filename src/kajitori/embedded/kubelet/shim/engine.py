@@ -81,7 +81,7 @@ class EngineShim(Shim):
         except EngineFailure as failure:
             with contextlib.suppress(EngineFailure):
                 self._remove()
-            raise process.StartFailure(failure.message, _shell_code(failure.message)) from failure
+            raise process.StartFailure(_in_words(failure.message), _shell_code(failure.message)) from failure
 
     def _create(self) -> None:
         path = self.create_path
@@ -362,6 +362,17 @@ def _shell_code(message: str) -> int:
         if any(part in words for part in _DENIED):
             return process.NOT_EXECUTABLE
     return 128
+
+
+def _in_words(message: str) -> str:
+    """Return an engine's message; a sentence instead of a runtime's text if a mount does not fit what the image has."""
+    source, _, rest = message.partition('error mounting "')[2].partition('" to rootfs at "')
+    target = rest.partition('"')[0]
+    if not target or "not a directory" not in rest:
+        return message
+    if os.path.isdir(source):
+        return f"{target} is a file in the image, and a folder can't be mounted over it"
+    return f"{target} is a folder in the image, and a file can't be mounted over it: name the file, as in {target}/NAME"
 
 
 def main() -> None:

@@ -91,6 +91,18 @@ def test_a_program_that_can_not_start_has_a_shells_exit_code(message: str, code:
     assert engine._shell_code(message) == code
 
 
+def test_a_mount_over_something_of_the_image_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """runc's text names a folder of the kubelet, and not what to do (runc 1.1 of Debian 12)."""
+    (tmp_path / "f").touch()
+    said = 'runc create failed: error mounting "{}" to rootfs at "/lib64": mount {}:/lib64: not a directory: OCI error'
+    file, folder = (engine._in_words(said.format(source, source)) for source in (tmp_path / "f", tmp_path))
+    assert (
+        file == "/lib64 is a folder in the image, and a file can't be mounted over it: name the file, as in /lib64/NAME"
+    )
+    assert folder == "/lib64 is a file in the image, and a folder can't be mounted over it"
+    assert engine._in_words("no such image") == "no such image"
+
+
 @pytest.mark.parametrize(
     ("lines", "mounts", "wanted"),
     [
