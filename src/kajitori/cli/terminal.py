@@ -53,9 +53,9 @@ def echo(text: object = "", *, nl: bool = True) -> None:
     click.echo(plain(str(text)), nl=nl)
 
 
-def say(text: str) -> None:
-    """Print `text` on stderr without control characters."""
-    click.echo(plain(text), err=True)
+def say(text: str, *, end: str = "\n") -> None:
+    """Print `text` on stderr without control characters. `end` is "\\r\\n" if the terminal may be in raw mode."""
+    click.echo(plain(text) + end, nl=False, err=True)
 
 
 def heading(text: str) -> None:

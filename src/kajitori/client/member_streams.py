@@ -25,6 +25,7 @@ from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.client.web_api import error_of, run_path
 from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
+from kajitori.kube.connection.joined import PING_SECONDS
 
 COMMAND_PROTOCOL = Subprotocol("v5.channel.k8s.io")
 PORT_PROTOCOL = Subprotocol("v1.port-forward.kajitori.dev")
@@ -33,10 +34,8 @@ TUNNEL_PROTOCOL = Subprotocol("v2.port-forward.kajitori.dev")
 NOTHING_LISTENS = 1014
 """Close code of a connection if no program listens on the port."""
 _OPEN_SECONDS = 15.0
-PING_SECONDS = 20.0
-"""Interval of this side's pings, since proxies close idle connections, most of them after 60 s."""
 SILENCE_SECONDS = 45.0
-"""Silence after which the server is gone. It pings every 10 s, also while the program does not read."""
+"""Silence after which the server is gone. It pings every PING_SECONDS, also while the program does not read."""
 
 
 class Channel(IntEnum):

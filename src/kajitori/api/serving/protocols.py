@@ -26,6 +26,9 @@ LINGER_SECONDS = 10.0
 """Time for which the rest of a body is read and dropped after its answer. A caller whose connection is closed while it
 sends would not see the answer."""
 
+GONE_PINGS = 3
+"""Number of successive unacknowledged pings after which the caller of a WebSocket is gone."""
+
 FLUSH_SECONDS = 30.0
 LEAST_BYTES_PER_SECOND = 1024
 """Lowest speed at which a caller may read an answer; a slower one is cut off. It does not hold for streams, which take
@@ -245,9 +248,12 @@ def _head(status: HTTPStatus, headers: list[tuple[bytes, bytes]]) -> bytes:
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """WebSockets that read nothing before the application has accepted the connection.
 
-    An unanswered ping ends a connection only if the caller is gone. A caller that does not read, because the program
+    Unanswered pings end a connection only if the caller is gone. A caller that does not read, because the program
     behind it is slow, can't answer; neither can one whose answers wait behind data that this server does not read.
     """
+
+    _unacknowledged_pings = 0
+    """Number of the last pings that not even the caller's kernel has acknowledged."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -263,8 +269,13 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.read_paused = True  # resumed by `receive`, which the application calls to accept
             self.transport.pause_reading()
 
+    def handle_pong(self, event: Any) -> None:
+        self._unacknowledged_pings = 0
+        super().handle_pong(event)
+
     def keepalive_timeout(self) -> None:
-        if acknowledges(self.transport):
+        self._unacknowledged_pings = 0 if acknowledges(self.transport) else self._unacknowledged_pings + 1
+        if self._unacknowledged_pings < GONE_PINGS:
             self.send_keepalive_ping()  # keeps proxies from closing the connection, and checks again
         else:
             super().keepalive_timeout()

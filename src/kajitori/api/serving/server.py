@@ -29,6 +29,7 @@ from kajitori.configuration.web_limits import WebLimits
 from kajitori.core.protection.connections import Bounds
 from kajitori.core.words.texts import http_url
 from kajitori.errors import Unavailable
+from kajitori.kube.connection.joined import PING_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +37,6 @@ SHUTDOWN_SECONDS = 3
 BACKLOG = 2048
 FILES_KEPT_FREE = 1024
 """File descriptors reserved for other things than callers' connections: the API server, kept logs, code."""
-PING_SECONDS = 10.0
-"""Interval of pings of WebSockets, and the time after which an unanswered one makes the server look for its caller.
-Commands take a server that was silent for 45 s for gone, and many proxies cut a connection that was idle for 60 s."""
 MESSAGE_BYTES = 1 << 20
 """Largest message of a WebSocket; `kaji exec` sends keyboard input."""
 

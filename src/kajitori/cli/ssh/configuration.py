@@ -97,7 +97,9 @@ class SshFolder:
 
     def text(self, proxy_command: Sequence[str]) -> str:
         """Return the configuration of the hosts."""
-        lines = [f"    {name} {value}\n" for name, value in self.options(proxy_command)]
+        # Both are refused. A user who wants them for all hosts would be told so at each connection.
+        options = [*self.options(proxy_command), ("ForwardAgent", "no"), ("ForwardX11", "no")]
+        lines = [f"    {name} {value}\n" for name, value in options]
         return "".join([_ABOUT, f"Host *{SUFFIX}\n", *lines])
 
     def install(self, proxy_command: Sequence[str]) -> bool:

@@ -30,11 +30,30 @@ _FAILED_EXIT_CODE = 255
 _HERE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "")
 """Hosts by which a client means the member itself."""
 
+NO_AGENT = (
+    "your keys stay on your machine (-A is refused): others who may enter the run could use them",
+    "clone here and bring the folder (kaji run --code .), or give the run a key of its own (kaji secret --help)",
+)
+NO_X11 = (
+    "windows of X11 are not forwarded (-X is refused)",
+    "serve a page instead, such as a notebook or xpra's, and look at it with kaji open RUN PORT",
+)
+NO_REMOTE_PORTS = (
+    "a member can't reach ports of your machine (-R is refused)",
+    "start that server as a run, whose address kaji port RUN shows; to reach a port of the member from here: -L",
+)
+NO_SOCKETS = (
+    "Unix sockets are not forwarded",
+    "let the program listen on a port, and forward that: -L 8080:localhost:8080",
+)
+
 Say = Callable[[str], None]
 
 
-async def serve(member: Member, host_key: Path, stdin: int, stdout: int) -> None:
+async def serve(member: Member, host_key: Path, stdin: int, stdout: int, say: Say) -> None:
     """Serve SSH for a member until the client hangs up. `stdin` and `stdout` are descriptors of the client's stream.
+
+    `say` tells the user, as a line, what is refused: OpenSSH's client does not show a server's reasons.
 
     Raises:
         OSError: the key cannot be read.
@@ -47,7 +66,7 @@ async def serve(member: Member, host_key: Path, stdin: int, stdout: int) -> None
     writer.start()
     connection = await asyncssh.run_server(
         ours,
-        server_factory=partial(_Server, member),
+        server_factory=partial(_Server, member, say),
         process_factory=partial(_run, member),
         sftp_factory=partial(MemberFiles, member=member),
         allow_scp=False,  # scp's old protocol is a program in the member
@@ -66,8 +85,23 @@ async def serve(member: Member, host_key: Path, stdin: int, stdout: int) -> None
 
 
 class _Server(asyncssh.SSHServer):
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, say: Say) -> None:
         self._member = member
+        self._say = say
+        self._refused: set[tuple[str, str]] = set()
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        """Refuse to forward the agent and X11. asyncssh asks its own options, and has no callback that could say so."""
+
+        async def refuse_agent() -> bool:
+            return self._refuse(NO_AGENT)
+
+        async def refuse_x11(*_: object) -> str | None:
+            self._refuse(NO_X11)
+            return None
+
+        conn.create_agent_listener = refuse_agent  # type: ignore[method-assign]
+        conn.attach_x11_listener = refuse_x11  # type: ignore[method-assign, assignment]
 
     def begin_auth(self, username: str) -> bool:
         """Accept the client without a password or key."""
@@ -81,6 +115,26 @@ class _Server(asyncssh.SSHServer):
             reason = f"{dest_host} is another host: only ports of the member itself can be reached, as localhost"
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
         return partial(_forward, self._member, dest_port)
+
+    def server_requested(self, listen_host: str, listen_port: int) -> bool:
+        """Refuse to listen in the member."""
+        return self._refuse(NO_REMOTE_PORTS)
+
+    def unix_connection_requested(self, dest_path: str) -> bool:
+        """Refuse to connect to a Unix socket of the member."""
+        return self._refuse(NO_SOCKETS)
+
+    def unix_server_requested(self, listen_path: str) -> bool:
+        """Refuse to listen on a Unix socket in the member."""
+        return self._refuse(NO_REMOTE_PORTS)
+
+    def _refuse(self, reason: tuple[str, str]) -> bool:
+        """Tell the user once why something is refused and what to do instead. Return False."""
+        if reason not in self._refused:
+            self._refused.add(reason)
+            for line in (f"kaji: {reason[0]}", f"      {reason[1]}"):
+                self._say(line)
+        return False
 
 
 async def _run(member: Member, process: asyncssh.SSHServerProcess[bytes]) -> None:

@@ -7,6 +7,8 @@ import socket
 import struct
 from typing import cast
 
+PING_SECONDS = 4.0
+"""Interval at which every end of an upgraded connection pings, since proxies cut idle connections, some after 10 s."""
 RECEIVED_BYTES = 64 * 1024
 """Bytes of an end that is not joined yet, beyond which it is not read."""
 

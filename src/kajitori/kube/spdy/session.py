@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
+from kajitori.kube.connection.joined import PING_SECONDS
 from kajitori.kube.spdy.frames import (
     Connection,
     DataReceived,
@@ -26,11 +27,9 @@ if TYPE_CHECKING:  # the command line has no aiohttp
 
 log = logging.getLogger(__name__)
 
-PING_SECONDS = 10.0
-"""Interval of pings, since proxies close idle connections. A `Pulse` tells what a missing answer means."""
 GONE_SECONDS = 20.0
 """Silence after an unanswered ping at which a `Pulse` gives the peer up. A ping goes out every PING_SECONDS, and the
-answers are looked at as often, so a peer that vanished is noticed within 40 s."""
+answers are looked at as often, so a peer that vanished is noticed within 28 s."""
 UNREAD_BYTES = 4 << 20
 """Unread bytes in all streams of a connection at which it stops reading from the peer. Without flow control a single
 stream can't be stopped."""

@@ -16,7 +16,7 @@ import pytest
 from kajitori.cli.ssh.configuration import SshFolder
 from kajitori.cli.ssh.files import MAX_WHOLE_BYTES
 from kajitori.cli.ssh.member import Member
-from kajitori.cli.ssh.serving import serve
+from kajitori.cli.ssh.serving import NO_AGENT, NO_REMOTE_PORTS, NO_SOCKETS, NO_X11, serve
 from kajitori.client.member_streams import Channel, CommandStream, PortConnection
 from kajitori.errors import NotFound
 
@@ -99,18 +99,27 @@ class Echo:
 
 
 @asynccontextmanager
-async def client_of(member: LocalMember, home: Path) -> AsyncIterator[asyncssh.SSHClientConnection]:
-    """An SSH client of the server for the member."""
+async def client_of(
+    member: LocalMember, home: Path, told: list[str] | None = None, **options: Any
+) -> AsyncIterator[asyncssh.SSHClientConnection]:
+    """An SSH client of the server for the member. `told` gets what the server tells the user."""
+    say = (told if told is not None else []).append
     folder = SshFolder(home)
     folder.make_key()
     ours, theirs = socket.socketpair()
     async with asyncio.timeout(BOUND_SECONDS):
         serving = asyncio.create_task(
-            serve(cast(Member, member), folder.key, os.dup(theirs.fileno()), os.dup(theirs.fileno()))
+            serve(cast(Member, member), folder.key, os.dup(theirs.fileno()), os.dup(theirs.fileno()), say)
         )
         theirs.close()
         async with asyncssh.connect(
-            "bert.kaji", sock=ours, known_hosts=str(folder.known_hosts), config=None, username="me", client_keys=None
+            "bert.kaji",
+            sock=ours,
+            known_hosts=str(folder.known_hosts),
+            config=None,
+            username="me",
+            client_keys=None,
+            **options,
         ) as client:
             yield client
         await serving
@@ -145,6 +154,27 @@ async def test_ports_of_the_member_alone_can_be_reached(member: LocalMember, tmp
         assert await reader.read() == b"8888 hello"
         with pytest.raises(asyncssh.ChannelOpenError, match="other is another host"):
             await client.open_connection("other", 22)
+
+
+async def test_forwards_that_are_refused_are_told_once_with_what_to_do_instead(
+    member: LocalMember, tmp_path: Path
+) -> None:
+    """OpenSSH's client says nothing of a refused agent (-A), and does not show a server's reasons."""
+    told: list[str] = []
+    async with client_of(member, tmp_path, told, agent_forwarding=True, agent_path=str(tmp_path / "agent")) as client:
+        for _ in range(2):
+            ran = await client.run("echo ${SSH_AUTH_SOCK:-none} ${DISPLAY:-none}")
+            assert ran.stdout == "none none\n"
+        with pytest.raises(asyncssh.ChannelListenError):
+            await client.forward_remote_port("", 8000, "localhost", 80)
+        with pytest.raises(asyncssh.ChannelOpenError):
+            await client.open_unix_connection("/run/docker.sock")
+        with pytest.raises(asyncssh.ChannelListenError):
+            await client.forward_remote_path("/tmp/there", "/tmp/here")
+        with pytest.raises(asyncssh.ChannelOpenError):
+            await client.run("true", x11_forwarding=True, x11_display="localhost:1")
+    firsts = [NO_AGENT, NO_REMOTE_PORTS, NO_SOCKETS, NO_X11]
+    assert told == [line for what, instead in firsts for line in (f"kaji: {what}", f"      {instead}")]
 
 
 async def test_files_go_in_and_out(member: LocalMember, tmp_path: Path) -> None:

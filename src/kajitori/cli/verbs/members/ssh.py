@@ -13,6 +13,7 @@ import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import namespace_option, run_argument, server_options
+from kajitori.cli.terminal import say
 
 if TYPE_CHECKING:
     from kajitori.cli.ssh.configuration import SshFolder
@@ -74,6 +75,7 @@ def proxy_command(cli: Cli) -> list[str]:
 def _serve(cli: Cli, folder: SshFolder, name: str) -> None:
     """Serve SSH for a host until the client hangs up."""
     import asyncio
+    from functools import partial
 
     from kajitori.cli.ssh.configuration import read_host
     from kajitori.cli.ssh.member import Member
@@ -86,7 +88,7 @@ def _serve(cli: Cli, folder: SshFolder, name: str) -> None:
     _make_key(folder)
 
     async def main() -> None:
-        await serve(Member(cli.find_target(), view, host.rank), folder.key, 0, 1)
+        await serve(Member(cli.find_target(), view, host.rank), folder.key, 0, 1, partial(say, end="\r\n"))
 
     asyncio.run(main())
 
