@@ -1,1 +1,4 @@
-"""Benchmarks: one command each, each a ratio against a peer or a limit in the same run. `parts` is what they share."""
+"""Benchmarks: one command each, each a ratio against a peer or a limit in the same run.
+
+Folders are subjects; `parts` is what they share.
+"""

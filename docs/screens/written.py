@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from bench.pages import serve
+from bench.pages.streams import serve
 from bench.parts.processes import say
 from tests.harness.web_api import LeaderHere
 from tests.unit.api.fake_kubernetes import FakeKubernetes, FakeLog, fake_kubernetes, node, pod, run

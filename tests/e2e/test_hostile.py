@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import psutil
-from bench.hostile import closed, memory_mib, metrics
+from bench.network.hostile import closed, memory_mib, metrics
 from tests.harness.commands import kaji
 from tests.harness.kaji_up import installed_kaji_up
 

@@ -1,4 +1,6 @@
-"""Telemetry of real gangs, recorded by `bench.stuck` and `bench.stragglers_real`, and what is said of it.
+"""Telemetry of real gangs, and what is said of it.
+
+`bench.telemetry.stuck` and `bench.telemetry.stragglers_real` recorded it.
 
 `recorded_gangs.txt` has one JSON document for each gang, compressed and as text.
 """

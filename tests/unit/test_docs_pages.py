@@ -87,8 +87,8 @@ def test_every_promise_names_tests_and_benchmarks_that_exist() -> None:
         shown_by = re.findall(r"`([^`]+)`", row.rstrip(" |").rpartition(" | ")[2])
         assert shown_by, row
         for name in shown_by:
-            bench = re.fullmatch(r"python -m bench\.(\w+)", name)
-            assert (ROOT / (f"bench/{bench[1]}.py" if bench else name)).is_file(), name
+            bench = re.fullmatch(r"python -m bench\.([\w.]+)", name)
+            assert (ROOT / (f"bench/{bench[1].replace('.', '/')}.py" if bench else name)).is_file(), name
 
 
 @pytest.mark.parametrize("name", ["src", "deploy", "bench", "tests"])

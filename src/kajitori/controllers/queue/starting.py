@@ -43,8 +43,8 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.concurrency import preceding
 
 BEGUN_PER_REQUEST = 4
-"""Number of attempts to start at a time for each request that may be in flight. Measured with bench.kueue on a busy
-machine: with 1 the API server was not kept busy; without a limit large runs waited 1.5 times as long."""
+"""Number of attempts to start at a time for each request that may be in flight. `bench.scheduling.kueue` measured it on
+a busy machine: with 1 the API server was not kept busy; without a limit large runs waited 1.5 times as long."""
 
 
 class Starter:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from bench.stragglers import HEALTHY, healthy, slowed
+from bench.telemetry.stragglers import HEALTHY, healthy, slowed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -191,7 +191,7 @@ def test_one_rank_with_twice_the_time_always_stands_out(values: list[float], odd
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_days_have_no_finding(name: str) -> None:
-    """`python -m bench.stragglers` measures more of them."""
+    """`python -m bench.telemetry.stragglers` measures more of them."""
     assert [course.accused for ranks in (8, 64) for course in healthy(name, ranks, 1)] == [0, 0]
 
 

@@ -1,0 +1,1 @@
+"""What a user waits for at the command line and in Python."""

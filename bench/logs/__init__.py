@@ -1,0 +1,1 @@
+"""Following logs and reading parts of them."""

@@ -1,0 +1,1 @@
+"""Forwarded ports, relays, counted traffic, and hostile connections."""

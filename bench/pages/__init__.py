@@ -1,0 +1,1 @@
+"""The web page in a browser, and the streams that it opens."""

@@ -1,0 +1,1 @@
+"""Planning, the queue, and replays of recorded logs."""

@@ -1,0 +1,1 @@
+"""The mirror of the cluster's state, and the history of runs."""

@@ -1,0 +1,1 @@
+"""Cost of telemetry, and whether it finds stragglers and stuck gangs."""
