@@ -23,7 +23,7 @@ import yaml
 
 from kajitori import __version__
 from kajitori.cli.app import SECTIONS, kaji
-from kajitori.cli.other_words import WORDS
+from kajitori.cli.help.other_words import WORDS
 from kajitori.client.submit.borrowed_options import DOCKER, SLURM
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile

@@ -9,8 +9,8 @@ from typing import Any
 
 from markdown_pages import page, table
 
-from kajitori.cli.contract import CONTRACTS, schema_of
-from kajitori.cli.output_shapes import OWN_SHAPES
+from kajitori.cli.help.contract import CONTRACTS, schema_of
+from kajitori.cli.help.output_shapes import OWN_SHAPES
 
 _BEGINNING = """\
 # Output for programs

@@ -28,7 +28,7 @@ from tests.helpers.output_schemas import check_output
 
 from kajitori.cli.app import kaji as kaji_group
 from kajitori.cli.context import Cli
-from kajitori.cli.contract import CONTRACTS
+from kajitori.cli.help.contract import CONTRACTS
 
 
 @pytest.fixture(scope="module")

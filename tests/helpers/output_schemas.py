@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 
-from kajitori.cli.contract import SCHEMAS
+from kajitori.cli.help.contract import SCHEMAS
 
 
 @cache

@@ -13,8 +13,8 @@ import click
 
 from kajitori import __version__
 from kajitori.cli.context import COMPLETING, Cli
+from kajitori.cli.help.other_words import answer
 from kajitori.cli.options import server_options
-from kajitori.cli.other_words import answer
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
 from kajitori.cli.terminal import echo
 from kajitori.core.words.suggestions import nearest
@@ -204,11 +204,11 @@ class Kaji(click.Group):
         words = sys.argv[1:] if args is None else list(args)
         extra["color"] = cli.colour
         if shell := os.environ.get(COMPLETING):
-            from kajitori.cli.completing import answer_shell
+            from kajitori.cli.help.completing import answer_shell
 
             sys.exit(_run(cli, lambda: answer_shell(self, cli, shell, words), words))
         if "--help" in words and asks_for_json(words):
-            from kajitori.cli.describing import asks_for_description
+            from kajitori.cli.help.describing import asks_for_description
 
             if (path := asks_for_description(self, words)) is not None:
                 sys.exit(_run(cli, lambda: _describe(self, path), words))
@@ -228,7 +228,7 @@ def _library_missing(verb: str, error: ModuleNotFoundError) -> Exception:
 
 
 def _describe(root: Kaji, path: Sequence[str]) -> None:
-    from kajitori.cli.describing import description
+    from kajitori.cli.help.describing import description
     from kajitori.cli.printing.output import print_document
 
     print_document(description(root, path, SECTIONS), "json")

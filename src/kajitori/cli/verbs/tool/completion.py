@@ -18,6 +18,6 @@ def command(shell: str) -> None:
 
     Verbs, options and their words, the runs that a verb is for, images of earlier runs, volumes, files.
     """
-    from kajitori.cli.completing import SCRIPTS
+    from kajitori.cli.help.completing import SCRIPTS
 
     echo_as_is(SCRIPTS[shell], nl=False)

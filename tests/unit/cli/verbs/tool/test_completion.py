@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from tests.unit.cli.fake_web_api import Call, FakeWebApi, cli_of, invoke, served, view
 
 from kajitori.cli.app import VERBS, kaji
-from kajitori.cli.completing import SCRIPTS, offered, read_bash
 from kajitori.cli.context import COMPLETING
+from kajitori.cli.help.completing import SCRIPTS, offered, read_bash
 from kajitori.core.words.run_names import branches
 
 KAJI = Path(sys.executable).parent / "kaji"

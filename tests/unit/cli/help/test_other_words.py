@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 
 from kajitori.cli.app import VERBS, kaji
-from kajitori.cli.other_words import DOCKER, SLURM, WORDS, answer
+from kajitori.cli.help.other_words import DOCKER, SLURM, WORDS, answer
 
 DOCKERS = """
 attach build builder buildx commit compose config container context cp create diff events exec export history image

@@ -12,7 +12,7 @@ from tests.helpers.output_schemas import check_output
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, problem
 
 from kajitori.cli.app import kaji
-from kajitori.cli.contract import CONTRACTS, SCHEMAS
+from kajitori.cli.help.contract import CONTRACTS, SCHEMAS
 
 
 def leaves(command: click.Command, ctx: click.Context, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:

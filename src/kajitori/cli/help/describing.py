@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kajitori.cli.contract import CONTRACTS, SCHEMAS, Contract, schema_address
+from kajitori.cli.help.contract import CONTRACTS, SCHEMAS, Contract, schema_address
 from kajitori.errors import KajitoriError
 
 EXIT_CODES = {
