@@ -432,7 +432,7 @@ class Client:
             packs.append(digest_listing(list_folder(folder)))
             return packs[0].digest
 
-        words = words_of(image, command, options)
+        words = words_of(image, command, options, self.namespace)
         request = build_request(
             words,
             environment=os.environ,

@@ -34,6 +34,8 @@ class RunState(Model, frozen=True, kw_only=True):
     """The status as documented in the reference of Run. Fields at their default are absent."""
     nodes: str = ""
     """Nodes of the members as a compact list, in rank order for gangs and services."""
+    gpus: int = 0
+    """GPUs of all members. A sweep counts its current members, or as many as may run at once while it has none."""
     deleting: bool = False
 
     @property

@@ -24,6 +24,7 @@ class Part(BaseModel):
         validate_by_name=True,
         serialize_by_alias=True,
         use_attribute_docstrings=True,
+        json_schema_serialization_defaults_required=True,
     )
 
 
@@ -77,8 +78,8 @@ class RunLine(Part):
     """The reason as a sentence."""
     members: dict[str, int] = {}
     """The number of members by state."""
-    gpus: int | None = None
-    """The number of GPUs of all members together."""
+    gpus: int = 0
+    """The number of GPUs of all members together. A sweep counts its current members, or as many as may run at once."""
     gpu_type: str = ""
     restarts: int = 0
     created_at: str = ""

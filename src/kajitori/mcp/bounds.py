@@ -13,6 +13,8 @@ MOST_ITEMS = 500
 MOST_TEXT = 4_000
 LOG_LINE_TEXT = 1_000
 _LEAST_ITEMS = 2
+_LEAST_ENTRIES = 40
+"""Entries that every mapping keeps: more than any object of a tool's schema has, whose fields are promised."""
 
 HIDDEN = "(hidden)"
 _SECRET_NAME = re.compile(r"(?i)(secret|token|passw|credential|private|api_?key|access_?key|auth)")
@@ -51,9 +53,10 @@ def _cut(value: Any, path: str, items: int, text: int, secrets: tuple[str, ...],
             cut[path] = f"{text} of {len(value)} characters"
         return shown(value, secrets, text)
     if isinstance(value, Mapping):
-        if len(value) > items:
-            cut[path] = f"{items} of {len(value)} entries"
-        kept = list(value.items())[:items]
+        entries = max(items, _LEAST_ENTRIES)
+        if len(value) > entries:
+            cut[path] = f"{entries} of {len(value)} entries"
+        kept = list(value.items())[:entries]
         return {
             shown(str(key), secrets): _cut(part, f"{path}.{key}" if path else str(key), items, text, secrets, cut)
             for key, part in kept

@@ -81,6 +81,24 @@ def test_a_run_is_started_after_a_run_that_the_client_returned() -> None:
     assert api.calls_to("POST")[-1].body["spec"]["after"] == others
 
 
+def test_what_a_run_cannot_wait_for_is_refused() -> None:
+    """Each fault is named: something that is no run, and a run of another namespace, whose name may exist here too."""
+    api = FakeWebApi(answers={"POST /v1/runs": view("prepare", "Queued", namespace="other")})
+    client = client_of(api)
+    elsewhere = client.run("python:3.11", namespace="other")
+    with pytest.raises(InvalidInput) as refused:
+        client.run("python:3.11", after=[5, elsewhere, None])  # type: ignore[list-item]
+    assert [(fault.field, fault.message) for fault in refused.value.faults] == [
+        ("after", "int is neither a name nor a run"),
+        ("after", "prepare is a run of namespace other, and this one is of vision"),
+        ("after", "NoneType is neither a name nor a run"),
+    ]
+    with pytest.raises(InvalidInput, match="pass names"):
+        client.run("python:3.11", after=5)  # type: ignore[arg-type]
+    client.run("python:3.11", after=elsewhere, namespace="other")
+    assert api.calls_to("POST")[-1].body["spec"]["after"] == [{"run": "prepare"}]
+
+
 def test_faults_name_keywords() -> None:
     """Faults found here name keyword arguments, and so do their hints and the server's faults."""
     with pytest.raises(InvalidInput) as caught:

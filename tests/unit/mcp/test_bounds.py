@@ -16,6 +16,13 @@ def test_a_large_answer_is_cut_and_says_what_is_missing() -> None:
     assert cut[0] == f"members: {len(found['members'])} of 7500 items"
 
 
+def test_objects_of_a_large_answer_keep_all_of_their_fields() -> None:
+    """Fields that a tool's schema promises are not cut, however large other parts are."""
+    row = {f"field{number}": "x" * 200 for number in range(30)}
+    found, _ = bounded({"rows": [[row] * 20] * 20, **row})
+    assert len(found) == 31 and found["rows"][0][0].keys() == row.keys()
+
+
 def test_a_small_answer_is_unchanged() -> None:
     document = {"a": [1, None, True], "b": {"c": "line\nline\t"}}
     assert bounded(document) == (document, [])

@@ -73,6 +73,17 @@ async def test_only_tools_that_read_are_offered_by_default() -> None:
     assert not api.calls
 
 
+async def test_a_run_has_its_number_of_gpus_in_every_answer() -> None:
+    """A run without GPUs has 0 of them everywhere, and the schemas promise the field."""
+    api = FakeWebApi(runs=[view("gpt", "Running") | {"gpus": 16}, view("cpu", "Running") | {"gpus": 0}])
+    for name, gpus in (("gpt", 16), ("cpu", 0)):
+        assert (await asked(api, "get_run", run=name))["run"]["gpus"] == gpus
+    for tool in READING:
+        schema = tool.answer.model_json_schema(mode="serialization")
+        for part in (schema, *schema.get("$defs", {}).values()):
+            assert set(part["required"]) == set(part["properties"]), tool.name
+
+
 async def test_tools_that_change_are_marked_as_such() -> None:
     async with assistant(FakeWebApi(), allows_changes=True) as client:
         offered = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}

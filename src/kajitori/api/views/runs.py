@@ -57,6 +57,8 @@ class RunView(View):
     nodes: str = ""
     """Nodes of the members as a compact list: of gangs and services in rank order, of a sweep each node once. The nodes
     in the status' attempt are those of the members that were started last."""
+    gpus: int = 0
+    """GPUs of all members. A sweep counts its current members, or as many as may run at once while it has none."""
     deleting: bool = False
     """Whether the run is being deleted; its members are ended first."""
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
@@ -398,6 +400,7 @@ def run_view(run: RunObject, nodes: str = "") -> RunView:
         spec=shown if isinstance(shown, dict) else {},
         status=status_document(status),
         nodes=nodes,
+        gpus=_gpus(run, read_stored(run.spec)),
         deleting=bool(meta.deletion_timestamp),
         annotations={key: text for key, text in meta.annotations.items() if not _is_of_a_system(key)},
         programs=_programs(run),
@@ -428,9 +431,7 @@ def _is_of_a_system(key: str) -> bool:
 def run_summary(run: RunObject, spec: StoredSpec, starts_at: str | msgspec.UnsetType = msgspec.UNSET) -> RunTableRow:
     """Return the row of a Run with this spec."""
     meta, status = run.metadata, run.current_status
-    total, at_once = _sizes(spec)
-    counts = status.members if run.status is not None else MemberCounts(total=total)
-    there = counts.running + counts.pending if spec.is_sweep else 0
+    counts = status.members if run.status is not None else MemberCounts(total=_sizes(spec)[0])
     return RunTableRow(
         namespace=meta.namespace,
         name=meta.name,
@@ -440,7 +441,7 @@ def run_summary(run: RunObject, spec: StoredSpec, starts_at: str | msgspec.Unset
         reason=(status.reason if run.status is not None else Reason.NOT_PLANNED_YET).value,
         message=status.message,
         members=counts,
-        gpus=spec.gpus * (there or at_once),
+        gpus=_gpus(run, spec),
         gpu_type=spec.gpu_type,
         restarts=status.restarts,
         created_at=meta.creation_timestamp,
@@ -457,6 +458,12 @@ def _finding(status: RunStatus) -> Literal["", "stuck", "idle"]:
     if status.phase is not Phase.RUNNING:
         return ""
     return "stuck" if status.stuck is not None else "idle" if status.idle is not None else ""
+
+
+def _gpus(run: RunObject, spec: StoredSpec) -> int:
+    """Return the number of GPUs of all members."""
+    counts = run.status.members if run.status is not None and spec.is_sweep else MemberCounts()
+    return spec.gpus * (counts.running + counts.pending or _sizes(spec)[1])
 
 
 def _sizes(spec: StoredSpec) -> tuple[int, int]:

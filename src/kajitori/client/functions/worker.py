@@ -265,14 +265,21 @@ class Worker:
                 for outcome in outcomes:
                     self._hand_in(server, [outcome])
                 return
-            refused = _error(outcomes[0]["call"], ValueError(str(error)))
-            server.post({**self._me, "outcomes": [refused], "want": 0})
+            server.post({**self._me, "outcomes": [_too_large(outcomes[0], str(error))], "want": 0})
 
 
 def _outcome(call: int, kind: str, value: Any, part: int = 0) -> dict[str, Any]:
     import cloudpickle
 
     return {"call": call, "kind": kind, "part": part, "value": base64.b64encode(cloudpickle.dumps(value)).decode()}
+
+
+def _too_large(outcome: dict[str, Any], refusal: str) -> dict[str, Any]:
+    """Return the error that a call has in place of a result that the server refused."""
+    if "code.value" not in refusal:  # it was too large for a request: what the server says of requests helps nobody
+        size = len(base64.b64decode(outcome["value"]))
+        refusal = f"the result of a call has {size:,} bytes, which is too much for one request"
+    return _error(outcome["call"], ValueError(f"{refusal}; put large data on a volume and return its path"))
 
 
 def _error(call: int, error: BaseException) -> dict[str, Any]:

@@ -23,6 +23,9 @@ class Named(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def namespace(self) -> str: ...
+
 
 class RunOptions(TypedDict, total=False):
     """The options of `kaji run`; a hyphen is an underscore, and options that may be repeated have plural names."""
@@ -105,17 +108,22 @@ def check_names(function: str, options: Iterable[str], known: Iterable[str]) -> 
         raise TypeError(f"{function}() got an unexpected keyword argument {wrong!r}{hint}")
 
 
-def words_of(image: str | None, command: str | Sequence[str], options: Mapping[str, Any]) -> RunWords:
-    """Return the words of `kaji run` for these arguments.
+def words_of(
+    image: str | None, command: str | Sequence[str], options: Mapping[str, Any], namespace: str = ""
+) -> RunWords:
+    """Return the words of `kaji run` for these arguments. `namespace` is that of runs for which none is named.
 
-    Raises TypeError for a keyword that is no option, and InvalidInput for a command that needs a shell.
+    Raises TypeError for a keyword that is no option, and InvalidInput for a command that needs a shell and for `after`
+    with something that is no run of the same namespace.
     """
     check_names("run", options, RunOptions.__annotations__)
     words: dict[str, Any] = {}
     for keyword, value in options.items():
-        if value is not None:
+        if value is not None and keyword != "after":
             name = _PLURALS.get(keyword, keyword)
-            words[name] = value if name in _FLAGS else _names(value) if name == "after" else _text(value)
+            words[name] = value if name in _FLAGS else _text(value)
+    if (after := options.get("after")) is not None:
+        words["after"] = _names(after, options.get("namespace") or namespace)
     return RunWords(image=image, command=split_command(command), detach=True, **words)
 
 
@@ -138,8 +146,24 @@ def split_command(command: str | Sequence[str]) -> list[str]:
     return words
 
 
-def _names(runs: str | Named | Iterable[str | Named]) -> list[str]:
-    several = runs if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
+def _names(runs: str | Named | Iterable[str | Named], namespace: str) -> list[str]:
+    """Return the names of the runs that a run of this namespace is to wait for."""
+    from kajitori.errors import Fault, InvalidInput
+
+    several = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
+    faults = []
+    for run in several:
+        if isinstance(run, str):
+            continue
+        if not hasattr(run, "name"):
+            message = f"{type(run).__name__} is neither a name nor a run"
+            hint = 'pass names, such as "fetch:ended", and runs that the client returned'
+            faults.append(Fault("after", message, repr(run)[:80], hint))
+        elif namespace and run.namespace != namespace:
+            message = f"{run.name} is a run of namespace {run.namespace}, and this one is of {namespace}"
+            faults.append(Fault("after", message, run.name, "a run can wait for runs of its own namespace only"))
+    if faults:
+        raise InvalidInput(faults)
     return [run if isinstance(run, str) else run.name for run in several]
 
 

@@ -36,6 +36,18 @@ async def test_a_run_view_has_spec_with_defaults_and_status_without_the_template
     assert view["status"]["phase"] == "Running"
     assert view["status"]["attempt"]["number"] == 1
     assert "template" not in view["status"]["attempt"]
+    assert view["gpus"] == 0
+
+
+async def test_a_run_view_has_the_gpus_of_all_members(world: World) -> None:
+    """The number is that of the list: a gang's members together, or a sweep's that may run at once."""
+    world.kubernetes.put("runs", run("gang", resources={"gpu": 8}, replicas=3))
+    world.kubernetes.put("runs", run("sweep", resources={"gpu": 2}, array="0-99%4"))
+    await world.caught_up()
+    rows = (await world.http.get("/v1/runs", params={"fields": "summary"})).json()["items"]
+    assert {row["name"]: row["gpus"] for row in rows} == {"gang": 24, "sweep": 8}
+    for row in rows:
+        assert (await world.http.get(f"/v1/runs/team/{row['name']}")).json()["gpus"] == row["gpus"]
 
 
 async def test_a_run_without_a_status_is_queued(world: World) -> None:
