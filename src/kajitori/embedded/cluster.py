@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
@@ -22,6 +23,7 @@ from kajitori.embedded.apiserver.certificates import Certificates, ensure_certif
 from kajitori.embedded.apiserver.server import ApiServer
 from kajitori.embedded.controller_manager import ControllerManager
 from kajitori.embedded.controllers.disruption import Workload
+from kajitori.embedded.controllers.node_health import GRACE_SECONDS
 from kajitori.embedded.store import Store
 from kajitori.errors import InvalidInput
 from kajitori.kube.client import KubeClient
@@ -50,6 +52,8 @@ class EmbeddedSettings:
     cluster_cidr: str = "10.244.0.0/16"
     """IPv4 network from which each node gets a range of Pod addresses, `node_prefix` long."""
     node_prefix: int = 24
+    node_grace_seconds: float = GRACE_SECONDS
+    """Time without news after which a node counts as silent."""
     authentication: AuthenticationConfiguration | None = None
     """Providers whose ID tokens are accepted. If it is given, roles decide what their users may do."""
 
@@ -110,15 +114,23 @@ class EmbeddedCluster:
         return replace(KubeConfig.from_file(self.kubeconfig), local_socket=self._local_socket)
 
     async def run_controllers(
-        self, client: KubeClient, stop: asyncio.Event, *, workload: Workload | None = None
+        self,
+        client: KubeClient,
+        stop: asyncio.Event,
+        *,
+        workload: Workload | None = None,
+        late_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Run the scheduler and the controllers until `stop` is set.
 
-        `workload` is a custom kind whose objects own Pods and have disruption budgets.
+        workload: a custom kind whose objects own Pods and have disruption budgets.
+        late_seconds: returns how late the heartbeats of nodes in this process may be because it is busy.
         """
         manager = ControllerManager(
             client,
             self.volumes,
+            grace_seconds=self.settings.node_grace_seconds,
+            late_seconds=late_seconds,
             cluster_cidr=IPv4Network(self.settings.cluster_cidr),
             node_prefix=self.settings.node_prefix,
             workload=workload,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class ControllerManager:
     They share one watch per kind.
 
     volumes: the folder below which each claim gets a folder; only the cluster's owner should be able to enter it.
+    late_seconds: returns how late the heartbeats of nodes in this process may be because it is busy.
     cluster_cidr: the network from which each node gets a range of Pod addresses, `node_prefix` long; None gives none.
     workload: a custom kind whose objects own Pods and have disruption budgets.
     """
@@ -38,6 +40,7 @@ class ControllerManager:
         *,
         grace_seconds: float = GRACE_SECONDS,
         quarantine_seconds: float = QUARANTINE_SECONDS,
+        late_seconds: Callable[[], float] = lambda: 0.0,
         cluster_cidr: IPv4Network | None = None,
         node_prefix: int = 24,
         workload: Workload | None = None,
@@ -45,7 +48,13 @@ class ControllerManager:
         self.cache = Cache(client)
         self.loops: list[Binder | Controller] = [
             Binder(client, self.cache),
-            NodeLifecycle(client, self.cache, grace_seconds=grace_seconds, quarantine_seconds=quarantine_seconds),
+            NodeLifecycle(
+                client,
+                self.cache,
+                grace_seconds=grace_seconds,
+                quarantine_seconds=quarantine_seconds,
+                late_seconds=late_seconds,
+            ),
             Provisioner(client, volumes, self.cache),
             DeviceClaims(client, self.cache),
             Endpoints(client, self.cache),

@@ -11,6 +11,11 @@ from kajitori.embedded.simulator import SimSettings, SimulatedNodes
 from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal, supervise
 
+HEARTBEATS_PER_SECOND = 250
+"""Most heartbeats of all simulated nodes of `kaji up`: one process serves them beside everything else."""
+SHORTEST_HEARTBEAT_SECONDS = 10.0
+HEARTBEATS_IN_GRACE = 4
+
 
 def sim(options: SimOptions) -> int:
     """Run simulated nodes in an existing cluster."""
@@ -23,6 +28,16 @@ def sim(options: SimOptions) -> int:
             await supervise(pools, stop)
 
     return run_until_told(work(), options)
+
+
+def heartbeat_seconds(nodes: int) -> float:
+    """Return the interval at which each simulated node of `kaji up` renews its Lease: 10 s up to 2,500 nodes."""
+    return max(SHORTEST_HEARTBEAT_SECONDS, nodes / HEARTBEATS_PER_SECOND)
+
+
+def grace_seconds(heartbeat_seconds: float) -> float:
+    """Return the time without a heartbeat after which a node counts as silent: that of four heartbeats."""
+    return HEARTBEATS_IN_GRACE * heartbeat_seconds
 
 
 def pools_of(options: UpOptions | SimOptions) -> list[SimSettings]:
@@ -54,5 +69,8 @@ def pools_of(options: UpOptions | SimOptions) -> list[SimSettings]:
                 remove_not_ready_taint=options.remove_not_ready_taint,
                 delete_nodes_at_stop=options.delete_nodes_at_stop,
             )
+        else:
+            interval = heartbeat_seconds(options.nodes)
+            pool = replace(pool, heartbeat_seconds=interval, lease_seconds=round(grace_seconds(interval)))
         pools.append(pool)
     return pools

@@ -60,7 +60,7 @@ from kajitori.entrypoints.parts.stores import code_limits, history_of
 from kajitori.entrypoints.parts.telemetry import telemetry
 from kajitori.entrypoints.parts.web_api import USER_AGENT, ApiDependencies, web_app
 from kajitori.entrypoints.process import Part, ensure_namespace, node_name, run_until_told, stop_signal, supervise
-from kajitori.entrypoints.sim import pools_of
+from kajitori.entrypoints.sim import grace_seconds, heartbeat_seconds, pools_of
 from kajitori.errors import Unavailable
 from kajitori.history.store import History
 from kajitori.install.parts.roles import people, teams
@@ -98,6 +98,7 @@ async def _up_embedded(options: UpOptions) -> None:
         namespace=options.namespace,
         cluster_cidr=options.cluster_cidr,
         node_prefix=options.node_cidr_mask_size,
+        node_grace_seconds=grace_seconds(heartbeat_seconds(options.nodes)),
         authentication=_authentication(options),
     )
     async with AsyncExitStack() as closing:
@@ -118,12 +119,16 @@ async def _up_embedded(options: UpOptions) -> None:
             for document in (*people(), *teams(), *team_objects(policy.current().policy.teams)):
                 await apply(client, document)
 
+        serving = issue_serving(cluster.certificates, options.data / "sim", "sim", (options.host,))
+        pools = [SimulatedNodes(client, pool, serving=serving) for pool in pools_of(options)]
+
+        def late_seconds() -> float:
+            return max((pool.late_seconds for pool in pools), default=0.0)
+
         async def controllers(stop: asyncio.Event) -> None:
-            await cluster.run_controllers(client, stop, workload=RUN_WORKLOAD)
+            await cluster.run_controllers(client, stop, workload=RUN_WORKLOAD, late_seconds=late_seconds)
 
         parts: list[tuple[str, Part]] = [("embedded cluster", controllers)]
-        serving = issue_serving(cluster.certificates, options.data / "sim", "sim", (options.host,))
-        pools = (SimulatedNodes(client, pool, serving=serving) for pool in pools_of(options))
         parts += [("simulated nodes", pool.run) for pool in pools]
         kubelet = _own_kubelet(options, cluster, client, engine) if options.kubelet else None
         if kubelet is not None:

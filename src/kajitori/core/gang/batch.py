@@ -87,7 +87,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     missing = sorted(set(range(run.replicas)) - {member.rank for member in current})
     if missing:  # only before `created`: after that a missing member is a lost one
         status = with_reason(status, Reason.CREATING, f"creating {members_text(len(missing))}")
-        return _within_deadline(run, Step(status, (*tidy, CreateMembers(tuple(missing)))), current, now)
+        return _within_deadline(run, Step(status, (*tidy, CreateMembers(tuple(missing)))), current, current, now)
     if not attempt.created:
         attempt = msgspec.structs.replace(attempt, created=True)
         status = msgspec.structs.replace(status, attempt=attempt)
@@ -112,7 +112,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     pending = [member for member in current if member.state is MemberState.PENDING]
     if pending:
         status = as_starting(status, pending)
-        return _within_deadline(run, Step(status, tidy), pending, now)
+        return _within_deadline(run, Step(status, tidy), current, pending, now)
     if status.stuck is not None and _is_to_restart(run, status.stuck, attempt):
         odd = _odd_member(status.stuck, current, now)
         if odd.node:  # so that node health learns from it, if the next attempt does better elsewhere
@@ -294,20 +294,26 @@ def failed_start(run: Run, status: RunStatus, reason: Reason, message: str, now:
     return Step(status, (DeleteMembers(run.limits.restart_grace_seconds),), now + timedelta(seconds=seconds))
 
 
-def _within_deadline(run: Run, step: Step, waiting: Sequence[Member], now: datetime) -> Step:
-    """Return the step, or a failed start if the attempt has been starting for too long."""
+def _within_deadline(run: Run, step: Step, current: Sequence[Member], waiting: Sequence[Member], now: datetime) -> Step:
+    """Return the step, or a failed start if the attempt has been starting for too long.
+
+    The time counts anew from each member that is created or starts: thousands of members take longer than one.
+    """
     attempt = step.status.attempt
     planned = parse_time(attempt.planned_at) if attempt else None
     if attempt is None or planned is None:
         return step
     worst = worst_of(waiting)
     patience = start_patience_seconds(run.limits, worst)
-    deadline = planned + timedelta(seconds=patience)
+    last_progress = parse_time(max((moment for m in current for moment in (m.created_at, m.started_at)), default=""))
+    since = max(planned, last_progress or planned)
+    deadline = since + timedelta(seconds=patience)
     if now < deadline:
         return Step(step.status, step.actions, earliest(step.wake_at, deadline))
     reason = worst.reason if worst and worst.reason is not Reason.NONE else Reason.START_DEADLINE
     what = f"member {worst.rank}: {worst.message or worst.reason}" if worst else "its members were not created"
-    message = f"did not start within {patience} s: {what}"
+    passed = f"did not start within {patience} s" if since == planned else f"no member started for {patience} s"
+    message = f"{passed}: {what}"
     culprits = [member for member in waiting if member is worst or member.reason is Reason.UNSCHEDULED]
     status = blame_late(step.status, attempt, culprits)
     if worst is not None and attempt.created:  # otherwise the API server is slow, not the node

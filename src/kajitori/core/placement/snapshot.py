@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -106,6 +106,7 @@ class NodeFacts:
         return "not tested yet" if self.out else ""
 
 
+@lru_cache(maxsize=32_768)
 def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
     """Return a sort key under which `gpu-2` comes before `gpu-10`."""
     return tuple((0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part)

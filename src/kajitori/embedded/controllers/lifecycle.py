@@ -44,7 +44,10 @@ Step = Callable[[], Awaitable[None]]
 
 
 class NodeLifecycle(Controller):
-    """Judges nodes by the changes that it saw, on its own clock."""
+    """Judges nodes by the changes that it saw, on its own clock.
+
+    late_seconds: returns how late signs of life may be because this process, which sends some of them, is busy.
+    """
 
     name = "node-controller"
     interval_seconds = INTERVAL_SECONDS
@@ -56,12 +59,14 @@ class NodeLifecycle(Controller):
         *,
         grace_seconds: float = node_health.GRACE_SECONDS,
         quarantine_seconds: float = QUARANTINE_SECONDS,
+        late_seconds: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(client, cache, clock=clock)
         self._monotonic = monotonic
         self._quarantine_seconds = quarantine_seconds
+        self._late_seconds = late_seconds
         self._sightings = node_health.Sightings(grace_seconds)
         self._nodes = self.cache.informer(NODES, Node)
         self._leases = self.cache.informer(LEASES, Lease)
@@ -79,16 +84,17 @@ class NodeLifecycle(Controller):
     async def reconcile(self) -> None:
         """Judge all nodes once."""
         now, moment = self._monotonic(), self.clock()
-        late = 0.0 if self._last_pass_at is None else now - self._last_pass_at - INTERVAL_SECONDS
-        if late > LATE_SECONDS:
-            self._sightings.forgive(late)
+        slept = 0.0 if self._last_pass_at is None else now - self._last_pass_at - INTERVAL_SECONDS
+        if slept > LATE_SECONDS:
+            self._sightings.forgive(slept)
+        late_seconds = self._late_seconds()
         self._last_pass_at = now
         nodes = {name: node for (_, name), node in self._nodes.items.items()}
         self._sightings.keep_only(nodes)
         work: list[Step] = []
         for name, node in nodes.items():
             lease = self._leases.items.get((LEASE_NAMESPACE, name))
-            if not self._sightings.observe(node, lease, now) and (
+            if not self._sightings.observe(node, lease, now, late_seconds) and (
                 written := node_health.silent_conditions(node, moment)
             ):
                 work.append(partial(self._declare_silent, node, written))

@@ -40,8 +40,12 @@ class Sightings:
     _signs: dict[str, tuple[str, str]] = field(default_factory=dict)
     _changed_at: dict[str, float] = field(default_factory=dict)
 
-    def observe(self, node: Node, lease: Lease | None, now: float) -> bool:
-        """Return whether the node counts as alive; `now` is in seconds of a monotonic clock."""
+    def observe(self, node: Node, lease: Lease | None, now: float, late_seconds: float = 0.0) -> bool:
+        """Return whether the node counts as alive.
+
+        now: seconds of a monotonic clock.
+        late_seconds: how late signs of life may be because this process is busy.
+        """
         ready = condition(node.status.conditions, "Ready")
         heartbeat = (ready.last_heartbeat_time or "") if ready is not None and ready.status != "Unknown" else ""
         sign = ((lease.spec.renew_time or "") if lease else "", heartbeat)
@@ -52,7 +56,7 @@ class Sightings:
             self._changed_at[name] = now
         if before is None or sign[0] != before[0] or heartbeat:
             self._signs[name] = (sign[0], heartbeat or (before[1] if before else ""))
-        return now - self._changed_at[name] <= self.grace_seconds
+        return now - self._changed_at[name] <= self.grace_seconds + late_seconds
 
     def forgive(self, seconds: float) -> None:
         """Extend all nodes' grace by a time in which this process did not run."""

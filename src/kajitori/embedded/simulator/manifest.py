@@ -11,7 +11,6 @@ from kajitori.embedded.simulator.settings import SimSettings
 
 LABEL_POOL = "sim.kajitori.dev/pool"
 LEASE_NAMESPACE = "kube-node-lease"
-LEASE_SECONDS = 40
 
 
 def node(settings: SimSettings, number: int, fingerprint: str = "") -> dict[str, Any]:
@@ -87,7 +86,7 @@ def conditions(now: datetime) -> list[dict[str, str]]:
     ]
 
 
-def lease(name: str, node_uid: str, now: datetime) -> dict[str, Any]:
+def lease(name: str, node_uid: str, now: datetime, lease_seconds: int) -> dict[str, Any]:
     """Return the node's Lease, which is deleted with its Node."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
@@ -97,7 +96,7 @@ def lease(name: str, node_uid: str, now: datetime) -> dict[str, Any]:
             "namespace": LEASE_NAMESPACE,
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}],
         },
-        "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": micro_time(now)},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": lease_seconds, "renewTime": micro_time(now)},
     }
 
 

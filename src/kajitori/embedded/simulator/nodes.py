@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
@@ -40,6 +41,8 @@ NodeAction = Callable[[str], Awaitable[None]]
 
 SILENT = f"{PREFIX}silent"
 CONCURRENT_WRITES = 32
+CONCURRENT_RENEWALS = 128
+"""Many, since each takes long when the API server is busy, and a node that does not renew its Lease in time is lost."""
 TICK_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 
@@ -76,7 +79,10 @@ class SimulatedNodes:
         """Nodes that are missing though no user deleted them."""
         self._repair: dict[str, None] = {}
         self._repair_wake = asyncio.Event()
-        self._limit = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._writes = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._renewals = asyncio.Semaphore(CONCURRENT_RENEWALS)
+        self._heard_at: dict[str, float] = {}
+        """When each node last gave a sign of life, on the monotonic clock."""
         self._sim = SimulatedPods(client, settings, self.numbers, clock)
         self._pods = Informer(client, PODS, Pod, field_selector="spec.nodeName!=", keep=self._is_ours)
         self._pods.listen(self._see_pod)
@@ -85,6 +91,14 @@ class SimulatedNodes:
         self._nodes = Informer(client, NODES, Node, label_selector=selector)
         self._nodes.listen(self._see_node)
         self._nodes.listen_to_lists(self._see_nodes_listed)
+
+    @property
+    def late_seconds(self) -> float:
+        """How late heartbeats are because the API server or this process is busy; those of silent nodes do not
+        count."""
+        interval = self.settings.heartbeat_seconds
+        oldest = min((at for name, at in self._heard_at.items() if name not in self._silent), default=math.inf)
+        return max(0.0, self._monotonic() - oldest - interval) if interval else 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Play the nodes until `stop` is set."""
@@ -102,8 +116,14 @@ class SimulatedNodes:
                 after(self._nodes.synced, self._pods.run),
                 after(self._pods.synced, self._sim.work),
                 after(self._nodes.synced, self._repair_forever),
-                after(self._registered, partial(self._act_regularly, settings.status_seconds, self._write_status)),
-                after(self._registered, partial(self._act_regularly, settings.heartbeat_seconds, self._renew)),
+                after(
+                    self._registered,
+                    partial(self._act_regularly, settings.status_seconds, self._write_statuses),
+                ),
+                after(
+                    self._registered,
+                    partial(self._act_regularly, settings.heartbeat_seconds, self._renew_all),
+                ),
             )
             if self.settings.delete_nodes_at_stop:
                 await self._act_on_all(self.numbers, self._delete)
@@ -111,6 +131,7 @@ class SimulatedNodes:
             await api.stop()
 
     async def _start(self) -> None:
+        self._heard_at = dict.fromkeys(self.numbers, self._monotonic())
         await self._act_on_all(self.numbers, self._register)
         self._registered.set()
         await self._pods.synced.wait()
@@ -153,15 +174,22 @@ class SimulatedNodes:
                     written["lastTransitionTime"] = before.last_transition_time
         await self.client.patch(NODES, name, {"status": status}, kind=PatchKind.STRATEGIC, subresource="status")
 
+    async def _write_statuses(self, names: list[str]) -> None:
+        await self._act_on_all(names, self._write_status)
+
+    async def _renew_all(self, names: list[str]) -> None:
+        await self._act_on_all(names, self._renew, self._renewals)
+
     async def _renew(self, name: str) -> None:
         if name in self._silent:
             return
-        lease = manifest.lease(name, self._uids.get(name, ""), self._clock())
+        lease = manifest.lease(name, self._uids.get(name, ""), self._clock(), self.settings.lease_seconds)
         try:
             await self.client.patch(LEASES, name, {"spec": lease["spec"]}, manifest.LEASE_NAMESPACE)
         except errors.NotFound:
             with contextlib.suppress(errors.AlreadyExists):
                 await self.client.create(LEASES, lease, manifest.LEASE_NAMESPACE)
+        self._heard_at[name] = self._monotonic()
 
     async def _remove_taint(self, name: str) -> None:
         """Remove the not-ready taint, unless the node has changed meanwhile."""
@@ -197,7 +225,7 @@ class SimulatedNodes:
         else:
             await self._write_status(name)
 
-    async def _act_regularly(self, interval_seconds: float, act: NodeAction) -> None:
+    async def _act_regularly(self, interval_seconds: float, act_on: Callable[[list[str]], Awaitable[None]]) -> None:
         """Act on each node once per interval, evenly spread over it; never if the interval is 0."""
         if not interval_seconds:
             return
@@ -210,14 +238,17 @@ class SimulatedNodes:
             last = now
             due = [names[(position + i) % len(names)] for i in range(int(due_count))]
             position, due_count = (position + len(due)) % len(names), due_count % 1.0
-            await self._act_on_all(due, act)
+            await act_on(due)
 
-    async def _act_on_all(self, names: Iterable[str], act: NodeAction) -> list[str]:
-        """Act on several nodes at once. Log failures and return the nodes that failed."""
+    async def _act_on_all(
+        self, names: Iterable[str], act: NodeAction, limit: asyncio.Semaphore | None = None
+    ) -> list[str]:
+        """Act on several nodes at once, as far as `limit` allows. Log failures and return the nodes that failed."""
         failed: list[str] = []
+        limit = limit or self._writes
 
         async def one(name: str) -> None:
-            async with self._limit:
+            async with limit:
                 try:
                     await act(name)
                 except errors.KajitoriError as cause:
@@ -242,6 +273,8 @@ class SimulatedNodes:
         silent = new is None or (new.metadata.annotations or {}).get(SILENT) == "true"
         was_silent = name in self._silent
         (self._silent.add if silent else self._silent.discard)(name)
+        if was_silent and not silent:
+            self._heard_at[name] = self._monotonic()
         self._sim.set_silent(name, silent)
         if new is None:
             return

@@ -45,6 +45,8 @@ class SimSettings:
     """First byte of Pods' addresses; node `i` uses `{pod_network}.{i // 256}.{i % 256}.0/24`."""
     heartbeat_seconds: float = 10.0
     """Interval at which each node renews its Lease, spread evenly over the nodes; 0 never renews."""
+    lease_seconds: int = 40
+    """Time without a renewal after which a node counts as silent; its Lease says so."""
     status_seconds: float = 300.0
     """Interval at which each node writes its Ready condition without a change."""
     check_admission: bool = True

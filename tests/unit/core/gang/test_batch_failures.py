@@ -187,6 +187,18 @@ def test_a_late_start_frees_its_nodes_and_backs_off_exponentially() -> None:
     assert pauses == [10, 20, 40, 80, 160, 320, 600, 600]
 
 
+@pytest.mark.parametrize("progress", [{"started_at": "2026-11-21T12:09:00Z"}, {"created_at": "2026-11-21T12:09:00Z"}])
+def test_a_start_that_goes_on_is_not_given_up(progress: dict[str, str]) -> None:
+    """The members of a large gang are created and started one after the other."""
+    members = member(0, **progress), member(1, PENDING, reason=Reason.CREATING)
+    subject = run(phase=Phase.STARTING)
+    late = step(subject, *members, at=timedelta(minutes=18, seconds=59))
+    assert (late.status.phase, late.wake_at) == (Phase.STARTING, NOW + timedelta(minutes=19))
+    given_up = step(subject, *members, at=timedelta(minutes=19))
+    assert (given_up.status.phase, given_up.actions) == (Phase.QUEUED, (DeleteMembers(5),))
+    assert "no member started for 600 s: member 1" in given_up.status.message
+
+
 def test_the_next_attempt_waits_for_the_backoff() -> None:
     subject = run(phase=Phase.QUEUED, not_before="2026-11-21T12:00:10Z")
     assert step(subject).actions == ()

@@ -66,6 +66,14 @@ def test_a_pause_of_this_process_does_not_count_as_silence() -> None:
     assert not sightings.observe(node(), None, 1041)
 
 
+def test_a_busy_process_gives_nodes_more_time() -> None:
+    """Its own heartbeats are late then."""
+    sightings = node_health.Sightings(grace_seconds=40)
+    sightings.observe(node(), None, 0)
+    assert sightings.observe(node(), None, 100, late_seconds=60)
+    assert not sightings.observe(node(), None, 101, late_seconds=60)
+
+
 def test_a_silent_node_gets_unknown_conditions_once() -> None:
     """With Kubernetes' reasons."""
     written = {c["type"]: c for c in node_health.silent_conditions(node(), NOW)}

@@ -31,7 +31,8 @@ class Starting(Document):
     that the image trusts."""
 
     deadline_seconds: DurationAboveZero = Field(default=600, alias="deadline")
-    """If not all members of an attempt run after this time, the attempt is ended and its nodes become free."""
+    """If not all members of an attempt run, and none was created or started for this time, the attempt is ended and its
+    nodes become free."""
     pause_seconds: DurationAboveZero = Field(default=10, alias="pause")
     """Pause before the next attempt after a failed start; doubled after each further failed start in a row."""
     longest_pause_seconds: DurationAboveZero = Field(default=600, alias="longestPause")
