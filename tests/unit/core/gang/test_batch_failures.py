@@ -188,7 +188,7 @@ def test_a_late_start_frees_its_nodes_and_backs_off_exponentially() -> None:
 
 
 @pytest.mark.parametrize("progress", [{"started_at": "2026-11-21T12:09:00Z"}, {"created_at": "2026-11-21T12:09:00Z"}])
-def test_a_start_that_goes_on_is_not_given_up(progress: dict[str, str]) -> None:
+def test_a_start_that_goes_on_is_not_given_up(progress: dict[str, Any]) -> None:
     """The members of a large gang are created and started one after the other."""
     members = member(0, **progress), member(1, PENDING, reason=Reason.CREATING)
     subject = run(phase=Phase.STARTING)
