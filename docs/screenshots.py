@@ -8,8 +8,10 @@ Kinds: usual, wide (1,920 pixels), laptop (1,280), phone (360), empty; full (10,
 and arabic (names and texts of users); away (the server is gone), signed-out (its session ended).
 
 The first five share a `kaji up` with simulated nodes in a temporary folder; it takes minutes until the figures of its
-runs show something. The others show written objects. Usage of a month is a written answer. Japanese needs a font, such
-as Debian's fonts-vlgothic. Pictures in docs/figures are WebP, which takes half of the space of PNG.
+runs show something. The others show written objects. Traffic, and what takes weeks to record, are written answers
+(screens/answers.py). Japanese needs a font, such as Debian's fonts-vlgothic.
+
+Pictures in docs/figures are WebP, which takes half of the space of PNG.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -33,8 +35,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import httpx2
 from bench.parts.processes import answer, helper
-from playwright.sync_api import Browser, Page, StorageState, sync_playwright
+from playwright.sync_api import Browser, Page, Route, StorageState, sync_playwright
 from playwright.sync_api import Error as BrowserError
+from screens.answers import written_answers
 from screens.pages import KEPT, KINDS, NEEDS_FIGURES, PRESSES, SHOWS, TYPES, WHOLE, Kind
 from screens.up import kaji, running_up, start_runs
 
@@ -50,22 +53,6 @@ LOADED_MILLISECONDS = 60_000.0
 LOST_MILLISECONDS = 75_000.0
 """A page asks once a minute who is signed in."""
 QUALITY = 88
-
-TYPE_SECONDS = {"h100": 612_345_600, "a100": 287_654_400}
-TEAM_SECONDS = {"vision": 401_234_400, "speech": 255_600_000, "default": 168_480_000, "protein-folding": 74_685_600}
-
-
-def month() -> dict[str, object]:
-    """Return the written answer about the GPU-hours of a month."""
-    until = datetime.now(UTC)
-    return {
-        "since": (until - timedelta(days=30)).isoformat(),
-        "until": until.isoformat(),
-        "gpuSeconds": sum(TYPE_SECONDS.values()),
-        "types": [{"name": name, "gpuSeconds": seconds} for name, seconds in TYPE_SECONDS.items()],
-        "teams": [{"name": name, "gpuSeconds": seconds} for name, seconds in TEAM_SECONDS.items()],
-        "teamCount": len(TEAM_SECONDS),
-    }
 
 
 @dataclass(frozen=True)
@@ -115,7 +102,8 @@ class Camera:
         context = self.browser.new_context(viewport=viewport, color_scheme="light", storage_state=self.session)
         page = context.new_page()
         if kind.server == "up" and kind.state == "usual":
-            page.route("**/v1/board/usage", lambda route: route.fulfill(json=month()))
+            for pattern, content in written_answers(datetime.now(UTC)).items():
+                page.route(pattern, answering(content))
         page.goto(urljoin(self.server, address))
         page.locator("h1").first.wait_for(timeout=LOADED_MILLISECONDS)
         if name in PRESSES:
@@ -197,6 +185,11 @@ def _ended(server: subprocess.Popen[str]) -> Callable[[], None]:
         server.wait()
 
     return end
+
+
+def answering(content: object) -> Callable[[Route], None]:
+    """Return a handler that answers a request of a page with a written answer."""
+    return lambda route: route.fulfill(json=content)
 
 
 def signed_in(browser: Browser, link: str) -> StorageState:

@@ -175,7 +175,7 @@ def test_a_run_that_waits_for_another_one_leads_to_it(cluster: KajiUp, page: Pag
     waiting.filter(has_text="default/never of admin after prepare (succeeded)").wait_for()
     assert_accessible(page, "main")
     waiting.get_by_role("link", name="default/never").click()
-    page.get_by_text(re.compile("^waits for .*prepare")).wait_for()
+    page.get_by_text(re.compile("^Waits for .*prepare")).wait_for()
     page.get_by_text("after prepare (succeeded)").get_by_role("link", name="prepare").click()
     page.wait_for_url(re.compile("/runs/default/prepare$"))
     page.get_by_role("heading", name="prepare").wait_for()
@@ -183,7 +183,7 @@ def test_a_run_that_waits_for_another_one_leads_to_it(cluster: KajiUp, page: Pag
     page.get_by_role("heading", name="never").wait_for()
     assert cluster.kaji("stop", "prepare").returncode == 0
     page.get_by_text("Failed").first.wait_for()
-    page.get_by_text(re.compile("^it did not start: .*prepare")).wait_for()
+    page.get_by_text(re.compile("^It did not start: .*prepare")).wait_for()
     open_address(page, "/runs/default/anyway")
     page.get_by_text("Running").first.wait_for()
     page.get_by_role("link", name="Queue").click()

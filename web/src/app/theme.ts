@@ -45,8 +45,17 @@ export function themeOf(mode: "light" | "dark") {
       MuiToggleButtonGroup: {
         // The first button of a second line has a left edge, too.
         styleOverrides: {
-          root: ({ theme }) => ({ "& .MuiToggleButtonGroup-grouped": { borderLeftColor: theme.palette.divider } }),
+          root: ({ theme }) => ({ rowGap: theme.spacing(1), "& .MuiToggleButtonGroup-grouped": { borderLeftColor: theme.palette.divider } }),
         },
+      },
+      // The chosen button stands out by its ink, too, in dark colours as in light ones.
+      MuiToggleButton: {
+        styleOverrides: {
+          root: ({ theme }) => ({ color: theme.palette.text.secondary, "&.Mui-selected": { color: theme.palette.text.primary } }),
+        },
+      },
+      MuiInputBase: {
+        styleOverrides: { input: ({ theme }) => ({ "&::placeholder": { color: theme.palette.text.secondary, opacity: 1 } }) },
       },
       MuiTooltip: { defaultProps: { enterDelay: 300 } },
     },

@@ -10,6 +10,8 @@ import { useNavigate, useParams } from "react-router";
 import { useView } from "../address/useAddress";
 import { Problem } from "../app/Problem";
 import { Beside } from "../beside/Beside";
+import { ColumnChoice } from "../table/ColumnChoice";
+import { useColumns } from "../table/useColumns";
 import { Since } from "../words/Since";
 import { DIMENSIONS, legendOf, type Dimension } from "./colours";
 import { markedBy, nodesOf, parametersOf, viewOf } from "./filter";
@@ -38,6 +40,9 @@ export function ClusterPage() {
   const readings = useMemo(() => ({ celsius, idle }), [celsius, idle]);
   const legend = useMemo(() => legendOf(view.by, nodes, readings), [view.by, nodes, readings]);
   const columns = useMemo(() => columnsOf(view.by, DIMENSIONS[view.by], legend, readings), [view.by, legend, readings]);
+  const [chosen, choose] = useColumns("nodes", columns);
+  // What the person colours by is always shown.
+  const shown = columns.filter((column) => chosen.includes(column) || column.name === DIMENSIONS[view.by]);
   const search = useRef<HTMLInputElement>(null);
   const explained = useExplanation(view.room);
   const making = useMemo(() => (view.room && explained.data ? nodesOf(explained.data.toFree ?? []) : null), [view.room, explained.data]);
@@ -73,6 +78,7 @@ export function ClusterPage() {
           slotProps={{ htmlInput: { "aria-label": "Filter" } }}
           sx={{ width: { xs: "100%", sm: 220 } }}
         />
+        {view.asTable && <ColumnChoice columns={columns} chosen={shown} choose={choose} />}
       </Box>
       {live.error && !live.nodes && <Problem error={live.error} />}
       {!live.nodes && !live.error && <Skeleton variant="rectangular" height={480} />}
@@ -86,7 +92,7 @@ export function ClusterPage() {
             {view.asTable ? (
               <NodeTable
                 nodes={marked ? nodes.filter(({ name }) => marked.has(name)) : nodes}
-                columns={columns}
+                columns={shown}
                 order={view.order}
                 sort={(order) => change({ order })}
                 addressOf={addressOf}

@@ -31,7 +31,7 @@ export function NodeTable({ nodes, columns, order, sort, addressOf, search }: Pr
       label="Nodes"
       columns={columns}
       items={rows}
-      minWidth={1160}
+      minWidth={960}
       keyOf={nameOf}
       addressOf={({ name }) => addressOf(name)}
       current={current}

@@ -9,6 +9,8 @@ import { whyOf, type Entry } from "./audit";
 
 const COLOURS: Record<string, string> = { refused: "warning.main", failed: "error.main" };
 const SHORT = { whiteSpace: "nowrap", verticalAlign: "top" } as const;
+/** A name is broken only on a phone. On wide screens a long one is cut; the whole one is its title. */
+const NAME = { verticalAlign: "top", overflowWrap: { xs: "anywhere", sm: "normal" }, whiteSpace: { sm: "nowrap" }, maxWidth: { sm: 220 }, overflow: "hidden", textOverflow: "ellipsis" } as const;
 const WORDS = { overflowWrap: "anywhere", verticalAlign: "top", minWidth: { xs: 56, sm: 120 } } as const;
 /** Cells of wide screens; a phone has one cell with the words of all of them. */
 const WIDE = { display: { xs: "none", sm: "table-cell" } } as const;
@@ -37,18 +39,20 @@ export function AuditTable({ entries }: { entries: readonly Entry[] }) {
               <TableCell sx={SHORT}>
                 <Age time={entry.at} />
               </TableCell>
-              <TableCell sx={WORDS}>{entry.actor}</TableCell>
+              <TableCell sx={NAME} title={entry.actor}>
+                <bdi>{entry.actor}</bdi>
+              </TableCell>
               <TableCell sx={{ ...WORDS, ...PHONE }}>
                 {entry.action}: {objectOf(entry)}
                 <Box sx={{ color: COLOURS[entry.outcome] ?? "text.secondary" }}>{[entry.outcome, whyOf(entry)].filter(Boolean).join("; ")}</Box>
               </TableCell>
               <TableCell sx={{ ...SHORT, ...WIDE }}>{entry.source}</TableCell>
               <TableCell sx={{ ...SHORT, ...WIDE }}>{entry.action}</TableCell>
-              <TableCell sx={{ ...WORDS, ...WIDE }} title={entry.object}>
+              <TableCell sx={{ ...NAME, ...WIDE, maxWidth: 280 }} title={entry.object}>
                 {objectOf(entry)}
               </TableCell>
               <TableCell sx={{ ...SHORT, ...WIDE, color: COLOURS[entry.outcome] }}>{entry.outcome}</TableCell>
-              <TableCell sx={{ ...WORDS, ...WIDE, minWidth: 200 }}>{whyOf(entry)}</TableCell>
+              <TableCell sx={{ ...WORDS, ...WIDE, minWidth: 240 }}>{whyOf(entry)}</TableCell>
             </TableRow>
           ))}
         </TableBody>

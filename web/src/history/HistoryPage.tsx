@@ -14,6 +14,8 @@ import { OwnerChooser } from "../past/OwnerChooser";
 import { PastTabs } from "../past/PastTabs";
 import { SpanChooser } from "../past/SpanChooser";
 import { TeamChooser } from "../past/TeamChooser";
+import { ColumnChoice } from "../table/ColumnChoice";
+import { useColumns } from "../table/useColumns";
 import { CopyLine } from "../words/CopyLine";
 import { More } from "../words/More";
 import { SettledField } from "../words/SettledField";
@@ -27,6 +29,7 @@ import { useHistory } from "./useHistory";
 export function HistoryPage() {
   const [filter, change] = useView(filterOf, parametersOf);
   const history = useHistory(filter);
+  const [columns, choose] = useColumns("history", COLUMNS);
   const runs = useMemo(() => history.data?.pages.flatMap(({ items }) => items) ?? [], [history.data]);
   return (
     <>
@@ -46,6 +49,7 @@ export function HistoryPage() {
         <OwnerChooser owner={filter.owner} choose={(owner) => change({ owner })} />
         <TeamChooser team={filter.team} choose={(team) => change({ team })} />
         <SpanChooser span={filter.span} choose={(span) => change({ span })} label="Created" withAll />
+        <ColumnChoice columns={COLUMNS} chosen={columns} choose={choose} />
       </Box>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>
         <Phases chosen={filter.phases} choose={(phases) => change({ phases })} />
@@ -58,7 +62,7 @@ export function HistoryPage() {
       {history.data && !runs.length && <Nothing isFiltered={parametersOf(filter).size > 0} />}
       {runs.length > 0 && (
         <>
-          <VirtualTable label="Ended runs" columns={COLUMNS} items={runs} minWidth={1040} keyOf={({ uid }) => uid} addressOf={addressOf} opensOnClick />
+          <VirtualTable label="Ended runs" columns={columns} items={runs} minWidth={1040} keyOf={({ uid }) => uid} addressOf={addressOf} opensOnClick />
           <More
             hasMore={history.hasNextPage}
             isLoading={history.isFetchingNextPage}

@@ -13,7 +13,7 @@ export const COLUMNS: Column<RecordedRun>[] = [
   { name: "Team", width: "minmax(80px, 1fr)", cell: (run) => run.namespace },
   { name: "Owner", width: "minmax(96px, 1fr)", cell: (run) => run.owner },
   { name: "GPUs", width: "64px", right: true, cell: (run) => (run.gpus ? run.gpus.toLocaleString() : "") },
-  { name: "Attempts", width: "72px", right: true, cell: (run) => (run.type === "sweep" ? "" : run.attempts || "") },
+  { name: "Attempts", width: "72px", right: true, isExtra: true, cell: (run) => (run.type === "sweep" ? "" : run.attempts || "") },
   { name: "Lasted", width: "80px", right: true, cell: time },
   { name: "Created", width: "104px", phone: "88px", right: true, cell: (run) => <Age time={run.createdAt} /> },
   { name: "Why", width: "minmax(120px, 1fr)", cell: (run) => reasonWords(run.reason) },

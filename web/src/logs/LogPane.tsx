@@ -49,6 +49,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
   const state = useSyncExternalStore(feed.subscribe, feed.snapshot);
   const scroller = useRef<HTMLDivElement>(null);
   const anchor = useRef<Anchor | null>(null);
+  const height = useRef(0);
   const pending = useRef<Hit | "first" | null>(null);
   const [follows, setFollows] = useState(true);
   const [seen, setSeen] = useState(0);
@@ -117,6 +118,18 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
     }
   }, [items]);
 
+  // A log that is followed stays at its end when the room for it changes.
+  useEffect(() => {
+    const box = scroller.current;
+    if (!box || !follows) return;
+    const observer = new ResizeObserver(() => {
+      height.current = box.clientHeight;
+      box.scrollTop = box.scrollHeight;
+    });
+    observer.observe(box);
+    return () => observer.disconnect();
+  }, [follows]);
+
   useEffect(() => {
     if (follows) setSeen(state.received);
   }, [follows, state.received]);
@@ -129,6 +142,8 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
   const onScroll = () => {
     const box = scroller.current;
     if (!box) return;
+    // A scroll event that comes after a change of size is not the person's.
+    if (follows && box.clientHeight !== height.current) return;
     const left = box.scrollHeight - box.scrollTop - box.clientHeight;
     setFollows(left < AT_END_PX && state.isAtEnd && !pending.current);
     const first = lines.getVirtualItems().find(({ end }) => end > box.scrollTop);
@@ -153,7 +168,11 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
   const label = sources.length === 1 && sources[0] ? `Log of ${wordsOf(sources[0])}` : `Logs of ${sources.length} members, by time`;
   return (
     <Box sx={{ minWidth: 0, position: "relative" }}>
-      {state.error && <Problem error={state.error} retry={() => feed.toEnd()} />}
+      {state.error && (
+        <Box sx={{ mb: 2 }}>
+          <Problem error={state.error} retry={() => feed.toEnd()} />
+        </Box>
+      )}
       <Box
         ref={scroller}
         onScroll={onScroll}
@@ -173,7 +192,8 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
           fontSize: 12.5,
           lineHeight: `${LINE_PX}px`,
           "& .line": { position: "absolute", top: 0, left: 0, minWidth: "100%", width: wraps ? "100%" : "auto", minHeight: LINE_PX, display: "flex", gap: 3, px: 2, boxSizing: "border-box" },
-          "& .text": { whiteSpace: wraps ? "pre-wrap" : "pre", overflowWrap: wraps ? "anywhere" : "normal", minWidth: 0 },
+          // Each line has the direction of its own text; all of them begin at the left.
+          "& .text": { unicodeBidi: "plaintext", textAlign: "left", whiteSpace: wraps ? "pre-wrap" : "pre", overflowWrap: wraps ? "anywhere" : "normal", minWidth: 0 },
           "& .time": { color: "text.secondary", flex: "none", userSelect: "none" },
           "& .rank": { flex: "none", userSelect: "none" },
           "& .note": { color: "text.secondary", fontStyle: "italic" },

@@ -1,4 +1,5 @@
 import Box from "@mui/material/Box";
+import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { useQuery } from "@tanstack/react-query";
 import { refusalFrom, type Run, type Schemas } from "../api/client";
@@ -12,7 +13,7 @@ type Event = Schemas["EventView"];
 export function Events({ run }: { run: Run }) {
   const events = useQuery({ queryKey: ["events", run.uid], queryFn: () => read(run), refetchInterval: 5_000 });
   if (events.error && !events.data) return <Problem error={events.error} retry={() => void events.refetch()} />;
-  if (!events.data) return null;
+  if (!events.data) return <Skeleton variant="rectangular" height={320} />;
   if (!events.data.length)
     return <Typography color="textSecondary">Nothing in the last hour: the cluster forgets events.</Typography>;
   return (

@@ -7,13 +7,15 @@ import { AfterRuns } from "./AfterRuns";
 import { gpuWords, isFinal, membersOf } from "./status";
 
 /** Number of letters from which a value takes a line of its own on a phone. */
-const LONG = 18;
+const LONG = 13;
+
+type Fact = [name: string, value: ReactNode];
 
 /** What a run is and where it runs, as pairs of name and value. */
 export function Facts({ run }: { run: Run }) {
   const { status, spec } = run;
   const members = membersOf(run);
-  const facts: [string, ReactNode][] = [
+  const facts: Fact[] = [
     ["Owner", run.owner],
     ["Team", run.namespace],
     ["Starts", spec.after?.length ? <AfterRuns key="after" namespace={run.namespace} after={spec.after} /> : ""],
@@ -24,28 +26,40 @@ export function Facts({ run }: { run: Run }) {
     ["Attempt", (status.attempts ?? 0) > 1 ? status.attempts : ""],
     ["Restarts", status.restarts || ""],
     ["Exit code", status.exitCode ?? ""],
+  ];
+  const times: Fact[] = [
     ["Created", <Age key="created" time={run.createdAt} />],
     ["Started", status.startedAt && <Age key="started" time={status.startedAt} />],
     ["Ended", status.reason !== "NotStarted" && status.finishedAt && <Age key="ended" time={status.finishedAt} />],
   ];
   return (
-    <Box
-      component="dl"
-      // Each fact is as wide as its value, so that the last one does not stand alone in a second line.
-      sx={{ display: { xs: "grid", sm: "flex" }, flexWrap: "wrap", gridTemplateColumns: "1fr 1fr", columnGap: { xs: 3, sm: 6 }, rowGap: { xs: 1, sm: 2 }, m: 0 }}
-    >
-      {facts
-        .filter(([, value]) => value)
-        .map(([name, value]) => (
-          <Box key={name} sx={{ minWidth: { xs: 0, sm: 56 }, maxWidth: { sm: 440 }, gridColumn: typeof value === "string" && value.length > LONG ? "1 / -1" : undefined, display: { xs: "flex", sm: "block" }, columnGap: 2, alignItems: "baseline" }}>
-            <Box component="dt" sx={{ color: "text.secondary", fontSize: 12.5 }}>
-              {name}
-            </Box>
-            <Box component="dd" sx={{ m: 0, overflowWrap: "anywhere" }}>
-              {typeof value === "string" ? <bdi>{value}</bdi> : value}
-            </Box>
-          </Box>
+    // Each fact is as wide as its value, so that they need few lines.
+    <Box sx={{ display: { xs: "grid", sm: "flex" }, flexWrap: "wrap", gridTemplateColumns: "1fr 1fr", columnGap: { xs: 3, sm: 5 }, rowGap: { xs: 1, sm: 2 } }}>
+      <Box component="dl" sx={{ display: "contents" }}>
+        {facts.map((fact) => (
+          <FactBox key={fact[0]} fact={fact} />
         ))}
+      </Box>
+      {/* Times stay together, so that none of them stands alone in a second line. */}
+      <Box component="dl" sx={{ display: { xs: "contents", sm: "flex" }, columnGap: 5, m: 0 }}>
+        {times.map((fact) => (
+          <FactBox key={fact[0]} fact={fact} />
+        ))}
+      </Box>
+    </Box>
+  );
+}
+
+function FactBox({ fact: [name, value] }: { fact: Fact }) {
+  if (!value) return null;
+  return (
+    <Box sx={{ minWidth: { xs: 0, sm: 48 }, maxWidth: { sm: 440 }, gridColumn: typeof value === "string" && value.length > LONG ? "1 / -1" : undefined, display: { xs: "flex", sm: "block" }, columnGap: 2, alignItems: "baseline" }}>
+      <Box component="dt" sx={{ color: "text.secondary", fontSize: 12.5 }}>
+        {name}
+      </Box>
+      <Box component="dd" sx={{ m: 0, overflowWrap: "anywhere" }}>
+        {typeof value === "string" ? <bdi>{value}</bdi> : value}
+      </Box>
     </Box>
   );
 }

@@ -16,6 +16,7 @@ import { useMayChange, useMayReadLogs } from "../verbs/useMayChange";
 import { RunTitle } from "../runs/RunTitle";
 import { stateOf } from "../states/states";
 import { Age } from "../words/Age";
+import { sentence } from "../words/sentence";
 import { Since } from "../words/Since";
 import { useTitle } from "../words/useTitle";
 import { Actions } from "./Actions";
@@ -94,7 +95,11 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
           Removed from the cluster {view.removedAt && <Age time={view.removedAt} />}. This is what history keeps of it; a copy of it can be started.
         </Typography>
       )}
-      {view.status.message && <Typography sx={{ mb: 3 }}>{view.status.message}</Typography>}
+      {view.status.message && (
+        <Typography dir="auto" sx={{ mb: 3, textAlign: "left" }}>
+          {sentence(view.status.message)}
+        </Typography>
+      )}
       <When run={view} />
       <Findings run={view} />
       <Facts run={view} />

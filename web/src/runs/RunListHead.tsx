@@ -28,7 +28,7 @@ export function RunListHead({ title, list: { filter, change, teams, live }, sear
       <Typography variant="h1" sx={{ flex: "1 1 auto" }}>
         {title}
       </Typography>
-      <Since currentAt={live.currentAt} error={live.error} />
+      <Since currentAt={live.currentAt} error={live.error} floats={isNarrow} />
       <ToggleButtonGroup
         size="small"
         exclusive

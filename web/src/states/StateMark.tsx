@@ -2,8 +2,13 @@ import { keyframes, styled, useTheme } from "@mui/material/styles";
 import type { Phase } from "../api/client";
 import { stateOf, type Finding, type Shape } from "./states";
 
-/** A slow pulse, which the theme turns off for people who want reduced motion. */
-const Pulsing = styled("g")({ animation: `${keyframes({ "50%": { opacity: 0.35 } })} 2.4s ease-in-out infinite` });
+/** The frame of a shape. One of a run that starts pulses slowly, unless the person wants reduced motion (see the theme).
+ * It is an HTML element of its own layer: the browser paints it once, and an animation inside of an SVG at each frame. */
+const Frame = styled("span")({
+  display: "inline-flex",
+  flex: "none",
+  "&[data-pulses]": { willChange: "opacity", animation: `${keyframes({ "50%": { opacity: 0.5 } })} 2.4s ease-in-out infinite` },
+});
 
 interface Properties {
   phase: Phase;
@@ -19,9 +24,11 @@ export function StateMark({ phase, finding = "", word }: Properties) {
   const state = stateOf(phase, finding);
   return (
     <span style={{ color: dark ? state.dark : state.light, display: "inline-flex", alignItems: "center", gap: 6, verticalAlign: "middle" }}>
-      <svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true" style={{ flex: "none" }}>
-        {drawing(state.shape)}
-      </svg>
+      <Frame data-pulses={state.shape === "half" || undefined}>
+        <svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">
+          {drawing(state.shape)}
+        </svg>
+      </Frame>
       {word ?? state.word}
     </span>
   );
@@ -36,9 +43,7 @@ function drawing(shape: Shape) {
       return (
         <>
           <circle cx="6" cy="6" r="4.6" {...line} />
-          <Pulsing>
-            <path d="M6 1.4a4.6 4.6 0 0 1 0 9.2z" fill="currentColor" />
-          </Pulsing>
+          <path d="M6 1.4a4.6 4.6 0 0 1 0 9.2z" fill="currentColor" />
         </>
       );
     case "full":

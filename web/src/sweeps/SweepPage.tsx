@@ -6,6 +6,7 @@ import { Problem } from "../app/Problem";
 import { phaseOf } from "../run/status";
 import { useRun } from "../run/useRun";
 import { StateMark } from "../states/StateMark";
+import { sentence } from "../words/sentence";
 import { Since } from "../words/Since";
 import { ProgressBar, progressWords } from "./Progress";
 import { SweepResults } from "./SweepResults";
@@ -39,7 +40,7 @@ export function SweepPage() {
           <Box sx={{ mb: 4 }}>
             <Typography sx={{ mb: 1 }}>{progressWords(counts)}</Typography>
             <ProgressBar counts={counts} />
-            {view.status.message && <Typography sx={{ mt: 2, overflowWrap: "anywhere" }}>{view.status.message}</Typography>}
+            {view.status.message && <Typography sx={{ mt: 2, overflowWrap: "anywhere" }}>{sentence(view.status.message)}</Typography>}
           </Box>
           <SweepResults run={view} succeeded={succeeded} />
         </>

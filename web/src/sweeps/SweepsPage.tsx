@@ -5,6 +5,7 @@ import { useNavigate } from "react-router";
 import type { Row } from "../runs/rows";
 import { RunListHead, RunListNotices } from "../runs/RunListHead";
 import { uidOf } from "../runs/RunTable";
+import { StartButton } from "../runs/StartButton";
 import { useRunList } from "../runs/useRunList";
 import { StateMark } from "../states/StateMark";
 import { useRowKeys } from "../table/useRowKeys";
@@ -78,6 +79,7 @@ function Nothing({ any }: { any: boolean }) {
         There are no sweeps yet. A sweep is one run of many members, each with its own number in KAJI_ARRAY_INDEX; what a member writes to the file in KAJI_RESULT is its result here:
       </Typography>
       <CopyLine text={`kaji run --array 0-9%4 python:3.11 python3 -c 'import json, os; i = int(os.environ["KAJI_ARRAY_INDEX"]); json.dump({"lr": 10**-i, "loss": (i - 4)**2}, open(os.environ["KAJI_RESULT"], "w"))'`} wraps />
+      <StartButton />
     </Box>
   );
 }

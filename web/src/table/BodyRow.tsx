@@ -1,7 +1,7 @@
 import Box from "@mui/material/Box";
 import { Link, useNavigate } from "react-router";
 import type { Column } from "../words/VirtualTable";
-import { CELL, CHOICE, covered, STICKY, type Layout } from "./cells";
+import { cellOf, CHOICE, covered, type Layout } from "./cells";
 
 export const ROW_PX = 32;
 
@@ -57,19 +57,19 @@ export function BodyRow<T>({ item, columns, layout, index, top, to, isCurrent, o
           />
         </Box>
       )}
-      {columns.map(({ name, right, isLink, cell }) => {
+      {columns.map((column, place) => {
+        const { name, isLink, cell } = column;
         const content = cell(item);
         const text = typeof content === "string" ? content : undefined;
         return (
-          <Box key={name} role="cell" sx={{ ...CELL, textAlign: right ? "right" : "left", ...(isLink && STICKY) }} title={text}>
+          // The direction of its text decides on which side a long one is cut.
+          <Box key={name} role="cell" dir={text && "auto"} sx={cellOf(column, columns[place - 1])} title={text}>
             {isLink ? (
               <Link to={to} dir="auto" onClick={(event) => event.stopPropagation()}>
                 {content}
               </Link>
-            ) : text === undefined ? (
-              content
             ) : (
-              <bdi>{text}</bdi>
+              content
             )}
           </Box>
         );

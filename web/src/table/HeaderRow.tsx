@@ -1,6 +1,6 @@
 import Box from "@mui/material/Box";
 import type { Column } from "../words/VirtualTable";
-import { CELL, CHOICE, STICKY, type Layout } from "./cells";
+import { cellOf, CHOICE, type Layout } from "./cells";
 import { nextOrder, type Order } from "./sorting";
 
 interface Properties<T> {
@@ -30,7 +30,8 @@ export function HeaderRow<T>({ columns, layout, order = null, sort, chosen, choo
           />
         </Box>
       )}
-      {columns.map(({ name, right, isLink, sort: by, descending = false }) => {
+      {columns.map((column, place) => {
+        const { name, sort: by, descending = false } = column;
         const isOrdered = by !== undefined && order?.by === by;
         const arrow = isOrdered ? (order.descending ? " ↓" : " ↑") : "";
         return (
@@ -38,7 +39,7 @@ export function HeaderRow<T>({ columns, layout, order = null, sort, chosen, choo
             key={name}
             role="columnheader"
             aria-sort={isOrdered ? (order.descending ? "descending" : "ascending") : undefined}
-            sx={{ ...CELL, textAlign: right ? "right" : "left", ...(isLink && STICKY) }}
+            sx={cellOf(column, columns[place - 1])}
           >
             {by !== undefined && sort ? (
               <Box

@@ -5,6 +5,10 @@ The trend is the Theil-Sen estimator: the median of the slopes between all pairs
 1968, pp. 1379-1389). Days of unusual use, up to 29 % of all, do not change it much. Its confidence interval follows
 from the variance of Kendall's tau (Sen, section 3, with ties after R. O. Gilbert, "Statistical Methods for
 Environmental Pollution Monitoring", 1987, chapter 16). If it contains zero, no growth differs from chance.
+
+The date is where the trend's line meets the capacity: one day of unusual use does not move it. The line of each slope
+of the interval passes through the medians of the days and of their use, as the trend's own line does. After growth has
+become faster, these lines lie below the use of the last week; then they begin at the median of that week.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ MIN_DAYS = 14
 """Fewest days with a sample, and shortest span of days, from which a trend is taken."""
 TREND_DAYS = 90
 """Number of latest days whose samples count: growth before that says little about growth now."""
+LEVEL_DAYS = 7
+"""Number of latest samples whose median the forecast begins at, if it is above the trend."""
 MAX_DAYS = 3_650
 """Longest time that is forecast."""
 _NORMAL_QUANTILE = 1.959964
@@ -86,11 +92,13 @@ def exhaustion(samples: Sequence[DayUse], capacity: int, today: int) -> Exhausti
     trend = theil_sen(recent)
     if trend.low <= 0:
         return Exhaustion(ExhaustionState.NOT_GROWING, known)
-    level = median(used for _, used in recent) + trend.slope * (today - median(day for day, _ in recent))
-    left = max(0.0, capacity - level)
+    middle_day, middle_use = median(day for day, _ in recent), median(used for _, used in recent)
+    latest_use = median(used for _, used in recent[-LEVEL_DAYS:])
 
     def day_at(slope: float) -> float | None:
-        return today + left / slope if left / slope <= MAX_DAYS else None
+        level = max(middle_use + slope * (today - middle_day), latest_use)
+        days_left = max(0.0, capacity - level) / slope
+        return today + days_left if days_left <= MAX_DAYS else None
 
     day = day_at(trend.slope)
     state = ExhaustionState.FAR if day is None else ExhaustionState.RUNS_OUT

@@ -42,6 +42,22 @@ def test_the_dates_enclose_the_expected_one_if_growth_is_noisy() -> None:
     assert TODAY < found.earliest < found.day < found.latest
 
 
+def test_the_latest_date_is_where_the_slowest_line_through_the_middle_of_the_samples_meets_the_capacity() -> None:
+    used = [200 + 5 * index + (index * 7919) % 31 for index in range(40)]
+    found = exhaustion(days(*used), 1000, TODAY)
+    low = theil_sen(days(*used)).low
+    middle_day, middle_use = TODAY - 19.5, (sorted(used)[19] + sorted(used)[20]) / 2
+    assert found.latest == pytest.approx(middle_day + (1000 - middle_use) / low)
+
+
+def test_growth_that_became_faster_begins_at_the_use_of_the_last_week() -> None:
+    """After 40 days without growth: 10 a day for 40 days. The line of all days lies far below what is in use now."""
+    used = [*[100] * 40, *range(110, 510, 10)]
+    found = exhaustion(days(*used), 550, TODAY)
+    slope = theil_sen(days(*used)).slope
+    assert found.day == pytest.approx(TODAY + (550 - 470) / slope)
+
+
 @pytest.mark.parametrize(
     ("used", "capacity", "state"),
     [

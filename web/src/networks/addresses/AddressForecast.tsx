@@ -4,10 +4,11 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { client, contentOf } from "../../api/client";
 import { Problem } from "../../app/Problem";
+import { LineNames } from "../../figures/LineNames";
 import { Plot } from "../../figures/Plot";
 import type { Columns } from "../../figures/series";
 import { CopyLine } from "../../words/CopyLine";
-import { forecastWords, poolName, type Forecast } from "./forecast";
+import { forecastWords, poolName, showsCapacity, type Forecast } from "./forecast";
 
 const REFRESH_MS = 600_000;
 
@@ -39,8 +40,8 @@ export function AddressForecast() {
 function Pool({ item }: { item: Forecast }) {
   const columns = useMemo<Columns>(() => {
     const history = item.history ?? [];
-    return [history.map(({ at }) => Date.parse(at) / 1000), history.map(({ used }) => used)];
-  }, [item.history]);
+    return [history.map(({ at }) => Date.parse(at) / 1000), history.map(({ used }) => used), ...(showsCapacity(item) ? [history.map(() => item.capacity)] : [])];
+  }, [item]);
   const used = `${item.used.toLocaleString("en")} of ${item.capacity.toLocaleString("en")} ${item.unit} in use`;
   const isNear = item.state === "full" || item.state === "runs out";
   return (
@@ -50,11 +51,16 @@ function Pool({ item }: { item: Forecast }) {
       </Typography>
       <Typography color="textSecondary">{used}</Typography>
       <Typography color={isNear ? "warning" : "textPrimary"}>{forecastWords(item)}</Typography>
-      {columns[0].length > 1 && <Plot columns={columns} isBand={false} label={`${poolName(item)} by day: ${used}`} format={(value) => value.toLocaleString("en")} onPoint={ignore} />}
+      {columns[0].length > 1 && (
+        <>
+          <LineNames names={["In use", ...(columns.length > 2 ? ["Capacity"] : [])]} label="Lines" />
+          <Plot columns={columns} isBand={false} label={`${poolName(item)} by day: ${used}`} format={(value) => value.toLocaleString("en")} onPoint={ignore} />
+        </>
+      )}
     </Box>
   );
 }
 
 function ignore() {
-  // the plot has one line, and the words above it do not follow the pointer
+  // the lines have names, and the words above it do not follow the pointer
 }

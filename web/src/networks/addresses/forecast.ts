@@ -12,6 +12,11 @@ export function poolName({ kind, cidr, cluster }: Forecast): string {
   return `${kind === "nodes" ? "Nodes" : "Pods"} of ${cluster}, ${cidr}`;
 }
 
+/** Whether the plot of a pool's use shows its capacity, too. Far from it, the line of the use would be flat. */
+export function showsCapacity({ history = [], capacity }: Forecast): boolean {
+  return Math.max(0, ...history.map(({ used }) => used)) * 10 >= capacity;
+}
+
 /** Return when a pool runs out, and how sure that is; what is not known is said. */
 export function forecastWords({ state, at, earliest, latest, perDay = 0, unit, daysKnown }: Forecast): string {
   const grows = `It grows by ${perDay.toLocaleString("en", { maximumSignificantDigits: 2 })} ${unit} a day`;

@@ -1,7 +1,7 @@
 import Box from "@mui/material/Box";
-import { useTheme } from "@mui/material/styles";
 import { useMemo, useState } from "react";
-import { lineColours, Plot } from "../../figures/Plot";
+import { LineNames } from "../../figures/LineNames";
+import { Plot } from "../../figures/Plot";
 import { PlotFrame } from "../../figures/PlotFrame";
 import { bytes } from "../../words/amounts";
 import { exact } from "../../words/times";
@@ -14,17 +14,9 @@ const PLOTS: readonly (readonly [Direction, string, string])[] = [
 
 /** What was sent and received over time, one line a class of addresses. */
 export function SpeedPlots({ past, classes }: { past: TrafficHistory; classes: readonly string[] }) {
-  const colours = lineColours(useTheme().palette.mode === "dark");
   return (
     <>
-      <Box component="ul" aria-label="Classes of addresses" sx={{ display: "flex", flexWrap: "wrap", gap: 4, listStyle: "none", p: 0, m: 0, mb: 2 }}>
-        {classes.map((name, index) => (
-          <Box component="li" key={name} sx={{ display: "flex", alignItems: "center", gap: 2, overflowWrap: "anywhere" }}>
-            <Box aria-hidden="true" sx={{ width: 16, height: 3, bgcolor: colours[index % colours.length] }} />
-            {name}
-          </Box>
-        ))}
-      </Box>
+      <LineNames names={classes} label="Classes of addresses" />
       <Box sx={{ display: "grid", gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 480px), 1fr))", gap: 5, mb: 3 }}>
         {PLOTS.map(([direction, word, description]) => (
           <SpeedPlot key={direction} past={past} classes={classes} direction={direction} word={word} description={description} />

@@ -1,4 +1,5 @@
 import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
 import MenuItem from "@mui/material/MenuItem";
 import Skeleton from "@mui/material/Skeleton";
 import TextField from "@mui/material/TextField";
@@ -78,7 +79,8 @@ export function TrafficTable({ parameters, change }: Properties) {
                 {sentence}
               </Typography>
             ))}
-            {!rows.length && <Typography sx={{ my: 3 }}>{items?.length ? "Nothing fits the filter." : "Nothing was counted."}</Typography>}
+            {!traffic.data.nodes.counted && <Uncounted showAddresses={() => change({ part: "use" })} />}
+            {!rows.length && (items?.length || traffic.data.nodes.counted) && <Typography sx={{ my: 3 }}>{items?.length ? "Nothing fits the filter." : "Nothing was counted yet."}</Typography>}
             {rows.length > 0 && (
               <>
                 <Typography color="textSecondary" sx={{ mb: 2 }}>
@@ -88,9 +90,11 @@ export function TrafficTable({ parameters, change }: Properties) {
               </>
             )}
             {traffic.data.total > (items?.length ?? 0) && <Typography color="textSecondary">{`The ${MOST} that talk most, of ${traffic.data.total}.`}</Typography>}
-            <Box sx={{ mt: 4 }}>
-              <CopyLine text={lineOf("traffic", optionsOf(by, orderClass))} />
-            </Box>
+            {(rows.length > 0 || traffic.data.nodes.counted > 0) && (
+              <Box sx={{ mt: 4 }}>
+                <CopyLine text={lineOf("traffic", optionsOf(by, orderClass))} />
+              </Box>
+            )}
           </Box>
           {selected && (
             <Box sx={{ order: { xs: -1, lg: 0 }, minWidth: 0 }}>
@@ -100,6 +104,19 @@ export function TrafficTable({ parameters, change }: Properties) {
         </Box>
       )}
     </>
+  );
+}
+
+/** What an operator does so that traffic is counted, and what this page shows without that. */
+function Uncounted({ showAddresses }: { showAddresses: () => void }) {
+  return (
+    <Box sx={{ maxWidth: 720, mb: 4 }}>
+      <Typography gutterBottom>No node is counted now. The agent on each node counts traffic, if an operator has started it so (deploy/agent.yaml):</Typography>
+      <CopyLine text="kaji agent --report https://server:8600" />
+      <Button variant="contained" onClick={showAddresses} sx={{ mt: 4 }}>
+        Show addresses in use
+      </Button>
+    </Box>
   );
 }
 

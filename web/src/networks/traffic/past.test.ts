@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { forecastWords, poolName, type Forecast } from "../addresses/forecast";
+import { forecastWords, poolName, showsCapacity, type Forecast } from "../addresses/forecast";
 import { bytesWith, classesIn, gapsIn, nameOf, speedColumns } from "./past";
 
 const AT = ["2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z", "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"];
@@ -51,4 +51,11 @@ it("tells when addresses run out, and says so where that is not known", () => {
   const grows = { ...POOL, state: "runs out" as const, perDay: 2, at: "2027-03-01T00:00:00Z", earliest: "2027-02-01T00:00:00Z" };
   expect(forecastWords(grows)).toMatch(/^It grows by 2 node ranges a day and runs out about .*2027 \(between .*2027 and a time in more than ten years, with 95 % confidence\)\.$/);
   expect(forecastWords({ ...grows, latest: "2027-04-01T00:00:00Z" })).toMatch(/between .* and .*2027, with 95 %/);
+});
+
+it("draws the capacity unless the use is far below it", () => {
+  const history = [{ at: "2026-11-01T00:00:00Z", used: 40 }, { at: "2026-11-02T00:00:00Z", used: 56 }];
+  expect(showsCapacity({ ...POOL, history })).toBe(true);
+  expect(showsCapacity({ ...POOL, history, capacity: 12_397 })).toBe(false);
+  expect(showsCapacity(POOL)).toBe(false);
 });

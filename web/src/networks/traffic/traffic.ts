@@ -36,8 +36,7 @@ export function classesOf({ items, orderClass }: Traffic): string[] {
 /** Return what the figures leave out, as sentences: they may be less than all traffic. */
 export function missingOf({ nodes, kept, hidden = 0 }: Traffic, by: Group): string[] {
   const found: string[] = [];
-  if (!nodes.counted) found.push("No node is counted now: kaji agent --report on each node does that.");
-  else if (nodes.silentCount) found.push(`${many(nodes.silentCount, "node")} told nothing lately, so this may be too little: ${cut(nodes.silent)}.`);
+  if (nodes.counted && nodes.silentCount) found.push(`${many(nodes.silentCount, "node")} told nothing lately, so this may be too little: ${cut(nodes.silent)}.`);
   if (nodes.uncountedPods) found.push(`${many(nodes.uncountedPods, "Pod")} cannot be counted.`);
   if (!kept) found.push("Totals of ended runs are lost when this server stops: it has no store.");
   if (hidden && by === "run") found.push(`${many(hidden, "run")} of teams whose runs you may not list ${hidden === 1 ? "is" : "are"} not shown; the sums by team include ${hidden === 1 ? "it" : "them"}.`);

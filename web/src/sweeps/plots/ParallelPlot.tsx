@@ -1,5 +1,6 @@
 import Box from "@mui/material/Box";
-import { useTheme } from "@mui/material/styles";
+import Typography from "@mui/material/Typography";
+import { useTheme, type Theme } from "@mui/material/styles";
 import { useEffect, useMemo, useRef, useState, type PointerEvent } from "react";
 import { prepared } from "../../canvas/canvas";
 import { useWidth } from "../../canvas/useWidth";
@@ -11,6 +12,16 @@ import { numberWord, type Trial } from "../trials/trials";
 
 const HEIGHT_PX = 340;
 const FAINT = 0.08;
+
+/** The right edge of a plot that goes on there. */
+const EDGE = {
+  position: "absolute",
+  right: 0,
+  bottom: 0,
+  width: 32,
+  pointerEvents: "none",
+  backgroundImage: ({ palette }: Theme) => `linear-gradient(to right, transparent, ${palette.background.default})`,
+} as const;
 
 interface Properties extends Marking {
   trials: readonly Trial[];
@@ -37,6 +48,8 @@ export function ParallelPlot({ trials, axes, kept, colourOf, label, brush, ...ma
   const room = useWidth(box);
   const width = room && widthOf(axes.length, room);
   const lines = useMemo(() => linesOf(trials, axes, Math.max(1, width), HEIGHT_PX), [trials, axes, width]);
+  const [scrolled, setScrolled] = useState(0);
+  const outside = hiddenAxes(axes, lines, scrolled + room);
   const [drag, setDrag] = useState<Brush | null>(null);
   const { marked, selected, ranked } = marking;
 
@@ -91,29 +104,40 @@ export function ParallelPlot({ trials, axes, kept, colourOf, label, brush, ...ma
     return { x: (lines.xs.at(-1) ?? 0) - 24, y: Number.isNaN(y) ? lines.top : y };
   };
   return (
-    <Box ref={box} sx={{ minWidth: 0, overflowX: "auto", position: "relative" }}>
-      <Box sx={{ position: "relative", height: HEIGHT_PX }} style={{ width: width || "100%" }}>
-        <canvas ref={canvas} aria-hidden="true" style={{ display: "block" }} />
-        <PlotOverlay
-          {...marking}
-          label={label}
-          width={width}
-          height={HEIGHT_PX}
-          drawOver={drawOver}
-          trialAt={(x, y) => (drag ? undefined : trials[lineAt(lines, x, y)])}
-          next={(from, key) => {
-            const at = ranked.findIndex(({ index }) => index === from);
-            return ranked[Math.max(0, Math.min(ranked.length - 1, at + (key === "ArrowRight" || key === "ArrowDown" ? 1 : at < 0 ? 1 : -1)))];
-          }}
-          placeOf={placeOf}
-          isBusy={drag !== null}
-          begin={begin}
-          move={(event) => drag && setDrag({ ...drag, to: clamped(place(event).y) })}
-          end={end}
-        />
+    <Box sx={{ position: "relative" }}>
+      {width > room && (
+        <Typography color="textSecondary">{outside.length ? `Scroll sideways for ${outside.join(", ")}.` : "Scroll back for the first axes."}</Typography>
+      )}
+      <Box ref={box} onScroll={(event) => setScrolled(event.currentTarget.scrollLeft)} sx={{ minWidth: 0, overflowX: "auto", position: "relative" }}>
+        <Box sx={{ position: "relative", height: HEIGHT_PX }} style={{ width: width || "100%" }}>
+          <canvas ref={canvas} aria-hidden="true" style={{ display: "block" }} />
+          <PlotOverlay
+            {...marking}
+            label={label}
+            width={width}
+            height={HEIGHT_PX}
+            drawOver={drawOver}
+            trialAt={(x, y) => (drag ? undefined : trials[lineAt(lines, x, y)])}
+            next={(from, key) => {
+              const at = ranked.findIndex(({ index }) => index === from);
+              return ranked[Math.max(0, Math.min(ranked.length - 1, at + (key === "ArrowRight" || key === "ArrowDown" ? 1 : at < 0 ? 1 : -1)))];
+            }}
+            placeOf={placeOf}
+            isBusy={drag !== null}
+            begin={begin}
+            move={(event) => drag && setDrag({ ...drag, to: clamped(place(event).y) })}
+            end={end}
+          />
+        </Box>
       </Box>
+      {outside.length > 0 && <Box aria-hidden sx={EDGE} style={{ height: HEIGHT_PX }} />}
     </Box>
   );
+}
+
+/** Return the names of the axes to the right of what is seen. */
+function hiddenAxes(axes: readonly Axis[], { xs }: Lines, until: number): string[] {
+  return axes.filter((_, index) => (xs[index] ?? 0) > until).map(({ name }) => name);
 }
 
 /** Many lines are drawn fainter, so that what is common among them shows. */

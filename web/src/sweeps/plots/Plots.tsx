@@ -58,7 +58,10 @@ export const Plots = memo(function Plots({ trials, shown, columns, best, by, ord
     <Box sx={{ display: "grid", gridTemplateColumns: { xs: "minmax(0, 1fr)", xl: view.member === null ? "minmax(0, 3fr) minmax(0, 2fr)" : "minmax(0, 1fr)" }, gap: 4 }}>
       <Box component="section" aria-label="Parallel coordinates" sx={{ minWidth: 0 }}>
         <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 4, minHeight: 40, color: "text.secondary" }}>
-          <span>Drag along an axis to filter, click its name to take the filter away.</span>
+          {/* A finger scrolls the plot; it filters with the field above. */}
+          <Box component="span" sx={{ "@media (pointer: coarse)": { display: "none" } }}>
+            Drag along an axis to filter, click its name to take the filter away.
+          </Box>
           {best.length > 1 && <Ramp by={by} best={best} dark={dark} />}
         </Box>
         <ParallelPlot {...common} axes={axes} brush={brush} label={`Parallel coordinates of ${drawn.length} members over ${axes.map(({ name }) => name).join(", ")}. Arrow keys move from the best (${order} ${by}) on, Enter opens a member. The table holds the same.`} />
