@@ -2,7 +2,7 @@ import { useTheme } from "@mui/material/styles";
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { lastValues, timeLabels, timeRange, type Columns, type Marks } from "./series";
+import { lastValues, spread, timeLabels, timeRange, type Columns, type Marks } from "./series";
 
 const HEIGHT_PX = 140;
 /** Room at the right end for the last value. */
@@ -99,9 +99,10 @@ export function Plot({ columns, isBand, range, marks = NONE, label, format, isBy
       ctx.font = `${11 * ratio}px system-ui`;
       ctx.textBaseline = "middle";
       ctx.textAlign = "left";
-      lastValues(drawn.data as Columns, isBand).forEach(({ value, line: index }) => {
-        const y = drawn.valToPos(value, "y", true);
-        if (y < bbox.top || y > bbox.top + bbox.height) return; // the person looks closer, at another part
+      const lasts = lastValues(drawn.data as Columns, isBand).map((last) => ({ ...last, y: drawn.valToPos(last.value, "y", true) }));
+      // Without those outside of the part at which the person looks closer.
+      const seen = lasts.filter(({ y }) => y >= bbox.top && y <= bbox.top + bbox.height);
+      spread(seen, 12 * ratio).forEach(({ value, line: index, y }) => {
         ctx.fillStyle = colours[index % colours.length] ?? ink;
         ctx.fillText(latest.current.format(value), bbox.left + bbox.width + 6 * ratio, y, (RIGHT_PX - 8) * ratio);
       });

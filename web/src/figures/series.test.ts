@@ -15,8 +15,7 @@ import {
   timeLabels,
   timeRange,
   type BandPoint,
-  type RankSeries,
-} from "./series";
+  type RankSeries, spread } from "./series";
 
 function point(minute: number, value: number, attempt = 1): BandPoint {
   const extreme = { value, rank: 3, gpu: null };
@@ -131,4 +130,10 @@ it.each([
 ])("round times between %d and %d", (from, until, most, times, stepSeconds) => {
   const shift = new Date(from * 1_000).getTimezoneOffset() * 60;
   expect(ticksOf(from + shift, until + shift, most)).toEqual({ times: times.map((time) => time + shift), stepSeconds });
+});
+
+describe("the labels of last values", () => {
+  it("do not cover each other", () => {
+    expect(spread([{ y: 40 }, { y: 98 }, { y: 100 }, { y: 95 }], 12).map(({ y }) => y)).toEqual([100, 88, 76, 40]);
+  });
 });

@@ -93,6 +93,17 @@ export function lastValues([, ...lines]: Columns, isBand: boolean): { line: numb
   });
 }
 
+/** Return labels so far apart that they do not cover each other: one that is too near to the one below it moves up. */
+export function spread<T extends { y: number }>(labels: readonly T[], distance: number): T[] {
+  let below = Infinity;
+  return [...labels]
+    .sort((a, b) => b.y - a.y)
+    .map((label) => {
+      below = Math.min(label.y, below - distance);
+      return { ...label, y: below };
+    });
+}
+
 const MOST_LINES = 4;
 
 /** Return the series of one quantity in plots of at most four lines each. */

@@ -79,8 +79,8 @@ export function TrafficTable({ parameters, change }: Properties) {
                 {sentence}
               </Typography>
             ))}
-            {!traffic.data.nodes.counted && <Uncounted showAddresses={() => change({ part: "use" })} />}
-            {!rows.length && (items?.length || traffic.data.nodes.counted) && <Typography sx={{ my: 3 }}>{items?.length ? "Nothing fits the filter." : "Nothing was counted yet."}</Typography>}
+            {traffic.data.nodes.counted === 0 && <Uncounted showAddresses={() => change({ part: "use" })} />}
+            {!rows.length && ((items?.length ?? 0) > 0 || traffic.data.nodes.counted > 0) && <Typography sx={{ my: 3 }}>{items?.length ? "Nothing fits the filter." : "Nothing was counted yet."}</Typography>}
             {rows.length > 0 && (
               <>
                 <Typography color="textSecondary" sx={{ mb: 2 }}>
