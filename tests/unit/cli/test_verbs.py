@@ -179,6 +179,15 @@ def test_prune_asks_before_it_deletes() -> None:
     assert api.calls_to("DELETE")[0].query == {"checkpoint": ["true"]}
 
 
+def test_prune_asks_no_program() -> None:
+    """With -o json stdin belongs to a program: without -f nothing is deleted, and the error is JSON, too."""
+    api = FakeWebApi([GPT])
+    result = invoke(api, "prune", "-o", "json", stdin="y\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert json.loads(result.stderr)["error"]["message"] == "-o json asks nothing: add -f to delete without a question"
+    assert not api.calls
+
+
 def test_prune_can_be_limited_to_older_runs() -> None:
     old = view("old", "Failed", status={"finishedAt": "2026-11-20T11:00:00Z"})
     new = view("new", "Failed", status={"finishedAt": "2026-11-21T11:00:00Z"})

@@ -34,14 +34,18 @@ def command(
 ) -> int:
     """Delete your runs that have ended.
 
-    Asks first. Their logs and results go with them, their checkpoints stay unless -v is given.
+    Asks first, except with -f, which -o json needs. Their logs and results go with them, their checkpoints stay unless
+    -v is given.
     """
     from kajitori.cli.many import Done, all_of_mine, delete_each
+    from kajitori.cli.problems import is_json_wanted
     from kajitori.cli.terminal import say
     from kajitori.cli.words.runs import plural
     from kajitori.client.views import FINAL
     from kajitori.core.words.suggestions import first_few
 
+    if is_json_wanted() and not force:
+        raise click.UsageError("-o json asks nothing: add -f to delete without a question")
     for word in filters:  # docker prune's only filter that makes sense here
         key, _, older_than = word.partition("=")
         if key != "until":
