@@ -77,7 +77,11 @@ class WatchedConnection(ClientConnection):
     def _look_now(self) -> None:
         if not self.transport.is_reading():  # this process is slow: bytes that have arrived wait for it
             self._heard_at = self.loop.time()
-        left_seconds = self._heard_at + SILENCE_SECONDS - self.loop.time()
+        now = self.loop.time()
+        left_seconds = self._heard_at + SILENCE_SECONDS - now
+        if self._look is not None and now - self._look.when() > PING_SECONDS:
+            # This process was stopped (Ctrl-Z), and asyncio runs overdue timers before it reads what has arrived.
+            left_seconds = max(left_seconds, 2 * PING_SECONDS)
         if left_seconds > 0:
             self._look_later(left_seconds)
         else:

@@ -59,6 +59,28 @@ async def test_a_server_counts_as_silent_only_while_its_bytes_are_read(
             socket.transport.abort()
 
 
+async def test_a_command_that_was_stopped_first_reads_what_arrived_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After SIGCONT (Ctrl-Z and fg), its overdue timers run before its socket is read."""
+
+    async def swallow(socket: ServerConnection) -> None:
+        await socket.wait_closed()
+
+    async with serve(swallow, "127.0.0.1", 0, subprotocols=[COMMAND_PROTOCOL]) as served:
+        target = Target(f"http://127.0.0.1:{next(iter(served.sockets)).getsockname()[1]}", TOKEN)
+        async with running(target, command_url(target, view("bert"), ["true"])) as stream:
+            socket = stream._socket
+            assert isinstance(socket, member_streams.WatchedConnection)
+            monkeypatch.setattr(socket, "_heard_at", socket.loop.time() - 2 * member_streams.SILENCE_SECONDS)
+            assert socket._look is not None
+            socket._look.cancel()
+            monkeypatch.setattr(socket, "_look", socket.loop.call_at(socket.loop.time() - 40, socket._look_now))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not socket.was_silent
+            assert 0 < socket._look.when() - socket.loop.time() <= member_streams.SILENCE_SECONDS, "it looks again"
+            socket.transport.abort()
+
+
 async def test_an_idle_command_pings_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command may be silent for hours, and proxies close connections on which nothing is sent."""
     monkeypatch.setattr(member_streams, "PING_SECONDS", 0.01)
