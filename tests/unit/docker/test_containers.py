@@ -19,7 +19,7 @@ from kajitori.docker.server import check_version
 from kajitori.docker.translation.container import ANNOTATION, Container, network_id, split_rank
 from kajitori.docker.translation.creation import renamed
 from kajitori.docker.translation.filters import CONTAINER_FILTERS, matching, parse_filters
-from kajitori.docker.translation.inspection import inspection, state, status_words, summary
+from kajitori.docker.translation.inspection import inspection, mounts, state, status_words, summary
 from kajitori.docker.translation.stats import Meter
 from kajitori.errors import InvalidInput
 
@@ -69,6 +69,16 @@ def test_phases_of_runs_are_states_of_containers(
     found = container(phase, **more)
     assert (found.state, found.exit_code, found.is_active) == (word, code, active)
     assert state(found)["Status"] == word
+
+
+def test_mounts_of_folders_are_private_as_dockers_are() -> None:
+    """Clients read it: docker-py's tests of folders failed."""
+    used = [{"path": "/a", "hostPath": "/data"}, {"path": "/b", "name": "scratch", "readOnly": True}]
+    found = mounts(container("Running", spec={"volumes": used}))
+    assert [(one["Type"], one["Source"], one["RW"], one["Propagation"]) for one in found] == [
+        ("bind", "/data", True, "rprivate"),
+        ("volume", "scratch", False, ""),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def mounts(container: Container) -> list[dict[str, Any]]:
             "Destination": use["path"],
             "Mode": "ro" if use.get("readOnly") else "",
             "RW": not use.get("readOnly"),
-            "Propagation": "",
+            "Propagation": "" if use.get("name") else "rprivate",
         }
         for use in container.spec.get("volumes") or ()
     ]
