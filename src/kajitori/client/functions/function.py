@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
-    Concatenate,
     Generic,
     Never,
     ParamSpec,
@@ -39,17 +38,31 @@ if TYPE_CHECKING:
     from kajitori.client.client import Client
 
 P = ParamSpec("P")
-Rest = ParamSpec("Rest")
 T = TypeVar("T")
 First = TypeVar("First")
 Item = TypeVar("Item")
+Mapped = TypeVar("Mapped")
 Result = TypeVar("Result")
 """What `result()` of a call returns: what the function returns, or a list of the items of a generator."""
+
+First_contra = TypeVar("First_contra", contravariant=True)
 
 DEFAULT_AT_MOST = 16
 """Workers of a map that names no number."""
 RESTARTS = 3
 """Restarts of each worker after it died."""
+
+
+class OfOneValue(Protocol[First_contra, Result]):
+    """A function that can be called with one value, as `map` needs it.
+
+    `map` takes its types from here and not from `Function[Concatenate[First, …], …]`, with which mypy accepts values of
+    any type.
+    """
+
+    def remote(self, value: First_contra, /) -> Call[Result]: ...
+
+    def starmap(self, values: Iterable[tuple[Any, ...]], *, at_most: int = ..., ordered: bool = ...) -> Map[Result]: ...
 
 
 class Function(Generic[P, T, Result]):
@@ -96,12 +109,12 @@ class Function(Generic[P, T, Result]):
         return Call(pool.queue, pool.add([arguments], closed=True)[0])
 
     def map(
-        self: Function[Concatenate[First, Rest], T, Result],
+        self: OfOneValue[First, Mapped],
         values: Iterable[First],
         *,
         at_most: int = DEFAULT_AT_MOST,
         ordered: bool = True,
-    ) -> Map[Result]:
+    ) -> Map[Mapped]:
         """Call the function with each value on the workers of one sweep, at most `at_most` at once, and yield the
         results: in the order of the values, or as they come.
 
