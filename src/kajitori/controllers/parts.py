@@ -97,7 +97,7 @@ class RecordParts:
     feed: Feed | None = None
     """Telemetry of running runs, from history; None without history."""
     idle: IdleWatcher | None = None
-    """What the feed says about idle GPUs; None without it."""
+    """The feed's view of idle GPUs; None without a feed."""
     stuck: StuckWatcher | None = None
     """Runs that make no progress; None without history."""
     stragglers: StragglerWatcher | None = None

@@ -18,11 +18,10 @@ from kajitori.core.spec.status import to_document
 from kajitori.core.words import names
 from kajitori.kube.resources import EVENTS, PODS, RESOURCE_QUOTAS, SERVICES
 
-pytestmark = pytest.mark.conformance
-
 WHOLE = {"cpu": 4, "memory": "8Gi", "gpu": GPUS, "gpuType": "h100"}
 
 
+@pytest.mark.conformance
 async def test_a_gang_runs_and_ends(cluster: Cluster) -> None:
     """Each member runs once, on its planned node. The run succeeds when all members have."""
     cluster.start_controller()
@@ -42,6 +41,7 @@ async def test_a_gang_runs_and_ends(cluster: Cluster) -> None:
     assert (status.exit_code, status.members.succeeded, status.restarts) == (0, 4, 0)
 
 
+@pytest.mark.conformance
 async def test_a_failed_member_restarts_the_whole_gang_on_its_nodes(cluster: Cluster) -> None:
     """The failure counts as a restart; all members start again in a new attempt."""
     cluster.start_controller()
@@ -71,6 +71,7 @@ async def test_restarts_are_counted_and_limited(cluster: Cluster) -> None:
     await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("bert")), "survivors ended")
 
 
+@pytest.mark.conformance
 async def test_members_on_a_dead_node_are_replaced_elsewhere(cluster: Cluster) -> None:
     """They are replaced at once, although their Pods cannot be deleted, and no restart is counted."""
     cluster.start_controller()
@@ -91,6 +92,7 @@ async def test_members_on_a_dead_node_are_replaced_elsewhere(cluster: Cluster) -
     assert cluster.status("bert").attempts == 2
 
 
+@pytest.mark.conformance
 async def test_runs_survive_a_short_silence_of_their_nodes(cluster: Cluster) -> None:
     """After an outage of the API server all nodes look silent for a while. No new member is placed on them until they
     report."""
@@ -119,6 +121,7 @@ async def test_a_member_over_its_memory_limit_ends_the_run(cluster: Cluster) -> 
     await cluster.until(lambda: all(pod.is_finished for pod in cluster.pods("hog")), "survivors ended")
 
 
+@pytest.mark.conformance
 async def test_a_foreign_pod_with_a_members_name_is_not_a_member(cluster: Cluster) -> None:
     """A Pod with an expected name is a member only if its owner and attempt agree (rule 1)."""
     container = {"name": "main", "image": "x", "resources": {"limits": {"cpu": "100m", "memory": "1Mi"}}}
@@ -139,6 +142,7 @@ async def test_a_foreign_pod_with_a_members_name_is_not_a_member(cluster: Cluste
     assert [pod.metadata.name for pod in cluster.pods("bert", 1)] == ["bert-1-1"]
 
 
+@pytest.mark.conformance
 async def test_pods_of_a_deleted_run_are_deleted(cluster: Cluster) -> None:
     """A controller that was killed may have created them after another one had removed the Run's finalizer."""
     task = cluster.start_controller()
@@ -152,6 +156,7 @@ async def test_pods_of_a_deleted_run_are_deleted(cluster: Cluster) -> None:
     await cluster.until(lambda: not cluster.pods("bert"), "its Pods are gone")
 
 
+@pytest.mark.conformance
 async def test_a_deleted_run_exists_until_its_last_pod_is_gone(cluster: Cluster) -> None:
     """When the Run is gone, the API server has none of its Pods."""
     cluster.start_controller()
@@ -199,6 +204,7 @@ async def test_a_waiting_run_starts_when_there_is_room(cluster: Cluster) -> None
     await cluster.reaches("first", Phase.SUCCEEDED)
 
 
+@pytest.mark.conformance
 async def test_a_gang_larger_than_the_quota_gets_no_pod(cluster: Cluster) -> None:
     """Its message says why, and it is tried again."""
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "2"}}}
@@ -218,6 +224,7 @@ async def test_a_gang_larger_than_the_quota_gets_no_pod(cluster: Cluster) -> Non
     assert status.failed_starts == 0
 
 
+@pytest.mark.conformance
 async def test_a_gang_that_hits_a_quota_while_it_starts_is_deleted_whole(cluster: Cluster) -> None:
     """After a refusal in the middle of a burst, no member stays."""
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "3"}, "scopes": ["NotTerminating"]}}
@@ -248,6 +255,7 @@ async def _quota_counts(cluster: Cluster) -> None:
     )
 
 
+@pytest.mark.conformance
 async def test_stop_resume_and_delete(cluster: Cluster) -> None:
     """Stopping ends all members within their grace, resuming starts a new attempt, and deleting leaves nothing."""
     cluster.start_controller()
@@ -299,6 +307,7 @@ async def test_a_new_controller_does_the_work_of_the_meantime(cluster: Cluster) 
     assert (status.restarts, status.interruptions) == (0, 1)
 
 
+@pytest.mark.conformance
 async def test_a_service_replaces_only_lost_members(cluster: Cluster) -> None:
     """The other members continue."""
     cluster.start_controller()
@@ -368,6 +377,7 @@ while attempt == "1":
 """
 
 
+@pytest.mark.conformance
 async def test_real_processes_continue_from_their_checkpoint(cluster: Cluster) -> None:
     """One of two is killed half-way: both start again in attempt 2, each from its own step, and succeed."""
     async with this_machine(cluster) as selector:

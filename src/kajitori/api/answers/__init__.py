@@ -1,1 +1,1 @@
-"""What all answers have in common: pages of lists, compression, and errors as problem+json."""
+"""Parts that all answers share: pages of lists, compression, and errors as problem+json."""

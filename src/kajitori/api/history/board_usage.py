@@ -1,4 +1,4 @@
-"""What the board of GPUs shows of the past: the GPU-hours of the last 30 days."""
+"""The board's view of the past: GPU-hours of the last 30 days."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What all requests pass: middleware, limits of callers, and reading bodies."""
+"""Steps that all requests pass: middleware, limits of callers, and reading bodies."""

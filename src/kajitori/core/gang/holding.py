@@ -31,7 +31,7 @@ def note_times(run: Run, status: RunStatus, members: Sequence[Member], now: date
         return status
     own = [member for member in members if member.attempt == attempt.number]
     ended, cause, culprit = "", "", ""
-    if not _are_independent(run) and status.phase not in _ALIVE:  # what is noted already stays
+    if not _are_independent(run) and status.phase not in _ALIVE:  # earlier notes are kept
         ended, cause, culprit = _end_of_gang(status, own, now)
     usage = mark_attempt(usage, attempt.number, Story(_all_started(attempt, own), ended, cause, culprit))
     return status if usage is status.usage else msgspec.structs.replace(status, usage=usage)

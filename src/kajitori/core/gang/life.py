@@ -60,7 +60,7 @@ def next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
 _WITHOUT_SURVIVORS = frozenset(
     {Reason.STUCK, Reason.PREEMPTED, Reason.DRAINED, Reason.GROWS, Reason.TIME_LIMIT, Reason.PARKED, Reason.RESTORED}
 )
-"""Reasons for which members are ended that all were well, or whose stacks were taken before."""
+"""Reasons to end members that need no new stacks: all members were well, or their stacks were taken before."""
 
 
 def ends_survivors(step: Step) -> bool:

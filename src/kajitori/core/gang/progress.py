@@ -238,7 +238,7 @@ def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> Run
     notable = status.notable
     if failed:
         notable = notes_of([*failed, *waiting], notable)
-    elif waiting or (states and MemberState.PENDING not in states):  # what members waited for before is over
+    elif waiting or (states and MemberState.PENDING not in states):  # the earlier cause of waiting is over
         ends = [note for note in notable if note.exit_code is not None or note.reason not in _SLOWNESS]
         notable = [*notes_of(waiting, notable), *ends]
     return msgspec.structs.replace(status, members=counts, notable=notable[:NOTABLE_LIMIT])

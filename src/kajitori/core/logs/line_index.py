@@ -11,7 +11,7 @@ import msgspec
 STRIDE_BYTES = 1 << 20
 """Least distance between two entries."""
 MOST_ENTRIES = 4096
-"""Of more entries, every second one is dropped, and the distance doubles: an index never takes more than 200 kB."""
+"""If there are more, every second one is dropped and the distance doubles: an index never takes more than 200 kB."""
 SECOND = 19
 """Length of a time in whole seconds. Kubelets begin a log at a whole second, so entries do as well."""
 

@@ -46,13 +46,13 @@ _TAKEN_OVER = (
 
 
 class ReaderStep(Enum):
-    """What the controller does with a run's reader next."""
+    """The controller's next step for a run's reader."""
 
     NOTHING = auto()
     CREATE = auto()
     DELETE = auto()
     FORGET = auto()
-    """Remove the annotation: nobody reads, and there is no Pod."""
+    """Remove the annotation: no user reads, and there is no Pod."""
 
 
 def next_step(idle_seconds: float, *, exists: bool, has_ended: bool) -> ReaderStep:
