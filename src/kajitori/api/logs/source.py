@@ -87,7 +87,12 @@ class MemberLog:
         if first is not None and (pod is None or attempt_of(pod) > first):  # `batches` begins with its stored log
             await self._kept.require_right()
         elif pod is not None:
-            self._opened = await self._open(pod)
+            try:
+                self._opened = await self._open(pod)
+            except NotFound:  # the Pod was deleted meanwhile, as those of a sweep's ended members are
+                if not await self._kept.read_if_any(attempt_of(pod)):
+                    raise
+                self._kept_batch = await self._read_kept(attempt_of(pod))
         elif self._is_of_sweep:
             if (kept := await self._kept_of_member()) is not None:
                 self._kept_batch = await self._read_kept(kept)

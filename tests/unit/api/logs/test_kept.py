@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.api.conftest import World
-from tests.unit.api.fake_kubernetes import FakeLog
+from tests.unit.api.fake_kubernetes import FakeLog, pod
 from tests.unit.api.logs.scene import PATH, at, put_member, put_run, read
 
 from kajitori.blobs.logs import KeptLogs, MemberLogName
@@ -90,3 +90,23 @@ async def test_stored_logs_need_the_right_to_read_logs_of_pods(world: World, kep
     response = await world.http.get(PATH, params={"attempt": 1})
     assert response.status_code == 403
     assert "pods/log" in response.json()["detail"]
+
+
+async def test_the_stored_log_is_read_if_the_pod_was_deleted_before_its_log_was_asked_for(
+    world: World, tmp_path: Path
+) -> None:
+    """Pods of a sweep's ended members are deleted while others run; the server sees that a moment later."""
+    kept = KeptLogs(await open_blobs(tmp_path.as_uri()))
+    world.change("stores", logs=kept)
+    made = put_run(world)
+    await kept.keep(MemberLogName("team", made["metadata"]["uid"], 1, 0), f"{at(1, 'last words')}\n".encode())
+    world.kubernetes.put("pods", pod(made, phase="Running"))
+    await world.caught_up()
+
+    async def deleted() -> None:
+        world.kubernetes.before_no_log = None
+        world.kubernetes.remove("pods", "bert-1-0")
+        await world.caught_up()
+
+    world.kubernetes.before_no_log = deleted
+    assert await read(world.http) == "last words\n"
