@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.browser.conftest import PATIENCE_MS
+from tests.browser.pages.steps import PATIENCE_MS
 from tests.harness.chromium import ARGUMENTS, CALM, require_chromium, visit
 from tests.harness.web_api import LeaderHere
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node, pod, run

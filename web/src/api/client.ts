@@ -19,12 +19,15 @@ export class Refused extends Error {
   readonly hint: string;
   /** Everything that is wrong with the request, by field. */
   readonly faults: readonly Fault[];
+  /** The kind of refusal, such as AlreadyExists. */
+  readonly code: string;
 
-  constructor(status: number, message: string, hint: string, faults: readonly Fault[] = []) {
+  constructor(status: number, message: string, hint: string, faults: readonly Fault[] = [], code = "") {
     super(message);
     this.status = status;
     this.hint = hint;
     this.faults = faults;
+    this.code = code;
   }
 }
 
@@ -53,7 +56,7 @@ export async function refusalFrom(answer: Response): Promise<Refused> {
 
 function refusalOf(error: unknown, status: number): Refused {
   const problem = typeof error === "object" && error !== null ? (error as Partial<Schemas["Problem"]>) : {};
-  return new Refused(status, problem.detail ?? `the server answered with status ${status}`, problem.hint ?? "", problem.faults);
+  return new Refused(status, problem.detail ?? `the server answered with status ${status}`, problem.hint ?? "", problem.faults, problem.code);
 }
 
 /** Yield the lines of a text that arrives in pieces, without line ends; a last line without an end as well. */

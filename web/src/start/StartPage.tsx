@@ -13,7 +13,7 @@ import { addressOf } from "../runs/RunTable";
 import { CodeDrop } from "../code/CodeDrop";
 import { CopyLine } from "../words/CopyLine";
 import { Fields, ON_DEMAND } from "./Fields";
-import { draftOf, EMPTY, fieldOf, requestOf, withCode, wordsOf, type FieldName } from "./form";
+import { draftOf, EMPTY, faultsOf, fieldOf, requestOf, withCode, wordsOf, type FieldName } from "./form";
 import { hasMembers } from "./outlook/alternatives";
 import { Outlook } from "./outlook/Outlook";
 import { Recent } from "./Recent";
@@ -42,7 +42,7 @@ export function StartPage() {
     },
   });
   const refused = start.error instanceof Refused ? start.error : refusal;
-  const faults = useMemo(() => faultsByField(refused?.faults ?? []), [refused]);
+  const faults = useMemo(() => faultsByField(refused ? faultsOf(refused) : []), [refused]);
   const show = (name: FieldName) => ({
     value: form[name],
     faults: faults.get(name) ?? [],
@@ -155,8 +155,9 @@ function faultsByField(faults: readonly Fault[]): Map<FieldName, Fault[]> {
 
 /** A refusal, without the faults that stand beside their fields. */
 function Unplaced({ refusal }: { refusal: Refused }) {
-  const others = refusal.faults.filter((fault) => fieldOf(fault.field) === null);
-  if (refusal.faults.length && !others.length) return null;
+  const faults = faultsOf(refusal);
+  const others = faults.filter((fault) => fieldOf(fault.field) === null);
+  if (faults.length && !others.length) return null;
   const text = others.map(({ field, message, hint }) => `${field}: ${message}${hint ? ` (${hint})` : ""}`).join("; ");
   return <Problem error={text ? new Refused(refusal.status, text, "") : refusal} />;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Run } from "../api/client";
-import { draftOf, EMPTY, fieldOf, requestOf, type Form } from "./form";
+import { draftOf, EMPTY, faultsOf, fieldOf, requestOf, type Form } from "./form";
 
 const specOf = (form: Partial<Form>) => requestOf({ form: { ...EMPTY, ...form }, base: {} }).spec;
 
@@ -75,4 +75,10 @@ it("names the runs to wait for one a line, and shows them again", () => {
   expect(spec).toEqual({ after: [{ run: "prepare" }, { run: "fetch", condition: "ended" }] });
   expect(draftOf({ spec, namespace: "" } as unknown as Run).form.after).toBe("prepare\nfetch:ended");
   expect(fieldOf("spec.after[0].run")).toBe("after");
+});
+
+it("shows beside the name that it is taken", () => {
+  const taken = faultsOf({ code: "AlreadyExists", message: "there is a run 'a'", hint: "choose another", faults: [] });
+  expect(taken.map(({ field, hint }) => [fieldOf(field), hint])).toEqual([["name", "choose another"]]);
+  expect(faultsOf({ code: "WrongState", message: "it is being stopped", hint: "", faults: [] })).toEqual([]);
 });

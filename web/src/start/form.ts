@@ -1,6 +1,6 @@
 /** The form that starts a run, and the request that it makes. All fields are texts, as a person types them. */
 import { join, split } from "shlex";
-import type { Run, Schemas } from "../api/client";
+import type { Fault, Refused, Run, Schemas } from "../api/client";
 
 export type Spec = Schemas["RunSpec"];
 
@@ -89,6 +89,11 @@ const FIELDS: readonly (readonly [string, FieldName])[] = [
 export function fieldOf(path: string): FieldName | null {
   const fits = (start: string) => path === start || path.startsWith(`${start}.`) || path.startsWith(`${start}[`);
   return FIELDS.find(([start]) => fits(start))?.[1] ?? null;
+}
+
+/** Return the faults of a refusal by their fields: a name that is taken is one of the field with the name. */
+export function faultsOf({ code, message, hint, faults }: Pick<Refused, "code" | "message" | "hint" | "faults">): readonly Fault[] {
+  return code === "AlreadyExists" ? [{ field: "name", message, hint }] : faults;
 }
 
 /** Return the form for another run like this one, or of a template. It has no name, since names are used once. */

@@ -31,7 +31,8 @@ export function ColumnChoice({ columns, chosen, choose }: Properties) {
             disabled={isLink === true}
             onClick={() => toggle(name)}
           >
-            <Checkbox size="small" checked={names.includes(name)} tabIndex={-1} aria-hidden sx={{ p: 1, mr: 2 }} />
+            {/* A picture of the item's state. The item is what a person reaches: a control in it would be a second one. */}
+            <Checkbox size="small" checked={names.includes(name)} disabled aria-hidden sx={{ p: 1, mr: 2, "&.Mui-disabled": { color: names.includes(name) ? "primary.main" : "text.secondary" } }} />
             {name}
           </MenuItem>
         ))}

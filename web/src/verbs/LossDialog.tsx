@@ -33,7 +33,7 @@ export function LossDialog({ verb, runs, close, confirm }: Properties) {
   const isOne = runs.length === 1;
   const which = isOne && runs[0] ? runs[0].name : `${runs.length} runs`;
   return (
-    <Dialog open onClose={close} aria-labelledby="loss-title" fullWidth>
+    <Dialog open onClose={close} aria-labelledby="loss-title" fullWidth slotProps={{ paper: { sx: { overflowWrap: "anywhere" } } }}>
       <DialogTitle id="loss-title">
         {ask} <bdi>{which}</bdi>?
       </DialogTitle>

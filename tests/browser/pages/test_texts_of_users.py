@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from tests.browser.conftest import link
-from tests.browser.hostile_texts import CHOSEN_BY_THE_SERVER, HACK, HOSTILE, MADE, HostilePage, hostile_page
+from tests.browser.pages.hostile_texts import CHOSEN_BY_THE_SERVER, HACK, HOSTILE, MADE, HostilePage, hostile_page
+from tests.browser.pages.steps import link
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-_AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+_AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 _CHECK = """
 async ([part, only]) => {

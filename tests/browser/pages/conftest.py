@@ -2,28 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.harness.chromium import ARGUMENTS, BEGIN_MS, CALM, NETWORK_CHANGED, VISITS, require_chromium
+from tests.browser.pages.steps import PATIENCE_MS, link, visit
+from tests.harness.chromium import ARGUMENTS, CALM, NETWORK_CHANGED, require_chromium
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
-PATIENCE_MS = 60_000
+SHARED = pytest.StashKey["Shared"]()
 ABORTED = "net::ERR_FAILED"
 """What chromium says of a request that a test aborted."""
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """A browser without windows.
+class Shared:
+    """Keeps what all files of this folder use, until the worker goes on to tests of other folders.
 
-    It ends with the module: Playwright's event loop runs in the worker's thread as long as the browser does, and
+    A browser may not last longer: Playwright's event loop runs in the worker's thread as long as the browser does, and
     asynchronous tests could not start theirs.
     """
+
+    def __init__(self, ending: ExitStack) -> None:
+        self.ending = ending
+        self.browser: Browser | None = None
+        self.cluster: KajiUp | None = None
+
+
+@pytest.fixture(scope="module")
+def shared(request: pytest.FixtureRequest) -> Shared:
+    folder = request.node.parent
+    if SHARED not in folder.stash:
+        ending = ExitStack()
+        ending.callback(folder.stash.__delitem__, SHARED)
+        folder.stash[SHARED] = Shared(ending)
+        folder.addfinalizer(ending.close)
+    found: Shared = folder.stash[SHARED]
+    return found
+
+
+@pytest.fixture(scope="module")
+def chromium(shared: Shared) -> Browser:
+    """A browser without windows."""
+    if shared.browser is None:
+        shared.browser = shared.ending.enter_context(_browser())
+    return shared.browser
+
+
+@pytest.fixture(scope="module")
+def cluster(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> KajiUp:
+    """A `kaji up` with two simulated nodes beside this machine, and without runs when a file begins."""
+    if shared.cluster is None:
+        shared.cluster = shared.ending.enter_context(_cluster(tmp_path_factory.mktemp("browser")))
+    else:
+        _remove_runs(shared.cluster)
+    return shared.cluster
+
+
+@contextmanager
+def _browser() -> Iterator[Browser]:
     program = require_chromium()
     from playwright.sync_api import sync_playwright
 
@@ -33,15 +74,18 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KajiUp]:
-    """A `kaji up` with two simulated nodes beside this machine."""
-    up = KajiUp(tmp_path_factory.mktemp("browser"))
+@contextmanager
+def _cluster(folder: Path) -> Iterator[KajiUp]:
+    up = KajiUp(folder)
     up.start("--nodes", "2")
     yield up
-    if names := up.kaji("ps", "-a", "-q").stdout.split():
-        up.kaji("rm", "-f", *names)  # members run on without `kaji up`
+    _remove_runs(up)  # members run on without `kaji up`
     up.kill()
+
+
+def _remove_runs(up: KajiUp) -> None:
+    if names := up.kaji("ps", "-a", "-q").stdout.split():
+        up.kaji("rm", "-f", *names)
 
 
 @pytest.fixture
@@ -64,42 +108,7 @@ def page(chromium: Browser, cluster: KajiUp) -> Iterator[Page]:
     assert not faults
 
 
-def visit(page: Page, address: str) -> None:
-    """Open an address, and wait for the page. If tests beside this one make network interfaces meanwhile, it is opened
-    again: the browser does not repeat the request for the page itself, and for the scripts that it begins with."""
-    from playwright.sync_api import Error
-    from playwright.sync_api import TimeoutError as Late
-
-    def note(message: ConsoleMessage) -> None:
-        if NETWORK_CHANGED in message.text:
-            broken.append(message.text)
-
-    broken: list[str] = []
-    page.on("console", note)
-    go: Callable[[], object] = lambda: page.goto(address)  # noqa: E731 - another one after a script was lost
-    for _ in range(VISITS):
-        try:
-            go()
-            page.locator("#root > *").first.wait_for(state="attached", timeout=BEGIN_MS)
-            break
-        except Late:
-            if not broken:
-                break  # the page is slow, and the test waits for what it looks at
-            go = page.reload
-        except Error as error:
-            if NETWORK_CHANGED not in error.message:
-                raise
-    page.remove_listener("console", note)
-
-
 def _is_fault(message: ConsoleMessage) -> bool:
     is_question = "status of 404" in message.text and "/v1/code/" in message.location["url"]
     expected = ("status of 422", NETWORK_CHANGED, ABORTED)
     return message.type == "error" and not is_question and not any(words in message.text for words in expected)
-
-
-def link(cluster: KajiUp, *run: str) -> str:
-    """Return a link that signs a browser in, to the page of all runs or of one."""
-    made = cluster.kaji("open", "--print", *run)
-    assert made.returncode == 0, made
-    return made.stdout.strip()

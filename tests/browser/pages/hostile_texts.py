@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from tests.browser.conftest import PATIENCE_MS, visit
+from tests.browser.pages.steps import PATIENCE_MS, visit
 from tests.harness.chromium import CALM
 
 if TYPE_CHECKING:

@@ -1,0 +1,42 @@
+"""All pages keep the rules of accessibility."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.browser.pages.accessibility import assert_accessible
+from tests.browser.pages.steps import run
+from tests.harness.kaji_up import KajiUp
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+def test_all_pages_keep_the_rules_of_accessibility(cluster: KajiUp, page: Page) -> None:
+    """The pages are those that the rail names, and the tabs of a run; the menu of columns and the list of keys, too."""
+    run(cluster, "axe", "sleep", "1000")
+    page.get_by_role("link", name="axe").wait_for()
+    assert_accessible(page)
+    page.get_by_role("button", name="Columns").press("Enter")
+    page.get_by_role("menuitemcheckbox", name="Owner").wait_for()
+    assert_accessible(page, "[role=menu]")
+    page.keyboard.press("Escape")
+    page.get_by_role("menu").wait_for(state="detached")
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keys").wait_for()
+    assert_accessible(page, "[role=dialog]")
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    for link_of_page in page.get_by_role("navigation").get_by_role("link").all():
+        link_of_page.click()
+        page.get_by_role("heading", level=1).wait_for()
+        assert_accessible(page, "main")
+    page.get_by_role("link", name="Runs", exact=True).click()
+    page.get_by_role("link", name="axe").click()
+    page.get_by_role("tab").first.wait_for()
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert_accessible(page, "main")

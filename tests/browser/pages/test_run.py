@@ -1,0 +1,181 @@
+"""The page of a run in a browser: its facts, figures, files, terminal, and what can be done with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+from tests.browser.pages.accessibility import assert_accessible
+from tests.browser.pages.steps import MINUTES, open_address, run
+from tests.harness.kaji_up import KajiUp
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+SCRIPT = f"import time\nprint('{HOSTILE}')\nprint('10%\\r20%\\r30%')\nprint('second', flush=True)\ntime.sleep(1000)"
+
+BAND = {"attempt": 1, "count": 2, "min": {"value": 1, "rank": 0}, "max": {"value": 9, "rank": 1}}
+
+POINTS = [{**BAND, "at": at, "p10": 1.5, "p50": 2, "p90": 3} for at in MINUTES]
+
+LOSS = {"name": "train.loss", "unit": "", "kind": "last", "description": "Written by the program", "points": POINTS}
+
+BANDS = {
+    "run": "plotted",
+    "namespace": "default",
+    "uid": "1",
+    "since": MINUTES[0],
+    "until": MINUTES[-1],
+    "intervalSeconds": 60,
+    "ranks": 2,
+    "series": [LOSS],
+}
+
+COPY_FACTS = """() => {
+    getSelection().selectAllChildren(document.querySelector("dl"));
+    const clipboardData = new DataTransfer();
+    document.dispatchEvent(new ClipboardEvent("copy", { clipboardData, cancelable: true }));
+    getSelection().empty();
+    return clipboardData.getData("text/plain");
+}"""
+"""Selects the facts about a run and copies them."""
+
+
+def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: Page) -> None:
+    """The output of a program is shown as text, HTML as well. A progress bar stays one line."""
+    run(cluster, "bert", "python3", "-c", SCRIPT)
+    run(cluster, "other", "sleep", "1000")
+    page.get_by_role("row").filter(has_text="bert").get_by_text("Running").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("BERT running")
+    page.get_by_role("link", name="other").wait_for(state="detached")
+    page.wait_for_url(re.compile(r"/runs\?text=BERT\+running$"))
+    page.get_by_role("link", name="bert").click()
+    page.wait_for_url(re.compile(r"/runs/default/bert\?list=text%3DBERT%2Brunning$"))
+    page.wait_for_function("() => document.title === 'bert: Running – Kajitori'")
+    assert re.search(r"Created\n\d+ .* ago \(\w+ \d+, 20\d\d, .*\)", page.evaluate(COPY_FACTS)), "the exact time"
+    log = page.get_by_role("log")
+    log.get_by_text("second", exact=True).wait_for()
+    assert log.locator(".text").all_inner_texts() == [HOSTILE, "30%", "second"]
+    assert not page.locator("img").count()
+    page.get_by_role("tab", name="Members").click()
+    page.get_by_role("row", name=re.compile("^1 Running")).get_by_role("button", name="Log").click()
+    page.wait_for_url(re.compile(r"\?rank=1&list=text%3DBERT%2Brunning$"))
+    page.get_by_role("tab", name="Events").click()
+    page.get_by_text("Started").first.wait_for()
+    page.get_by_role("button", name="Stop").click()
+    loss = page.get_by_role("dialog", name="Stop bert?")
+    loss.get_by_text(re.compile("bert: started .* ago, no checkpoint known")).wait_for()
+    loss.get_by_role("button", name="Stop bert").click()
+    page.get_by_text("Stopped").first.wait_for()
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_text("Running").first.wait_for()
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.wait_for_url(re.compile(r"/runs\?text=BERT\+running$"))
+    page.get_by_role("link", name="bert").wait_for(state="detached")
+
+
+def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) -> None:
+    """The answers are written ones, since real ones take minutes. The words name the ranks of the extremes.
+
+    The first requests for the figures and their code are lost, as if the browser's network changed. The code of the
+    Time tab is gone until the page loads itself again, as after an upgrade of the server.
+    """
+    lost: list[str] = []
+
+    def lose(route: Route, times: int, otherwise: Callable[[], None]) -> None:
+        name = urlsplit(route.request.url).path
+        if lost.count(name) >= times:
+            otherwise()
+        else:
+            lost.append(name)
+            route.abort()
+
+    def with_a_checkpoint(route: Route) -> None:
+        report = route.fetch().json()
+        report["checkpoints"]["times"] = [MINUTES[1]]
+        route.fulfill(json=report)
+
+    run(cluster, "plotted", "sleep", "1000")
+    page.route("**/plotted/report", with_a_checkpoint)
+    page.route("**/plotted/metrics?*", lambda route: lose(route, 1, lambda: route.fulfill(json=BANDS)))
+    page.route("**/assets/Figures-*.js", lambda route: lose(route, 1, route.continue_))
+    page.route("**/assets/Time-*.js", lambda route: lose(route, 3, route.continue_))
+    page.route("**/plotted/members/1/metrics*", lambda route: route.fulfill(json={"series": []}))
+    open_address(page, "/runs/default/plotted?tab=figures")
+    plot = page.get_by_role("img", name=re.compile("^train.loss: median 2, 1 .rank 0. to 9 .rank 1.$"))
+    page.get_by_text("▲: a checkpoint was written.").wait_for()
+    plot.wait_for()
+    plot.locator(".u-over").click(position={"x": 200, "y": 5})
+    page.wait_for_url(re.compile(r"\?tab=figures&rank=1$"))
+    page.get_by_text("The last hour of rank 1").wait_for()
+    page.get_by_role("tab", name="Time").click()
+    page.get_by_role("row", name=re.compile("^productive|^starting|^queued")).first.wait_for()
+    assert len(lost) == 5
+
+
+def test_findings_about_a_run_are_shown_and_answered(cluster: KajiUp, page: Page) -> None:
+    """It may be stuck, and its GPUs are idle: in the server's words. The time report names the categories."""
+    run(cluster, "found", "sleep", "1000")
+
+    def with_findings(route: Route) -> None:
+        view = route.fetch().json()
+        view["status"] |= {"stuck": {"since": MINUTES[0], "message": "It may be stuck: no progress for 20m."}}
+        view["status"] |= {"idle": {"since": MINUTES[0], "attempt": 1, "gpus": 8, "fewest": 8, "most": 8}}
+        route.fulfill(json=view)
+
+    def keep(route: Route) -> None:
+        answers.append(route.request.post_data or "")
+        route.fulfill(json={})
+
+    answers: list[str] = []
+    page.route("**/v1/runs/default/found", with_findings)
+    page.route("**/found/idle?*", lambda route: route.fulfill(json={"found": {"says": "8 GPUs idle for 3h."}}))
+    page.route("**/found/keep", keep)
+    open_address(page, "/runs/default/found?tab=time")
+    page.get_by_text("It may be stuck: no progress for 20m.").wait_for()
+    page.get_by_role("alert").filter(has_text="8 GPUs idle").get_by_role("button", name="Keep for a day").click()
+    page.get_by_role("row", name=re.compile("^productive|^starting|^queued")).first.wait_for()
+    assert len(answers) == 1 and "until" in answers[0]
+
+
+def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> None:
+    """It opens as soon as the member runs. The end of the shell is told, and another one can be opened, also by the
+    keyboard: the terminal, which takes all keys, gives up the focus."""
+    run(cluster, "shell", "sleep", "1000")
+    open_address(page, "/runs/default/shell?tab=terminal&rank=1")
+    screen = page.locator(".xterm-rows")
+    screen.get_by_text(re.compile("[#$]")).first.wait_for()
+    page.keyboard.type("echo rank-$KAJI_RANK; exit 3\n")
+    screen.get_by_text("rank-1", exact=True).wait_for()
+    page.get_by_role("alert").get_by_text("The shell has ended with exit code 3.").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_role("alert").wait_for(state="detached")
+
+
+def test_files_of_an_ended_runs_checkpoint_are_downloaded(cluster: KajiUp, page: Page) -> None:
+    """No member mounts the folder any more. Its names may be of any script."""
+    writes = 'cd "$KAJI_CHECKPOINT_DIR" && mkdir 最終 && printf weights > 最終/model.pt && ln -s /etc/passwd evil'
+    small = ("--cpus", "0.1", "-m", "64m", "--checkpoint", "/ckpt")
+    done = cluster.kaji("run", "-q", "--name", "saved", *small, "python:3", "sh", "-c", writes)
+    assert done.returncode == 0, done
+    open_address(page, "/runs/default/saved?tab=files")
+    page.get_by_role("button", name="最終/").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="model.pt").click()
+    assert Path(download.value.path()).read_text() == "weights"
+    page.get_by_role("group", name="Folder").get_by_role("button", name="/ckpt").click()
+    page.get_by_role("cell", name="evil").wait_for()
+    assert not page.get_by_role("link", name="evil").count()
+    assert_accessible(page, "main")
+    page.goto("about:blank")
+    assert cluster.kaji("rm", "-f", "-v", "saved").returncode == 0

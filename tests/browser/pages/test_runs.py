@@ -1,0 +1,123 @@
+"""The list of runs in a browser: by the keyboard, the search, and after a restart of the server."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.browser.pages.accessibility import assert_accessible
+from tests.browser.pages.steps import link, run, visit
+from tests.harness.chromium import CALM
+from tests.harness.kaji_up import KajiUp
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+def test_an_empty_list_teaches_the_next_step(page: Page) -> None:
+    """With a command to copy."""
+    page.get_by_text("There are no runs yet").wait_for()
+    assert "kaji run" in page.locator("code").inner_text()
+
+
+def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:
+    """Before several are stopped, the page names what is lost, and afterwards it offers to resume them. The keyboard's
+    place can be seen. A click on a header orders the runs, also after a reload."""
+    run(cluster, "keys", "sleep", "1000")
+    run(cluster, "keys-too", "sleep", "1000")
+    page.keyboard.press("/")
+    page.keyboard.type("keys")
+    page.keyboard.press("Escape")
+    page.get_by_role("row").filter(has_text="2 of 2").nth(1).wait_for()
+    page.get_by_role("button", name="Name", exact=True).click()
+    for key in ("j", "x", "j", "x"):
+        page.keyboard.press(key)
+    page.get_by_role("button", name="Stop 2").press("Enter")
+    dialog = page.get_by_role("dialog", name="Stop 2 runs?")
+    dialog.get_by_text(re.compile("^keys: started .* ago, no checkpoint known")).wait_for()
+    assert_accessible(page, "[role=dialog]")
+    confirm = dialog.get_by_role("button", name="Stop 2 runs")
+    assert confirm.inner_text() == "Stop 2 runs"
+    assert confirm.evaluate("button => getComputedStyle(button).outlineStyle") == "solid", "it has the focus"
+    page.keyboard.press("Enter")
+    page.get_by_text("2 runs stopped.").wait_for()
+    page.get_by_role("button", name="Undo: resume 2").wait_for()
+    page.keyboard.press("Tab")  # from the outcome, which has the focus of the buttons that are gone
+    page.keyboard.press("Enter")
+    page.get_by_text("2 runs queued again.").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keys").get_by_text("Next run, previous run").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    visit(page, page.url)
+    page.get_by_role("columnheader", name="Name").get_by_text("↑").wait_for()
+    open_beside_the_list(page)
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.get_by_role("columnheader", name="Owner").wait_for(state="detached")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    for key in ("k", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url(re.compile("/runs/default/keys$"))
+
+
+def open_beside_the_list(page: Page) -> None:
+    """Open the first run beside the list, go to the next one, make it a page, go back, and close it."""
+    for key in ("j", "Enter"):
+        page.keyboard.press(key)
+    page.get_by_role("region", name="Run default/keys", exact=True).get_by_role("tab", name="Log").wait_for()
+    page.keyboard.press("j")
+    other = page.get_by_role("region", name="Run default/keys-too")
+    other.get_by_role("tab", name="Log").wait_for()
+    page.wait_for_url(re.compile(r"/runs/default/keys-too\?list=text%3Dkeys%26sort%3Dname$"))
+    assert page.get_by_role("row").filter(has=page.get_by_role("link", name="keys", exact=True)).is_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/runs/default/keys-too$"))
+    page.get_by_role("link", name="Beside the list").wait_for()
+    page.go_back()
+    other.get_by_role("tab", name="Log").wait_for()
+    visit(page, page.url)
+    other.get_by_role("heading", name="keys-too").wait_for()
+    page.keyboard.press("Escape")
+    page.wait_for_url(re.compile(r"/runs\?text=keys&sort=name$"))
+    page.wait_for_function("() => document.activeElement.textContent === 'keys-too'")
+
+
+def test_the_search_finds_runs_and_does_what_it_is_told(cluster: KajiUp, page: Page) -> None:
+    """By the keyboard alone."""
+    run(cluster, "sought", "sleep", "1000")
+    page.get_by_role("navigation").wait_for()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Search").wait_for()
+    page.keyboard.type("SOUG")
+    page.get_by_role("option", name="sought default").wait_for()
+    assert_accessible(page, "[role=dialog]")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/runs/default/sought$"))
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Search").wait_for()
+    page.keyboard.type("stop sou")
+    page.get_by_role("option", name="Stop sought").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog", name="Stop sought?").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_text("sought: 1 run stopped.").wait_for()
+
+
+def test_the_list_goes_on_after_a_restart_of_the_server(cluster: KajiUp, chromium: Browser) -> None:
+    """It stays on the page and says how old it is; the session is valid afterwards."""
+    context = chromium.new_context(reduced_motion=CALM)
+    page = context.new_page()
+    visit(page, link(cluster))
+    run(cluster, "early", "sleep", "1000")
+    page.get_by_role("link", name="early").wait_for()
+    cluster.kill()
+    page.get_by_role("status").get_by_text("The server does not answer. This is").wait_for()
+    assert page.get_by_role("link", name="early").is_visible()
+    cluster.start("--nodes", "2")
+    run(cluster, "late", "sleep", "1000")
+    page.get_by_role("link", name="late").wait_for()
+    page.get_by_role("status").wait_for(state="detached")
+    context.close()

@@ -1,0 +1,65 @@
+"""The form that starts a run, in a browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.browser.pages.accessibility import assert_accessible
+from tests.browser.pages.steps import visit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+def test_a_run_is_started_by_a_form_and_copied(page: Page, tmp_path: Path) -> None:
+    """The form shows faults beside their fields, and the command line. The members get the folder that was uploaded. A
+    copy has all fields of its run."""
+    (tmp_path / "said.txt").write_text("from the folder\n")
+    (tmp_path / "left-out.log").write_text("1")
+    (tmp_path / ".gitignore").write_text("*.log")
+    page.get_by_role("link", name="Start", exact=True).click()  # an empty list of runs has a link "Start a run"
+    page.get_by_label("Image").fill("python:3")
+    page.get_by_label("Command").fill("sh -c 'echo $GREETING\ncat *.*; sleep 1000'")
+    page.get_by_label("CPUs each").fill("0.1")
+    page.get_by_label("Memory each").fill("lots")
+    page.get_by_text("'lots' is not an amount").wait_for()
+    page.get_by_label("Memory each").fill("64m")
+    page.get_by_label("Name").fill("typed")
+    page.get_by_text("Files, variables").click()
+    page.get_by_label("Variables").fill("GREETING=good day")
+    page.get_by_role("status").get_by_text("Starts at once").wait_for()
+    what_if = page.get_by_role("region", name="What if")
+    what_if.get_by_role("slider").focus()
+    page.keyboard.press("ArrowRight")
+    what_if.get_by_role("button", name="Use it: 2 × any type").click()
+    assert page.get_by_role("textbox", name="Members").input_value() == "2"
+    page.get_by_role("textbox", name="Members").fill("")
+    options = "--name typed --cpus 0.1 -m 64m -e 'GREETING=good day'"
+    page.get_by_text(f"kaji run {options} python:3 sh -c 'echo $GREETING cat *.*; sleep 1000'").wait_for()
+    code = page.get_by_role("region", name="Code")
+    held: list[Route] = []
+    typed: list[bool] = []
+    page.route("**/v1/code/**", lambda route: route.continue_() if typed else held.append(route))
+    with page.expect_request("**/v1/code/**"):
+        code.locator("input").set_input_files(tmp_path)
+    page.get_by_label("Name").fill("clicked")  # while the folder is uploaded
+    typed.append(True)
+    for route in held:
+        route.continue_()
+    code.get_by_text(re.compile("2 files, .*All members start in it")).wait_for()
+    assert_accessible(page, "main")
+    visit(page, page.url)
+    assert page.get_by_label("Image").input_value() == "python:3"
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_url(re.compile("/runs/default/clicked$"))
+    page.get_by_role("log").get_by_text("good day", exact=True).wait_for()
+    page.get_by_role("log").get_by_text("from the folder", exact=True).wait_for()
+    page.get_by_role("link", name="Copy and change").click()
+    page.wait_for_url(re.compile("/start$"))
+    page.get_by_text(re.compile("kaji run --namespace default --cpus 0.1 .*--code sha256:")).wait_for()
+    assert page.get_by_label("Variables").input_value() == "GREETING=good day"
