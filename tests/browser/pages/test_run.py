@@ -40,13 +40,13 @@ BANDS = {
 }
 
 COPY_FACTS = """() => {
-    getSelection().selectAllChildren(document.querySelector("dl"));
+    getSelection().selectAllChildren(document.querySelector("dl:has(time)"));
     const clipboardData = new DataTransfer();
     document.dispatchEvent(new ClipboardEvent("copy", { clipboardData, cancelable: true }));
     getSelection().empty();
     return clipboardData.getData("text/plain");
 }"""
-"""Selects the facts about a run and copies them."""
+"""Selects the times of a run and copies them."""
 
 
 def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: Page) -> None:
