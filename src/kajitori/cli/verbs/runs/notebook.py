@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from kajitori.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from kajitori.client.submit.request import RunRequest
     from kajitori.client.web_api import Api
 
 POLL_SECONDS = 1.0
@@ -63,18 +65,17 @@ def command(cli: Cli, /, name: str | None, print_only: bool, namespace: str | No
     from kajitori.client.views import is_final, phase_of
     from kajitori.client.web_api import run_path
 
-    asked = sorted(word.replace("_", "-") for word, value in words.items() if value)
     with cli.api() as api:
         name = name or default_name(str(api.get("/v1/whoami")["user"]))
         view = _existing(cli, api, name, namespace)
         if view is None:
             view = _start(cli, api, name, namespace, words)
         elif is_final(view):
-            _refuse_options(asked, name, "has ended")
+            _refuse_other_options(cli, api, view, words, "has ended")
             say(f"{name} has ended, and is started again")
             view = api.post(run_path(view, "/resume"))
         else:
-            _refuse_options(asked, name, f"is {phase_of(view)}")
+            _refuse_other_options(cli, api, view, words, f"is {phase_of(view)}")
         view = _wait(cli, api, view)
         open_place(cli, api, program_path(view, None), print_only=print_only, is_program=True)
 
@@ -112,41 +113,56 @@ def _existing(cli: Cli, api: Api, name: str, namespace: str | None) -> dict[str,
         cli.sleep(POLL_SECONDS)
 
 
-def _refuse_options(asked: list[str], name: str, state: str) -> None:
-    """Raise WrongState if options were given for a notebook that exists: they could not take effect."""
+def _refuse_other_options(cli: Cli, api: Api, view: Mapping[str, Any], words: Mapping[str, Any], state: str) -> None:
+    """Raise WrongState if options ask for something that this notebook does not have: they could not take effect."""
+    from kajitori.client.submit.comparison import differences
     from kajitori.errors import WrongState
 
-    if asked:
-        listed = ", ".join(f"--{word}" for word in asked)
-        hint = f"kaji rm -f {name}, then the same again: its files are kept; or choose another name"
-        raise WrongState(f"{name} {state}, so that {listed} would have no effect", hint=hint)
+    if not any(words.values()):
+        return
+    name, spec = str(view["name"]), view["spec"]
+    others = differences(_request(cli, api, name, None, words, image=spec.get("image")), spec)
+    if others:
+        listed = "; ".join(f"{fault.field} would have no effect ({fault.message})" for fault in others)
+        hint = f"open it as it is: kaji notebook {name}; to change it: kaji rm -f {name}, then the same again (its "
+        hint += "files are kept); or choose another name"
+        raise WrongState(f"{name} {state}: {listed}", hint=hint)
 
 
 def _start(cli: Cli, api: Api, name: str, namespace: str | None, words: Mapping[str, Any]) -> dict[str, Any]:
     from kajitori.cli.submit.notes import notes
     from kajitori.cli.terminal import say
     from kajitori.client.submit import sending
+
+    request = sending.at_home(_request(cli, api, name, namespace, words), api.target.namespace)
+    view = sending.submit(api, request)
+    for line in notes((view.get("status") or {}).get("findings") or ()):
+        say(line)
+    return view
+
+
+def _request(
+    cli: Cli, api: Api, name: str, namespace: str | None, words: Mapping[str, Any], image: str | None = None
+) -> RunRequest:
+    """Return the request that the options ask for. The image is that of the options, else of the template, else
+    `image`, else that of the policy. Raises InvalidInput if the options have faults."""
+    from kajitori.client.submit import sending
     from kajitori.client.submit.request import build_request
     from kajitori.client.submit.run_options import RunWords
 
     template = sending.template_spec(api, words["template"]) if words["template"] else None
-    image = words["image"] or (template or {}).get("image") or default_image(api)
-    said = RunWords(**{**words, "image": image}, name=name, namespace=namespace, type="notebook", detach=True)
+    image = words["image"] or (template or {}).get("image") or image or default_image(api)
     request = build_request(
-        said,
+        RunWords(**{**words, "image": image}, name=name, namespace=namespace, type="notebook", detach=True),
         environment=cli.environment,
         folder=Path.cwd(),
         read_text=lambda path: Path(path).read_text(),
         pack=lambda folder: "",
         template=template,
     )
-    request = sending.at_home(request, api.target.namespace)
     if request.faults:
         raise sending.all_faults(api, request)
-    view = sending.submit(api, request)
-    for line in notes((view.get("status") or {}).get("findings") or ()):
-        say(line)
-    return view
+    return replace(request, sources={**request.sources, "spec.image": "--image"})
 
 
 def default_image(api: Api) -> str:

@@ -50,11 +50,57 @@ def test_a_notebook_is_started_waited_for_and_opened() -> None:
     assert api.naps == [1.0, 1.0]
 
 
-def test_a_running_notebook_is_opened_and_options_for_it_are_refused() -> None:
-    api = server(notebook())
-    assert invoke(api, "notebook").stdout == f"{LINK}{PATH}\n"
-    refused = invoke(api, "notebook", "--gpus", "2")
-    assert (refused.exit_code != 0, "kaji rm -f notebook-ada" in refused.stderr) == (True, True)
+SAME = ("--gpus", "h100:2", "--time-limit", "60m", "-m", "4g", "-e", "A=1", "-v", "data:/data", "--checkpoint", "/nb")
+HAS = {
+    "type": "notebook",
+    "image": "own/lab:1",
+    "resources": {"gpu": 2, "gpuType": "h100", "memory": "4Gi", "cpu": 1},
+    "timeLimit": "1h",
+    "env": {"A": "1"},
+    "volumes": [{"name": "data", "path": "/data", "readOnly": False}],
+    "checkpoint": {"path": "/nb", "size": "10Gi"},
+}
+
+
+@pytest.mark.parametrize("options", [(), SAME, ("--image", "own/lab:1"), ("--template", "lab")])
+@pytest.mark.parametrize("phase", ["Running", "Stopped"])
+def test_a_notebook_is_opened_again_with_the_options_that_it_has(phase: str, options: tuple[str, ...]) -> None:
+    """The same command twice opens the notebook twice; amounts are compared, not texts."""
+    has = notebook(phase) | {"spec": HAS}
+    api = server(has)
+    api.answers["GET /v1/policy"] = {
+        "policy": {"templates": {"lab": {"spec": {"type": "notebook", "timeLimit": "1h"}}}}
+    }
+    api.answers["POST /v1/runs/vision/notebook-ada/resume"] = notebook() | {"spec": HAS}
+    done = invoke(api, "notebook", *options)
+    assert done.stdout == f"{LINK}{PATH}\n", done.stderr
+    assert not api.calls_to("POST", "/v1/runs")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--gpus", "h100:4", "--time-limit", "1h"), "--gpus would have no effect (it has 2)"),
+        (("--time-limit", "8h"), "--time-limit would have no effect (it has 1h)"),
+        (("--gpus", "0"), "--gpus would have no effect (it has 2)"),
+        (("--priority", "high"), "--priority would have no effect (it has none)"),
+        (("--image", "other"), "--image would have no effect (it has own/lab:1)"),
+        (("-e", "B=2"), "--env B would have no effect (it has none)"),
+        (("--template", "lab"), "(it has 1h)"),
+    ],
+)
+def test_options_that_a_notebook_does_not_have_are_refused(options: tuple[str, ...], told: str) -> None:
+    """Only those are named, with what it has, how to open it as it is, and how to change it."""
+    api = server(notebook() | {"spec": HAS})
+    api.answers["GET /v1/policy"] = {
+        "policy": {"templates": {"lab": {"spec": {"type": "notebook", "timeLimit": "2h"}}}}
+    }
+    refused = invoke(api, "notebook", *options)
+    assert refused.exit_code != 0
+    assert told in refused.stderr, refused.stderr
+    assert refused.stderr.count("would have no effect") == 1, refused.stderr
+    for way_out in ("kaji notebook notebook-ada;", "kaji rm -f notebook-ada"):
+        assert way_out in refused.stderr
     assert not api.calls_to("POST", "/v1/runs")
 
 
