@@ -72,6 +72,10 @@ def reference_to(run: RunObject) -> RunReference:
 CLAIM_FRESH = timedelta(minutes=1)
 """Age up to which an event about a claim counts. Provisioners try again every 15 s, so an older one may be outdated."""
 _OF_CLAIMS = "involvedObject.kind=PersistentVolumeClaim"
+_NO_VOLUME_FITS = "FailedBinding"
+"""Reason of the volume controller's event, of type Normal, that no volume fits a claim and none is provisioned."""
+_NO_CLASS = "no storage class is set"
+"""Text in that event if the claim names no StorageClass and the cluster has no default one."""
 
 
 class StartRefused(Exception):
@@ -176,9 +180,10 @@ async def key_for(attempt: Attempt, key: SigningKey) -> bytes | None:
 async def check_claims(client: KubeClient, run: RunObject, attempt: Attempt, now: datetime) -> None:
     """Check, after a failed start, whether storage is missing for a claim that members mount.
 
-    This avoids creating Pods and holding nodes only to learn it again. Only an event of the last minute counts, and
-    only while its claim is not bound; otherwise it is outdated or about something else, such as enlarging a volume.
-    Raises StartRefused with the claim's name and the event's message.
+    This avoids creating Pods and holding nodes only to learn it again. Only a warning, or an event that no volume fits,
+    of the last minute counts, and only while its claim is not bound; otherwise it is outdated or about something else,
+    such as enlarging a volume. Raises StartRefused with the claim's name, the event's message, and the way out if the
+    cluster has no default StorageClass.
     """
     volumes = attempt.pod_template.get("spec", {}).get("volumes") or ()
     wanted = {volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume}
@@ -193,11 +198,23 @@ async def check_claims(client: KubeClient, run: RunObject, attempt: Attempt, now
     for event in sorted(found.items, key=_time_of):
         said_at = parse_time(_time_of(event))
         is_fresh = said_at is not None and now - said_at < CLAIM_FRESH
-        if event.involved_object.name in wanted and event.type == "Warning" and is_fresh:
+        is_fault = event.type == "Warning" or event.reason == _NO_VOLUME_FITS
+        if event.involved_object.name in wanted and is_fault and is_fresh:
             newest[event.involved_object.name] = event
     for name, event in newest.items():
         if not await _is_bound(client, name, namespace):
-            raise StartRefused(Reason.STORAGE, f"PersistentVolumeClaim {name}: {event.message}")
+            way_out = _way_to_a_class(name, run.metadata.name) if _NO_CLASS in event.message else ""
+            raise StartRefused(Reason.STORAGE, f"PersistentVolumeClaim {name}: {event.message}{way_out}")
+
+
+def _way_to_a_class(claim: str, run: str) -> str:
+    """Return what helps a claim that names no StorageClass in a cluster without a default one."""
+    if claim != names.checkpoint_claim(run):
+        return "; ask the operators to make a StorageClass the cluster's default, or to give the claim a volume"
+    return (
+        "; ask the operators to make a StorageClass the cluster's default, or to set checkpoint.storageClass in the "
+        f"policy (then delete the claim, kaji rm -f -v {run}, and start again), or checkpoint.kind: folder"
+    )
 
 
 def _time_of(event: Event) -> str:

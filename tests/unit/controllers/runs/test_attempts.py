@@ -141,10 +141,17 @@ ON_CLAIMS = Attempt(
 
 
 class Storage:
-    """Serve Warning events of claims, by name with their age in seconds, and the claims' phases."""
+    """Serve events of claims, by name with their age in seconds, and the claims' phases. `said` is the type, the reason
+    and the message of each event."""
 
-    def __init__(self, events: dict[str, int], phases: dict[str, str], refused: str = "") -> None:
-        self.events, self.phases, self.refused = events, phases, refused
+    def __init__(
+        self,
+        events: dict[str, int],
+        phases: dict[str, str],
+        refused: str = "",
+        said: tuple[str, str, str] = ("Warning", "ProvisioningFailed", "no such class"),
+    ) -> None:
+        self.events, self.phases, self.refused, self.said = events, phases, refused, said
 
     def app(self) -> web.Application:
         """Return the application that stands for the API server."""
@@ -158,8 +165,9 @@ class Storage:
             {
                 "metadata": {"name": f"{name}.1"},
                 "involvedObject": {"kind": "PersistentVolumeClaim", "name": name},
-                "type": "Warning",
-                "message": "no such class",
+                "type": self.said[0],
+                "reason": self.said[1],
+                "message": self.said[2],
                 "lastTimestamp": format_time(NOW - timedelta(seconds=age)),
             }
             for name, age in self.events.items()
@@ -173,12 +181,12 @@ class Storage:
         return web.json_response({"metadata": {"name": name}, "status": {"phase": self.phases[name]}})
 
 
-async def check(storage: Storage) -> str:
+async def check(storage: Storage, name: str = "bert", attempt: Attempt = ON_CLAIMS) -> str:
     """Return the message of the refused start; empty if the start may go on."""
-    run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"))
+    run = RunObject(metadata=ObjectMeta(name=name, namespace="vision", uid="u1"))
     async with serving(storage.app()) as url, client_of(url) as client:
         try:
-            await check_claims(client, run, ON_CLAIMS, NOW)
+            await check_claims(client, run, attempt, NOW)
         except StartRefused as refused:
             assert refused.reason is Reason.STORAGE
             return refused.message
@@ -207,3 +215,29 @@ async def test_a_claims_event_ends_a_start_only_while_it_is_unbound(
 async def test_without_the_right_to_read_claims_a_fresh_event_is_believed() -> None:
     """Manifests of an earlier version do not grant it."""
     assert await check(Storage({"data": 5}, {}, refused="Forbidden")) == "PersistentVolumeClaim data: no such class"
+
+
+NO_CLASS = "no persistent volumes available for this claim and no storage class is set"
+
+
+@pytest.mark.parametrize(
+    ("run", "ways_out"),
+    [
+        ("bert", ("make a StorageClass the cluster's default", "give the claim a volume")),
+        ("data", ("make a StorageClass", "checkpoint.storageClass", "kaji rm -f -v data", "checkpoint.kind: folder")),
+    ],
+)
+async def test_a_claim_without_a_class_is_refused_with_the_way_out(run: str, ways_out: tuple[str, ...]) -> None:
+    """The volume controller reports it as a Normal event. The claim is the checkpoint of `data`."""
+    claim = names.checkpoint_claim("data")
+    template = template_text({"spec": {"volumes": [{"persistentVolumeClaim": {"claimName": claim}}]}})
+    storage = Storage({claim: 5}, {claim: "Pending"}, said=("Normal", "FailedBinding", NO_CLASS))
+    found = await check(storage, run, Attempt(number=2, nodes="n", template=template))
+    assert found.startswith(f"PersistentVolumeClaim {claim}: {NO_CLASS}; ask the operators")
+    for way_out in ways_out:
+        assert way_out in found, found
+
+
+async def test_other_normal_events_of_a_claim_are_progress() -> None:
+    said = ("Normal", "ExternalProvisioning", "waiting for a volume to be created")
+    assert await check(Storage({"data": 5}, {"data": "Pending"}, said=said)) == ""
