@@ -16,16 +16,31 @@ Headers = Sequence[tuple[bytes, bytes]]
 RESERVED_COOKIES = ("__host-kaji", "__secure-kaji")
 """Beginnings of the names of the platform's cookies, in lower case, since browsers ignore the case of prefixes."""
 
+_SIGN_IN_COOKIES = (
+    *("_oauth2_proxy", "__host-oauth2_proxy", "__secure-oauth2_proxy", "cf_authorization", "cf_appsession"),
+    *("awselbauthsessioncookie", "gcp_iap_", "gcp_iaap_", "appserviceauthsession"),
+    *("authelia_session", "authentik_proxy", "_pomerium"),
+)
+"""Beginnings of the names of cookies, in lower case, by which common proxies in front of a server know people."""
+
 _HOP_BY_HOP = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
         *(b"te", b"trailer", b"transfer-encoding", b"upgrade"),
     }
 )
-_NOT_TO_PROGRAMS = frozenset({b"authorization", b"cookie", b"forwarded", b"x-real-ip", b"expect"})
+_NOT_TO_PROGRAMS = frozenset(
+    {
+        *(b"authorization", b"cookie", b"forwarded", b"x-real-ip", b"expect", b"x-id-token"),
+        *(b"remote-user", b"remote-groups", b"remote-name", b"remote-email"),
+    }
+)
 _NOT_TO_PROGRAMS_BEGINNINGS = (
     *(b"x-forwarded-", b"x-original-", b"x-remote-", b"x-auth-request-", b"x-envoy-", b"impersonate-", b"kajitori-"),
+    *(b"x-amzn-oidc-", b"x-goog-iap-", b"x-goog-authenticated-user-", b"cf-access-", b"x-ms-token-"),
+    *(b"x-ms-client-principal", b"x-authentik-", b"x-pomerium-", b"x-webauth-"),
 )
+"""Beginnings of headers in which proxies in front of the server tell who a person is, and pass the person's tokens."""
 _NOT_TO_BROWSERS = frozenset(
     {
         b"date",  # the server writes its own
@@ -63,13 +78,13 @@ class Forwarding:
 def to_program(headers: Headers, forwarding: Forwarding, *, upgrade: bool = False) -> list[tuple[bytes, bytes]]:
     """Return the headers of a request for the program.
 
-    The visitor's credentials, platform cookies, headers of the connection and what names the caller's way are
-    left out. With `upgrade`, the headers of the WebSocket's handshake are kept.
+    The visitor's credentials, cookies of the platform and of proxies that sign people in, headers of the connection and
+    what names the caller's way are left out. With `upgrade`, the headers of the WebSocket's handshake are kept.
     """
     dropped = _HOP_BY_HOP | _connection_options(headers)
     kept = [(name, value) for name, value in headers if not _is_internal(name) and name not in dropped]
     cookies = b"; ".join(value for name, value in headers if name == b"cookie")
-    passed = _without_platform_cookies(cookies.decode("latin-1"))
+    passed = _program_cookies(cookies.decode("latin-1"))
     if passed:
         kept.append((b"cookie", passed.encode("latin-1")))
     if upgrade:
@@ -169,9 +184,14 @@ def _with_prefix(location: str, forwarding: Forwarding) -> str:
     return parts._replace(path=f"{prefix}{parts.path}", scheme="", netloc="").geturl()
 
 
-def _without_platform_cookies(text: str) -> str:
+def _program_cookies(text: str) -> str:
+    """Return the cookies without those of the platform, and of proxies in front of it."""
     pairs = [pair.strip() for pair in text.split(";")]
-    return "; ".join(pair for pair in pairs if pair and not is_reserved(pair) and not pair.startswith("="))
+    return "; ".join(pair for pair in pairs if pair and not _is_hidden(pair))
+
+
+def _is_hidden(cookie: str) -> bool:
+    return is_reserved(cookie) or cookie.startswith("=") or cookie.lower().startswith(_SIGN_IN_COOKIES)
 
 
 def _is_internal(name: bytes) -> bool:

@@ -50,6 +50,33 @@ def test_programs_get_neither_credentials_nor_internal_headers() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("X-Forwarded-Access-Token", "X-Auth-Request-Access-Token", "Remote-User", "Remote-Groups", "X-WebAuth-User"),
+        *("X-Amzn-Oidc-AccessToken", "X-Amzn-Oidc-Data", "X-Goog-IAP-JWT-Assertion", "X-Goog-Authenticated-User-Email"),
+        *("Cf-Access-Jwt-Assertion", "Cf-Access-Token", "X-MS-Token-AAD-Access-Token", "X-MS-Client-Principal"),
+        *("X-Authentik-Jwt", "X-Pomerium-Jwt-Assertion", "X-Pomerium_Jwt_Assertion", "X-Id-Token"),
+    ],
+)
+def test_programs_get_no_headers_of_proxies_that_sign_people_in(name: str) -> None:
+    """A program could use such a token as the person who looks at its page."""
+    assert name.lower() not in as_text(to_program(as_bytes({name: "secret"}), OWN))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("_oauth2_proxy", "_oauth2_proxy_1", "_oauth2_proxy_csrf", "__Host-oauth2_proxy", "CF_Authorization"),
+        *("AWSELBAuthSessionCookie-0", "GCP_IAP_UID", "GCP_IAAP_AUTH_TOKEN_1", "AppServiceAuthSession"),
+        *("authelia_session", "authentik_proxy_ab12", "_pomerium"),
+    ],
+)
+def test_programs_get_no_cookies_of_proxies_that_sign_people_in(name: str) -> None:
+    """They hold for all names of a domain, or for the shared origin, and one is enough to act as the person."""
+    assert as_text(to_program(as_bytes({"Cookie": f"a=1; {name}=secret"}), OWN))["cookie"] == "a=1"
+
+
 def test_programs_learn_the_prefix_that_was_removed() -> None:
     assert as_text(to_program([], SHARED))["x-forwarded-prefix"] == "/proxy/team/nb/8888"
 
