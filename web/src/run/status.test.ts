@@ -27,6 +27,7 @@ it("suspects running runs only", () => {
 
 it.each([
   [{ resources: { gpu: 8, gpuType: "h100" } }, 16, "128 h100 (8 each)"],
+  [{ resources: { gpu: 8 } }, 7500, "60,000 (8 each)"],
   [{ resources: { gpu: 2 } }, 1, "2"],
   [{ resources: { gpu: 1, gpuType: "a100" }, array: "0-9" }, 10, "1 a100 each"],
   [{}, 4, ""],

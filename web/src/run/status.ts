@@ -1,6 +1,7 @@
 /** What a run's status says. The server leaves out fields that have their default. */
 import type { Phase, Run } from "../api/client";
 import { FINAL, type Finding } from "../states/states";
+import { gpusWords } from "../words/amounts";
 
 export function phaseOf(run: Run): Phase {
   return run.status.phase ?? "Queued";
@@ -40,5 +41,5 @@ export function gpuWords(run: Run): string {
   const all = gpusOf(run);
   if (!all) return "";
   const each = run.spec.array ? " each" : all > gpu ? ` (${gpu} each)` : "";
-  return `${[all, gpuType].filter(Boolean).join(" ")}${each}`;
+  return `${gpusWords(all, gpuType ?? "")}${each}`;
 }
