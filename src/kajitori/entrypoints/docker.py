@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from aiohttp import web
 
@@ -33,6 +34,8 @@ class DockerOptions:
 
     socket: Path
     """Unix socket of the API; ignored with `tcp`."""
+    is_usual_socket: bool = True
+    """Whether `kaji docker context` finds the socket by itself."""
     tcp: str = ""
     """Address and port of the API over TLS; empty: the Unix socket."""
     certificate: Path | None = None
@@ -70,7 +73,8 @@ def ways_in(options: DockerOptions, host: str, url: str) -> list[str]:
     """Return the lines that tell how Docker's client gets here. `host` is the value of DOCKER_HOST."""
     works = f"Docker's client works on {url} with: export DOCKER_HOST={host}"
     if not options.tcp:
-        return [works, "  or once and for all: kaji docker context"]
+        option = "" if options.is_usual_socket else f" --socket {quote(str(options.socket))}"
+        return [works, f"  or once and for all: kaji docker context{option}"]
     return [
         f"{works} DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=FOLDER",
         "  FOLDER holds ca.pem, the authority of --tls-cert, and the client's own cert.pem and key.pem",

@@ -409,6 +409,18 @@ def test_logs_of_a_waiting_run_say_on_stderr_why_it_waits() -> None:
     assert result.stderr == "late: no log: waiting for GPUs: needs 16 h100\n"
 
 
+@pytest.mark.parametrize(("args", "told"), [((), "--index N grid"), (("--index", "1"), "member 1 printed nothing")])
+def test_a_sweep_that_printed_nothing_has_no_log_and_that_is_no_error(args: tuple[str, ...], told: str) -> None:
+    """The log of a silent member is not stored, and kaji logs once exited with 2."""
+    sweep = view("grid", "Succeeded", spec={"array": "0-1"})
+    missing = problem(404, "NotFound", "no log of member 0 of grid is stored")
+    api = FakeWebApi([sweep], answers={"GET /v1/runs/vision/grid/logs": missing})
+    result = invoke(api, "logs", *args, "grid")
+    assert (result.exit_code, result.stdout) == (0, "") and told in result.stderr
+    assert "kaji results grid" in result.stderr
+    assert invoke(api, "logs", "--attempt", "2", *args, "grid").exit_code == 2, "the attempt that was named is missing"
+
+
 def test_logs_are_printed_byte_by_byte() -> None:
     frames = [frame("\r 10%"), frame("\r100%\n\x1b[31mred"), frame("\x1b[0m")]
     api = FakeWebApi([BERT], answers={"GET /v1/runs/vision/bert/logs": frames})

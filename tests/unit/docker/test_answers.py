@@ -241,5 +241,7 @@ def test_a_bridge_over_tls_does_not_tell_of_a_socket_that_it_does_not_serve(tmp_
     """`kaji docker context` makes a context for the Unix socket."""
     socket = tmp_path / "docker.sock"
     assert any("kaji docker context" in line for line in ways_in(DockerOptions(socket=socket), f"unix://{socket}", "x"))
+    elsewhere = ways_in(DockerOptions(socket=socket, is_usual_socket=False), f"unix://{socket}", "x")
+    assert elsewhere[-1].endswith(f"kaji docker context --socket {socket}")
     over_tls = ways_in(DockerOptions(socket=socket, tcp="127.0.0.1:0"), "tcp://127.0.0.1:2376", "x")
     assert "DOCKER_TLS_VERIFY=1" in over_tls[0] and not any("context" in line for line in over_tls)

@@ -118,6 +118,14 @@ def test_a_list_shows_what_a_run_waits_for() -> None:
     assert shown["Status"].startswith("Exited (3) ")
 
 
+def test_a_member_of_a_gang_keeps_its_rank_in_the_id_that_clients_use_next() -> None:
+    """`docker logs bert.3` inspects the name, then asks for the log by the answer's id. It once showed rank 0."""
+    gang = container(spec={"replicas": 4})
+    id = inspection(Container(gang.view, 3), [])["Id"]
+    assert split_rank(id) == (gang.id, 3)
+    assert inspection(gang, [])["Id"] == gang.id
+
+
 def test_an_inspected_container_shows_its_limits() -> None:
     shown = inspection(
         container(spec={"env": {"A": "b"}, "ports": [80]}), [{"rank": 0, "address": "10.1.2.3", "pod": "web-1-0"}]

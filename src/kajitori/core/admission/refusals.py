@@ -124,7 +124,8 @@ def _code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
     if spec.code is not None and policy.start.image is None:
         message = "this cluster cannot deliver code to members: the policy has no start.image"
         hint = (
-            "put the code into the image or on a volume; operators can set start.image and start.server in the policy"
+            "ask the operators to set start.image and start.server in the policy; functions need it, "
+            "other runs may have the code in the image or on a volume instead"
         )
         yield Fault("spec.code", message, spec.code.digest, hint, "NoFirstStep")
 

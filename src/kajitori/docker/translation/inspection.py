@@ -58,7 +58,7 @@ def inspection(
     address = str(member["address"]) if member is not None else ""
     image = str(container.spec.get("image", ""))
     return {
-        "Id": container.id,
+        "Id": f"{container.id}.{container.rank}" if container.rank else container.id,  # docker logs asks by this id
         "Created": container.view["createdAt"],
         "Path": words[0] if words else "",
         "Args": words[1:],

@@ -552,6 +552,7 @@ def test_code_is_refused_without_a_first_step() -> None:
     faults = refused({"code": {"digest": digest}, "files": {"digest": digest, "items": [{"path": "/x"}]}})
     expected = {"spec.code": "NoFirstStep", "spec.files": "NoFirstStep"}
     assert {field: fault.code for field, fault in faults.items()} == expected
+    assert faults["spec.code"].hint.startswith("ask the operators to set start.image"), "a function has no other way"
 
 
 def test_a_restart_of_hung_gangs_needs_restarts() -> None:

@@ -11,7 +11,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import line_count, namespace_option, output_option, run_argument, server_options
 from kajitori.cli.problems import fields_named
 from kajitori.cli.terminal import say
-from kajitori.errors import InvalidInput
+from kajitori.errors import InvalidInput, NotFound
 
 _OPTIONS = {
     "rank": "--rank",
@@ -122,11 +122,18 @@ def command(
             parts = partial(found_parts, api, view, searched, rank=rank, all_ranks=several)
         all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")
         silent = set(range(replicas)) if all_of_them and parts == reader.parts else set()
+        has_printed = False
         try:
             with fields_named(_OPTIONS):
                 for part in parts():
+                    has_printed = True
                     printer.print(part)
                     silent.discard(part.rank)
+        except NotFound:
+            if not is_sweep(view) or attempt is not None or has_printed:
+                raise
+            say(_nothing_of_sweep(view["name"], rank))
+            return 0
         except KeyboardInterrupt:
             printer.make_room()
             if cli.has_person and follow:
@@ -138,6 +145,14 @@ def command(
         kept = "of members whose Pods are gone, logs are kept of rank 0, of those that failed, then of some others"
         say(f"{view['name']}: nothing of {ranks}: {kept}")
     return 0
+
+
+def _nothing_of_sweep(name: str, rank: int | None) -> str:
+    """Return what to say if no log of a sweep is stored. It is no error: nothing is stored of a silent member."""
+    if rank is not None:
+        return f"{name}: member {rank} printed nothing, or its log was not kept; how it ended: kaji results {name}"
+    which = "the members that were looked at printed nothing, or their logs were not kept"
+    return f"{name}: {which}; one member: kaji logs --index N {name}; how each ended: kaji results {name}"
 
 
 def _are_pods_gone(view: dict[str, Any], attempt: int | None) -> bool:

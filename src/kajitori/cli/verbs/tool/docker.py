@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kajitori.cli.context import Cli
-from kajitori.cli.options import server_options
+from kajitori.cli.options import namespace_option, server_options
 from kajitori.cli.process_options import FILE, log_options
 
 CONTEXT = "kaji"
@@ -31,10 +32,11 @@ CONTEXT = "kaji"
     metavar="FILE",
     help="Authority of the clients' certificates (PEM).",
 )
+@namespace_option("Namespace of the containers; default: that of the server.")
 @log_options("warning")
 @server_options
 @click.pass_context
-def command(ctx: click.Context, /, socket: Path | None, **options: Any) -> int | None:
+def command(ctx: click.Context, /, socket: Path | None, namespace: str | None, **options: Any) -> int | None:
     """Let Docker's own client work on the cluster.
 
     Serves Docker's Engine API on a socket of yours. Everything is done as you, through the Web API: a container is a
@@ -46,7 +48,10 @@ def command(ctx: click.Context, /, socket: Path | None, **options: Any) -> int |
     from kajitori.entrypoints.docker import DockerOptions, serve
 
     cli: Cli = ctx.obj
-    return serve(DockerOptions(socket=_socket(socket), **options), cli.find_target())
+    target = cli.find_target()
+    if namespace:
+        target = replace(target, namespace=namespace)
+    return serve(DockerOptions(socket=_socket(socket), is_usual_socket=socket is None, **options), target)
 
 
 @command.command("context", epilog="\b\nExamples:\n  kaji docker context\n  docker context use default    # back again")
@@ -84,6 +89,10 @@ def context(name: str, socket: Path | None, no_use: bool) -> int:
 def _socket(path: Path | None) -> Path:
     if path is not None:
         return path.expanduser().absolute()
+    import warnings
+
     import platformdirs
 
-    return Path(platformdirs.user_runtime_dir("kajitori")) / "docker.sock"
+    with warnings.catch_warnings():  # platformdirs' warning about an unset $XDG_RUNTIME_DIR is not for users
+        warnings.simplefilter("ignore", platformdirs.RuntimeDirWarning)
+        return Path(platformdirs.user_runtime_dir("kajitori")) / "docker.sock"
