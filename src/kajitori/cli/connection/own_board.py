@@ -45,8 +45,8 @@ def show_here(
         hint = f"python3 -m pip install tensorboard; or only copy the files: kaji cp {name}:{folder} FOLDER"
         raise WrongState(f"{name} has ended, and TensorBoard is not installed on this machine", hint=hint)
     with tempfile.TemporaryDirectory(prefix="kaji-tensorboard-") as copied:
-        say(f"{name} has ended: {folder} of its checkpoint is copied to this machine, and shown by its TensorBoard")
         copy_checkpoint(api, run, f"{folder.rstrip('/')}/.", f"{copied}/{name}")
+        say(f"{name} has ended: a copy of {folder} in its checkpoint is shown by the TensorBoard of this machine")
         port = _free(port)
         words = [*program, "--logdir", copied, "--host", HOST, "--port", str(port)]
         return _run(words, port, lambda: tell(f"http://{HOST}:{port}/"), sleep)

@@ -30,7 +30,7 @@ wait "$board"
 )
 @click.argument("run")
 @click.option("--logdir", metavar="PATH", help="Folder with event files; default: that of kaji run --tensorboard.")
-@click.option("--port", type=click.IntRange(1, 65_535), default=6006, show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65_535), default=6006, show_default=True, help="Port to listen on.")
 @click.option(
     "--rank",
     "--index",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.fake_web_api import TOKEN, URL, Call, FakeWebApi, invoke, view
+from tests.unit.cli.fake_web_api import TOKEN, URL, Call, FakeWebApi, invoke, problem, view
 
 from kajitori.cli.verbs.runs.notebook import default_name
 
@@ -207,6 +207,12 @@ def test_event_files_of_an_ended_run_are_shown_here(tmp_path: Path, monkeypatch:
     assert (tmp_path / "tensorboard.saw").read_text() == "events.out.tfevents.1\n"
     (asked,) = api.calls_to("GET", "/files/archive")
     assert asked.query["path"] == ["/ckpt/tb/."]
+    assert "is shown by the TensorBoard of this machine" in done.stderr
+    refused = problem(409, "WrongState", "bert has no checkpoint folder")
+    api.answers["GET /v1/runs/vision/bert/files"] = api.answers["GET /v1/runs/vision/bert/files/archive"] = refused
+    done = invoke(api, "tensorboard", "bert", "--print", environment=environment)
+    assert (done.exit_code != 0, "no checkpoint folder" in done.stderr) == (True, True)
+    assert "is shown" not in done.stderr, "nothing is announced that does not happen"
 
 
 @pytest.mark.parametrize(("url", "forward"), [("http://127.0.0.1:9", (0, 8888)), ("https://elsewhere:9", (8888, 8888))])
