@@ -166,10 +166,11 @@ class MemberFiles(SFTPServer):
         await self._run('[ ! -d "$1" ] || [ -L "$1" ] || { echo Is a directory; exit 1; }\nrm -- "$1"', path)
 
     async def mkdir(self, path: bytes, attrs: SFTPAttrs) -> None:
-        """Make a folder."""
+        """Make a folder with the mode that is asked for, less the member's umask, as OpenSSH's server does."""
         await self._run('mkdir -- "$1"', path)
         if attrs.permissions is not None:
-            await self._run(f'chmod {attrs.permissions & 0o7777:o} -- "$1"', path)
+            mode = f"$(printf %o $((0{attrs.permissions & 0o7777:o} & ~0$(umask))))"
+            await self._run(f'chmod {mode} -- "$1"', path)
 
     async def rmdir(self, path: bytes) -> None:
         """Remove an empty folder."""

@@ -200,6 +200,7 @@ async def test_files_go_in_and_out(member: LocalMember, tmp_path: Path) -> None:
 
 
 async def test_files_are_changed_in_place(member: LocalMember, tmp_path: Path) -> None:
+    os.umask(umask := os.umask(0o022))
     file = member.folder / "f"
     file.write_bytes(b"0123456789")
     async with client_of(member, tmp_path) as client, client.start_sftp_client() as sftp:
@@ -212,7 +213,8 @@ async def test_files_are_changed_in_place(member: LocalMember, tmp_path: Path) -
         await sftp.symlink("f", "link")
         assert await sftp.readlink("link") == "f"
         await sftp.posix_rename("f", "g")
-        await sftp.mkdir("d")
+        await sftp.mkdir("d", asyncssh.SFTPAttrs(permissions=0o777))  # as OpenSSH's client asks
+        assert not (member.folder / "d").stat().st_mode & umask, "a folder that everybody may write to"
         await sftp.rmdir("d")
         await sftp.remove("link")
     assert {path.name: path.read_bytes() for path in member.folder.iterdir()} == {"g": b"01"}
