@@ -42,8 +42,6 @@ class KillableCluster:
     parts: PartProcesses
     victims: Sequence[tuple[str, ...]]
     """Groups of parts that may be killed together."""
-    kills: int
-    """How often one of these groups is killed."""
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("runs")])])
@@ -55,7 +53,6 @@ async def killable(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         parts = closing.enter_context(PartProcesses())
         victims: list[tuple[str, ...]] = [("controller",), ("controller",), ("kubelet",)]
         server: KubeServer | None = real_server_of(request)
-        server_is_real = server is not None
         if server is not None:
             closing.push_async_callback(_forget_this_machine, server)
         else:
@@ -73,8 +70,7 @@ async def killable(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         await cluster.until(lambda: (node := cluster.mirror.nodes.get(HERE)) and node.is_ready, "this machine is ready")
         await cluster.client.patch(NODES, HERE, {"spec": {"taints": None}})
         parts.add("controller", ControllerPart(server.kubeconfig, policy, history=tmp_path / "history.db"))
-        # Half of the groups that can be killed contain the embedded server; a real one is not killed.
-        yield KillableCluster(cluster, parts, victims, KILLS // 2 if server_is_real else KILLS)
+        yield KillableCluster(cluster, parts, victims)
 
 
 async def _forget_this_machine(server: KubeServer) -> None:
@@ -97,14 +93,14 @@ async def test_kills_at_random_moments_lose_and_repeat_nothing(killable: Killabl
     fail, stop, resume, drain and are deleted. Processes of two attempts never run at once, each run ends once, no GPU
     is used twice, no succeeded member of a sweep is repeated, no acknowledged request is lost, and no Pod or process is
     left at the end."""
-    print(f"KAJI_TEST_STORM_SEED={SEED} KAJI_TEST_STORM_KILLS={KILLS}: {killable.kills} kills")
+    print(f"KAJI_TEST_STORM_SEED={SEED} KAJI_TEST_STORM_KILLS={KILLS}")
     cluster, over = killable.cluster, asyncio.Event()
     chaos = Chaos(cluster, random.Random(SEED), processes=True)
     meter = UsageMeter(cluster, cluster.folder / "history.db")
     with InvariantChecker(cluster, one_writer=True).watching() as watchman, meter.watching():
         stream = asyncio.create_task(chaos.stream(over))
-        await kill_parts(cluster, killable.parts, killable.victims, killable.kills, random.Random(SEED + 1))
-        enough = lambda: chaos.acknowledged > killable.kills / 4 and watchman.ends > 0  # noqa: E731
+        await kill_parts(cluster, killable.parts, killable.victims, KILLS, random.Random(SEED + 1))
+        enough = lambda: chaos.acknowledged > KILLS / 4 and watchman.ends > 0  # noqa: E731
         await cluster.until(enough, "enough was done, and some run ended", seconds=PATIENCE_SECONDS)
         over.set()
         await stream
