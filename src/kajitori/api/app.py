@@ -180,7 +180,7 @@ def create_app(api: Api) -> FastAPI:
     app = _with_routes(lifespan)
     app.openapi = openapi_document  # type: ignore[method-assign]
     app.state.kajitori = api
-    problems.install(app)
+    problems.install(app, web_page.missing_page)
     app.add_middleware(
         Guard,
         request_seconds=api.process.metrics.request_seconds,

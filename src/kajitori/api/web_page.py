@@ -67,6 +67,13 @@ async def page() -> Response:
     return _document(await _files())
 
 
+async def missing_page() -> Response:
+    """Answer with the page for an address that it does not have, which it says."""
+    answer = await page()
+    answer.status_code = 404 if answer.status_code == 200 else answer.status_code
+    return answer
+
+
 for _address in ("/", *PAGES, *(f"{_page}/{{rest:path}}" for _page in PAGES)):
     router.add_api_route(_address, page, methods=["GET"])
 

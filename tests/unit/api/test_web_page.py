@@ -53,6 +53,15 @@ async def test_all_addresses_of_the_page_are_one_document(world: World, built: P
     assert len(numbers) == 3
 
 
+async def test_a_browser_gets_the_page_at_an_address_that_does_not_exist(world: World, built: Path) -> None:
+    """A program gets a problem."""
+    answer = await world.http.get("/nowhere", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    for path, accept in (("/nowhere", "*/*"), ("/v1/nowhere", "text/html")):
+        answer = await world.http.get(path, headers={"Accept": accept})
+        assert (answer.status_code, answer.json()["detail"]) == (404, f"there is nothing at {path}")
+
+
 async def test_scripts_are_compressed_and_kept_by_browsers(world: World, built: Path) -> None:
     answer = await world.http.get("/assets/main-1.js", headers={"Accept-Encoding": "gzip"})
     assert answer.text == "let x = 1;\n" * 500 and answer.headers["content-encoding"] == "gzip"

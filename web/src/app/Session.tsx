@@ -5,6 +5,7 @@ import { PROGRAMS, whoAmI } from "../api/signIn";
 import { RunsPage } from "../runs/RunsPage";
 import { BrokenPage, PartBoundary } from "./Broken";
 import { Frame } from "./Frame";
+import { NoPage } from "./NoPage";
 import { fetched, later } from "./parts";
 import { Problem } from "./Problem";
 import { SignInPage } from "./SignInPage";
@@ -25,13 +26,15 @@ const pages = [
   { path: "/sweeps/:namespace/:name", lazy: () => fetched(async () => ({ Component: (await import("../sweeps/SweepPage")).SweepPage })) },
 ];
 
+const everyAddress = [...pages, { path: "*", element: <NoPage /> }];
+
 const router = createBrowserRouter([
   {
     element: <Frame />,
     // While the code of the first page is fetched. Without it React Router warns.
     HydrateFallback: () => null,
     errorElement: <BrokenPage />,
-    children: [{ errorElement: <BrokenPage />, children: pages }], // the rail stays beside a broken page
+    children: [{ errorElement: <BrokenPage />, children: everyAddress }], // the rail stays beside a broken page
   },
 ]);
 

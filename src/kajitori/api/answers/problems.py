@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -84,8 +84,11 @@ def bug_response(error: BaseException) -> Response:
     return problem_response(_problem(500, "Internal", detail, "tell the people who run this server", []))
 
 
-def install(app: FastAPI) -> None:
-    """Make the application answer every error with a problem."""
+def install(app: FastAPI, missing_page: Callable[[], Awaitable[Response]]) -> None:
+    """Make the application answer every error with a problem.
+
+    `missing_page` returns what a browser shows at an address that does not exist.
+    """
 
     @app.exception_handler(KajitoriError)
     async def ours(request: Request, error: KajitoriError) -> Response:
@@ -101,12 +104,20 @@ def install(app: FastAPI) -> None:
         status = HTTPStatus(error.status_code)
         detail, hint = str(error.detail), ""
         if status is HTTPStatus.NOT_FOUND:
+            if _is_asked_by_a_person(request):
+                return await missing_page()
             detail, hint = f"there is nothing at {show(request.url.path)}", "/openapi.json lists what there is"
         elif status is HTTPStatus.METHOD_NOT_ALLOWED:
             detail = f"{show(request.url.path)} does not support {request.method}"
             hint = f"allowed: {(error.headers or {}).get('Allow', '')}"
         code = status.phrase.title().replace(" ", "")
         return problem_response(_problem(status.value, code, detail, hint, []), error.headers)
+
+
+def _is_asked_by_a_person(request: Request) -> bool:
+    """Whether a browser asks for a page to show, not a program for data."""
+    wants_page = "text/html" in request.headers.get("accept", "")
+    return wants_page and request.method == "GET" and not request.url.path.startswith("/v1/")
 
 
 async def without_parameters(connection: HTTPConnection) -> None:
