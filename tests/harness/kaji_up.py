@@ -14,7 +14,10 @@ from typing import Any
 
 import psutil
 from tests.harness.commands import Completed, Kaji, clean_environment, kaji, start_kaji
+from tests.harness.servers.real_server import free_port
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
+
+from kajitori.embedded.kubelet.machine.detection import try_mounts
 
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -76,6 +79,63 @@ class KajiUp:
                     if oldest is None or process.create_time() < oldest.create_time():
                         found[rank] = process
         return {rank: process.pid for rank, process in found.items()}
+
+
+class KajiUpOnRealServer(KajiUp):
+    """A `kaji up` that serves a real cluster, of which this machine is a node, beside two simulated ones."""
+
+    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+        super().__init__(folder)
+        self._kubeconfig = kubeconfig
+        self._port = free_port()
+        self._nodes: list[Kaji] = []
+        self.policy = folder / "policy.json"
+        self.policy.write_text(json.dumps(self._policy(folder)))
+
+    def _policy(self, folder: Path) -> dict[str, Any]:
+        """Return the policy that `kaji up` has on its own cluster, as far as the page depends on it."""
+        return {
+            "mounts": {"hostPaths": [str(self.home)], "ownPathOnly": not try_mounts(folder / "probe").possible},
+            "checkpoint": {"kind": "folder", "root": str(folder / "checkpoints"), "deletable": True},
+            "security": {
+                "allowRoot": True,
+                "allowHostNetwork": True,
+                "allowPrivilegeEscalation": True,
+                "dropCapabilities": [],
+                "seccompProfile": "",
+            },
+            "memory": {"sampleEvery": "10s"},
+            "start": {
+                "deadline": "2m",
+                "pause": "2s",
+                "longestPause": "1m",
+                "image": "kajitori",
+                "server": f"http://127.0.0.1:{self._port}",
+            },
+        }
+
+    def start(self, *_options: str) -> None:
+        kubeconfig = ("--kubeconfig", str(self._kubeconfig))
+        super().start(*kubeconfig, "--policy", str(self.policy), "--port", str(self._port))
+        if not self._nodes:
+            node = ("node", "--engine", "process", "--port", "0", "--data", str(self.data / "node"))
+            simulated = ("sim", "--nodes", "2", "--gpus", "8", "--gpu-type", "h100")
+            self._nodes = [self._begin(*command, *kubeconfig) for command in (node, simulated)]
+            wait_until(self._has_nodes, lambda: self.log.read_text())
+
+    def _begin(self, *command: str) -> Kaji:
+        with self.log.open("ab") as log:
+            return start_kaji(*command, env=self.environment, cwd=self.home, log=log)
+
+    def _has_nodes(self) -> bool:
+        return self.kaji("nodes").stdout.count(" Ready") == 3
+
+    def end(self) -> None:
+        """End everything that was started."""
+        self.kill()
+        for process in self._nodes:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
 
 
 @contextlib.contextmanager

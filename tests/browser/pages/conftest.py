@@ -1,4 +1,7 @@
-"""A browser (Debian's chromium) and a `kaji up` with real processes, for the tests of the web page."""
+"""A browser (Debian's chromium) and a `kaji up` with real processes, for the tests of the web page.
+
+`make test-everywhere` runs them on a real API server, too.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser.pages.steps import PATIENCE_MS, link, visit
+from tests.harness.binaries import require_binaries
 from tests.harness.chromium import ARGUMENTS, CALM, NETWORK_CHANGED, require_chromium
-from tests.harness.kaji_up import KajiUp
+from tests.harness.fixtures import REAL
+from tests.harness.kaji_up import KajiUp, KajiUpOnRealServer
+from tests.harness.servers.real_server import running_real_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -30,7 +36,7 @@ class Shared:
     def __init__(self, ending: ExitStack) -> None:
         self.ending = ending
         self.browser: Browser | None = None
-        self.cluster: KajiUp | None = None
+        self.clusters: dict[str, KajiUp] = {}
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +59,17 @@ def chromium(shared: Shared) -> Browser:
     return shared.browser
 
 
-@pytest.fixture(scope="module")
-def cluster(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> KajiUp:
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=REAL)])
+def cluster(request: pytest.FixtureRequest, shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> KajiUp:
     """A `kaji up` with two simulated nodes beside this machine, and without runs when a file begins."""
-    if shared.cluster is None:
-        shared.cluster = shared.ending.enter_context(_cluster(tmp_path_factory.mktemp("browser")))
+    server: str = request.param
+    if server in shared.clusters:
+        _remove_runs(shared.clusters[server])
     else:
-        _remove_runs(shared.cluster)
-    return shared.cluster
+        folder = tmp_path_factory.mktemp("browser")
+        started = _cluster(folder) if server == "embedded" else _real_cluster(folder)
+        shared.clusters[server] = shared.ending.enter_context(started)
+    return shared.clusters[server]
 
 
 @contextmanager
@@ -81,6 +90,19 @@ def _cluster(folder: Path) -> Iterator[KajiUp]:
     yield up
     _remove_runs(up)  # members run on without `kaji up`
     up.kill()
+
+
+@contextmanager
+def _real_cluster(folder: Path) -> Iterator[KajiUp]:
+    require_binaries("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager")
+    with running_real_server() as server, server.scheduler(), server.controller_manager():
+        up = KajiUpOnRealServer(folder, server.kubeconfig)
+        try:
+            up.start()
+            yield up
+            _remove_runs(up)
+        finally:
+            up.end()
 
 
 def _remove_runs(up: KajiUp) -> None:
