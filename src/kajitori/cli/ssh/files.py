@@ -209,8 +209,9 @@ class MemberFiles(SFTPServer):
         return str(gid or 0)
 
     async def exit(self) -> None:
-        """End the shell."""
+        """End the shell, and tell the client that its session succeeded: without an exit code OpenSSH's scp fails."""
         await self._shell.close()
+        self.channel.exit(0)
 
     async def _run(self, script: str, *words: bytes) -> bytes:
         return await _translated(self._shell.run(script, *words))

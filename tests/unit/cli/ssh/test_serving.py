@@ -177,6 +177,14 @@ async def test_forwards_that_are_refused_are_told_once_with_what_to_do_instead(
     assert told == [line for what, instead in firsts for line in (f"kaji: {what}", f"      {instead}")]
 
 
+async def test_a_client_of_files_ends_with_success(member: LocalMember, tmp_path: Path) -> None:
+    """OpenSSH's scp fails without a word if the server tells no exit code."""
+    begin = b"\0\0\0\5\1\0\0\0\3"  # SSH_FXP_INIT of version 3, with its length
+    async with client_of(member, tmp_path) as client:
+        process = await client.create_process(subsystem="sftp", encoding=None, input=begin)
+        assert (await process.wait()).exit_status == 0
+
+
 async def test_files_go_in_and_out(member: LocalMember, tmp_path: Path) -> None:
     large = os.urandom(MAX_WHOLE_BYTES * 3 + 7)
     here = tmp_path / "here"
