@@ -228,6 +228,8 @@ async def enter(page: Page) -> None:
 
 
 async def stop_and_resume(page: Page) -> None:
+    """Stop the run once the page calls it Running: nothing is lost before, and the page asks nothing then."""
+    await page.wait_for_function("() => document.title === 'clicked: Running – Kajitori'")
     await page.get_by_role("button", name="Stop").click()
     await page.get_by_role("dialog").get_by_role("button", name="Stop").click()
     await page.get_by_text("Stopped").first.wait_for()
