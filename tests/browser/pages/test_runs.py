@@ -80,6 +80,7 @@ def open_beside_the_list(page: Page) -> None:
     other.get_by_role("tab", name="Log").wait_for()
     visit(page, page.url)
     other.get_by_role("heading", name="keys-too").wait_for()
+    page.get_by_role("link", name="keys-too", exact=True).wait_for()  # the list, in which the focus goes to the run
     page.keyboard.press("Escape")
     page.wait_for_url(re.compile(r"/runs\?text=keys&sort=name$"))
     page.wait_for_function("() => document.activeElement.textContent === 'keys-too'")
