@@ -1,1 +1,1 @@
-"""What a user waits for at the command line and in Python."""
+"""Benchmarks of the command line and of the Python library."""

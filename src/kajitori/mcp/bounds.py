@@ -14,7 +14,8 @@ MOST_TEXT = 4_000
 LOG_LINE_TEXT = 1_000
 _LEAST_ITEMS = 2
 _LEAST_ENTRIES = 40
-"""Entries that every mapping keeps: more than any object of a tool's schema has, whose fields are promised."""
+"""Number of entries that a mapping may always keep. No object in a schema has more fields, and answers must have all of
+these."""
 
 HIDDEN = "(hidden)"
 _SECRET_NAME = re.compile(r"(?i)(secret|token|passw|credential|private|api_?key|access_?key|auth)")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHARED = pytest.StashKey["Shared"]()
 ABORTED = "net::ERR_FAILED"
-"""What chromium says of a request that a test aborted."""
+"""Error of chromium for a request that a test aborted."""
 
 
 class Shared:

@@ -1,4 +1,4 @@
-"""What the tests of the pages do: open addresses, start runs."""
+"""Steps that the tests of the pages share: opening addresses and starting runs."""
 
 from __future__ import annotations
 

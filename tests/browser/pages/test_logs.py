@@ -32,7 +32,7 @@ while True:
 
 
 def test_a_long_log_is_searched_and_scrolled(cluster: KajiUp, page: Page) -> None:
-    """The page holds a part of the log; what comes new is counted while the person reads elsewhere."""
+    """The page loads only a part of the log. While the user reads an earlier part, it counts the new lines."""
     run(cluster, "long", "python3", "-c", PRINTS)
     open_address(page, "/runs/default/long?logs=0")
     log = page.get_by_role("log")

@@ -1,4 +1,4 @@
-"""What belongs to a person, in a browser: messages, tokens, idle questions, the session."""
+"""The page Mine in a browser: messages, tokens, questions about idle GPUs, and the session."""
 
 from __future__ import annotations
 

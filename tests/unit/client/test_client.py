@@ -82,7 +82,7 @@ def test_a_run_is_started_after_a_run_that_the_client_returned() -> None:
 
 
 def test_what_a_run_cannot_wait_for_is_refused() -> None:
-    """Each fault is named: something that is no run, and a run of another namespace, whose name may exist here too."""
+    """The error names both faults: a value that is not a run, and a run of another namespace."""
     api = FakeWebApi(answers={"POST /v1/runs": view("prepare", "Queued", namespace="other")})
     client = client_of(api)
     elsewhere = client.run("python:3.11", namespace="other")

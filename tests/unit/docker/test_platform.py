@@ -85,7 +85,7 @@ async def test_logs_are_those_of_all_starts_as_with_docker(query: LogQuery, line
 
 
 class Pulling(Platform):
-    """A server whose run waits for an image that can't be pulled, and then runs and ends."""
+    """A server with one run: it waits for an image that can't be pulled, then it runs, and then it ends."""
 
     def __init__(self, messages: list[str]) -> None:
         super().__init__(Target("http://127.0.0.1:1"))

@@ -27,7 +27,7 @@ MIN_DAYS = 14
 TREND_DAYS = 90
 """Number of latest days whose samples count: growth before that says little about growth now."""
 LEVEL_DAYS = 7
-"""Number of latest samples whose median the forecast begins at, if it is above the trend."""
+"""The forecast begins at the median of this many of the latest samples if that is above the trend."""
 MAX_DAYS = 3_650
 """Longest time that is forecast."""
 _NORMAL_QUANTILE = 1.959964
