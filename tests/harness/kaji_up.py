@@ -17,6 +17,7 @@ from tests.harness.commands import Completed, Kaji, clean_environment, kaji, sta
 from tests.harness.servers.real_server import free_port
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
+from kajitori.core.policy.file import own_machine_policy, with_first_step
 from kajitori.embedded.kubelet.machine.detection import try_mounts
 
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -93,26 +94,11 @@ class KajiUpOnRealServer(KajiUp):
         self.policy.write_text(json.dumps(self._policy(folder)))
 
     def _policy(self, folder: Path) -> dict[str, Any]:
-        """Return the policy that `kaji up` has on its own cluster, as far as the page depends on it."""
-        return {
-            "mounts": {"hostPaths": [str(self.home)], "ownPathOnly": not try_mounts(folder / "probe").possible},
-            "checkpoint": {"kind": "folder", "root": str(folder / "checkpoints"), "deletable": True},
-            "security": {
-                "allowRoot": True,
-                "allowHostNetwork": True,
-                "allowPrivilegeEscalation": True,
-                "dropCapabilities": [],
-                "seccompProfile": "",
-            },
-            "memory": {"sampleEvery": "10s"},
-            "start": {
-                "deadline": "2m",
-                "pause": "2s",
-                "longestPause": "1m",
-                "image": "kajitori",
-                "server": f"http://127.0.0.1:{self._port}",
-            },
-        }
+        """Return the policy that `kaji up` has on its own cluster, with the first step of members."""
+        mounts = try_mounts(folder / "probe").possible
+        policy = own_machine_policy(str(self.home), mounts=mounts, checkpoint_root=str(folder / "checkpoints"))
+        policy = with_first_step(policy, "kajitori", f"http://127.0.0.1:{self._port}")
+        return policy.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def start(self, *_options: str) -> None:
         kubeconfig = ("--kubeconfig", str(self._kubeconfig))
