@@ -72,7 +72,7 @@ def metrics_page() -> str:
         "",
         "Each process serves `/metrics` without credentials. No label holds the name of a run, a person or a",
     ]
-    lines += ["node, except in the metrics of agents: [traffic](../operate/traffic.md#metrics) lists those."]
+    lines += ["node, except in the metrics of agents: [traffic](../operate/network/traffic.md#metrics) lists those."]
     of_controller = controller.ControllerMetrics(CollectorRegistry())
     for name in (controller.LEADING, controller.REQUESTS_AT_A_TIME, controller.MIRROR_AGE_SECONDS):
         of_controller.add_gauge(name, float)

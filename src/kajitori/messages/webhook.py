@@ -2,7 +2,7 @@
 
 The headers are `webhook-id` (the same for every try), `webhook-timestamp` (seconds since the epoch) and
 `webhook-signature`: `v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`. The text of a key is `whsec_` and the
-key in base64. docs/howto/messages.md shows how a receiver checks a request.
+key in base64. docs/howto/watch/messages.md shows how a receiver checks a request.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def test_the_signature_is_that_of_the_specification() -> None:
 
 @pytest.mark.parametrize("change", ["", "key", "id", "time", "body", "age"])
 def test_the_receiver_in_the_docs_refuses_forged_and_old_requests(change: str) -> None:
-    page = Path(__file__).parents[3] / "docs/howto/messages.md"
+    page = Path(__file__).parents[3] / "docs/howto/watch/messages.md"
     (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     receiver: dict[str, Any] = {}
     exec(code, receiver)

@@ -112,7 +112,7 @@ def _check_there_is_a_test(known: dict[str, dict[str, Any]]) -> None:
     if known and not any(view.get("testable") for view in known.values()):
         raise click.UsageError(
             "policy has no test for any node: set preflight.image in it, and preflight.nodes if it is for some nodes"
-            " only; docs/operate/node-health.md tells more"
+            " only; docs/operate/nodes/node-health.md tells more"
         )
 
 

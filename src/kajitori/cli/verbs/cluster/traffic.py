@@ -205,7 +205,7 @@ def _say_what_is_missing(answer: Mapping[str, Any]) -> None:
     if len(silent) > _SHOWN_SILENT:
         silent = silent[:_SHOWN_SILENT] + "…"
     if not nodes["counted"]:
-        say("No node is counted now: `kaji agent --report` on each node does that (docs/operate/traffic.md).")
+        say("No node is counted now: `kaji agent --report` on each node does that (docs/operate/network/traffic.md).")
     elif nodes["silentCount"]:
         said = plural(nodes["silentCount"], "node")
         say(f"{said} told nothing lately, so that this may be too little: {silent}")
