@@ -63,7 +63,7 @@ async def serve(url: str, folder: str) -> None:
 
 def put_sweep(kubernetes: FakeKubernetes, folder: Path, count: int) -> None:
     """Create an ended sweep, and the results of its members."""
-    from kajitori.core.gang.results import MemberResult, encode
+    from kajitori.core.gang.sweeps.results import MemberResult, encode
 
     sweep = run("search", phase="Succeeded", array=f"0-{count - 1}")
     sweep["status"] |= {"sweep": {"succeeded": f"0-{count - 1}"}, "members": {"total": count, "succeeded": count}}

@@ -37,21 +37,9 @@ from kajitori.api.queue import lists as queue_lists
 from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting
 from kajitori.api.requests.middleware import Guard
-from kajitori.api.runs import (
-    calls,
-    changes,
-    command_line,
-    events,
-    exec,
-    files,
-    lists,
-    members,
-    port_forward,
-    results,
-    submission,
-    what_if,
-)
+from kajitori.api.runs import calls, changes, events, exec, files, lists, members, port_forward, results
 from kajitori.api.runs import routes as runs
+from kajitori.api.runs.submit import command_line, submission, what_if
 from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists

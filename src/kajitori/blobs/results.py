@@ -11,7 +11,7 @@ from kajitori.blobs import calls
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.calls import CallLogs
 from kajitori.blobs.run_blobs import collect_runs, forget_run
-from kajitori.core.gang.results import MemberResult, decode, encode
+from kajitori.core.gang.sweeps.results import MemberResult, decode, encode
 
 PREFIX = "results"
 NEW_RUN = timedelta(hours=1)

@@ -13,7 +13,7 @@ import zstandard
 
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.run_blobs import collect_runs, forget_run
-from kajitori.core.telemetry.evidence import Evidence, Occasion
+from kajitori.core.telemetry.hangs.evidence import Evidence, Occasion
 from kajitori.errors import NotFound
 
 PREFIX = "stacks"

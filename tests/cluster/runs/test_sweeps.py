@@ -11,7 +11,7 @@ from tests.harness.cluster import Cluster
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
 from kajitori.cluster.run_object import RUNS
-from kajitori.core.gang.results import MemberResult
+from kajitori.core.gang.sweeps.results import MemberResult
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words import names
 from kajitori.embedded.simulator.behaviour import PREFIX

@@ -10,8 +10,8 @@ from tests.helpers.memory_blobs import MemoryBlobs
 
 from kajitori.blobs import questions
 from kajitori.blobs.questions import ANSWERS, QUESTIONS, Asked, Questions
+from kajitori.core.telemetry.hangs.stacks import MemberStacks
 from kajitori.core.telemetry.report import Answer, encode
-from kajitori.core.telemetry.stacks import MemberStacks
 
 
 @pytest.fixture(autouse=True)

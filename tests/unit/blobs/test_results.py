@@ -8,7 +8,7 @@ import pytest
 
 from kajitori.blobs.opening import open_blobs
 from kajitori.blobs.results import NEW_RUN, KeptResults
-from kajitori.core.gang.results import MemberResult, parse_result
+from kajitori.core.gang.sweeps.results import MemberResult, parse_result
 
 
 async def results_in(folder: Path) -> KeptResults:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.blobs.opening import open_blobs
-from kajitori.core.telemetry.evidence import Evidence, Occasion
-from kajitori.core.telemetry.stacks import MemberStacks
+from kajitori.core.telemetry.hangs.evidence import Evidence, Occasion
+from kajitori.core.telemetry.hangs.stacks import MemberStacks
 
 MONTH = timedelta(days=30)
 

@@ -18,7 +18,7 @@ from kajitori.api.views import queue, runs, telemetry
 from kajitori.client import models
 from kajitori.client.target import Target
 from kajitori.client.web_api import Api
-from kajitori.core.gang.results import MemberResult
+from kajitori.core.gang.sweeps.results import MemberResult
 from kajitori.errors import InvalidInput, NotFound, Refused, Unsupported, WrongState
 
 

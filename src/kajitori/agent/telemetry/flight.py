@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kajitori.agent.telemetry.figures import beneath, open_own
-from kajitori.core.telemetry.flight import MAX_BYTES, Flight, read_dump
+from kajitori.core.telemetry.hangs.flight import MAX_BYTES, Flight, read_dump
 
 PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 """Variables with the beginning of the file's path; without them, a folder for caches, or /tmp in older versions."""

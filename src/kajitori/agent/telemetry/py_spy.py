@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kajitori.core.telemetry import native
-from kajitori.core.telemetry.stacks import MAX_TEXT, Detail, Frame, ThreadStack
+from kajitori.core.telemetry.hangs import native
+from kajitori.core.telemetry.hangs.stacks import MAX_TEXT, Detail, Frame, ThreadStack
 
 MAX_OUTPUT_BYTES = 4 << 20
 """Most output of py-spy that is read. A program cannot make the agent read more."""

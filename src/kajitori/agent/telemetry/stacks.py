@@ -25,10 +25,10 @@ from kajitori.agent.telemetry import py_spy
 from kajitori.agent.telemetry.errands import Errand, Errands
 from kajitori.agent.telemetry.flight import Recorders
 from kajitori.agent.telemetry.members import LocalMember
-from kajitori.core.telemetry.connections import connections
-from kajitori.core.telemetry.flight import Flight
-from kajitori.core.telemetry.native import KERNEL
-from kajitori.core.telemetry.stacks import (
+from kajitori.core.telemetry.hangs.connections import connections
+from kajitori.core.telemetry.hangs.flight import Flight
+from kajitori.core.telemetry.hangs.native import KERNEL
+from kajitori.core.telemetry.hangs.stacks import (
     MAX_PROCESSES,
     MAX_TEXT,
     NO_TIME,

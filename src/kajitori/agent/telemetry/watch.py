@@ -14,6 +14,7 @@ from kajitori.agent.telemetry.members import LocalMember, MemberSource
 from kajitori.agent.telemetry.ports import Ports
 from kajitori.agent.telemetry.processes import Processes
 from kajitori.agent.telemetry.stacks import StackReader
+from kajitori.core.telemetry.hangs.stacks import Detail
 from kajitori.core.telemetry.quantities import GPU, MEMBER, MINUTE_SECONDS, SAMPLE_SECONDS
 from kajitori.core.telemetry.report import (
     MAX_GPUS,
@@ -28,7 +29,6 @@ from kajitori.core.telemetry.report import (
     Series,
 )
 from kajitori.core.telemetry.ring import Readings, Ring, summary
-from kajitori.core.telemetry.stacks import Detail
 
 log = logging.getLogger(__name__)
 

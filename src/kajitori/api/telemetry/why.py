@@ -24,9 +24,9 @@ from kajitori.cluster.runs.members import nodes_and_addresses
 from kajitori.core.policy.idle import use_of
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry import stragglers
-from kajitori.core.telemetry.evidence import Occasion, read
+from kajitori.core.telemetry.hangs.evidence import Occasion, read
+from kajitori.core.telemetry.hangs.stacks import ProcessStacks
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.telemetry.stacks import ProcessStacks
 from kajitori.core.telemetry.stuck import Finding, Verdict, judge, stood_still, told
 from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, time_at

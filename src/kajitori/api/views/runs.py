@@ -13,7 +13,7 @@ from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import type_of
 from kajitori.core.gang import Member
-from kajitori.core.gang.results import MemberResult
+from kajitori.core.gang.sweeps.results import MemberResult
 from kajitori.core.placement.snapshot import natural_key
 from kajitori.core.proxy.addresses import Target
 from kajitori.core.spec.array import parse_array

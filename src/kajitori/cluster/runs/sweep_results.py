@@ -5,7 +5,7 @@ from __future__ import annotations
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.runs.members import culprit_peak, main_container, peak_of, started_at_of
 from kajitori.core.gang import Member
-from kajitori.core.gang.results import MemberResult, parse_result
+from kajitori.core.gang.sweeps.results import MemberResult, parse_result
 
 _MESSAGE_LENGTH = 300
 

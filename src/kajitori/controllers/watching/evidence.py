@@ -22,10 +22,11 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of, nodes_and_addresses
 from kajitori.controllers.watching.stuck import Looked
 from kajitori.core.gang import MemberState
-from kajitori.core.telemetry import native, spinning
-from kajitori.core.telemetry.evidence import Evidence, Occasion, read
+from kajitori.core.telemetry import spinning
+from kajitori.core.telemetry.hangs import native
+from kajitori.core.telemetry.hangs.evidence import Evidence, Occasion, read
+from kajitori.core.telemetry.hangs.stacks import Detail, MemberStacks, ProcessStacks, newest
 from kajitori.core.telemetry.report import MAX_ASKED
-from kajitori.core.telemetry.stacks import Detail, MemberStacks, ProcessStacks, newest
 from kajitori.core.telemetry.stuck import Finding, stayed_quiet, stood_still, told
 from kajitori.errors import KajitoriError
 

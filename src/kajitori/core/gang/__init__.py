@@ -32,7 +32,7 @@ from kajitori.core.gang.progress import (
     run_without_spec,
     waiting_reason,
 )
-from kajitori.core.gang.sweep import (
+from kajitori.core.gang.sweeps.sweep import (
     failed_to_create_in_sweep,
     has_lost_ledger,
     place_sweep,

@@ -30,7 +30,7 @@ from kajitori.core.gang.progress import (
     without_old_suspicion,
 )
 from kajitori.core.gang.service import service_step
-from kajitori.core.gang.sweep import end_sweep, resume_sweep, sweep_step
+from kajitori.core.gang.sweeps.sweep import end_sweep, resume_sweep, sweep_step
 from kajitori.core.gang.types import (
     DeleteMembers,
     HoldMember,

@@ -16,8 +16,8 @@ from typing import Annotated
 
 import msgspec
 
+from kajitori.core.telemetry.hangs.stacks import Detail, MemberStacks
 from kajitori.core.telemetry.quantities import GPU_NAMES, MEMBER_NAMES
-from kajitori.core.telemetry.stacks import Detail, MemberStacks
 from kajitori.errors import InvalidInput
 
 PATH = "/v1/nodes/{node}/telemetry"

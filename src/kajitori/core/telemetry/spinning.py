@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kajitori.core.telemetry.stacks import NO_TIME, Doing, MemberStacks, ProcessStacks, place_of
+from kajitori.core.telemetry.hangs.stacks import NO_TIME, Doing, MemberStacks, ProcessStacks, place_of
 from kajitori.core.telemetry.stuck import Stacks, stood_still
 
 MAX_RANKS = 8

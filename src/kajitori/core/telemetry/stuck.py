@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kajitori.core.telemetry.hangs.stacks import NO_TIME, Frame, ProcessStacks
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAFFIC, TRAINING_PREFIX
 from kajitori.core.telemetry.report import Answer, Series, member_columns
-from kajitori.core.telemetry.stacks import NO_TIME, Frame, ProcessStacks
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import format_time, time_at
 

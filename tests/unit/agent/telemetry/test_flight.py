@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.gpus.recorded_flight import recorded_dumps
 
 from kajitori.agent.telemetry.flight import Recorders
-from kajitori.core.telemetry.flight import Flight
+from kajitori.core.telemetry.hangs.flight import Flight
 
 
 @contextmanager

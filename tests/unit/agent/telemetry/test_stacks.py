@@ -15,7 +15,7 @@ import pytest
 from kajitori.agent.telemetry import stacks
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.stacks import StackReader
-from kajitori.core.telemetry.stacks import (
+from kajitori.core.telemetry.hangs.stacks import (
     MAX_PROCESSES,
     NO_TIME,
     Detail,

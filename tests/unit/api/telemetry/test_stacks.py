@@ -10,11 +10,11 @@ from tests.unit.api.telemetry.test_routes import RUN, answer_one, described, gan
 
 from kajitori.blobs.logs import KeptLogs
 from kajitori.core.telemetry.bands import Band, Place
-from kajitori.core.telemetry.evidence import Evidence, Occasion
-from kajitori.core.telemetry.flight import Flight, GroupState
+from kajitori.core.telemetry.hangs.evidence import Evidence, Occasion
+from kajitori.core.telemetry.hangs.flight import Flight, GroupState
+from kajitori.core.telemetry.hangs.stacks import Detail, Frame, MemberStacks, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.report import Answer
-from kajitori.core.telemetry.stacks import Detail, Frame, MemberStacks, ProcessStacks, ThreadStack
 
 
 def told(uid: str, function: str) -> MemberStacks:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kajitori.core.telemetry import spinning
-from kajitori.core.telemetry.stacks import NO_TIME, Frame, MemberStacks, ProcessStacks, ThreadStack
+from kajitori.core.telemetry.hangs.stacks import NO_TIME, Frame, MemberStacks, ProcessStacks, ThreadStack
 
 WAITS = (Frame("all_reduce", "/venv/lib/python3.12/site-packages/torch/distributed/c10d.py", 2501),)
 

@@ -9,12 +9,21 @@ import msgspec
 import pytest
 
 from kajitori.core.telemetry.bands import Band, Place
+from kajitori.core.telemetry.hangs.stacks import NO_TIME, Frame, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MEMBER_NAMES
 from kajitori.core.telemetry.report import Answer, Series
 from kajitori.core.telemetry.ring import UNKNOWN
-from kajitori.core.telemetry.stacks import NO_TIME, Frame, ProcessStacks, ThreadStack
-from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, judge, stayed_quiet, stood_still, told
+from kajitori.core.telemetry.stuck import (
+    Finding,
+    Patience,
+    Rhythm,
+    Verdict,
+    judge,
+    stayed_quiet,
+    stood_still,
+    told,
+)
 from kajitori.core.words.times import format_time, time_at
 
 START = 1_200_000

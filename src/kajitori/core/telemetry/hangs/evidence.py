@@ -8,9 +8,9 @@ from enum import StrEnum
 
 import msgspec
 
-from kajitori.core.telemetry import connections, native
-from kajitori.core.telemetry.flight import compare
-from kajitori.core.telemetry.stacks import Group, MemberStacks, group, sentences
+from kajitori.core.telemetry.hangs import connections, native
+from kajitori.core.telemetry.hangs.flight import compare
+from kajitori.core.telemetry.hangs.stacks import Group, MemberStacks, group, sentences
 from kajitori.core.words.nodes.node_lists import compress_ranks
 
 MAX_LATE = 8

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from kajitori.core.telemetry.stacks import (
+from kajitori.core.telemetry.hangs.stacks import (
     UNINTERRUPTIBLE,
     ZOMBIE,
     Frame,

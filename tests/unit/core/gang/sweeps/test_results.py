@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.core.gang.results import objective_of, order_of, values_of
+from kajitori.core.gang.sweeps.results import objective_of, order_of, values_of
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.core.telemetry.connections import Unanswered, connections, cut_off, told, unanswered
-from kajitori.core.telemetry.stacks import MemberStacks
+from kajitori.core.telemetry.hangs.connections import Unanswered, connections, cut_off, told, unanswered
+from kajitori.core.telemetry.hangs.stacks import MemberStacks
 
 TABLE = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from kajitori.api.auth import Caller
 from kajitori.api.context import Shared, answer, describes
 from kajitori.api.requests.bodies import json_body, takes
-from kajitori.api.runs.submission import RunRequest, read_submission
+from kajitori.api.runs.submit.submission import RunRequest, read_submission
 from kajitori.api.views.runs import CommandLineView
 from kajitori.core.spec.command_line import command_line
 from kajitori.core.spec.run import to_document

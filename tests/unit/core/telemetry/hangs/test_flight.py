@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.helpers.gpus.recorded_flight import recorded_dumps
 
-from kajitori.core.telemetry.flight import MAX_BYTES, MAX_INSTRUCTIONS, Flight, GroupState, compare, read_dump
+from kajitori.core.telemetry.hangs.flight import MAX_BYTES, MAX_INSTRUCTIONS, Flight, GroupState, compare, read_dump
 
 
 def flights(states: dict[int, tuple[int, str, bool]], at: float = 100.0) -> dict[int, list[Flight]]:

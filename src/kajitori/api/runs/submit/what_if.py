@@ -10,7 +10,7 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import require_definition, run_object
 from kajitori.api.queue import waiting
 from kajitori.api.requests.bodies import json_body, takes
-from kajitori.api.runs.submission import (
+from kajitori.api.runs.submit.submission import (
     RunRequest,
     decide_or_refuse,
     read_submission,

@@ -19,7 +19,7 @@ from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.queue import waiting
 from kajitori.api.requests.bodies import json_body, takes
-from kajitori.api.runs.after import with_found_runs
+from kajitori.api.runs.submit.after import with_found_runs
 from kajitori.api.views.queue import DryRun
 from kajitori.api.views.runs import RunView, run_view
 from kajitori.blobs.code import CodeStore, no_such_code

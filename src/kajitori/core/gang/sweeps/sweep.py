@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from kajitori.core.gang.judgement import Judgement
 from kajitori.core.gang.ledger import Ledger
 from kajitori.core.gang.preemption import describe_ending, describe_withdrawal
 from kajitori.core.gang.progress import (
@@ -33,6 +32,7 @@ from kajitori.core.gang.progress import (
     with_backoff,
     with_reason,
 )
+from kajitori.core.gang.sweeps.judgement import Judgement
 from kajitori.core.gang.types import (
     Action,
     CreateMembers,

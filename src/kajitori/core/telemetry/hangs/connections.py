@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
-from kajitori.core.telemetry.stacks import MemberStacks
+from kajitori.core.telemetry.hangs.stacks import MemberStacks
 
 RESENT_TIMES = 5
 """Number of times from which on a segment counts as lost: six seconds."""

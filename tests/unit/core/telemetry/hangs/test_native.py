@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kajitori.core.telemetry import native
-from kajitori.core.telemetry.evidence import read
-from kajitori.core.telemetry.stacks import Frame, Group, MemberStacks, ProcessStacks, ThreadStack
+from kajitori.core.telemetry.hangs import native
+from kajitori.core.telemetry.hangs.evidence import read
+from kajitori.core.telemetry.hangs.stacks import Frame, Group, MemberStacks, ProcessStacks, ThreadStack
 
 TRAIN = Frame("train", "/code/train.py", 3)
 KERNEL = (Frame("rpc_wait_bit_killable", "[sunrpc]", 0), Frame("entry_SYSCALL_64_after_hwframe", native.KERNEL, 0))

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from kajitori.core.telemetry.flight import Flight
+from kajitori.core.telemetry.hangs.flight import Flight
 from kajitori.core.words.nodes.node_lists import compress_ranks
 
 MAX_PROCESSES = 16

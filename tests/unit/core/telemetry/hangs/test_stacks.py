@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kajitori.core.telemetry.stacks import (
+from kajitori.core.telemetry.hangs.stacks import (
     MAX_FRAMES,
     NO_TIME,
     Frame,

@@ -1,0 +1,1 @@
+"""Submission of runs: from a request to a Run, a dry run, a what-if or a command line."""

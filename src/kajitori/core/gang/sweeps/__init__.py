@@ -1,0 +1,1 @@
+"""Sweeps: independent members, a limited number of them at once, and their results."""

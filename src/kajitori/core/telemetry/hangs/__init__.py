@@ -1,0 +1,1 @@
+"""Evidence about runs that hang or fail: stacks, native calls, flight records and connections of their ranks."""
