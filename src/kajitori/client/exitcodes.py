@@ -38,6 +38,14 @@ def end_words(run: View) -> str:
         return ""
     if phase == "Stopped":
         return f"{run['name']} was stopped"
+    if ended_by_its_user(run):
+        return f"{run['name']} ended with exit code {exit_code_of(run)}"
     return ": ".join(
         str(part) for part in (f"{run['name']} failed", status.get("reason"), status.get("message")) if part
     )
+
+
+def ended_by_its_user(run: View) -> bool:
+    """Whether a program with a terminal ended with an exit code of its own. A shell has that of the last command that
+    was typed into it, so the code tells nothing that the user has not seen."""
+    return bool((run.get("spec") or {}).get("tty")) and status_of(run).get("reason") == "ProgramFailed"

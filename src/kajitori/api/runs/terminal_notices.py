@@ -16,7 +16,8 @@ from kajitori.api.auth import User
 from kajitori.api.context import Api
 from kajitori.api.runs.tracking import RunTracker
 from kajitori.cluster.run_object import RunObject
-from kajitori.core.messages.terminals import Screen, TerminalNotice, due_notices, next_notice_at
+from kajitori.core.messages.screen import Screen
+from kajitori.core.messages.terminals import TerminalNotice, due_notices, next_notice_at
 from kajitori.errors import KajitoriError
 
 QUIET_SECONDS = 0.1

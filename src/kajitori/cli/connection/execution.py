@@ -22,6 +22,7 @@ from kajitori.client.member_streams import Channel, CommandStream, command_url, 
 from kajitori.client.target import Target
 from kajitori.client.views import View
 from kajitori.client.web_api import run_path
+from kajitori.core.messages.screen import Screen
 from kajitori.errors import Unavailable
 
 _CHUNK_BYTES = 32 * 1024
@@ -59,13 +60,21 @@ def execute(
 
 
 async def _execute(url: str, target: Target, outputs: Mapping[Channel, BinaryIO], stdin: int, *, tty: bool) -> int:
+    screen = Screen()
     async with running(target, url) as stream:
         with raw_terminal(tty) as resized:
             sender = _Sender(stream, asyncio.get_running_loop())
             threading.Thread(target=sender.pass_on, args=(stdin, resized), name="stdin", daemon=True).start()
-            async for channel, data in stream.output():
-                outputs[channel].write(data)
-                outputs[channel].flush()
+            try:
+                async for channel, data in stream.output():
+                    if tty:
+                        screen.note(data)
+                    outputs[channel].write(data)
+                    outputs[channel].flush()
+            finally:
+                if stream.exit_code is None or screen.is_alternate:
+                    outputs[Channel.STDOUT].write(screen.leave())
+                    outputs[Channel.STDOUT].flush()
     assert stream.exit_code is not None
     return stream.exit_code
 
@@ -146,11 +155,19 @@ def raw_terminal(tty: bool) -> Iterator[int]:
         with contextlib.suppress(BlockingIOError):
             os.write(writer, b"!")
 
-    handler = signal.signal(signal.SIGWINCH, changed)
-    terminal.setraw(0)
+    def resumed(*_: object) -> None:
+        terminal.setraw(0, termios.TCSADRAIN)
+        changed()
+
+    handlers = {
+        signal.SIGWINCH: signal.signal(signal.SIGWINCH, changed),
+        signal.SIGCONT: signal.signal(signal.SIGCONT, resumed),  # while it was stopped, the shell changed the mode
+    }
+    terminal.setraw(0, termios.TCSADRAIN)  # as OpenSSH does: what was typed before is not lost
     try:
         yield reader
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, before)
-        signal.signal(signal.SIGWINCH, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         os.close(writer)

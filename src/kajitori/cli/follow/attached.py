@@ -26,6 +26,7 @@ from kajitori.client.member_streams import Channel, CommandStream, attach_url, r
 from kajitori.client.streams import LogReader, outage_of, watch
 from kajitori.client.views import View, is_final, phase_of, status_of
 from kajitori.client.web_api import Api, run_path
+from kajitori.core.messages.screen import Screen
 from kajitori.errors import KajitoriError, NotFound, Unavailable, WrongState
 
 INTERRUPTED = 130
@@ -119,16 +120,20 @@ class Attachment:
         self._is_terminal = self._has_tty and sys.stdin.isatty() and can_be_raw()
         self._input = _Input(keys if self._is_terminal else b"")
         self._ended_attempt: object = None
-        self._tell = say if not quiet else _silent
+        self._screen = Screen()
 
     def last(self) -> View | None:
         """Stay attached until the run is final, and return its last view; None if the user has detached."""
         if self._has_stdin:
             self._input.start()
-        while not is_final(self._view):
-            self._follow()
-            if self._input.detached:
-                return None
+        try:
+            while not is_final(self._view):
+                self._follow()
+                if self._input.detached:
+                    return None
+        finally:
+            if not is_final(self._view):
+                self._leave_screen()
         if self._is_broken:
             self._catch_up()
         if self._from_start:  # the program ended before a connection was possible
@@ -139,7 +144,7 @@ class Attachment:
         """Wait for a member that runs, and attach to it. Return after a connection, or once the run is final."""
         progress = Progress(self._cli, say, quiet=self._quiet)
         try:
-            for view in watch(self._api, self._view, outage_of(self._view, say)):
+            for view in watch(self._api, self._view, outage_of(self._view, self._report)):
                 self._view = view
                 if is_final(view):
                     return
@@ -173,6 +178,8 @@ class Attachment:
             self._api.sleep(AGAIN_SECONDS)
         else:
             self._is_broken = False
+            if self._screen.is_alternate:  # it was killed
+                self._leave_screen()
             if self._is_service:  # its kubelet starts the program again
                 self._api.sleep(AGAIN_SECONDS)
             else:
@@ -252,7 +259,26 @@ class Attachment:
             sys.stderr.buffer.write(data)
             sys.stderr.buffer.flush()
         elif data:
+            self._screen.note(data)
             write_as_is(data)
+
+    def _tell(self, text: str) -> None:
+        if not self._quiet:
+            self._report(text)
+
+    def _report(self, text: str) -> None:
+        """Print a line of kaji's own: in the last line of the screen if a program uses all of it."""
+        if self._is_terminal and self._shown_attempt is not None:
+            self._screen.columns = shutil.get_terminal_size().columns
+            sys.stderr.buffer.write(self._screen.show(text))
+            sys.stderr.buffer.flush()
+        else:
+            say(text)
+
+    def _leave_screen(self) -> None:
+        """Give the terminal back to the user's shell if a program that uses the whole screen stays behind."""
+        if self._is_terminal:
+            write_as_is(self._screen.leave())
 
     def _catch_up(self, early: Sequence[tuple[Channel, bytes]] | None = None) -> None:
         """Print what the program has printed since the last connection broke.
@@ -307,10 +333,6 @@ def _bytes(pieces: Sequence[tuple[Channel, bytes]]) -> bytes:
 
 def _attempt(view: View) -> object:
     return (status_of(view).get("attempt") or {}).get("number")
-
-
-def _silent(_: str) -> None:
-    return None
 
 
 def attach_to_the_end(

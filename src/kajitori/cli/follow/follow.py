@@ -29,7 +29,7 @@ from kajitori.cli.words.runs import (
     peak_words,
     sweep_words,
 )
-from kajitori.client.exitcodes import end_words, exit_code_of
+from kajitori.client.exitcodes import end_words, ended_by_its_user, exit_code_of
 from kajitori.client.streams import LogReader, outage_of, watch
 from kajitori.client.views import View, is_final, phase_of, status_of
 from kajitori.client.web_api import Api, run_path
@@ -317,7 +317,7 @@ def tell_the_end(final: View, *, quiet: bool, remove: bool) -> None:
     if not words or (quiet and phase_of(final) == "Stopped"):
         return
     say(f"kaji: {words}")
-    if phase_of(final) == "Failed" and not remove:
+    if phase_of(final) == "Failed" and not remove and not ended_by_its_user(final):
         say(f"      see kaji describe {final['name']}")
     if phase_of(final) == "Failed" and (
         hint := where_the_image_belongs(final) or what_code_would_bring(final, Path.cwd())

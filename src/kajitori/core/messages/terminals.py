@@ -1,12 +1,7 @@
-"""Notices for users who type in a terminal of a run: which are due, their words, and how they appear on a screen.
-
-`wall` and Slurm write a line of their own to the terminal, and so does this. A program that uses the whole screen, such
-as an editor, keeps its cursor and gets the notice in its last line until it draws that line again.
-"""
+"""Notices for users who type in a terminal of a run: which are due, and their words."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,13 +14,6 @@ from kajitori.core.spec.status import PreemptedBy, RunStatus
 from kajitori.core.words.nodes.node_lists import expand_ranks
 from kajitori.core.words.quantities import format_duration
 from kajitori.core.words.times import parse_time, seconds_since
-
-_SWITCH = re.compile(rb"\x1b\[(?:\?(?:1049|1047|47)([hl])|\d{1,4};\d{1,4}H)")
-"""Sequences by which a program begins (h) and ends (l) to use the whole screen, and the one that moves the cursor to a
-line and column: a client that attaches to an editor has missed its first sequence, but gets its screen."""
-_SWITCH_BYTES = 12
-"""Length of the longest of them."""
-_BELL, _SAVE, _RESTORE, _LAST_LINE, _REVERSE, _PLAIN = "\a", "\x1b7", "\x1b8", "\x1b[999;1H", "\x1b[7m", "\x1b[0m\x1b[K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +53,6 @@ def due_notices(
 def next_notice_at(status: RunStatus, rules: Notifications, time_limit_seconds: int | None) -> datetime | None:
     """Return when the next notice is due that follows from the time alone; None if there is none."""
     return warning_at(status, rules, time_limit_seconds)
-
-
-class Screen:
-    """State of a terminal's screen, as far as the bytes that were sent to it tell."""
-
-    def __init__(self) -> None:
-        self.columns = 80
-        self._is_full = False
-        self._end = b""
-
-    def note(self, output: bytes) -> None:
-        """Look for sequences by which a program begins or ends to use the whole screen."""
-        seen = self._end + output
-        for switch in _SWITCH.finditer(seen):
-            self._is_full = switch[1] != b"l"
-        self._end = seen[-(_SWITCH_BYTES - 1) :]
-
-    def show(self, text: str) -> bytes:
-        """Return the bytes that show a notice."""
-        line = "kaji: " + "".join(letter if letter.isprintable() else " " for letter in text)
-        if not self._is_full:
-            return f"\r\n{_BELL}{line}\r\n".encode()
-        cut = line[: max(1, self.columns - 1)]  # a longer line would scroll the screen
-        return f"{_BELL}{_SAVE}{_LAST_LINE}{_REVERSE}{cut}{_PLAIN}{_RESTORE}".encode()
 
 
 def _preemptions(status: RunStatus, rank: int, now: datetime) -> Iterator[TerminalNotice]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import os
+import pty
+import select
+import signal
 import ssl
+import termios
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +20,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.server import ServerConnection, serve
 
-from kajitori.cli.connection.execution import _Sender, execute
+from kajitori.cli.connection.execution import _Sender, execute, raw_terminal
 from kajitori.client.member_streams import COMMAND_PROTOCOL, Channel, CommandStream
 from kajitori.client.target import Target
 from kajitori.embedded.apiserver.certificates import ensure_certificates
@@ -90,3 +95,37 @@ def test_input_after_the_end_leaves_no_warning(recwarn: pytest.WarningsRecorder)
         _Sender(stream, loop).send(stream.write(b"late"))
     gc.collect()
     assert not recwarn.list
+
+
+@pytest.fixture
+def keyboard() -> Iterator[int]:
+    """A terminal as standard input; yields the descriptor of who types."""
+    own, (keys, terminal) = os.dup(0), pty.openpty()
+    os.dup2(terminal, 0)
+    yield keys
+    os.dup2(own, 0)
+    for descriptor in (own, keys, terminal):
+        os.close(descriptor)
+
+
+def is_raw() -> bool:
+    return not termios.tcgetattr(0)[3] & termios.ICANON
+
+
+def test_what_was_typed_before_the_program_has_the_terminal_is_for_the_program(keyboard: int) -> None:
+    """A run waits in the queue while its user types, or the connection has broken for a moment."""
+    os.write(keyboard, b"ls -l")
+    with raw_terminal(True):
+        assert select.select([0], [], [], 0)[0] and os.read(0, 100) == b"ls -l"
+    assert not is_raw()
+
+
+def test_a_command_that_was_stopped_takes_the_terminal_again(keyboard: int) -> None:
+    """The user's shell changes the mode of the terminal meanwhile, and perhaps its size."""
+    with raw_terminal(True) as resized:
+        before = termios.tcgetattr(0)
+        before[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(0, termios.TCSANOW, before)
+        signal.raise_signal(signal.SIGCONT)
+        assert is_raw()
+        assert os.read(resized, 100) == b"!"

@@ -107,3 +107,22 @@ def test_output_that_a_new_connection_brings_later_than_the_log_is_shown_once(ca
     session._log = log  # type: ignore[method-assign,assignment]
     asyncio.run(session._print(cast(CommandStream, Late())))
     assert capfdbinary.readouterr().out == b"324\r\n325\r\n326\r\n"
+
+
+def test_reports_keep_the_screen_of_an_editor_which_is_left_behind_with_the_run(capfdbinary: Any) -> None:
+    """The report of a broken connection was written over the text at the cursor, and the shell went on in the editor's
+    screen after Ctrl-P Ctrl-Q."""
+    run = view("bert") | {"spec": {"stdin": True, "tty": True}}
+    api = Api(Target("http://127.0.0.1:9", TOKEN))
+    session = Attachment(cast(Cli, None), api, run, keys=b"", from_start=False, quiet=False)
+    session._report("before the first connection")
+    session._is_terminal, session._shown_attempt = True, 1
+    session._report("at a prompt")
+    session._write(Channel.STDOUT, b"\x1b[?1049h")
+    session._report("in an editor")
+    session._follow = session._input.start = lambda: None  # type: ignore[method-assign]
+    session._input.detached = True
+    assert session.last() is None
+    shown = capfdbinary.readouterr()
+    assert shown.err.startswith(b"before the first connection\n\r\n\akaji: at a prompt\r\n\a\x1b7\x1b[999;1H")
+    assert shown.out.startswith(b"\x1b[?1049h\x1b[0m") and shown.out.endswith(b"\x1b[?1049l")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kajitori.core.messages.terminals import Screen, due_notices, next_notice_at
+from kajitori.core.messages.terminals import due_notices, next_notice_at
 from kajitori.core.policy.notifications import Notifications
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import IdleState, Preempted, RunStatus, Setback
@@ -85,20 +85,3 @@ def test_only_the_time_limit_is_due_without_a_change_of_the_run() -> None:
     running = RunStatus(phase=Phase.RUNNING, started_at=after(0))
     assert next_notice_at(running, Notifications(), 600) == NOW + timedelta(seconds=540)
     assert next_notice_at(running, Notifications(), None) is None
-
-
-def test_a_notice_is_a_line_of_its_own_that_brings_no_sequence_of_its_text() -> None:
-    assert Screen().show("moved \x1b[2J away") == b"\r\n\akaji: moved  [2J away\r\n"
-
-
-@pytest.mark.parametrize("cut", range(1, 9))
-@pytest.mark.parametrize("switch", [b"text\x1b[?1049h", b"text\x1b[?47h", b"text\x1b[24;1H~", b"text\x1b[120;240H"])
-def test_a_program_that_uses_the_whole_screen_keeps_its_cursor(switch: bytes, cut: int) -> None:
-    """The notice takes its last line and is cut to it, however the switch was split on the way."""
-    screen = Screen()
-    screen.columns = 12
-    screen.note(switch[: 4 + cut])
-    screen.note(switch[4 + cut :])
-    assert screen.show("save your work") == b"\a\x1b7\x1b[999;1H\x1b[7mkaji: save \x1b[0m\x1b[K\x1b8"
-    screen.note(b"\x1b[?1049l$ ")
-    assert screen.show("x") == b"\r\n\akaji: x\r\n"
