@@ -65,9 +65,8 @@ class Counting:
         *,
         reports: bool = False,
     ) -> None:
-        """Count each Pod with the first of the engines that takes it.
-
-        Totals of `former` engines, which counted here before an operator chose others, are taken over.
+        """Count each Pod with the first engine that can count it. The totals of `former` engines, which counted here
+        before an operator chose other ones, are taken over.
         `reports`: totals are sent to a server, so no run is forgotten before that.
         """
         self._engines = engines

@@ -1,4 +1,4 @@
-"""The Pods on this node, from whatever gives them their network; the API server is never asked.
+"""The Pods on this node, as the program that gives them their network describes them. The API server is never asked.
 
 The source is a folder with one file per Pod (`{uid}.json`, a `core.traffic.totals.Pod`). A file is created before the
 Pod's first program starts and deleted with its network. The process kubelet keeps one; other Pod networks can, too.

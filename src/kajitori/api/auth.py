@@ -200,7 +200,7 @@ class Sessions:
         admit: Callable[[str], Awaitable[Admission | None]] | None = None,
     ) -> None:
         """`make_client` returns the client for a token. It should reuse open connections, since most unknown tokens are
-        invalid. `admit` is that of a gateway, which is asked first."""
+        invalid. `admit` is the `admit` method of a gateway, which is asked first."""
         self._admit = admit
         self._make_client = make_client
         self._questions = questions or Questions(WebLimits(), clock)

@@ -179,7 +179,7 @@ async def read_test(api: Shared, user: Caller, name: str, query: Annotated[TestP
 
 
 async def _recipient(user: User, query: ChannelParameters, what: str) -> Recipient:
-    """Return the person or team that a request is about. Raises Forbidden if the caller may not do that."""
+    """Return the person or team of a request. Raises Forbidden if the caller may not do `what` for it."""
     if query.team is None:
         return person(user.name)
     if what == "list":

@@ -91,7 +91,8 @@ Digest = Annotated[str, Path(description="`sha256:` and the SHA-256 of the archi
 
 
 def bounds_its_own_body(scope: Scope) -> bool:
-    """Whether a request uploads a part: that route has a larger limit than others and reads the body itself."""
+    """Whether a request uploads a part of an archive: that route has a larger limit than other routes and reads the
+    body itself."""
     return scope["method"] == "PUT" and str(scope["path"]).startswith("/v1/code/")
 
 

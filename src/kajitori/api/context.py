@@ -76,11 +76,11 @@ class Leader(Protocol):
     """Knows whether a controller is at work."""
 
     def state(self) -> LeaderState:
-        """Return what is known now."""
+        """Return the present state of the leader, as far as it is known."""
         ...
 
     async def follow(self) -> None:
-        """Keep it known until cancelled."""
+        """Keep the state up to date until cancelled."""
         ...
 
 
@@ -148,7 +148,7 @@ class MirrorChanges:
 
 @dataclass(frozen=True, kw_only=True)
 class CallerParts:
-    """The callers, and limits on what they use."""
+    """The callers, and the limits on their use of this server."""
 
     sessions: Sessions
     questions: Questions
@@ -189,7 +189,7 @@ class RunParts:
 
 @dataclass(frozen=True, kw_only=True)
 class TableParts:
-    """Rows of the pages about the cluster, and what changes in them."""
+    """Rows of the pages about the cluster, and their changes."""
 
     nodes: NodeRows
     queue: QueueRows
@@ -200,7 +200,7 @@ class StoreParts:
     """The store's parts, which outlive Pods and runs; each is None without a store."""
 
     logs: KeptLogs | None
-    """Logs of Pods that are gone."""
+    """Logs of Pods that are deleted."""
     code: CodeStore | None
     """Uploaded code."""
     history: History | None = None
@@ -210,7 +210,7 @@ class StoreParts:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueParts:
-    """The waiting runs, and what the planner would do."""
+    """The waiting runs, and the planner's answers about them."""
 
     pending: PendingRuns
     outlook: Outlook
@@ -243,7 +243,7 @@ class ProcessParts:
     registry: CollectorRegistry
     metrics: ApiMetrics
     awaited: Callable[[], str]
-    """Returns what this server still waits for before it is ready; empty once it is."""
+    """Returns a text that says what this server waits for before it is ready; empty once it is ready."""
     install_command: str
     """The command that creates the definition of runs again, for error messages."""
 

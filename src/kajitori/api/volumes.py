@@ -131,7 +131,7 @@ def _offered(name: str, volume: Volume, claims: dict[str, Claim] | None, uses: _
 
 
 def _source(volume: Volume) -> tuple[VolumeKind, str]:
-    """The kind of the volume's one source, and the source in words."""
+    """Return the kind of the volume's source, and the source as a text."""
     if volume.claim is not None:
         return "claim", volume.claim
     if volume.host_path is not None:

@@ -104,7 +104,8 @@ def _document(files: Mapping[str, BuiltFile]) -> Response:
 
 
 def content_policy(nonce: str) -> str:
-    """Return what the page may load: its own files, styles with this nonce, and nothing from another server."""
+    """Return the content security policy: the page may load its own files and styles with this nonce, and nothing from
+    another server."""
     rules = {
         "default-src": "'none'",
         "script-src": "'self'",

@@ -186,8 +186,8 @@ def _why_not(
 
 
 def meanwhile(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus | None]]:
-    """Return what happened to the runs of a backup while it was taken, since history was read after them: the UIDs of
-    those that were removed, and the statuses of those that ended."""
+    """Return what happened to the runs of a backup while it was taken; history, which was read after them, knows it:
+    the UIDs of runs that were removed, and the statuses of runs that ended."""
     if about.history is None:
         return set(), {}
     taken_at = parse_time(about.taken_at)

@@ -104,7 +104,7 @@ class PartsCache:
         loading = self._loading.get(key)
         if loading is None:
             loading = self._loading[key] = asyncio.create_task(self._load(key, load))
-        return await asyncio.shield(loading)  # a caller that is cancelled does not cancel the others' load
+        return await asyncio.shield(loading)  # if one caller is cancelled, the others still get the list
 
     async def _load(self, key: str, load: Callable[[], Awaitable[bytes]]) -> bytes:
         try:

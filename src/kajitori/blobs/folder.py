@@ -323,7 +323,7 @@ def _blob(key: str, path: Path) -> Blob | None:
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[Blob]:
-    """Yield blobs in the order of their keys; what disappears meanwhile is left out."""
+    """Yield blobs in the order of their keys. Files that disappear while the folder is read are left out."""
     try:
         with os.scandir(folder) as entries:
             names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)

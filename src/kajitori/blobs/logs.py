@@ -62,7 +62,7 @@ class RecentTimes:
         self._known: dict[tuple[str, int, str], Times] = {}
 
     def of(self, log: Blob) -> Times:
-        """Return what is known of a log as it is now, to be added to."""
+        """Return the known times of a log in its present version; the caller adds to them."""
         key = log.key, log.size_bytes, log.modified_at.isoformat()
         known = self._known.pop(key, None)
         if known is None or len(known) > self.MOST_PLACES:
@@ -87,7 +87,7 @@ class KeptLogs:
         self.times = RecentTimes()
 
     async def keep(self, name: MemberLogName, content: bytes) -> None:
-        """Store the end of a member's log in place of what was kept of it before."""
+        """Store the end of a member's log; it replaces an earlier end."""
         await self._blobs.put(name.key, content)
 
     def read(self, name: MemberLogName) -> AsyncGenerator[bytes, None]:

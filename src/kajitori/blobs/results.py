@@ -40,7 +40,7 @@ class KeptResults:
         await self._blobs.put(_key(namespace, run_uid, result.index), encode(result))
 
     async def read(self, namespace: str, run_uid: str, indices: Iterable[int]) -> dict[int, MemberResult]:
-        """Return what is known of these members."""
+        """Return the stored results of these members."""
         return _decoded(await self._records(namespace, run_uid, indices))
 
     async def read_settled(
@@ -54,7 +54,7 @@ class KeptResults:
         self._remembered.move_to_end((run_uid, resumes))
         read = await self._records(namespace, run_uid, [index for index in indices if index not in known])
         found = {index: known[index] for index in indices if index in known} | read
-        if self._remembered.get((run_uid, resumes)) is known:  # else another reader needed the memory meanwhile
+        if self._remembered.get((run_uid, resumes)) is known:  # otherwise another reader has needed the memory
             self._remembered_bytes += sum(_size(read[index]) for index in read.keys() - known.keys())
             known |= read
         while self._remembered_bytes > MAX_REMEMBERED_BYTES or len(self._remembered) > MAX_REMEMBERED_RUNS:

@@ -12,8 +12,8 @@ from kajitori.blobs.blobs import Blob, Blobs
 async def forget_run(
     blobs: Blobs, prefix: str, namespace: str, run_uid: str, *, up_to_attempt: int | None = None
 ) -> None:
-    """Remove the blobs of a run. With `up_to_attempt`, remove only those of its oldest attempts; the attempt is then
-    the part of the key behind the UID."""
+    """Remove the blobs of a run. With `up_to_attempt`, remove only the blobs of its oldest attempts; the attempt is
+    then the part of the key behind the UID."""
     async with aclosing(blobs.under(f"{prefix}/{namespace}/{run_uid}")) as found:
         keys = [
             blob.key async for blob in found if up_to_attempt is None or int(blob.key.split("/")[3]) <= up_to_attempt

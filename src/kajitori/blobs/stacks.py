@@ -29,12 +29,12 @@ class KeptStacks:
         self._blobs = blobs
 
     async def keep(self, namespace: str, run_uid: str, attempt: int, evidence: Evidence) -> None:
-        """Store evidence in place of what was kept for the same attempt and occasion before."""
+        """Store evidence; it replaces earlier evidence about the same attempt and occasion."""
         content = await asyncio.to_thread(_packed, evidence)
         await self._blobs.put(f"{PREFIX}/{namespace}/{run_uid}/{attempt}/{evidence.occasion}", content)
 
     async def read(self, namespace: str, run_uid: str, attempt: int) -> list[Evidence]:
-        """Return what is kept of an attempt, the oldest first."""
+        """Return the stored evidence about an attempt, the oldest first."""
         found = []
         for occasion in Occasion:
             key = f"{PREFIX}/{namespace}/{run_uid}/{attempt}/{occasion}"

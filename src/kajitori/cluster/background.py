@@ -1,4 +1,4 @@
-"""Work that goes on in the background of a process: a failure is logged, and the work begins again."""
+"""Background work of a process: a failure is logged, and the work begins again."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 def start_all(works: Iterable[Work], pause_seconds: float = PAUSE_SECONDS) -> list[asyncio.Task[None]]:
-    """Start a task for each work. Work that raises an error begins again after the pause; without that it would stop
-    for good and unseen, because its task is awaited only at the end."""
+    """Start a task for each work. Work that raises an error begins again after the pause. Otherwise it would stop
+    unnoticed, because its task is awaited only when the process ends."""
     return [asyncio.create_task(_keep_going(work, pause_seconds)) for work in works]
 
 

@@ -33,7 +33,7 @@ class Devices:
         self._claims: dict[Key, DeviceClaim] = {}
         """The allocated claims that are counted."""
         self._nodes_of_claim: dict[Key, set[str]] = {}
-        """The nodes on which each of them is counted."""
+        """The nodes on which each claim of `_claims` is counted."""
         self._claims_of_pods: dict[str, set[Key]] = {}
         """Allocated claims by the UID of the Pod that they are reserved for."""
         self._early: dict[tuple[str, str], set[Key]] = {}
@@ -57,8 +57,8 @@ class Devices:
         return found.offers if found is not None else ()
 
     def used(self, node: str) -> dict[str, int]:
-        """Return the number of used GPUs of each type of a node: those that are allocated to claims of any Pod, and
-        those that Pods on the node request whose claims the mirror does not show yet."""
+        """Return the number of used GPUs of a node by type. GPUs count if they are allocated to a claim, or if a Pod on
+        the node requests them and the mirror does not show its claim yet."""
         found = self._gpus(node)
         if found is None:
             return {}

@@ -27,7 +27,7 @@ _NODES_FAULT = (Reason.PROGRAM_FAILED, Reason.TIME_LIMIT)
 
 
 class HealthView:
-    """The health of all nodes. Signs of a node are kept until its Node changes; runs are read anew each time."""
+    """The health of all nodes. The signs of a node are cached until its Node changes; runs are read anew each time."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
         self._mirror = mirror
@@ -45,7 +45,7 @@ class HealthView:
         return signs != before[1] or bool(signs.silent_since)
 
     def verdict(self, now: datetime) -> Verdict:
-        """Return the verdict about each node, from everything that is known now."""
+        """Return the verdict about each node, from everything that the mirror shows now."""
         policy = self._cluster.policy
         failures, proven = self._failures(now)
         signs = self.signs(now)
@@ -74,7 +74,7 @@ class HealthView:
             if test is not None:
                 signs = replace(signs, test=self._trial(test, signs, now))
             found.append(signs)
-        if len(self._signs) > len(found):  # nodes are gone
+        if len(self._signs) > len(found):  # its nodes are gone
             self._signs = {name: known for name, known in self._signs.items() if name in self._mirror.nodes}
         return found
 
@@ -116,7 +116,8 @@ class HealthView:
     # ------------------------------------------------------------------------------------------ runs
 
     def _failures(self, now: datetime) -> tuple[Mapping[str, list[Failure]], datetime | None]:
-        """Return failures by node, and when a run that failed will have proved itself elsewhere."""
+        """Return failures by node, and the time at which a run that failed will have run long enough on other nodes to
+        blame the first one."""
         found: dict[str, list[Failure]] = defaultdict(list)
         moments: list[datetime] = []
         unstarted: list[tuple[str, datetime]] = []
@@ -147,7 +148,7 @@ class HealthView:
             return Trial(name, TrialState.IMPOSSIBLE, (status.message or status.reason.value,))
         patience_seconds = self._cluster.policy.preflight.time_limit_seconds
         created = parse_time(run.metadata.creation_timestamp)
-        in_vain = status.attempt is None and not signs.busy  # other Pods on the node leave too little room
+        in_vain = status.attempt is None and not signs.busy  # other Pods leave too little room for the test
         if in_vain and created is not None and created + timedelta(seconds=patience_seconds) < now:
             found = f"found no room for {format_duration(patience_seconds)}: {status.message}".removesuffix(": ")
             return Trial(name, TrialState.IMPOSSIBLE, (found,))

@@ -226,7 +226,7 @@ class RequestStatus(Wire, frozen=True):
 
 
 class ProvisioningRequest(Wire, frozen=True):
-    """An autoscaling.x-k8s.io ProvisioningRequest, as far as its answer goes."""
+    """The fields of an autoscaling.x-k8s.io ProvisioningRequest that hold the autoscaler's answer."""
 
     metadata: ObjectMeta
     status: RequestStatus = RequestStatus()

@@ -1,4 +1,4 @@
-"""The index of runs on nodes: the nodes that each run holds or was given, kept up to date with the mirror.
+"""The index of runs on nodes: the nodes that each run holds or was promised, kept up to date with the mirror.
 
 Usage, promised nodes, running gangs, candidates for preemption, expected ends and what-ifs are filters of this index.
 A run that changed is read anew at the next question; all other entries stay as they are.
@@ -36,7 +36,7 @@ ENDING = (Reason.STOPPING, Reason.TIME_LIMIT, Reason.DELETING)
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Nodes that were given to members of an attempt and that no bound Pod shows yet."""
+    """Nodes that are promised to members of an attempt: no Pod is bound to them yet."""
 
     run: str
     """`namespace/name`."""
@@ -60,7 +60,7 @@ class AttemptPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunOccupancy:
-    """All nodes that one run holds or was given."""
+    """All nodes that one run holds or was promised."""
 
     run: RunObject
     plan: AttemptPlan | None
@@ -155,7 +155,7 @@ class Occupancy:
         return (held.run for held in self.runs() if held.is_begun)
 
     def of(self, key: Key) -> RunOccupancy | None:
-        """Return the entry of one run; None if it neither holds nor was given any node."""
+        """Return the entry of one run; None if it neither holds a node nor was promised one."""
         self._refresh()
         return self._runs.get(key)
 
@@ -170,8 +170,8 @@ class Occupancy:
         return self._gangs.get(key)
 
     def promises(self) -> Iterator[Promise]:
-        """Yield the nodes that stored attempts were given and that no bound Pod shows yet. No other run may have
-        them.
+        """Yield the nodes that stored attempts were promised and to which their Pods are not bound yet. No other run
+        may have them.
 
         They depend on the Runs alone, so a new leader knows them from its first cycle.
         """
@@ -180,7 +180,7 @@ class Occupancy:
             yield from promises
 
     def may_free(self, run: RunObject) -> bool:
-        """Whether a change of the Run itself may free nodes: it had some promised at the last question. Nodes that its
+        """Whether a change of the Run itself may free nodes: it had promised nodes at the last call. Nodes that its
         Pods hold are freed by changes of Pods."""
         held = self._runs.get((run.metadata.namespace, run.metadata.name))
         if held is None or held.run.metadata.uid != run.metadata.uid:
@@ -188,8 +188,8 @@ class Occupancy:
         return held.is_begun and (self._waits_for_pods(held) or keeps_nodes(held.run))
 
     def leaving(self) -> Iterator[tuple[RunOccupancy, Pod]]:
-        """Yield the members that were asked to end and are still on a node, of all runs that are no running gangs and
-        that keep no nodes for a next attempt."""
+        """Yield the members that were asked to end and are still on a node. Members of running gangs, and of runs that
+        keep nodes for a next attempt, are left out."""
         for held in self.runs():
             if held.since is None and held.bound and not keeps_nodes(held.run):
                 yield from ((held, pod) for pod in held.bound if pod.metadata.deletion_timestamp)
@@ -206,8 +206,8 @@ class Occupancy:
         return [*bound, *((pod, node) for pod in self._mirror.nominated() if (node := _nominated(pod)) in index)]
 
     def used(self) -> Snapshot:
-        """Return what all Pods use on every node, also those that the scheduler is making room for; without promises.
-        The caller may change it."""
+        """Return the usage of all Pods on every node, including Pods for which the scheduler is making room, without
+        promises. The caller may change it."""
         snapshot = self._used_by_bound_pods().copy()
         snapshot.table = table = self._current_table()
         for pod in self._mirror.nominated():
@@ -217,7 +217,7 @@ class Occupancy:
         return snapshot
 
     def request_of(self, pod: Pod) -> MemberRequest:
-        """Return what one Pod takes, as the request of a member."""
+        """Return the resources of one Pod as the request of a member."""
         usage = self._mirror.usage_of_pod(pod)
         gpu_type, gpus = next(iter(self.gpus_of(pod).items()), ("", 0))
         return MemberRequest(usage.cpu_millis, usage.memory_bytes, gpus, gpu_type, whole_node=is_alone(pod))
@@ -254,7 +254,7 @@ class Occupancy:
             key = namespace, name
             if key in self._mirror.runs or key in self._runs:
                 self._changed.add(key)
-            else:  # it came and went between two questions
+            else:  # it was created and deleted between two calls
                 self._changed.discard(key)
         elif resource == POD_KIND:
             key = (namespace, name.rsplit("-", 2)[0])
@@ -359,7 +359,8 @@ class Occupancy:
             yield from self._kept_for_next_attempt(held, table)
 
     def _waits_for_pods(self, held: RunOccupancy) -> bool:
-        """Whether members of the run's attempt are still to be made or bound, or may be without our having seen it."""
+        """Whether members of the run's attempt have yet to be created or bound, or may have been bound although the
+        mirror does not show it yet."""
         run, status = held.run, held.run.status
         if status is None or status.attempt is None or status.phase.is_final:
             return False
@@ -373,13 +374,14 @@ class Occupancy:
         return status.phase is Phase.RESTARTING and self._specs.of(run).is_service
 
     def _kept_for_next_attempt(self, held: RunOccupancy, table: NodeTable) -> Iterator[Promise]:
-        """Yield what an elastic gang's next attempt will have that no member has now (`core.spec.status.Resize`)."""
+        """Yield the nodes of an elastic gang's next attempt that no member has now (`core.spec.status.Resize`)."""
         status = held.run.status
         if held.plan is None or status is None or status.attempt is None or status.resize is None:
             return
         rows = (table.index.get(name) for name in node_lists.expand(status.resize.nodes))
         kept = [table.nodes[row].name for row in rows if row is not None and bool(table.usable[row])]
-        if len(kept) < status.resize.fewest:  # too few of them take work: it waits in the queue like all others
+        # too few of these nodes take work: the gang waits in the queue like all others
+        if len(kept) < status.resize.fewest:
             return
         if status.phase in (Phase.STARTING, Phase.RUNNING):
             has = Counter(held.plan.nodes.values())

@@ -29,12 +29,12 @@ class RunObject(Wire, frozen=True):
 
     @property
     def current_status(self) -> RunStatus:
-        """The run's status; until one is written, that of a run that waits since its creation."""
+        """The run's status. Until one is written, the status of a run that waits since its creation."""
         return self.status or RunStatus(queued_at=self.metadata.creation_timestamp)
 
     @property
     def owner(self) -> str:
-        """The user who submitted it through the Web API; empty if it came another way."""
+        """The user who submitted the run; empty if the Run has no owner annotation."""
         return self.metadata.annotations.get(names.ANNOTATION_OWNER, "")
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class RunObject(Wire, frozen=True):
             raise ValueError(why)
 
     @staticmethod
-    def mended(document: dict[str, Any], why: str) -> dict[str, Any]:
+    def repaired(document: dict[str, Any], why: str) -> dict[str, Any]:
         """Return the document with a readable status in place of an invalid one."""
         status: Any = document.get("status")
         match status:

@@ -1,4 +1,4 @@
-"""The mirror's Nodes, Pods and Runs in the types that the planner and policy of `core` take."""
+"""The mirror's Nodes, Pods and Runs in the types of the planner and of policy in `core`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class ClusterView:
 
     @property
     def version(self) -> int:
-        """A number that grows whenever policy or the facts of nodes change: `decide` may answer otherwise then."""
+        """A number that grows whenever policy or the facts of nodes change, because then `decide` may answer
+        otherwise."""
         self.table()
         return self._version
 
@@ -136,15 +137,15 @@ class ClusterView:
         return self._pools.requests()
 
     def kept(self) -> dict[str, Rows]:
-        """Return the nodes that came because a run asked for them and that are kept for it, by `namespace/name`."""
+        """Return the nodes that an autoscaler made for a run and that are kept for it, by `namespace/name`."""
         return self._pools.holds(self.table(), self.policy)
 
     def barred(self) -> Barred:
-        """Return what keeps gangs off nodes that came for other runs."""
+        """Return the function that keeps gangs off nodes that an autoscaler made for other runs."""
         return self._pools.barred(self.table(), self.policy)
 
     def uses(self, node: str) -> Iterator[Use]:
-        """Yield what each Pod on a node takes. Pods of DaemonSets count, too: what they take is not free."""
+        """Yield the resources of each Pod on a node, including Pods of DaemonSets."""
         for pod in self._mirror.pods_on_node(node):
             if pod.is_finished:
                 continue
@@ -165,8 +166,8 @@ class ClusterView:
             )
 
     def promised_uses(self) -> dict[str, list[Use]]:
-        """Return what members that are still starting will take, by node; also the nodes that are kept for the next
-        attempt of an elastic gang. No bound Pod shows it yet, and no other run can have it."""
+        """Return, by node, the resources that are promised to members without a bound Pod, and the nodes that are kept
+        for the next attempt of an elastic gang. No other run can have them."""
         found: dict[str, list[Use]] = {}
         for promise in self.occupancy.promises():
             namespace, _, name = promise.run.partition("/")
@@ -191,7 +192,8 @@ class ClusterView:
     def earlier(
         self, spec: RunSpec | None, namespace: str, owner: str, *, than: RunObject | None = None
     ) -> tuple[EarlierRun, ...]:
-        """Return what earlier runs of the same kind needed, newest first; with `than`, of runs submitted before it."""
+        """Return the memory peaks of earlier runs of the same kind, newest first; with `than`, only of runs submitted
+        before it."""
         if spec is None:
             return ()
         if self._history is None:
@@ -231,10 +233,8 @@ class ClusterView:
         return names.ANNOTATION_TESTED_NODE in run.metadata.annotations and bool(self.tested_node(run))
 
     def outline(self, run: RunObject, status: RunStatus) -> tuple[gang.Run, RunSpec | None]:
-        """Return a run that policy refuses now as the state machine takes it: its attempt runs on until it ends or a
-        user ends it.
-
-        Its spec comes with it if it can be read.
+        """Return a run that policy refuses now in the form that the state machine needs: its attempt continues until it
+        ends or a user ends it. If the spec can be read, it is included.
         """
         meta = run.metadata
         life = gang.run_without_spec(self.specs.of(run).type, meta.generation, status, bool(meta.deletion_timestamp))

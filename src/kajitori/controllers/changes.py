@@ -1,4 +1,4 @@
-"""Turns changes in the cluster into runs to reconcile and cycles of the queue to run."""
+"""Queues runs for reconciliation, and cycles of the queue, when something changes in the cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kajitori.cluster.mirror.mirror import CATCH_UP_SECONDS, Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RUNS
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.nodes.silence import Silence
+from kajitori.controllers.nodes.silent_nodes import SilentNodes
 from kajitori.controllers.queue.trigger import CycleTrigger
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
@@ -27,7 +27,7 @@ class Changes:
         work: WorkQueue,
         trigger: CycleTrigger,
         statuses: Statuses,
-        silence: Silence,
+        silent_nodes: SilentNodes,
         orphans: Orphans,
         now: Callable[[], datetime],
     ) -> None:
@@ -36,14 +36,14 @@ class Changes:
         self._work = work
         self._trigger = trigger
         self._statuses = statuses
-        self._silence = silence
+        self._silent_nodes = silent_nodes
         self._orphans = orphans
         self._now = now
         self._catch_up_at: datetime | None = None
         """Time at which the mirror will show everything that was missed while one of its watches was broken."""
 
     def follow(self) -> Callable[[], None]:
-        """React to the mirror from now on. Return a function that ends it."""
+        """React to changes in the mirror from now on. Return a function that ends this."""
         ends = (self._mirror.on_change(self._note), self._mirror.on_health(self._note_health))
 
         def end() -> None:
@@ -53,10 +53,10 @@ class Changes:
         return end
 
     def note_all(self) -> None:
-        """Take everything that the mirror shows as changed."""
+        """Treat every object in the mirror as changed."""
         self._work.add(*self._mirror.runs)
         for node in self._mirror.nodes:
-            self._silence.note(node)
+            self._silent_nodes.note(node)
         for pod in list(self._mirror.pods.values()):
             self._note_owner(pod)
 
@@ -84,7 +84,7 @@ class Changes:
             self._work.add(*self._mirror.runs, *self._orphans)
 
     def is_new(self, key: Key) -> bool:
-        """Whether the run was only submitted, so that no node depends on it."""
+        """Whether the run was submitted and has had no attempt yet, so that no node depends on it."""
         run = self._mirror.runs.get(key)
         return run is not None and run.status is None and not run.metadata.deletion_timestamp
 
@@ -116,7 +116,7 @@ class Changes:
         self._trigger.note_change()
 
     def _note_node(self, name: str) -> None:
-        self._silence.note(name)
+        self._silent_nodes.note(name)
         if not self._cluster.note_node(name):
             return
         self._trigger.note_change()

@@ -38,7 +38,8 @@ class NotLeading(Conflict):
 
 
 class Leadership:
-    """A candidate. `lead` does the work while it leads; the client for that work asks `permit` before each write."""
+    """A candidate for the lead. `lead` runs the given work while this candidate leads; the client that the work uses
+    asks `permit` before each write."""
 
     def __init__(
         self,

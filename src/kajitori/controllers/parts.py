@@ -10,9 +10,9 @@ from kajitori.blobs.code import CodeStore
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.messages.post_office import PostOffice
+from kajitori.controllers.messages.dispatcher import MessageDispatcher
 from kajitori.controllers.nodes.health import HealthKeeper
-from kajitori.controllers.nodes.silence import Silence
+from kajitori.controllers.nodes.silent_nodes import SilentNodes
 from kajitori.controllers.queue.planning import Planning
 from kajitori.controllers.queue.provisioning import Provisioning
 from kajitori.controllers.queue.starting import Starter
@@ -21,7 +21,7 @@ from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.controllers.records.results import ResultKeeper
 from kajitori.controllers.runs.budgets import BudgetKeeper
-from kajitori.controllers.runs.memory_kills import Spared
+from kajitori.controllers.runs.memory_kills import NodeMemoryKills
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.readers import FolderReaders
@@ -38,7 +38,7 @@ from kajitori.monitoring.controller import ControllerMetrics
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterParts:
-    """The cluster: how it is read, written and told about."""
+    """The objects that read the cluster, write to it and record Events."""
 
     client: KubeClient
     mirror: Mirror
@@ -58,7 +58,7 @@ class RunParts:
     """Signs members and their tickets."""
     networks: NetworkKeeper
     budgets: BudgetKeeper
-    spared: Spared
+    node_victims: NodeMemoryKills
     orphans: Orphans
     readers: FolderReaders
 
@@ -77,7 +77,7 @@ class NodeParts:
     """Unhealthy and silent nodes."""
 
     health: HealthKeeper
-    silence: Silence
+    silent_nodes: SilentNodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class RecordParts:
     peaks: MemoryKeeper
     code: CodeStore | None
     """Uploaded code, of which the unused is deleted."""
-    messages: PostOffice | None = None
+    messages: MessageDispatcher | None = None
     """None if no messages are sent."""
     history: HistoryKeeper | None = None
     """None if ended runs are forgotten with their objects."""

@@ -26,10 +26,10 @@ from kajitori.controllers.runs.attempts import (
     delete_member,
     delete_members,
     hold_member,
-    is_meddled_with,
-    put_right,
+    lacks_metadata,
     reference_to,
     release_member,
+    restore_metadata,
 )
 from kajitori.controllers.runs.checkpoints import delete_checkpoint
 from kajitori.controllers.runs.statuses import STATUS_INTERVAL, UNSEEN_PATIENCE
@@ -68,7 +68,7 @@ REMOVAL_REFUSED = timedelta(minutes=10)
 
 
 class Reconciler:
-    """Takes each Run that changed one step further, from Queued to its end."""
+    """Takes the next step of each Run that changed, from Queued to its end."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Reconciler:
         self._planning = queue.planning
         self._starter = queue.starter
         self._provisioning = queue.provisioning
-        self._silence = nodes.silence
+        self._silent_nodes = nodes.silent_nodes
         self._records = records
         self._decided: dict[Key, tuple[tuple[str, int, int], tuple[RunSpec, Decision]]] = {}
         """Policy's decision on each run, with the UID, generation and version of policy and cluster that it is for."""
@@ -133,7 +133,7 @@ class Reconciler:
         """Decide the next step of a run from its members, and carry it out."""
         pods = self._mirror.owned_pods(*reference_to(run))
         is_over = admitted.life.deleting or status.phase.is_final
-        spared, unclear_seconds = await self._runs.spared.among(() if is_over else pods)
+        node_victims, unclear_seconds = await self._runs.node_victims.among(() if is_over else pods)
         if unclear_seconds:
             self._planning.takeover.note(key)
             self._work.wake(key, timedelta(seconds=unclear_seconds))
@@ -142,9 +142,9 @@ class Reconciler:
         covered = {pod.metadata.uid for pod in self._mirror.pods_of_run(run)}
         for pod in pods:
             is_earlier = pod.member is not None and pod.member.attempt < status.attempts
-            if (is_earlier or pod.metadata.uid in covered) and is_meddled_with(run, pod):
-                await self._put_right(run, pod)
-        seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, spared)) is not None]
+            if (is_earlier or pod.metadata.uid in covered) and lacks_metadata(run, pod):
+                await self._restore_metadata(run, pod)
+        seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, node_victims)) is not None]
         members = [self._patient(key, member) for _, member in seen]
         counted = [pair for pair in seen if pair[1].uid in covered]
         still_waits = partial(preemptor_waits, self._mirror, self._cluster.specs)
@@ -169,22 +169,22 @@ class Reconciler:
         self._work.rest(key, ended - began)
         self._metrics.note_step("reconcile", ended - began)
         if admitted.life.sweep is not None:
-            step = self._take_away(run, step, seen)
+            step = self._start_removals(run, step, seen)
         await self._perform(key, run, admitted, step, members)
 
-    def _take_away(self, run: RunObject, step: gang.Step, seen: Sequence[tuple[Pod, gang.Member]]) -> gang.Step:
+    def _start_removals(self, run: RunObject, step: gang.Step, seen: Sequence[tuple[Pod, gang.Member]]) -> gang.Step:
         """Start keeping the results of ended members of a sweep and deleting their Pods; return the remaining step."""
         over = {pod.metadata.uid for pod, member in seen if member.is_over}
         ended = [act for act in step.actions if isinstance(act, gang.DeleteMember) and act.uid in over]
         policy = self._cluster.policy
-        self._records.results.take_away(run, ended, seen, policy.sweeps, policy.logs.keep_within_seconds)
+        self._records.results.start_removals(run, ended, seen, policy.sweeps, policy.logs.keep_within_seconds)
         return replace(step, actions=tuple(act for act in step.actions if act not in ended))
 
-    async def _put_right(self, run: RunObject, pod: Pod) -> None:
+    async def _restore_metadata(self, run: RunObject, pod: Pod) -> None:
         """Restore the labels and the owner of a member that was edited, so that requests by label find it again."""
         meta = pod.metadata
         try:
-            await put_right(self._client, run, pod)
+            await restore_metadata(self._client, run, pod)
         except (Forbidden, InvalidInput) as error:
             log.warning("Pod %s/%s was edited and can't be restored: %s", meta.namespace, meta.name, error)
         else:
@@ -192,7 +192,7 @@ class Reconciler:
 
     def _patient(self, key: Key, member: gang.Member) -> gang.Member:
         """Return the member. Its node counts as ready while it has been silent for less than the patience."""
-        left = self._silence.patience_left(member)
+        left = self._silent_nodes.patience_left(member)
         if not left:
             return member
         self._work.wake(key, left)
@@ -277,7 +277,7 @@ class Reconciler:
             await self._keep_network(run, admitted, step.status)
 
     async def _keep_evidence(self, run: RunObject, admitted: Admitted, step: gang.Step) -> None:
-        """Keep what the survivors of a failed gang do before they are ended, at most within their grace."""
+        """Store the stacks of a failed gang's survivors before they are ended, within their grace at most."""
         stuck, evidence, attempt = self._records.stuck, self._records.evidence, step.status.attempt
         if stuck is None or evidence is None or attempt is None or admitted.life.deleting or admitted.life.stopped:
             return
@@ -288,7 +288,7 @@ class Reconciler:
             await evidence.before_end(run, attempt.number, step.status.message, seconds)
 
     def _with_question(self, run: RunObject, step: gang.Step) -> gang.Step:
-        """Add to the status what is known of idle GPUs, and the question to the owner."""
+        """Add the finding about idle GPUs to the status, and the question to the owner."""
         watcher = self._records.idle
         if watcher is None:
             return step
@@ -298,7 +298,7 @@ class Reconciler:
         return replace(step, status=status, wake_at=earliest(step.wake_at, due) if is_ahead else step.wake_at)
 
     def _with_notices(self, run: RunObject, step: gang.Step, time_limit_seconds: int | None) -> gang.Step:
-        """Add to the status what the owner or the team is to be told, and remove what was taken over."""
+        """Add notices for the owner or the team to the status, and remove those that outboxes hold."""
         office = self._records.messages
         if office is None:
             return step

@@ -42,8 +42,8 @@ class RunController:
         records: RecordParts,
         keepers: Sequence[Keeper[Any]],
     ) -> None:
-        """`changes` fills `work` as the cluster changes; `reconciler` does it. `keepers` apply what follows from the
-        policy file."""
+        """`changes` fills `work` as the cluster changes, and `reconciler` does that work. `keepers` apply the objects
+        that follow from the policy file."""
         self._cluster = cluster
         self._mirror = cluster.mirror
         self._work = work

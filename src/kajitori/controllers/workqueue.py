@@ -47,7 +47,7 @@ class WorkQueue:
         self._changed: dict[Key, None] = {}
         """Changed keys in the order of their changes."""
         self._is_burst = False
-        """Whether changed keys were left when others were taken."""
+        """Whether changed keys stayed in the queue when others were taken from it."""
         self._changed_meanwhile: set[Key] = set()
         self._wake_at: dict[Key, datetime] = {}
         self._alarms: list[tuple[datetime, Key]] = []
@@ -61,7 +61,7 @@ class WorkQueue:
 
     @property
     def busy(self) -> KeysView[Key]:
-        """The keys with a running task."""
+        """The keys that have a running task."""
         return self._working.keys()
 
     def add(self, *keys: Key) -> None:

@@ -94,7 +94,7 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
 
 
 def decode(document: bytes | msgspec.Raw, type: type[T]) -> T:
-    """Decode one object. A null counts as a missing field, as in Go. A type may have a method `mended` that repairs a
+    """Decode one object. A null counts as a missing field, as in Go. A type may have a method `repaired` that repairs a
     document with an invalid part.
 
     Raises ServerError if this is not such an object: an API server in order does not answer so.
@@ -171,10 +171,10 @@ def _decode_with_nulls(document: bytes | msgspec.Raw, type: type[T]) -> T:
         try:
             return _read(plain, type)
         except msgspec.ValidationError as error:
-            mended: Callable[[Any, str], Any] | None = getattr(type, "mended", None)
-            if mended is None:
+            repaired: Callable[[Any, str], Any] | None = getattr(type, "repaired", None)
+            if repaired is None:
                 raise
-            return _read(mended(plain, str(error)), type)
+            return _read(repaired(plain, str(error)), type)
     except msgspec.MsgspecError as error:
         raise _garbled(error) from error
 

@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 15.0
 _ERROR_LIMIT = 300
 
 
-class Letter(msgspec.Struct, kw_only=True):
+class Delivery(msgspec.Struct, kw_only=True):
     """One request to send."""
 
     number: int
@@ -44,7 +44,7 @@ class Letter(msgspec.Struct, kw_only=True):
 
 
 class Receipt(msgspec.Struct, kw_only=True):
-    """The outcome of a letter."""
+    """The outcome of a delivery."""
 
     number: int
     error: str = ""
@@ -71,7 +71,7 @@ class _Notes(logging.Handler):
 
 
 class Sender:
-    """Sends letters, each in a thread."""
+    """Sends deliveries, each in a thread."""
 
     def __init__(self, rules: Rules, guard: Guard) -> None:
         import apprise
@@ -91,22 +91,22 @@ class Sender:
         logger.handlers, logger.propagate = [self._notes], False
         logger.setLevel(logging.WARNING)
 
-    def send(self, letter: Letter) -> Receipt:
-        """Send one letter."""
+    def send(self, delivery: Delivery) -> Receipt:
+        """Send one delivery."""
         self._guard.take_refusal()
         self._notes.take()
         try:
-            error, for_good = self._send_webhook(letter) if letter.key else self._send_by_apprise(letter)
+            error, for_good = self._send_webhook(delivery) if delivery.key else self._send_by_apprise(delivery)
         except Exception as cause:  # whatever a service's code raises
-            text = redacted(str(cause), (letter.url, letter.key))
+            text = redacted(str(cause), (delivery.url, delivery.key))
             error, for_good = f"{type(cause).__name__}: {text}", False
         if refusal := self._guard.take_refusal():
             error, for_good = refusal, True
-        return Receipt(number=letter.number, error=error[:_ERROR_LIMIT], for_good=for_good)
+        return Receipt(number=delivery.number, error=error[:_ERROR_LIMIT], for_good=for_good)
 
-    def _send_by_apprise(self, letter: Letter) -> tuple[str, bool]:
-        scheme = letter.url.partition("://")[0].lower()
-        service = self._apprise.Apprise.instantiate(letter.url, asset=self._asset, suppress_exceptions=True)
+    def _send_by_apprise(self, delivery: Delivery) -> tuple[str, bool]:
+        scheme = delivery.url.partition("://")[0].lower()
+        service = self._apprise.Apprise.instantiate(delivery.url, asset=self._asset, suppress_exceptions=True)
         if service is None:
             return "the URL names no known service, or lacks a part", True
         if scheme in ("http", "https"):  # a service's own URL, as users copy it
@@ -122,29 +122,29 @@ class Sender:
             "idle": "warning",
             "time-limit": "warning",
         }
-        sent = service.notify(body=letter.body, title=letter.title, notify_type=colours.get(letter.kind, "info"))
-        why = redacted(self._notes.take(), (letter.url,)) or "the service did not take it"
+        sent = service.notify(body=delivery.body, title=delivery.title, notify_type=colours.get(delivery.kind, "info"))
+        why = redacted(self._notes.take(), (delivery.url,)) or "the service did not take it"
         return ("" if sent else why), False
 
-    def _send_webhook(self, letter: Letter) -> tuple[str, bool]:
+    def _send_webhook(self, delivery: Delivery) -> tuple[str, bool]:
         import requests
 
-        scheme = letter.url.partition("://")[0].lower()
+        scheme = delivery.url.partition("://")[0].lower()
         if self._rules.schemes and "webhook" not in self._rules.schemes:
             return "the policy's notifications.schemes does not allow webhook", True
         if scheme != "https" and not (scheme == "http" and "http" in self._rules.schemes):
             return "a webhook needs https, or http in the policy's notifications.schemes", True
-        content = {"type": f"run.{letter.kind}", "id": letter.id, "title": letter.title, "text": letter.body}
-        content |= {"namespace": letter.namespace, "run": letter.run}
+        content = {"type": f"run.{delivery.kind}", "id": delivery.id, "title": delivery.title, "text": delivery.body}
+        content |= {"namespace": delivery.namespace, "run": delivery.run}
         body = msgspec.json.encode(content)
         with requests.Session() as session:
             session.trust_env = False
             answer = session.post(
-                letter.url,
-                proxies=requests.utils.get_environ_proxies(letter.url),
+                delivery.url,
+                proxies=requests.utils.get_environ_proxies(delivery.url),
                 verify=os.environ.get(AUTHORITIES) or True,
                 data=body,
-                headers=signed_headers(letter.key, letter.id, body, time.time()),
+                headers=signed_headers(delivery.key, delivery.id, body, time.time()),
                 timeout=TIMEOUT_SECONDS,
                 allow_redirects=False,
                 stream=True,
@@ -167,7 +167,7 @@ def use_proxy(rules: Rules) -> None:
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Read the rules, then letters, one a line; write receipts."""
+    """Read the rules, then deliveries, one a line; write receipts."""
     rules = msgspec.json.decode(source.readline(), type=Rules)
     use_proxy(rules)
     guard = Guard(rules)
@@ -176,7 +176,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     writing = threading.Lock()
 
     def deliver(line: bytes) -> None:
-        receipt = sender.send(msgspec.json.decode(line, type=Letter))
+        receipt = sender.send(msgspec.json.decode(line, type=Delivery))
         with writing:
             sink.write(msgspec.json.encode(receipt) + b"\n")
             sink.flush()

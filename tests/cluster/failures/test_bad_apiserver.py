@@ -24,7 +24,7 @@ from kajitori.api import health
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS
 from kajitori.controllers import reconciler
-from kajitori.controllers.nodes.silence import NODE_PATIENCE
+from kajitori.controllers.nodes.silent_nodes import NODE_PATIENCE
 from kajitori.core.spec.reasons import Phase
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import PODS, Resource

@@ -11,7 +11,7 @@ import pytest
 from tests.harness.cluster import Cluster
 
 from kajitori.cluster.mirror.mirror import Mirror
-from kajitori.controllers.nodes.silence import NODE_PATIENCE
+from kajitori.controllers.nodes.silent_nodes import NODE_PATIENCE
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.words.times import parse_time
 from kajitori.kube.client import KubeClient

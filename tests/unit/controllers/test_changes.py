@@ -12,7 +12,7 @@ from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago
 from kajitori.cluster.mirror.mirror import CATCH_UP_SECONDS
 from kajitori.cluster.run_object import RUNS
 from kajitori.controllers.changes import Changes
-from kajitori.controllers.nodes.silence import Silence
+from kajitori.controllers.nodes.silent_nodes import SilentNodes
 from kajitori.controllers.queue.trigger import CycleTrigger
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.statuses import Statuses
@@ -37,9 +37,11 @@ class Scene(QueueScene):
         self.seen: list[str] = []
         statuses = cast(Statuses, SimpleNamespace(note_seen=lambda key, name: self.seen.append(name)))
         self.work, self.trigger = WorkQueue(lambda: self.now), CycleTrigger()
-        silence, orphans = Silence(self.mirror, lambda: self.now), Orphans(self.mirror._client, self.mirror)
+        silent_nodes, orphans = SilentNodes(self.mirror, lambda: self.now), Orphans(self.mirror._client, self.mirror)
         clock = lambda: self.now  # noqa: E731
-        self.changes = Changes(self.mirror, self.cluster, self.work, self.trigger, statuses, silence, orphans, clock)
+        self.changes = Changes(
+            self.mirror, self.cluster, self.work, self.trigger, statuses, silent_nodes, orphans, clock
+        )
         self.end = self.changes.follow()
 
     def taken(self) -> tuple[set[Key], bool]:

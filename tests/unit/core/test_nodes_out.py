@@ -63,4 +63,4 @@ def test_our_taints_are_distinguished_from_others() -> None:
     facts = node_facts(Node(ObjectMeta("n1"), NodeSpec(taints=taints)), default_policy())
     assert [taint.key for taint in facts.taints] == ["dedicated"]
     assert facts.out == (Taint(TAINT_UNHEALTHY, "MembersFail"),)
-    assert not facts.in_order
+    assert not facts.takes_work

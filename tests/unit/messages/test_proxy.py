@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from kajitori.controllers.messages.courier import Courier
+from kajitori.controllers.messages.sending_process import SendingProcess
 from kajitori.core.policy.notifications import Notifications
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.messages.guard import Guard, Refusal, Rules
 from kajitori.messages.proxy import announced
-from kajitori.messages.sender import Letter, Receipt
+from kajitori.messages.sender import Delivery, Receipt
 from kajitori.messages.webhook import new_key
 
 OUTSIDE = "hooks.example.invalid"
@@ -86,8 +86,8 @@ async def site(folder: Path) -> AsyncIterator[Site]:
     await runner.cleanup()
 
 
-def letter(url: str, key: str = "") -> Letter:
-    return Letter(number=0, id="u.failed.1", url=url, key=key, kind="failed", title="bert has failed", body="boom")
+def delivery(url: str, key: str = "") -> Delivery:
+    return Delivery(number=0, id="u.failed.1", url=url, key=key, kind="failed", title="bert has failed", body="boom")
 
 
 async def test_messages_go_through_the_proxy_and_only_to_what_policy_allows(
@@ -99,21 +99,23 @@ async def test_messages_go_through_the_proxy_and_only_to_what_policy_allows(
         rules = Rules(
             schemes=("json", "jsons", "mailto", "http", "webhook"), proxy=there.proxy, no_proxy=("localhost",)
         )
-        courier = Courier(lambda: rules)
-        letters = {
-            "service": letter(f"jsons://{OUTSIDE}/service"),
-            "webhook": letter(f"https://{OUTSIDE}/webhook", KEY),
-            "plain": letter(f"json://{OUTSIDE}/plain"),
-            "metadata": letter("json://169.254.169.254/latest"),
-            "hidden": letter("https://0x7f.1/hidden", KEY),
-            "to the proxy": letter(f"{there.proxy.replace('http', 'json')}/admin"),
-            "mail": letter(f"{there.proxy.replace('http', 'mailto')}?from=kaji@example.org&to=ada@example.org"),
-            "direct": letter(f"https://localhost:{there.ports['https']}/direct", KEY),
+        sending_process = SendingProcess(lambda: rules)
+        deliveries = {
+            "service": delivery(f"jsons://{OUTSIDE}/service"),
+            "webhook": delivery(f"https://{OUTSIDE}/webhook", KEY),
+            "plain": delivery(f"json://{OUTSIDE}/plain"),
+            "metadata": delivery("json://169.254.169.254/latest"),
+            "hidden": delivery("https://0x7f.1/hidden", KEY),
+            "to the proxy": delivery(f"{there.proxy.replace('http', 'json')}/admin"),
+            "mail": delivery(f"{there.proxy.replace('http', 'mailto')}?from=kaji@example.org&to=ada@example.org"),
+            "direct": delivery(f"https://localhost:{there.ports['https']}/direct", KEY),
         }
         try:
-            receipts = dict(zip(letters, await asyncio.gather(*map(courier.send, letters.values())), strict=True))
+            receipts = dict(
+                zip(deliveries, await asyncio.gather(*map(sending_process.send, deliveries.values())), strict=True)
+            )
         finally:
-            await courier.close()
+            await sending_process.close()
     refused = {
         name: receipt.error.rpartition(" ")[2] for name, receipt in receipts.items() if receipt != _sent(receipt)
     }

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from aiosmtpd.smtp import SMTP
 
-from kajitori.controllers.messages.courier import Courier
+from kajitori.controllers.messages.sending_process import SendingProcess
 from kajitori.messages.guard import Rules
-from kajitori.messages.sender import Letter
+from kajitori.messages.sender import Delivery
 from kajitori.messages.webhook import new_key, signed_headers
 
 KEY = new_key()
@@ -60,8 +60,8 @@ async def receivers() -> AsyncIterator[Receivers]:
     await runner.cleanup()
 
 
-def letter(url: str, key: str = "") -> Letter:
-    return Letter(
+def delivery(url: str, key: str = "") -> Delivery:
+    return Delivery(
         number=0, id="u.failed.1", url=url, key=key, kind="failed", title="vision/bert has failed", body="boom"
     )
 
@@ -69,23 +69,25 @@ def letter(url: str, key: str = "") -> Letter:
 async def test_messages_arrive_and_refusals_say_why(receivers: Receivers) -> None:
     """One process sends them all. No error contains a token of a URL."""
     rules = Rules(schemes=("json", "mailto", "http", "webhook", "syslog"), networks=("127.0.0.1/32",))
-    courier = Courier(lambda: rules)
+    sending_process = SendingProcess(lambda: rules)
     here = f"127.0.0.1:{receivers.http}"
-    letters = {
-        "json": letter(f"json://{here}/s3cr3t-token"),
-        "mail": letter(f"mailto://127.0.0.1:{receivers.smtp}?from=kaji@example.org&to=ada@example.org"),
-        "webhook": letter(f"http://{here}/hook", KEY),
-        "broken": letter(f"http://{here}/broken", KEY),
-        "redirected": letter(f"http://{here}/elsewhere", KEY),
-        "not allowed": letter("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"),
-        "nonsense": letter("nonsense://s3cr3t-token"),
-        "on this machine": letter("syslog://"),
-        "inside": letter("http://127.0.0.2:1/s3cr3t-token", KEY),
+    deliveries = {
+        "json": delivery(f"json://{here}/s3cr3t-token"),
+        "mail": delivery(f"mailto://127.0.0.1:{receivers.smtp}?from=kaji@example.org&to=ada@example.org"),
+        "webhook": delivery(f"http://{here}/hook", KEY),
+        "broken": delivery(f"http://{here}/broken", KEY),
+        "redirected": delivery(f"http://{here}/elsewhere", KEY),
+        "not allowed": delivery("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"),
+        "nonsense": delivery("nonsense://s3cr3t-token"),
+        "on this machine": delivery("syslog://"),
+        "inside": delivery("http://127.0.0.2:1/s3cr3t-token", KEY),
     }
     try:
-        receipts = dict(zip(letters, await asyncio.gather(*map(courier.send, letters.values())), strict=True))
+        receipts = dict(
+            zip(deliveries, await asyncio.gather(*map(sending_process.send, deliveries.values())), strict=True)
+        )
     finally:
-        await courier.close()
+        await sending_process.close()
     errors = {name: (receipt.error, receipt.for_good) for name, receipt in receipts.items()}
     assert errors == {
         "json": ("", False),
@@ -123,17 +125,17 @@ for line in sys.stdin:
 async def test_new_rules_hold_for_the_next_message() -> None:
     """A process gets its rules at its start, so another one is started."""
     rules = [Rules(hosts=("old",))]
-    courier = Courier(lambda: rules[0], (sys.executable, "-I", "-S", "-c", TELLS_ITS_RULES))
-    errors = [(await courier.send(letter("json://example.org"))).error]
+    sending_process = SendingProcess(lambda: rules[0], (sys.executable, "-I", "-S", "-c", TELLS_ITS_RULES))
+    errors = [(await sending_process.send(delivery("json://example.org"))).error]
     rules[0] = Rules(hosts=("new",))
-    errors.append((await courier.send(letter("json://example.org"))).error)
-    await courier.close()
+    errors.append((await sending_process.send(delivery("json://example.org"))).error)
+    await sending_process.close()
     assert errors == ["old", "new"]
 
 
 async def test_a_process_that_ends_or_does_not_start_is_an_error_to_try_again() -> None:
     for command in (("/bin/false",), ("/nonexistent/program",)):
-        courier = Courier(Rules, command)
-        receipt = await courier.send(letter("json://example.org"))
-        await courier.close()
+        sending_process = SendingProcess(Rules, command)
+        receipt = await sending_process.send(delivery("json://example.org"))
+        await sending_process.close()
         assert "the sending process" in receipt.error and not receipt.for_good

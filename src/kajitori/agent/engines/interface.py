@@ -105,7 +105,7 @@ def _chain(index: int, direction: Direction) -> str:
 
 
 def _index(interface: str) -> int:
-    """Return the interface's index; 0 if there is none with that name."""
+    """Return the index of the interface with this name; 0 if there is none."""
     try:
         return socket.if_nametoindex(interface)
     except OSError:

@@ -1,8 +1,8 @@
 """Reads the kernel's nf_tables over netlink: counters of thousands of Pods in a few milliseconds.
 
-The program `nft` is used for changes. To read with it takes a process, a read-out of every rule and a long JSON text.
-Numbers and attributes are those of linux/netfilter/nf_tables.h; messages have the machine's byte order, the contents of
-attributes the network's.
+Changes are made with the program `nft`. To read with it would take a process, a read-out of every rule and a long JSON
+text. Numbers and attributes are those of linux/netfilter/nf_tables.h; messages have the machine's byte order, the
+contents of attributes the network's.
 """
 
 from __future__ import annotations

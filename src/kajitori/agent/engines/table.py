@@ -88,7 +88,7 @@ class Table:
                 gc.enable()
 
     def forget(self, names: Collection[str]) -> None:
-        """Delete those of these counters that exist in it."""
+        """Delete the counters with these names from the table, as far as they exist."""
         if names:
             existing = {name for name, *_ in self._kernel.counters(self._family, self._name)} & set(names)
             self.change([f"delete counter {self.where} {name}" for name in existing])

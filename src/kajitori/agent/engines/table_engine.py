@@ -1,4 +1,5 @@
-"""The common part of engines with one table of nf_tables: when its rules are replaced, and what remains of them."""
+"""The common part of engines that have one table of nf_tables: it decides when the table's rules are replaced, and
+which counters remain."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ class TableEngine(ABC, Generic[W]):
 
     @abstractmethod
     def _wanted(self, pods: Mapping[str, Pod]) -> W:
-        """Return what to count for these Pods."""
+        """Return the description of what to count for these Pods."""
 
     @abstractmethod
     def _create(self, wanted: W, classes: Classes) -> list[str]:

@@ -36,7 +36,7 @@ class Errand(Generic[T]):
 
 
 class Errands(Generic[T]):
-    """Errands by name, at most one at a time under each. A call that hangs is not made again meanwhile."""
+    """Background calls, at most one at a time of each name, so that a call that hangs is not made again."""
 
     def __init__(self) -> None:
         self._under_way: dict[str, Errand[T]] = {}

@@ -49,7 +49,8 @@ class Recorders:
                     self._asked.add(int(rank))
 
     def read(self, until: float) -> tuple[Flight, ...]:
-        """Return what the files say; those that were asked for are waited for until then, on the monotonic clock."""
+        """Return the contents of the files. Wait for files that were asked for until `until`, on the monotonic
+        clock."""
         patience = min(until, time.monotonic() + ANSWER_SECONDS)
         found = []
         for rank in self._found:
@@ -64,7 +65,7 @@ class Recorders:
         return tuple(found)
 
     def _read(self, rank: int) -> Flight | None:
-        """Return what the file of a process says that it has written since its start; None without one."""
+        """Return the content of the file that a process has written since its start; None without such a file."""
         pid, paths = self._found[rank]
         for path in paths:
             with contextlib.suppress(OSError, ValueError), open(open_own(pid, path), "rb") as file:

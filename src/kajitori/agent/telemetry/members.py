@@ -1,4 +1,4 @@
-"""The members of runs on this node, from whatever runs them."""
+"""The members of runs on this node, as the kubelet or the process that runs them describes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LocalMember:
     """Name of the Pod."""
     uid: str
     pids: Callable[[], Sequence[int]]
-    """Returns the processes of its program now, without those of the node's own."""
+    """Returns the present processes of the member's program, without processes of the node itself."""
     cgroups: tuple[str, ...] = ()
     """Paths of the control groups of its program, of version 1 or 2; none if only the processes are known."""
     log: Path | None = None

@@ -30,7 +30,7 @@ _CONTROLLERS = ("memory", "cpu,cpuacct", "cpuacct", "blkio")
 
 
 class Pods(Protocol):
-    """A source of this node's Pods: that of the traffic counters."""
+    """A source of this node's Pods: the one that the traffic counters use."""
 
     def pods(self) -> Mapping[str, Pod]:
         """Return the Pods of this node by UID. Raises OSError if they cannot be listed now."""

@@ -59,7 +59,7 @@ AT_ONCE = 4
 MAX_TABLE_BYTES = 4 << 20
 """Most bytes of a table of connections that are read: 27,000 connections."""
 MAX_UNANSWERED = 8
-"""Most peers without an answer that are told."""
+"""Most peers without an answer that are reported."""
 
 
 Dump = Callable[[int, bool, float, Detail], tuple[ThreadStack, ...]]
@@ -183,7 +183,7 @@ def _sockets(folder: Path) -> Iterator[int]:
 
 
 def _look(pid: int, dump: Dump, detail: Detail, until: float, proc: Path) -> ProcessStacks | None:
-    """Return what is known of a process; None if it has ended."""
+    """Return the state and stacks of a process, as far as they can be read; None if it has ended."""
     folder = proc / str(pid)
     state = _state(folder)
     if not state:

@@ -1,8 +1,9 @@
 """The names of large checkpoint folders, kept between the pages of their lists.
 
-An operating system lists a folder in no order, so a sorted page takes a look at all of its entries. The second
-page brings the names of all entries after it. With them, a later page only describes its own entries. If the names are
-not here, since another server keeps them, they were too many, or others replaced them, the page reads the folder again.
+An operating system lists a folder in no order, so a sorted page has to read all of its entries. For the second page the
+reader also returns the names of all later entries. With these names, a later page describes only its own entries. The
+names may be missing, because another server keeps them, they were too many, or names of other folders replaced them.
+Then the page reads the folder again.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class SharedRenewals:
         self._swept_at: float | None = None
 
     async def renew(self, refresh_token: str, ask: Callable[[], Awaitable[Tokens]]) -> Tokens:
-        """Return what the provider answers to this refresh token. `ask` is called by one server at a time.
+        """Return the provider's answer to this refresh token. `ask` is called by one server at a time.
 
         If the store does not work, this server asks by itself.
 
@@ -87,8 +87,8 @@ class SharedRenewals:
         return is_first
 
     async def _claim(self, key: str) -> bool:
-        """Whether this server is the first to claim a key. Raises _NoStore. A store's client may repeat a request whose
-        answer was lost, and then finds its own claim: the claim's content tells."""
+        """Whether this server is the first to claim a key. Raises _NoStore. A store's client may repeat a request after
+        it lost the answer, and then finds its own claim. The content of the claim shows whose it is."""
         mine = secrets.token_hex(16).encode()
         return await _stored(self._blobs.create(key, mine)) or await _stored(self._read(key)) == mine
 
@@ -132,7 +132,7 @@ class SharedRenewals:
             return None
 
     async def _sweep(self, newest: str) -> None:
-        """Remove old blobs, now and then, if the store lets us. The newest one tells the store's time."""
+        """Remove old blobs from time to time, if the store allows it. The newest blob shows the store's clock."""
         now = asyncio.get_running_loop().time()
         if self._swept_at is not None and now < self._swept_at + SWEPT_SECONDS:
             return

@@ -249,13 +249,14 @@ class BrowserSessions:
         if place is None:
             hint = "open the page by a link: kaji open; operators can set --sign-in-issuer"
             raise NotFound("this server offers no sign-in at a provider", hint=hint)
-        async with self._discovering:  # anybody may ask for a sign-in: one request at a time reaches the provider
+        # sign-ins need no credentials, so only one request at a time reaches the provider
+        async with self._discovering:
             if self._provider is None:
                 self._provider = await self._discover(place)
         return Client(self._provider, place.client_id, place.scopes, place.client_secret)
 
     async def _discover(self, place: SignIn) -> Provider:
-        """Return what the provider says of itself. After a failure it is left alone for some seconds."""
+        """Return the provider's description of itself. After a failure the provider is not asked for some seconds."""
         if self._failure is not None and self._clock() < self._failed_at + FAILED_SECONDS:
             raise self._failure
         try:

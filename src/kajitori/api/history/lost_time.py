@@ -1,4 +1,4 @@
-"""Routes that tell where time went: of one run, and of all runs of some days, by cause, team, owner or node."""
+"""Routes about lost time: of one run, and of all runs of some days, by cause, team, owner or node."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def report_cluster(api: Shared, user: Caller, query: Annotated[ReportParam
 
 
 async def _parts_of(api: Api, run: RunObject) -> tuple[list[Held], list[Mark]]:
-    """Return all that is known of the time of a run: from its status, and from history."""
+    """Return the parts of a run's time that are known from its status and from history."""
     status, history = run.current_status, api.stores.history
     segments, known = closed_parts(status), marks_of(status, api.now())
     if history is None:

@@ -216,7 +216,7 @@ async def readable_of(api: Api, user: User, namespace: str) -> frozenset[str] | 
 
 
 def _held(run: RunObject, by: By, since: int, until: int) -> Iterator[tuple[str, str, int, int, int, int]]:
-    """Yield what a run holds now, for the part of its time between two times."""
+    """Yield the resources that a run holds now, for the part of its time between two times."""
     status, meta = run.status, run.metadata
     for part in status.usage.open if status is not None and status.usage is not None else ():
         start = parse_time(part.since)

@@ -1,4 +1,5 @@
-"""Log text whose lines begin with their time: make stamps uniform, cut, and resume after an earlier read.
+"""Processing of log text in which each line begins with its time: make the stamps uniform, cut the text, and resume
+after an earlier read.
 
 Logs are processed in chunks of many lines, with only a slice per line, since a log of 100 MB has a million lines.
 """

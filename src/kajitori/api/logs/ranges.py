@@ -59,11 +59,11 @@ class AttemptLog(ABC):
 
     @abstractmethod
     async def index(self) -> LineIndex:
-        """Return what is known of its lines."""
+        """Return the index of the log's lines, as far as they were counted."""
 
     @abstractmethod
     async def keep_index(self, index: LineIndex) -> None:
-        """Remember what is known of its lines."""
+        """Keep this index of the log's lines."""
 
     @abstractmethod
     def counted(self, index: LineIndex) -> Blocks:

@@ -18,7 +18,7 @@ COUNTED_BYTES = 512 << 20
 SEARCHED_BYTES = 128 << 20
 """Most bytes that one request searches; the client goes on with another."""
 TOLD_BYTES = 16 << 20
-"""A search tells how far it is whenever it has searched this much."""
+"""A search reports its progress each time it has searched this many bytes."""
 
 
 class Line(NamedTuple):

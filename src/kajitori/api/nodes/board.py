@@ -158,7 +158,7 @@ def board(api: Api) -> GpuBoard:
         uses = [use for use in (*api.cluster.uses(facts.name), *promised.get(facts.name, ())) if use.gpus]
         whole_type = facts.gpu_type or api.cluster.policy.gpu.type_of(node.metadata.labels)
         for gpu_type, installed, offered, used in _by_type(api, facts, node, uses, whole_type):
-            free = max(0, offered - used) if facts.in_order else 0
+            free = max(0, offered - used) if facts.takes_work else 0
             total = max(installed, used)
             row = types.setdefault(gpu_type, GpuType(type=gpu_type, total=0, used=0, idle=0, free=0, broken=0))
             row.total += total
@@ -242,7 +242,7 @@ def _teams(holdings: Iterable[_Holding]) -> list[GpuTeam]:
 
 
 def _grouped(holdings: Iterable[_Holding], group_of: Callable[[_Holding], str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each group with what it holds, and its holders, the largest first."""
+    """Yield each group with the GPUs that it holds, and its holders, the largest first."""
     groups: dict[str, list[_Holding]] = defaultdict(list)
     for holding in holdings:
         groups[group_of(holding)].append(holding)

@@ -91,7 +91,7 @@ def test_of(node: Node, policy: Policy, running: Mapping[str, RunObject]) -> Nod
 class TestRequest(Document):
     """A request to test nodes."""
 
-    __test__ = False  # tells pytest that this is no test class
+    __test__ = False  # otherwise pytest takes this for a test class
 
     nodes: list[Text] = Field(default_factory=list, max_length=100_000)
     """Names of the nodes."""

@@ -1,1 +1,2 @@
-"""The policy: in force, checked, compared with a new one, and applied to everybody's Pods."""
+"""Routes about the policy: show the one in force, check a new one, compare both, and check everybody's Pods against
+it."""

@@ -1,4 +1,4 @@
-"""Look up what a policy names, with the caller's own rights. Facts about nodes come from the mirror."""
+"""Look up the objects that a policy names, with the caller's own rights. Facts about nodes come from the mirror."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kajitori.core.policy.cluster_check import (
     preempting_class,
 )
 from kajitori.core.policy.model import Policy
-from kajitori.core.queue.guarantees import beyond
+from kajitori.core.queue.guarantees import faults_of_guarantees
 from kajitori.errors import Fault, Forbidden, NotFound
 from kajitori.kube.client import METADATA_ONLY
 from kajitori.kube.decoding import decode
@@ -61,9 +61,11 @@ class HasMetadata(msgspec.Struct):
 
 
 async def shortfall(api: Api, user: User, policy: Policy, namespace: str) -> Shortfall:
-    """Return what a policy names that the cluster lacks."""
+    """Return the objects and nodes that a policy names and the cluster lacks."""
     found = lacking_nodes(policy, _nodes(api))
-    found += Shortfall(notes=tuple(beyond(policy.guarantees, api.cluster.table(), policy.gpu.cpu_runs_on_gpu_nodes)))
+    found += Shortfall(
+        notes=tuple(faults_of_guarantees(policy.guarantees, api.cluster.table(), policy.gpu.cpu_runs_on_gpu_nodes))
+    )
     found += await _objects(user, named_objects(policy, namespace))
     if policy.network.enforced:
         found += await _resolvers(user, policy)
@@ -109,7 +111,8 @@ async def _objects(user: User, named: list[Named]) -> Shortfall:
 
 
 async def _wrong_with(user: User, named: Named) -> Callable[[Named], Fault] | None:
-    """Return what makes the fault of an object; None if it is as it should be. Raises Forbidden."""
+    """Return the function that makes the fault of an object; None if the object is as it should be. Raises
+    Forbidden."""
     resource, is_class = _RESOURCES[named.kind], named.kind == PRIORITY_CLASSES.kind
     try:
         if not named.name:

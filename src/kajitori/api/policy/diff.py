@@ -23,14 +23,14 @@ _ABSENT = object()
 async def diff(api: Api, user: User, policy: Policy, namespace: str) -> PolicyDiff:
     """Return what changes if this policy replaces the one in force.
 
-    `namespace`: where to look for objects of a run's namespace. What the caller may not read becomes a note.
+    `namespace`: where to look for objects of a run's namespace. Objects that the caller may not read become a note.
     """
     before = api.policy.current().policy
     notes = []
     refused, moved, waiting = await _queue_changes(api, policy)
     for run in refused:
         if not await user.may("get", run.run.partition("/")[0]):
-            run.faults = []  # they tell what is in the run
+            run.faults = []  # they show the contents of the run
     old, new = await shortfall(api, user, before, namespace), await shortfall(api, user, policy, namespace)
     notes += [note for note in new.notes if note not in old.notes]
     known = {(fault.field, fault.message) for fault in old.faults}

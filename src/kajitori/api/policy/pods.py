@@ -1,4 +1,4 @@
-"""Everybody's Pods beside the policy's rules for them: which of those in the cluster break one."""
+"""The policy's rules for everybody's Pods: which existing Pods break one."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from kajitori.api.views.configuration import ClusterCheck, PodAudit, PolicyCheck
 from kajitori.core.documents.fields import DnsLabel
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.model import Policy
-from kajitori.core.queue.guarantees import beyond
+from kajitori.core.queue.guarantees import faults_of_guarantees
 
 router = APIRouter(tags=["policy"])
 
@@ -30,7 +30,9 @@ async def get_policy(api: Shared, user: Caller) -> Response:
     document = current.policy.model_dump(mode="json", by_alias=True, exclude_none=True)
     path = str(current.path) if current.path is not None else ""
     findings = current.policy.start.findings
-    findings += beyond(current.policy.guarantees, api.cluster.table(), current.policy.gpu.cpu_runs_on_gpu_nodes)
+    findings += faults_of_guarantees(
+        current.policy.guarantees, api.cluster.table(), current.policy.gpu.cpu_runs_on_gpu_nodes
+    )
     findings = [*findings, *await enforcement_findings(api, user, current.policy)]
     faults = list(current.faults)
     return answer(PolicyView(path=path, version=current.version, policy=document, faults=faults, findings=findings))

@@ -1,7 +1,7 @@
 """HTTP/1.1 connections to programs of runs, over port-forward streams through the API server.
 
-A stream takes the API server and the kubelet a handshake, so connections are kept for some seconds and used again: for
-the same person and the same port of the same Pod only.
+A stream costs the API server and the kubelet a handshake, so connections are kept for some seconds and used again, but
+only for the same person and the same port of the same Pod.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from kajitori.openid.tokens import Tokens
 VISIT, BEGUN = "__Host-kaji-visit", "__Host-kaji-begun"
 CODE_SECONDS = 60
 BEGUN_SECONDS = 600
-"""Time for a sign-in at the server's page on the way."""
+"""Time for a sign-in at the server's page before the browser returns."""
 VISIT_SECONDS = 12 * 3600
 
 

@@ -21,7 +21,7 @@ Head = h11.Response | h11.InformationalResponse
 
 
 class Exchange:
-    """A request on its way to a program."""
+    """A request that is passed on to a program."""
 
     def __init__(
         self,

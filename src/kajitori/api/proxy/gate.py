@@ -1,9 +1,9 @@
 """Entry of the proxy: recognises requests for programs, checks rights, and leads browsers to a program's origin.
 
-A browser gives every page the rights of its origin, so what a program answers never reaches a browser at the origin of
-Kajitori's own page: whoever looked at it would lend its scripts the right to call the Web API. At that origin only
-callers with a token in a header, which no browser sends by itself, are passed on. Browsers are led to the program's
-own origin, where they get a session of its own (`api.programs.visits`).
+A browser gives every page the rights of its origin. So a program's answers never reach a browser at the origin of
+Kajitori's own page: their scripts could call the Web API with the rights of the person who looks at them. At that
+origin only callers with a token in a header, which no browser sends by itself, are passed on. Browsers are led to the
+program's own origin, where they get a session of its own (`api.programs.visits`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Programs:
 
 
 def is_for_programs(scope: Scope, origins: ProgramOrigins | None) -> bool:
-    """Whether a request goes to a program, or on the way there."""
+    """Whether a request goes to a program, or belongs to a browser's sign-in for one."""
     path = str(scope["path"])
     if path.startswith(addresses.PREFIX) or path == VISIT:
         return True
@@ -102,7 +102,7 @@ def is_for_programs(scope: Scope, origins: ProgramOrigins | None) -> bool:
 
 
 class _Request:
-    """One request for a program, or on the way there."""
+    """One request for a program, or for a browser's sign-in at its origin."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
@@ -182,7 +182,7 @@ class _Request:
             return False
 
     async def _page_session(self) -> str:
-        """Return what stands for the browser's session in an Authorization header.
+        """Return the Authorization header that stands for the browser's session.
 
         A link in another site's page may lead here, but its scripts and frames may not.
         """

@@ -1,4 +1,4 @@
-"""The token of a notebook: the proxy adds it to requests, and whoever may forward its port can ask for it.
+"""The token of a notebook: the proxy adds it to requests, and users who may forward the notebook's port can ask for it.
 
 JupyterLab demands the token, so that programs and users that reach its port without the proxy are refused.
 """
@@ -35,7 +35,7 @@ class NotebookAddress(View):
 
 
 def notebook_token(api: Api, run: RunObject, pod: Pod, port: int) -> str:
-    """Return the token that the program at a port of a Pod demands; empty if it is not that of a notebook.
+    """Return the token that the program at a port of a Pod demands; empty if the port is not a notebook's.
 
     Raises Unavailable if this server does not know the key of tickets yet.
     """

@@ -22,7 +22,8 @@ from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import InvalidInput
 
 MOST_ASKED = 6
-"""Number of runs of a chain whose start is worked out for one answer. If more are needed, no time is told."""
+"""Largest number of runs of a chain for which one answer computes the start. If more are needed, the answer has no
+time."""
 
 AskStart = Callable[[PendingRun], Awaitable[float | None]]
 """Returns when a run would start if it was in the queue now, in seconds since the epoch; None if not known."""

@@ -1,4 +1,4 @@
-"""Routes for the queue: the waiting runs in order, pages that the server filters, and a stream of what changes."""
+"""Routes for the queue: the waiting runs in order, pages that the server filters, and a stream of changes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ router = APIRouter(tags=["cluster"])
 ALL_RUNS = 1_000_000
 """Default of `limit`: more runs than a queue can have."""
 ROUNDED_SECONDS = 30
-"""Expected times are rounded up to these, so that a stream does not tell each second that they moved."""
+"""Expected times are rounded up to multiples of this, so that a stream does not report a change each second."""
 
 # fmt: off
 QueueField = Literal[

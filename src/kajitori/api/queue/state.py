@@ -52,7 +52,8 @@ async def queue_state(api: Api, newcomer: PendingRun | None = None) -> QueueStat
     promised = place_promised(cluster, order.queue)
     placed = promised.keys
     queue = [run for run in order.queue if run.key not in placed]
-    if asked in preemptors:  # then it is looked at right after the preemptors before it, whatever its place
+    # then it is looked at right after the preemptors before it, and its place in the queue does not count
+    if asked in preemptors:
         turns = {key: turn for turn, key in enumerate((*before, asked))}
         queue.sort(key=lambda run: turns.get(run.key, len(turns)))
     simulation = await moment.simulation(queue, asked=asked, used=promised.snapshot)

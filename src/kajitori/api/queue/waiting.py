@@ -33,7 +33,7 @@ from kajitori.core.gang.progress import describe_preemptions
 from kajitori.core.placement.planner import Placement
 from kajitori.core.placement.snapshot import CPU, GPU, MEMORY, PODS
 from kajitori.core.queue.cycle import preempt_for_waiting, with_placements
-from kajitori.core.queue.elastic import grown
+from kajitori.core.queue.elastic import larger_placement
 from kajitori.core.queue.explain import Explanation, explain
 from kajitori.core.queue.freeing import Simulation, Step, StepKind
 from kajitori.core.queue.preemption import EXAMINED_PER_CYCLE
@@ -114,7 +114,8 @@ async def _growth_of(api: Api, run: RunObject) -> str:
     if gang is None:
         return said
     rules, now = api.cluster.policy.elastic, await queue_state(api)
-    more = len(grown(now.promised.snapshot, gang.gang, gang.nodes, [run.request for run in now.pending]).nodes) - has
+    waiting = [run.request for run in now.pending]
+    more = len(larger_placement(now.promised.snapshot, gang.gang, gang.nodes, waiting).nodes) - has
     if not more:
         beside = " beside the waiting runs" if now.pending else ""
         return f"{said}; there is no room for more{beside}"
@@ -142,7 +143,7 @@ async def start_of(api: Api, pending: PendingRun, phase: Phase = Phase.QUEUED) -
 
 
 def _guarantees_of(api: Api, pending: PendingRun) -> list[GuaranteeView]:
-    """Return its team's guarantees for what it asks for, and how much of them the team uses."""
+    """Return the team's guarantees that apply to the run, and how much of them the team uses."""
     namespace, member = pending.run.metadata.namespace, pending.request.member
     return [
         guarantee_view(holding)
@@ -156,9 +157,9 @@ def _would_ask(api: Api, now: QueueState, found: Answer, key: str) -> list[str]:
     if found.ahead >= EXAMINED_PER_CYCLE:
         return []
     queue, at = now.simulation.queue[: found.ahead + 1], api.now()
-    snapshot = with_placements(now.promised.snapshot, queue, found.looked.placements)
+    snapshot = with_placements(now.promised.snapshot, queue, found.schedule.placements)
     running = api.queue.preemptions.running_at(at)
-    plan = preempt_for_waiting(snapshot, queue, found.looked, running, api.cluster.policy, at.timestamp())
+    plan = preempt_for_waiting(snapshot, queue, found.schedule, running, api.cluster.policy, at.timestamp())
     for request in plan.requests:
         if request.key == key:
             return list(dict.fromkeys(victim.key for victim in request.victims))  # often several members of one sweep
@@ -168,8 +169,9 @@ def _would_ask(api: Api, now: QueueState, found: Answer, key: str) -> list[str]:
 async def start_of_new(
     api: Api, user: User, run: RunObject, spec: RunSpec, decision: Decision
 ) -> tuple[ExplanationView, Placement | None]:
-    """Return the same for a run that is not created yet, and where it would start. The namespace's quotas count if the
-    user may see them. With the name of a waiting run, the answer is for its place in the queue."""
+    """Return the explanation for a run that is not created yet, and the nodes on which it would start. The namespace's
+    quotas count if the user may see them. With the name of a waiting run, the answer is for that run's place in the
+    queue."""
     meta = run.metadata
     key = f"{meta.namespace}/{meta.name}"
     # A name of no run: nothing that is cached by name may count for this run.

@@ -36,7 +36,7 @@ router = APIRouter(tags=["calls"])
 
 LONGEST_WAIT_SECONDS = 20.0
 LOOK_SECONDS = 1.0
-"""Time between two looks for entries of other servers and for workers that are gone."""
+"""Time between two searches for entries of other servers and for workers that have ended."""
 ANSWER_BYTES = 8 << 20
 BODY_BYTES = 12 << 20
 """Longest body of a request: the largest value that policy may allow, in base64."""

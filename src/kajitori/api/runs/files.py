@@ -255,7 +255,7 @@ def _is_open(pod: Pod, run: RunObject) -> bool:
 
 
 def _progress(pod: Pod | None) -> str:
-    """Return what the reader waits for, in words."""
+    """Return a text that says what the reader waits for."""
     if pod is None:
         return "its reader has not been created yet"
     if pod.is_finished or pod.metadata.deletion_timestamp:
@@ -368,7 +368,7 @@ async def _page(listings: FileListings, opened: Opened, query: ListParameters) -
         async with _ask(opened, {"op": "entries", "keys": page.keys}) as (header, _):
             following = f"{page.position}.{listings.cursor(page.keys[-1])}" if page.position else ""
             return {**header, "count": page.count}, following
-    # Most people look at one page: the second one brings the names.
+    # Most people look at one page only, so the names are read with the second one.
     keep_bytes = MAX_LISTING_BYTES if cursor and is_brief else 0
     request = {"op": "list", "after": cursor, "limit": query.limit, "keep_bytes": keep_bytes}
     async with _ask(opened, request) as (header, _):
@@ -411,8 +411,8 @@ def _time(seconds: float) -> str:
 
 
 async def _stream(api: Api, opened: Opened, request: Mapping[str, Any], wanted: ByteRange | None) -> Response:
-    """Return the answer that passes on what the reader sends. Its header is read first, so that errors are answered as
-    such."""
+    """Return the answer that passes on the reader's output. The reader's header is read first, so that its errors
+    become errors of the API."""
     slot = api.runs.files.one()
     slot.__enter__()
     asked = _ask(opened, request)

@@ -227,7 +227,7 @@ async def _namespaces(api: Api, user: User, query: FilterParameters) -> frozense
 
 
 def _place_of(query: ListParameters) -> Callable[[RunRow], Place]:
-    """Return what gives a run its place in the order of a list."""
+    """Return the function that computes a run's place in the order of a list."""
     sort = query.sort or ""
     key = (_SORT_KEYS.get(sort) or _SORT_KEYS[sort.removeprefix("-")]) if sort else None
 

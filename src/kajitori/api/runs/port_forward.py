@@ -45,8 +45,8 @@ router = APIRouter()
 PROTOCOL = "v1.port-forward.kajitori.dev"
 TUNNEL_PROTOCOL = "v2.port-forward.kajitori.dev"
 SILENCE_SECONDS = 30.0
-"""How often a tunnel is looked at. A caller that was silent since the last look, and whose kernel does not
-acknowledge what it was sent, is gone."""
+"""Interval at which a tunnel is checked. The caller counts as gone if it was silent since the last check and its kernel
+does not acknowledge what was sent to it."""
 _HANDSHAKE = (b"upgrade", b"sec-websocket-key", b"sec-websocket-version")
 _ANSWERED = ("Upgrade", "Sec-WebSocket-Accept")
 
@@ -136,7 +136,7 @@ async def _until_over(tunnel: Tunnel, upstream: JoinedEnd, revoked: asyncio.Futu
 
 
 async def _upload(socket: WebSocket, stream: PortStream, ended: asyncio.Event) -> None:
-    """Pass on what the caller sends until it hangs up. Set `ended` when it has ended its direction."""
+    """Pass on the caller's data until it hangs up. Set `ended` when it has ended its direction."""
     while (message := await socket.receive())["type"] != "websocket.disconnect":
         data = message.get("bytes")
         if data:
@@ -147,7 +147,7 @@ async def _upload(socket: WebSocket, stream: PortStream, ended: asyncio.Event) -
 
 
 async def _download(socket: WebSocket, stream: PortStream, upload_ended: asyncio.Event) -> None:
-    """Pass on what the program sends until both directions have ended."""
+    """Pass on the program's data until both directions have ended."""
     while data := await stream.read():
         await socket.send_bytes(data)
     await socket.send_bytes(b"")

@@ -248,8 +248,8 @@ def _head(status: HTTPStatus, headers: list[tuple[bytes, bytes]]) -> bytes:
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """WebSockets that read nothing before the application has accepted the connection.
 
-    Unanswered pings end a connection only if the caller is gone. A caller that does not read, because the program
-    behind it is slow, can't answer; neither can one whose answers wait behind data that this server does not read.
+    Unanswered pings end a connection only if the caller is gone. A caller cannot answer pings while it does not read,
+    because the program behind it is slow, or while its answers wait behind data that this server does not read.
     """
 
     _unacknowledged_pings = 0

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 SHUTDOWN_SECONDS = 3
 BACKLOG = 2048
 FILES_KEPT_FREE = 1024
-"""File descriptors reserved for other things than callers' connections: the API server, kept logs, code."""
+"""File descriptors that callers' connections may not use: they are for the API server, kept logs and code."""
 MESSAGE_BYTES = 1 << 20
 """Largest message of a WebSocket; `kaji exec` sends keyboard input."""
 

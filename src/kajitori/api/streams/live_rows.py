@@ -1,4 +1,4 @@
-"""Rows of a table, and what changed in them, shared by every list and every stream of changes of that table.
+"""Rows of a table and their changes, shared by every list and every stream of changes of that table.
 
 Each version of a row is encoded once. Streams keep no backlog: a stream remembers only the version that its reader has,
 and asks for the changes since then when the reader is ready for more. Changes that are too old are not kept; a reader
@@ -47,7 +47,7 @@ class TableRow(Protocol):
 
     @property
     def key_json(self) -> bytes:
-        """The names of a row that is gone."""
+        """The names that identify a row which no longer exists."""
 
     @property
     def state(self) -> Any:
@@ -65,7 +65,7 @@ class RowFilter(Protocol[T]):
     def __hash__(self) -> int: ...
 
     def covers(self, row: T) -> bool:
-        """Whether a row matches, whatever its state."""
+        """Whether a row matches, its state aside."""
 
     def matches(self, row: T) -> bool:
         """Whether a row matches."""

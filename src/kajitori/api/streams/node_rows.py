@@ -1,4 +1,4 @@
-"""All nodes as rows of tables, and what changed in them."""
+"""All nodes as rows of tables, and their changes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class NodeFilter:
     selector: LabelSelector = field(default=LabelSelector(), compare=False)
 
     def covers(self, row: NodeRow) -> bool:
-        """Whether a node matches, whatever its state."""
+        """Whether a node matches, its state aside."""
         return (
             (not self.gpu_types or row.summary.gpu_type in self.gpu_types)
             and (not self.pools or row.summary.pool in self.pools)

@@ -1,4 +1,4 @@
-"""Waiting and running runs with their expected times as rows of tables, and what changed in them."""
+"""Waiting and running runs with their expected times as rows of tables, and their changes."""
 
 from __future__ import annotations
 

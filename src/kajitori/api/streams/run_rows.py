@@ -1,4 +1,4 @@
-"""All runs as rows of tables, and what changed in them."""
+"""All runs as rows of tables, and their changes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class RunFilter:
     selector: LabelSelector = field(default=LabelSelector(), compare=False)
 
     def covers(self, row: RunRow) -> bool:
-        """Whether a run matches, whatever its phase."""
+        """Whether a run matches, its phase aside."""
         meta = row.run.metadata
         return (
             (self.namespaces is None or meta.namespace in self.namespaces)

@@ -110,14 +110,15 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
 
 
 def _is_sweep(api: Api, saved: SavedCheckpoint) -> bool:
-    """Whether a checkpoint is that of a sweep's member, which says nothing of the other members of its attempt."""
+    """Whether a sweep's member wrote a checkpoint: it says nothing about the other members of its attempt."""
     name = read_pod_name(saved.pod)
     run = api.mirror.runs.get((saved.namespace, name.run)) if name is not None else None
     return run is not None and run.status is not None and run.status.sweep is not None
 
 
 async def follow_places(api: Api) -> None:
-    """Note where each gang's rank 0 runs, until cancelled: its last checkpoint is reported when its Pod may be gone."""
+    """Record on which node each gang's rank 0 runs, until cancelled: its last checkpoint may be reported when its Pod
+    is deleted already."""
 
     def note(resource: Resource, namespace: str, name: str) -> None:
         if resource != PODS or not name.endswith("-0"):

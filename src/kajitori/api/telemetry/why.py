@@ -1,4 +1,4 @@
-"""Route that tells whether a run is stuck or slow, and for which rank the others wait."""
+"""Route that answers whether a run is stuck or slow, and for which rank the others wait."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ async def _of_running(api: Api, user: User, run: RunObject, pods: Mapping[int, P
 
 
 def _about_progress(run: RunObject, finding: Finding, *, is_still: bool | None, is_stuck: bool) -> Iterator[str]:
-    """Yield what was measured, and what the controller found if it knows more than this look shows."""
+    """Yield sentences about the measurements, and about the controller's finding if it knows more than this look
+    shows."""
     if is_still and not is_stuck:
         yield told(finding, is_still=None)
         yield _STILL
@@ -147,7 +148,7 @@ async def _kept_attempts(api: Api, run: RunObject) -> list[int]:
 
 
 async def _kept(api: Api, run: RunObject, attempt: int) -> RunReason:
-    """Return what was kept of an attempt. Raises NotFound if nothing was."""
+    """Return the stored evidence about an attempt. Raises NotFound if there is none."""
     meta = run.metadata
     kept = [] if api.stores.logs is None else await api.stores.logs.stacks.read(meta.namespace, meta.uid, attempt)
     if not kept:

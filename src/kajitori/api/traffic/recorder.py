@@ -60,7 +60,7 @@ class NetworkRecorder:
         self._before = {(made.group, made.key): made for made in records}
 
     async def tidy(self, now: float) -> None:
-        """Keep only one record per day of what is old."""
+        """Reduce old records to one per day."""
         while (until := await self._history.thin_traffic(int(now), self._thinned_until)) > self._thinned_until:
             self._thinned_until = until
 

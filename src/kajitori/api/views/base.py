@@ -1,4 +1,4 @@
-"""Base of all answers, and what several rooms answer."""
+"""Base class of all answers, and answers that several packages share."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class ClusterCheck(View):
 
 
 class BrokenRule(View):
-    """A rule for everybody's Pods that Pods of one owner break."""
+    """A rule for everybody's Pods, and the Pods of one owner that break it."""
 
     namespace: str
     owner: str

@@ -26,7 +26,7 @@ def unavailable_reason(facts: NodeFacts, node: Node, policy: Policy) -> str:
     Ordinary taints do not count, since runs may tolerate them. The taints that keep a node out of the pool do.
     """
     if facts.stale_taint:
-        return f"Ready, but {facts.out_of_order}"
+        return f"Ready, but {facts.why_no_work}"
     if not facts.ready:
         for condition in node.status.conditions:
             if condition.type == "Ready" and condition.status != "True":

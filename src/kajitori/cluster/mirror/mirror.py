@@ -1,7 +1,8 @@
 """The mirror: the needed fields of Nodes, Pods and Runs in memory, with indexes.
 
-A component has one mirror, however many of its parts read it, since nothing that grows with the cluster may query the
-API server. What is read here is a moment old: a writer must let the API server check it (resourceVersion, uid).
+A process has one mirror, which all of its parts read, because requests to the API server must not grow with the
+cluster. The contents may be slightly out of date: a writer must let the API server check what it read (resourceVersion,
+uid).
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ Callback = Callable[[Resource, str, str], None]
 """Called with the kind, the namespace (empty for cluster-scoped kinds) and the name of a changed object."""
 
 FREEZE_OBJECTS = 2_000
-"""From this number of objects on, the garbage collector no longer scans what was mirrored first."""
+"""From this number of objects on, the garbage collector no longer scans the objects of the first list."""
 
 ASK_AGAIN_SECONDS = 300.0
 """Interval at which a kind is tried again that the API server did not serve."""
 FORBIDDEN_SECONDS = 30.0
-"""The same if it was forbidden to read."""
+"""The same for a kind that this process may not read."""
 
 CATCH_UP_SECONDS = 0.5
 """Time in which a watch that is accepted again delivers what happened while it was broken."""
@@ -166,16 +167,16 @@ class Mirror:
         return max(ages, default=0.0)
 
     def shown_until(self, now: datetime) -> datetime:
-        """Return `now`; while the mirror is cut off, the last moment that it shows, so that no deadline passes
-        unseen."""
+        """Return `now`. While the mirror has no connection, return the last moment that it shows, so that no deadline
+        is judged by outdated facts."""
         return now - timedelta(seconds=self.age_seconds())
 
     def now(self) -> datetime:
-        """Return the API server's time, since all that judge the same Runs must use the same clock."""
+        """Return the API server's time: all processes that judge the same Runs must use the same clock."""
         return self._client.now()
 
     async def set_clock(self) -> None:
-        """Read the API server's time again. While the server is away, the known time is kept."""
+        """Read the API server's time again. If the server does not answer, the known time is kept."""
         with suppress(KajitoriError):
             await self._client.set_clock()
 
@@ -195,12 +196,12 @@ class Mirror:
     ) -> None:
         await self.stop()
 
-    def believe(self, key: bytes) -> None:
+    def use_signing_key(self, key: bytes) -> None:
         """Check members' signatures with this key from now on.
 
         Without a key only owner references count, and a Pod whose owner reference was removed is no member.
         """
-        for pod in self._pods.believe(key):
+        for pod in self._pods.use_signing_key(key):
             self._tell(PODS, pod.metadata.namespace, pod.metadata.name)
 
     def on_change(self, callback: Callback) -> Callable[[], None]:
@@ -241,9 +242,9 @@ class Mirror:
         with it."""
         return self._pods.owned(namespace, name, uid)
 
-    def labelled_strangers(self, namespace: str, name: str, uid: str) -> frozenset[Key]:
-        """Return Pods that carry a Run's label without belonging to it: a deletion by label would delete them."""
-        return self._pods.strangers(namespace, name, uid)
+    def mislabelled_pods(self, namespace: str, name: str, uid: str) -> frozenset[Key]:
+        """Return Pods that carry a Run's label and do not belong to it: a deletion by label would delete them."""
+        return self._pods.mislabelled(namespace, name, uid)
 
     def run_of(self, pod: Pod) -> RunObject | None:
         """Return the Run that a Pod belongs to, or None."""
@@ -273,7 +274,8 @@ class Mirror:
         return self._pods.usage_changes(since)
 
     def nominated(self) -> list[Pod]:
-        """Return other Pods for which the scheduler makes room on a node: nothing else may take that room."""
+        """Return Pods, other than members, for which the scheduler makes room on a node. No other Pod may take that
+        room."""
         return self._pods.nominated()
 
     def leaving(self) -> list[Pod]:
@@ -298,8 +300,9 @@ class Mirror:
             state.first_sync.set()
 
     async def _mirror_if_served(self, resource: Resource, state: _State) -> None:
-        """Mirror a kind that the API server may lack, or forbid to read: then there are no such objects. It is tried
-        again from time to time, since API servers are upgraded and roles are completed."""
+        """Mirror a kind that the API server may not serve or may forbid to read; until it can be read, the mirror has
+        no such objects. The kind is tried again from time to time, since API servers are upgraded and roles are
+        extended."""
         store, was_forbidden = self._kinds[resource][1], False
         while True:
             try:
@@ -318,8 +321,8 @@ class Mirror:
                 await self._client.environment.sleep(FORBIDDEN_SECONDS if is_forbidden else ASK_AGAIN_SECONDS)
 
     async def _follow(self, resource: Resource, state: _State) -> None:
-        """Follow the watch of a kind. Raises what the API server refuses for good before the first list; for a kind
-        that it may lack, also that it no longer serves it."""
+        """Follow the watch of a kind. Raises permanent refusals of the API server before the first list; for an
+        optional kind also NotFound, if the API server no longer serves it."""
         type, store, shrink = self._kinds[resource]
 
         def note(error: Exception | None) -> None:
@@ -399,7 +402,7 @@ class _State:
         if turned and error is None:
             self.stale_until = now + CATCH_UP_SECONDS
         elif turned:
-            if self.stale_until <= now:  # otherwise it had not even caught up with what it missed before
+            if self.stale_until <= now:  # otherwise it had not caught up with the changes that it missed before
                 self.stale_since = now
             self.stale_until = math.inf
         return turned

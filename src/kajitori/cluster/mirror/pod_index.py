@@ -47,8 +47,8 @@ class PodIndex:
         self._owned: dict[Owner, dict[Key, Pod]] = {}
         """Pods by the Run that they prove to belong to, whether or not a Run with this UID and the right name
         exists."""
-        self._strangers: dict[Owner, set[Key]] = {}
-        """Pods that carry a run's label without belonging to it."""
+        self._mislabelled: dict[Owner, set[Key]] = {}
+        """Pods that carry a run's label and do not belong to that run."""
         self._members: set[Key] = set()
         """Pods that belong to a Run in the mirror."""
         self._by_node: dict[str, dict[Key, Pod]] = {}
@@ -73,10 +73,10 @@ class PodIndex:
         found = self._owned.get((namespace, uid), _NOTHING)
         return [pod for key, pod in found.items() if _is_named_after(name, key)]
 
-    def strangers(self, namespace: str, name: str, uid: str) -> frozenset[Key]:
-        """Return the Pods of the namespace that carry the Run's label without belonging to it."""
+    def mislabelled(self, namespace: str, name: str, uid: str) -> frozenset[Key]:
+        """Return the Pods of the namespace that carry the Run's label and do not belong to the Run."""
         misnamed = {key for key in self._owned.get((namespace, uid), _NOTHING) if not _is_named_after(name, key)}
-        return frozenset(self._strangers.get((namespace, uid), set()) | misnamed)
+        return frozenset(self._mislabelled.get((namespace, uid), set()) | misnamed)
 
     def members(self) -> frozenset[Key]:
         """Return all Pods that belong to a Run in the mirror."""
@@ -138,7 +138,7 @@ class PodIndex:
                 self._remove(pod)
                 self._add(pod)
 
-    def believe(self, key: bytes) -> list[Pod]:
+    def use_signing_key(self, key: bytes) -> list[Pod]:
         """Check signatures with this key from now on; return the Pods that belong to another run than before."""
         if key == self._signature_key:
             return []
@@ -164,7 +164,7 @@ class PodIndex:
             self._owned.setdefault((namespace, uid), {})[key] = pod
         label = pod.metadata.labels.get(names.LABEL_RUN_UID, "")
         if label and label != uid:
-            self._strangers.setdefault((namespace, label), set()).add(key)
+            self._mislabelled.setdefault((namespace, label), set()).add(key)
         member = pod.member if uid else None
         run = self._runs.get((namespace, member.run)) if member is not None else None
         if run is not None and run.metadata.uid == uid:
@@ -203,10 +203,10 @@ class PodIndex:
         if uid:
             _remove_from(self._owned, (namespace, uid), key)
         if label and label != uid:
-            strangers = self._strangers[namespace, label]
-            strangers.discard(key)
-            if not strangers:
-                del self._strangers[namespace, label]
+            mislabelled = self._mislabelled[namespace, label]
+            mislabelled.discard(key)
+            if not mislabelled:
+                del self._mislabelled[namespace, label]
 
     def _run_that_signed(self, pod: Pod) -> str:
         if self._signature_key is None or pod.member is None:
@@ -260,7 +260,7 @@ def _kind_of(spec: bytes) -> tuple[Literal["batch", "service"], frozenset[int] |
 
 
 def _is_named_after(run: str, pod: Key) -> bool:
-    """Return whether the Pod's name, which is that of some run's member, is that of a member of this run."""
+    """Return whether the Pod's name, which is a member's name, is the name of a member of this run."""
     start = f"{run}-"
     return pod[1].startswith(start) and pod[1].count("-", len(start)) == 1
 
@@ -270,7 +270,7 @@ def _key(pod: Pod) -> Key:
 
 
 def _keeps_its_place(old: Pod, new: Pod) -> bool:
-    """Return whether nothing changed that indexes or usage depend on (see `cluster.mirror.shrink`)."""
+    """Return whether all fields on which indexes or usage depend are unchanged (see `cluster.mirror.shrink`)."""
     return (
         new.spec is old.spec
         and new.metadata.labels is old.metadata.labels

@@ -1,1 +1,1 @@
-"""Nodes, node pools, requests for nodes, and what else asks the API server about them."""
+"""Nodes, node pools and requests for nodes, in the types of `core`; and which clients put load on the API server."""

@@ -22,7 +22,7 @@ def node_facts(node: Node, policy: Policy, devices: tuple[GpuOffer, ...] = ()) -
     """Return the facts about a Node that planning needs.
 
     `devices` are its GPUs as devices of dynamic resource allocation. They do not count if the node has GPUs of a device
-    plugin: those would be the same ones.
+    plugin, because they would be the same GPUs.
     """
     amounts = node.status.allocatable or node.status.capacity
     labels = node.metadata.labels

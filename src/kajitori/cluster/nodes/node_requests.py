@@ -46,7 +46,7 @@ def answer_of(request: ProvisioningRequest) -> Answer:
 
 
 class NodeRequests:
-    """Follows our ProvisioningRequests as long as `wanted` returns that any may be made."""
+    """Follows our ProvisioningRequests while `wanted` returns True, which means that any may be made."""
 
     def __init__(
         self, client: KubeClient, wanted: Callable[[], bool], on_change: Callable[[ProvisioningRequest | None], None]

@@ -132,7 +132,7 @@ def _pool(name: str, table: NodeTable, policy: Policy) -> Pool:
         mask &= table.label_mask(key, value)
     rows, new_node = np.flatnonzero(mask), rules.new_node(f"{name}/new", gpu_type, policy.topology)
     like = next((table.nodes[row] for row in rows.tolist() if table.nodes[row].is_by_devices), None)
-    if like is not None and new_node.gpus:  # the new ones will offer their GPUs in the same way
+    if like is not None and new_node.gpus:  # new nodes will offer their GPUs in the same way
         offers = tuple(replace(o, count=new_node.gpus, type=gpu_type) for o in like.gpu_offers if o.is_whole)
         new_node = replace(new_node, gpu_offers=offers)
     return Pool(name, rules, new_node, rows)

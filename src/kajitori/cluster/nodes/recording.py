@@ -43,7 +43,8 @@ class Cordon:
 
 def decisions_about(node: Node) -> Iterator[AuditEntry]:
     """Yield what the controller decided about the health of a node. The Node itself keeps these decisions for a while,
-    each has a key of its own, and so they come into the trail once, also if history was down."""
+    and each has a key of its own. So each decision is in the trail exactly once, even if history was not available for
+    some time."""
     for entry in read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")):
         at = entry.time
         if at is None or _is_noted_already(entry):
@@ -61,8 +62,8 @@ def decisions_about(node: Node) -> Iterator[AuditEntry]:
 
 
 def change_of_cordon(name: str, before: Cordon, after: Cordon, now: datetime) -> AuditEntry | None:
-    """Return the entry about a node that was cordoned or uncordoned; None if that has not changed, or if the Web API
-    has noted it: `kaji drain` writes who drains, and `kaji uncordon` takes that away."""
+    """Return the entry about a node that was cordoned or uncordoned. None if the cordon has not changed, or if the Web
+    API has recorded the change: `kaji drain` writes who drains, and `kaji uncordon` removes that."""
     if before.uid != after.uid or before.is_cordoned == after.is_cordoned:
         return None
     drained_by = after.drained_by if after.is_cordoned else before.drained_by
@@ -80,5 +81,5 @@ def change_of_cordon(name: str, before: Cordon, after: Cordon, now: datetime) ->
 
 
 def _is_noted_already(entry: Entry) -> bool:
-    """Whether the Web API has noted it: a user declared the node healthy."""
+    """Whether the Web API has recorded this decision: a user declared the node healthy."""
     return entry.what is TrailEvent.BACK and bool(entry.by)

@@ -1,9 +1,9 @@
 """Identifies the node of an agent by its token, which the API server verifies.
 
-An agent shows a token that its kubelet requested for its Pod and for Kajitori alone (projected, with this audience); it
-opens nothing on the API server itself. Kubernetes writes the node into it (from 1.32 on, KEP-4193). The API server
-reviews a token when it is first seen, and two or three times in its hour: 7,500 agents cause six reviews a second. The
-token names its own end, and the mirror shows whether its Pod still exists.
+An agent shows a projected token that its kubelet requested for its Pod, with Kajitori as the only audience, so the API
+server itself does not accept it. Kubernetes writes the node into it (from 1.32 on, KEP-4193). The API server reviews a
+token when it is first seen, and two or three times in its hour: 7,500 agents cause six reviews a second. The token
+names its own end, and the mirror shows whether its Pod still exists.
 """
 
 from __future__ import annotations

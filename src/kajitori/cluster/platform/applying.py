@@ -69,7 +69,8 @@ def resource_for(one: Identity) -> Resource:
 
 
 async def apply(client: KubeClient, document: Mapping[str, Any], *, dry_run: bool = False) -> Change:
-    """Apply an object, and tell what that changed. Fields that others set, and ours do not name, stay.
+    """Apply an object, and return what that changed. Fields that other clients set, and that the object does not name,
+    stay.
 
     Raises NotFound if its namespace does not exist, and the API server's other refusals.
     """
@@ -81,7 +82,8 @@ async def apply(client: KubeClient, document: Mapping[str, Any], *, dry_run: boo
 
 
 async def put(client: KubeClient, resource: Resource, document: Mapping[str, Any], *, dry_run: bool = False) -> Object:
-    """Apply an object, and take over fields that others have set. Return the object as the API server answers it."""
+    """Apply an object, and take over fields that other clients have set. Return the object as the API server answers
+    it."""
     return await client.patch(
         resource,
         document["metadata"]["name"],

@@ -1,4 +1,4 @@
-"""Keeping objects in the cluster that follow from the policy file."""
+"""Keeps objects in the cluster that follow from the policy file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from kajitori.errors import Forbidden, KajitoriError
 
 LOOK_SECONDS = 2.0
-"""How often what is wanted is compared with what was applied."""
+"""Interval at which the wanted objects are compared with the applied ones."""
 RENEW_SECONDS = 600.0
 """Interval at which the objects are applied again, because a user may have changed them."""
 
@@ -18,9 +18,8 @@ W = TypeVar("W")
 
 
 class Keeper(ABC, Generic[W]):
-    """Applies what is wanted after each change, and now and then. Only the leader runs it.
-
-    Without the right to do so it changes nothing and says so in the log.
+    """Applies the wanted objects after each change, and every RENEW_SECONDS. Only the leader runs it. Without the right
+    to do so it changes nothing and logs that.
     """
 
     def __init__(self, wanted: Callable[[], W], clock: Callable[[], float]) -> None:
@@ -59,4 +58,4 @@ class Keeper(ABC, Generic[W]):
 
     @abstractmethod
     def _report(self, message: str, wanted: W) -> None:
-        """Log a new failure at the level that it deserves."""
+        """Log a new failure: as a warning if somebody has to act, else as information."""

@@ -57,7 +57,7 @@ class LeaderWatch:
         self._trouble = trouble
 
     def state(self) -> LeaderState:
-        """Return what is known now. The age is that at the last successful read, since nothing later is known."""
+        """Return the state of the Lease. Its age is the age at the last successful read."""
         now, looked_at = self._clock(), self._looked_at
         if looked_at is None or (self._trouble and now - looked_at > LOOK_PATIENCE_SECONDS):
             return LeaderState(trouble=self._trouble)

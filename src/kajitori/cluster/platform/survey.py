@@ -33,7 +33,7 @@ _ADMISSION = "admissionregistration.k8s.io/v1"
 async def survey(
     client: KubeClient, settings: InstallSettings, objects: Sequence[Object], record: Record | None
 ) -> Survey:
-    """Return what there is, and what applying these objects would do."""
+    """Return the state of the cluster, and the effect that applying these objects would have."""
     await client.set_clock()
     skew = (datetime.now(UTC) - client.now()).total_seconds()
     version = msgspec.json.decode(await client.request("GET", "/version"))

@@ -56,7 +56,7 @@ class QueueOrder:
 
 
 class Outlook:
-    """Expectations about waiting and running runs. What it reads of Runs it keeps until they change."""
+    """Expectations about waiting and running runs. Facts about a Run are cached until it changes."""
 
     def __init__(self, mirror: Mirror, cluster: ClusterView) -> None:
         self._mirror = mirror
@@ -103,8 +103,8 @@ class Outlook:
     # ------------------------------------------------------------------------------------------ running gangs
 
     def endings(self, now: datetime) -> Iterator[tuple[str, Ending]]:
-        """Yield what frees nodes and when, by the run's `namespace/name`: running gangs, and members that were asked to
-        end. Services, and Pods that belong to no run, have no expected end."""
+        """Yield the expected ends of running gangs and of members that were asked to end, by the run's
+        `namespace/name`. Services, and Pods that belong to no run, have no expected end."""
         occupancy = self._cluster.occupancy
         for held in occupancy.gangs():
             yield from ((held.key, ending) for ending in self._endings_of(held, now.timestamp()))

@@ -23,7 +23,7 @@ from kajitori.core.spec.status import RunStatus
 from kajitori.errors import InvalidInput
 
 _BREATH_SECONDS = 0.02
-"""Time for which a long queue is read at a stretch; other requests are answered in between."""
+"""Time for which a long queue is read without a pause; in the pauses other requests are answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ class PendingRuns:
         return found
 
     def of(self, run: RunObject, now: datetime, barred: Barred | None = None) -> PendingRun | None:
-        """Return what a run asks of the planner now; None if it waits for something else, or if policy refuses it."""
+        """Return the run's request to the planner; None if the run waits for something else, or if policy refuses
+        it."""
         decided = self._decide(run)
         return self.would_be(run, *decided, now, barred) if decided is not None else None
 

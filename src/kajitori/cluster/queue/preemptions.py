@@ -45,7 +45,7 @@ PREEMPTORS_PER_SWEEP = 16
 half a kilobyte in the sweep's status, beside the indices of the members."""
 
 PREEMPTS = "preempts "
-"""First word of the text about a run for which other runs are on their way out."""
+"""First word of the text about a run for which other runs are being preempted."""
 
 
 class Preemptions:
@@ -56,7 +56,7 @@ class Preemptions:
         self._cluster = cluster
         self._outlook = outlook
         self._preempted: dict[Key, tuple[PreemptedBy, ...]] = {}
-        """Preempted runs: their status says so, or will say so once the mirror shows a write that is under way."""
+        """Preempted runs: their status says that, or a write that says it is under way."""
         for key in mirror.runs:
             self._read(key)
         self.close = mirror.on_change(self._note)
@@ -80,7 +80,7 @@ class Preemptions:
         self._preempted[key] = preemption.each
 
     def note_failed(self, key: Key) -> None:
-        """The status could not be written: count what the mirror shows."""
+        """Note that the status could not be written: count what the mirror shows."""
         self._read(key)
 
     @property
@@ -214,7 +214,7 @@ class RunningAt:
         )
 
     def all(self) -> list[RunningGang]:
-        """Return all gangs that hold nodes, and all members that are on their way out."""
+        """Return all gangs that hold nodes, and all members that are terminating."""
         leaving = self._preemptions.victims()
         found: list[RunningGang] = []
         for held in self._cluster.occupancy.runs():
@@ -241,7 +241,7 @@ class RunningAt:
         run, status, spec = held.run, held.run.status, self._cluster.specs.of(held.run)
         assert status is not None and status.attempt is not None
         priority, every = priority_of(run, self._cluster), spec.checkpoint_every_seconds
-        one_by_one = spec.is_service or status.sweep is not None  # their members start at any time
+        one_by_one = spec.is_service or status.sweep is not None  # their members start one by one
         since = status.started_at if one_by_one else status.attempt.started_at
         started = parse_time(since) if status.phase is Phase.RUNNING else None
         ran = max(0.0, (self._now - started).total_seconds()) if started is not None else -1.0

@@ -1,4 +1,4 @@
-"""The cluster with everything that runs on it, as `core.queue.freeing` and `core.queue.what_if` take it."""
+"""The cluster with everything that runs on it, in the form that `core.queue.freeing` and `core.queue.what_if` need."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Everything that the mirror shows at one moment. It stays the same while the mirror changes."""
+    """A copy of the facts in the mirror at one moment. It stays the same while the mirror changes."""
 
     snapshot: Snapshot
     """Usage by Pods and by runs that start."""
@@ -57,17 +57,17 @@ class Moment:
     async def simulation(
         self, queue: Sequence[WaitingRun], *, asked: str = "", used: Snapshot | None = None
     ) -> Simulation:
-        """Return what the next cycle will decide by.
+        """Return the input of the next cycle.
 
         queue: all waiting runs, in order. asked: the run that is asked about; its own members make no room for it,
-        unless it is a sweep. used: what is used and kept, if that is more than the moment's snapshot.
+        unless it is a sweep. used: the usage and the kept nodes, if they are more than the moment's snapshot has.
         """
         there = await asyncio.to_thread(_occupants, self, asked)  # Pod by Pod: on a large cluster it takes a second
         return Simulation(used or self.snapshot, queue, there, self.now, self.reserve, self.likely)
 
 
 def this_moment(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now: float) -> Moment:
-    """Return the cluster with everything that runs on it now."""
+    """Return the present facts of the mirror."""
     occupancy, policy = cluster.occupancy, cluster.policy
     snapshot, promises = occupancy.used(), tuple(occupancy.promises())
     for promise in promises:

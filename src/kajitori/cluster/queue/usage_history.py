@@ -1,7 +1,5 @@
-"""How long runs took and how much their users had recently, from the Runs that the mirror holds.
-
-It depends on these alone: a new leader knows as much as the one before, and the Web API as much as the controller. A
-deleted Run is forgotten.
+"""How long runs took and how much their users had recently, computed only from the Runs that the mirror holds. So a new
+leader gets the same results as the last one, and the Web API the same as the controller. A deleted Run is forgotten.
 """
 
 from __future__ import annotations
@@ -158,7 +156,7 @@ class UsageHistory:
         key = namespace, name
         if key in self._mirror.runs or key in self._records:
             self._changed.add(key)
-        else:  # it came and went between two questions
+        else:  # it was created and deleted between two calls
             self._changed.discard(key)
 
     def _begin_anew(self, half_life_seconds: float) -> None:
@@ -270,7 +268,7 @@ class _Traits:
     spec: StoredSpec
 
     def size(self, default_cpu_millis: int) -> Size:
-        """Return how much it asks for of what is scarce for it."""
+        """Return how much the run asks for of its scarce resource."""
         if self.spec.gpus:
             return Size(self.spec.members * self.spec.gpus, gpus=True)
         return Size(self.spec.members * (self.spec.cpu_millis or default_cpu_millis) / 1000)

@@ -1,4 +1,5 @@
-"""Which runs wait for which others to end, kept by name: a change of one run concerns its own dependents alone."""
+"""The index of runs that wait for other runs to end, by name, so that a change of one run requeues only its
+dependents."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from kajitori.kube.resources import Resource
 
 
 class Dependencies:
-    """The runs that wait for others, and the others, as the mirror shows them."""
+    """The runs that wait for other runs, and those other runs, as the mirror shows them."""
 
     def __init__(self, mirror: Mirror, specs: StoredSpecs) -> None:
         self._mirror = mirror
@@ -24,14 +25,14 @@ class Dependencies:
         self._dependents: dict[Key, set[Key]] = {}
         """The waiting runs by the run that they wait for, which may not exist."""
         self._told: dict[Key, gang.SeenRun | None] = {}
-        """Each run that others wait for, as it was when these were last told."""
+        """Each run that others wait for, as it was when its dependents were last queued."""
         for key in mirror.runs:
             self._note(RUNS, *key)
         self.close = mirror.on_change(self._note)
         """Stop following the mirror."""
 
     def awaited(self, run: RunObject) -> tuple[gang.Awaited, ...]:
-        """Return the runs that a run waits for before its first attempt; also of a Run that is not in the mirror."""
+        """Return the runs for which a run waits before its first attempt. The Run need not be in the mirror."""
         after, status, meta = self._specs.of(run).after, run.current_status, run.metadata
         if not after or status.attempts:
             return ()
@@ -78,7 +79,8 @@ class Dependencies:
         return self._dependents.get(key, ())
 
     def take_affected(self, key: Key) -> Collection[Key]:
-        """Return the runs that wait for this one if they see it change, compared with the last call."""
+        """Return the runs that wait for this one, if this one has changed since the last call in a way that they
+        see."""
         dependents = self._dependents.get(key)
         if not dependents:
             self._told.pop(key, None)

@@ -1,4 +1,4 @@
-"""Read from the status of a Run how its time was spent: members that hold or held nodes, and marks of its attempts."""
+"""Reads from a Run's status how its time was spent: members that hold or held nodes, and marks of its attempts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def closed_parts(status: RunStatus) -> dict[int, Held]:
 
 
 def left_out(status: RunStatus) -> list[Held]:
-    """Return the time that is only in the totals of a status. With a history, that has it."""
+    """Return the time that is only in the totals of a status, because the status has no room for its segments. History
+    has these segments, if there is a history."""
     usage = status.usage
     if usage is None:
         return []

@@ -85,19 +85,19 @@ _HOOK_REFUSED = ("requirement error", "mount error")
 """Texts in messages of NVIDIA's hook if the image itself asks for something impossible."""
 
 
-def member_of(pod: Pod, nodes: Mapping[str, Node], spared: Container[str] = ()) -> Member | None:
+def member_of(pod: Pod, nodes: Mapping[str, Node], node_victims: Container[str] = ()) -> Member | None:
     """Return the member that a Pod stands for by its name; None if the name is not that of a member.
 
     nodes: all Nodes by name; a Pod on a node that is not among them, or not ready, is on a dead node.
-    spared: UIDs of Pods that were killed for memory although they were within their request: kubelets report them like
-    those that exceeded theirs.
+    node_victims: UIDs of Pods that were killed for their node's memory although they were within their request:
+    kubelets report them like Pods that exceeded their limit.
     """
     name = pod.member
     if name is None:
         return None
     node_name = pod.spec.node_name
     node = nodes.get(node_name)
-    state, reason, message, exit_code, ended_at = _state(pod, spared)
+    state, reason, message, exit_code, ended_at = _state(pod, node_victims)
     return Member(
         rank=name.rank,
         attempt=name.attempt,
@@ -177,13 +177,13 @@ def _reported_peak(message: str) -> int:
     return 0
 
 
-def _state(pod: Pod, spared: Container[str]) -> tuple[MemberState, Reason, str, int | None, str]:
+def _state(pod: Pod, node_victims: Container[str]) -> tuple[MemberState, Reason, str, int | None, str]:
     status = pod.status
     container = main_container(pod)
     if status.phase == "Succeeded":
         return MemberState.SUCCEEDED, Reason.NONE, "", 0, _ended_at(container)
     if status.phase == "Failed":
-        reason, message, exit_code = _why_failed(pod, container, spared)
+        reason, message, exit_code = _why_failed(pod, container, node_victims)
         return MemberState.FAILED, reason, message, exit_code, _ended_at(container)
     disruption = _disruption(pod)
     if status.phase == "Running" and container is not None and container.state.running is not None:
@@ -215,12 +215,14 @@ def started_at_of(pod: Pod) -> str:
     return state.started_at if state is not None else ""
 
 
-def _why_failed(pod: Pod, container: ContainerStatus | None, spared: Container[str]) -> tuple[Reason, str, int | None]:
+def _why_failed(
+    pod: Pod, container: ContainerStatus | None, node_victims: Container[str]
+) -> tuple[Reason, str, int | None]:
     """Return why a Pod failed. The kubelet's reason for the Pod counts before the container's exit code."""
     status = pod.status
     terminated = container.state.terminated if container else None
     if terminated is not None and terminated.reason == "OOMKilled":
-        if pod.metadata.uid in spared:
+        if pod.metadata.uid in node_victims:
             return Reason.NODE_OUT_OF_MEMORY, _SPARED, terminated.exit_code
         limit = memory_limit(pod.spec)
         said = f"used more memory than its limit of {limit}" if limit else "used more memory than its node has"

@@ -1,4 +1,4 @@
-"""A Run in the words of history: its record, its attempts, and what it held."""
+"""Converts a Run into the records of history: its facts, its attempts, and its usage."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from kajitori.core.words.times import format_time, parse_time
 Facts = tuple[object, ...]
 
 CONTROLLER = "kajitori:controller"
-"""The actor of what the controller decides by itself, in the audit trail."""
+"""The actor, in the audit trail, of the controller's own decisions."""
 
 
 def facts_of(run: RunObject) -> Facts:
-    """Return what history has to be told anew when it changes. Counts of members and messages are not part of it."""
+    """Return the facts of a run: when they change, history gets a new record. Counts of members and messages are not
+    part of them."""
     status = run.current_status
     attempt = status.attempt
     return (
@@ -48,7 +49,7 @@ def facts_of(run: RunObject) -> Facts:
 def was_never_started(run: RunObject) -> bool:
     """Whether a run was created stopped, as `docker create` does it, and has not been started yet.
 
-    It is no ended run, and history has nothing to tell of it.
+    Such a run is not an ended run, and history has no record of it.
     """
     status = run.status
     if status is not None:
@@ -59,10 +60,8 @@ def was_never_started(run: RunObject) -> bool:
 def state_of(
     run: RunObject, status: RunStatus, now: datetime, *, confirmed: int | None, removed: bool = False
 ) -> RunState:
-    """Return all that history has to know of a run.
-
-    `confirmed` is the number of the last segment that history has; None if that is not known. With `removed`, the run's
-    object goes away now: a run that had not ended was stopped by that.
+    """Return the complete record of a run for history. `confirmed` is the number of the last segment that history has;
+    None if that is not known. With `removed`, the run's object is deleted now, which stops a run that has not ended.
     """
     meta, spec = run.metadata, read_stored(run.spec)
     if removed and not status.phase.is_final:
@@ -108,7 +107,7 @@ def state_of(
 
 
 def closed_now(run: RunObject, now: datetime) -> RunStatus:
-    """Return the status of a run whose object disappeared: nothing is held any more."""
+    """Return the status of a run whose object disappeared: all of its segments are closed."""
     status, moment = run.current_status, format_time(now)
     return release(
         status,
@@ -117,7 +116,8 @@ def closed_now(run: RunObject, now: datetime) -> RunStatus:
 
 
 def document_of(run: RunObject, status: RunStatus) -> bytes:
-    """Return the Run as history keeps it: without the Pod template, which policy and spec explain, and the ledger."""
+    """Return the Run as history keeps it: without the ledger, and without the Pod template, which follows from policy
+    and spec."""
     meta = run.metadata
     attempt = status.attempt
     if attempt is not None:
@@ -136,8 +136,8 @@ def document_of(run: RunObject, status: RunStatus) -> bytes:
 
 
 def decisions_of(run: RunObject) -> Iterator[AuditEntry]:
-    """Yield what the controller decided about a run, for the audit trail. Each decision has a key of its own, so it is
-    written once, however often the run is looked at."""
+    """Yield the controller's decisions about a run for the audit trail. Each decision has a key of its own, so it is
+    written only once."""
     meta, status = run.metadata, run.current_status
     about = {"actor": CONTROLLER, "namespace": meta.namespace, "object": f"run {meta.name}"}
     if status.reason is Reason.REFUSED:

@@ -1,4 +1,5 @@
-"""Earlier runs by user, so that the memory peaks of runs of one kind are found without looking at all runs."""
+"""An index of earlier runs by user, which finds the memory peaks of runs of one kind without a search through all
+runs."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class StoredSpecs:
         """Stop following the mirror."""
 
     def of(self, run: RunObject) -> StoredSpec:
-        """Return what can be read of a Run's spec; also of a Run that is not in the mirror."""
+        """Return the readable part of a Run's spec. The Run need not be in the mirror."""
         meta = run.metadata
         key = meta.namespace, meta.name
         known = self._known.get(key)
@@ -52,7 +52,8 @@ class StoredSpecs:
 
 
 def member_of_template(attempt: Attempt, gpu_resource: str) -> MemberRequest:
-    """Return what a member of a stored attempt takes. The attempt's own template decides, not the present policy."""
+    """Return the resources of a member of a stored attempt, by the attempt's own template and not by the present
+    policy."""
     return _member_of(attempt.template, gpu_resource)
 
 
@@ -137,7 +138,7 @@ def life_of(
 
 
 def is_parked(status: RunStatus, resumes: int) -> bool:
-    """Whether policy parked the run, and nobody has resumed it since."""
+    """Whether policy parked the run, and no user has resumed it since."""
     return status.idle is not None and bool(status.idle.parked_at) and resumes <= status.resumes
 
 

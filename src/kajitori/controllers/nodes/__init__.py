@@ -1,1 +1,2 @@
-"""Marks and tests nodes, and watches which of them are silent."""
+"""Nodes: `health` marks unhealthy nodes and tests them, `silent_nodes` measures for how long a node has not
+answered."""

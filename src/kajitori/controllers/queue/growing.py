@@ -1,4 +1,4 @@
-"""Elastic gangs that run with fewer members than they may have: which of them grow now."""
+"""Chooses which elastic gangs that run with fewer members than they may have grow now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.placement.snapshot import Snapshot
-from kajitori.core.queue.elastic import Growable, Patience
+from kajitori.core.queue.elastic import Growable, GrowthTimer
 
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
 
@@ -37,7 +37,7 @@ class Growing:
 
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
-        self._patience = Patience()
+        self._growth_timer = GrowthTimer()
 
     @property
     def pause_seconds(self) -> float:
@@ -50,15 +50,14 @@ class Growing:
         return self._cluster.policy.elastic.grow and bool(self._candidates())
 
     def look(self, state: Snapshot, waiting: Sequence[GangRequest], now: datetime) -> list[Growth]:
-        """Return the gangs that grow now.
-
-        state: what is used or promised to any run. waiting: the requests of all waiting runs.
+        """Return the gangs that grow now. state: the usage by Pods and by promises to runs. waiting: the requests of
+        all waiting runs.
         """
         found = ((key, run, growable(self._cluster, run, now)) for key, run in self._candidates())
         gangs = {grown.gang.key: (key, run, grown) for key, run, grown in found if grown is not None}
         order = sorted((grown for _, _, grown in gangs.values()), key=_order)
         grows = []
-        for placement in self._patience.due(state, order, waiting, self._cluster.policy.elastic, now):
+        for placement in self._growth_timer.due(state, order, waiting, self._cluster.policy.elastic, now):
             key, run, before = gangs[placement.key]
             more = placement.nodes[len(before.nodes) :]
             grows.append(Growth(key, run, before.gang.least, placement.nodes, more, before.gang.member))
@@ -66,7 +65,7 @@ class Growing:
 
     def put_off(self, key: Key) -> None:
         """Note that a gang cannot grow now after all: it has to wait the whole time again."""
-        self._patience.forget("/".join(key))
+        self._growth_timer.forget("/".join(key))
 
     def _candidates(self) -> list[tuple[Key, RunObject]]:
         """Return the gangs that would grow if there was room."""

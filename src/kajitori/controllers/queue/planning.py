@@ -1,4 +1,5 @@
-"""Runs the queue's cycles and acts on them: starts runs, preempts others, asks for nodes, says why the rest waits."""
+"""Runs the queue's cycles and carries them out: starts runs, preempts others, requests nodes, and writes why the other
+runs wait."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ FULL_REST_WHEN_BUSY, PARTIAL_REST_WHEN_BUSY = 19, 4
 """The same while writes wait for the API server: more cycles would start nothing sooner."""
 
 MESSAGES_AT_ONCE = 32
-"""Number of messages of waiting runs that are written at a time: starts and ends come before messages."""
+"""Number of messages of waiting runs that are written at a time. It is small so that starts and ends of runs are
+written first."""
 
 MESSAGES_WHEN_BUSY = 4
 """The same while writes wait for the API server. `kaji explain` needs no message: it computes why a run waits."""
@@ -367,7 +369,8 @@ class Planning:
         return False
 
     async def _tell(self, waiting: QueueEntry, status: RunStatus) -> None:
-        """Write why a run waits. Withdraw node requests that it no longer makes before, make new ones after."""
+        """Write why a run waits. Node requests that the status no longer names are withdrawn before the write; new ones
+        are made after it."""
         run, version, request = waiting.run, waiting.version, status.node_request
         try:
             await self._provisioning.keep_only(run, request)

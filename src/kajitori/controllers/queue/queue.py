@@ -94,7 +94,7 @@ class Placed:
     ends_at: float = math.inf
     """Expected end, in seconds since 1970."""
     doubtful_since: datetime | None = None
-    """When its write failed: it may have been stored all the same."""
+    """Time at which its write failed. It may have been stored nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class Cycle:
     doubtful: tuple[Key, ...] = ()
     """Runs that were left out because it is unknown whether they have their nodes already."""
     busy: tuple[Key, ...] = ()
-    """Runs that were not started because the controller works on them, or has to first. They keep their places: no
-    other run starts on the nodes that they would have had."""
+    """Runs that were not started because the controller is working on them, or has to work on them first. They keep
+    their places: no other run starts on the nodes that they would have got."""
     look_again_at: datetime | None = None
     """When time alone may change the decision."""
     held_back: int | None = None
@@ -266,7 +266,7 @@ class Queue:
             return Cycle()
         self._forget_shown(now)
         first = self._by_shape.first_of_each(self._still_waits, RUNS_PER_SHAPE)
-        free_slots = cache(free_slots) if free_slots is not None else None  # asked for every run, the same meanwhile
+        free_slots = cache(free_slots) if free_slots is not None else None  # cached: it is the same for every run
         queue = [run for run in first if free_slots is None or free_slots(run.gang.priority)]
         if not queue:
             return Cycle(held_back=first[0].gang.priority if first else None)
@@ -313,7 +313,7 @@ class Queue:
         return grows
 
     def _cluster_state(self, now: datetime) -> ClusterState:
-        """Return everything that a cycle decides by."""
+        """Return the state of the cluster from which a cycle decides."""
         kept = {
             self._waiting[key].request.key: node_lists.expand(resize.nodes)
             for key in self._returning
@@ -330,7 +330,7 @@ class Queue:
         )
 
     def _used(self, but_for: Collection[Key] = ()) -> Snapshot:
-        """Return what is used on every node, or promised to other runs than these."""
+        """Return the usage of every node, by Pods and by promises to runs that are not in `but_for`."""
         snapshot = self._cluster.occupancy.used()
         for placed in self._placed.values():
             occupy(snapshot, placed.member, self._existing(placed.nodes))
@@ -345,7 +345,7 @@ class Queue:
         return entry is not None and entry.request is run.gang and key not in self._placed
 
     def _start(self, entry: QueueEntry, placement: Placement, ends_at: float) -> tuple[QueueEntry, Placement]:
-        """Give a run its nodes: it waits no more."""
+        """Record the nodes of a run, and remove it from the waiting runs."""
         self.leave(entry.key)
         self._placed[entry.key] = Placed(entry.request.member, placement.nodes, entry.version, ends_at)
         return entry, placement
@@ -362,9 +362,9 @@ class Queue:
                 yield Ending(placed.member, rows, max(at, placed.ends_at))
 
     def _forget_shown(self, now: datetime) -> None:
-        """Drop placements that the mirror shows, which are promises from now on, and placements that were not stored.
-
-        A Run newer than the one that was placed shows it; or another writer was first, and it was not stored.
+        """Forget placements that the mirror shows (they are promises from now on) and placements that were not stored.
+        If the mirror has a newer version of the Run, it either shows the placement, or another writer was first and the
+        placement was not stored.
         """
         for key, placed in list(self._placed.items()):
             run = self._mirror.runs.get(key)

@@ -1,4 +1,5 @@
-"""Tells history about runs: again after every crash, and before the object of a run goes away."""
+"""Writes runs to history: after each change, everything again after a crash, and before the object of a run is
+deleted."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 TOGETHER = 200
 """Most runs in one transaction."""
 GATHER_SECONDS = 0.25
-"""Pause in which changes gather, so that many of them are one transaction."""
+"""Pause before changes are written, so that one transaction takes many of them."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 """Longest pause before a database that does not answer is asked again."""
@@ -61,7 +62,8 @@ class _News:
 
 
 class HistoryKeeper:
-    """Follows the mirror, and tells history what changed. Runs never wait for it, only their removal does."""
+    """Follows the mirror, and writes to history what changed. Only the removal of a run waits for this, never the run
+    itself."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class HistoryKeeper:
         self._entries: dict[str, AuditEntry] = {}
         """Decisions that the audit trail does not have yet."""
         self._has_told = False
-        """Whether history was told everything once."""
+        """Whether history was brought up to date once."""
         self._ended: set[str] = set()
         """UIDs of runs whose removal history has recorded, or the outbox has."""
         self._waiting_since: dict[str, float] = {}
@@ -101,7 +103,7 @@ class HistoryKeeper:
 
     @property
     def is_current(self) -> bool:
-        """Whether history has been told everything that the mirror shows."""
+        """Whether history has everything that the mirror shows."""
         return self._has_told and not self._changed and not self._entries
 
     def confirmed(self, run: RunObject) -> int:
@@ -109,7 +111,7 @@ class HistoryKeeper:
         return self._has(run.metadata.uid) or 0
 
     async def follow(self) -> None:
-        """Tell history what the mirror shows, from now on until cancelled."""
+        """Write to history what the mirror shows, until cancelled."""
         unsubscribe = self._mirror.on_change(self._note)
         try:
             await self._mirror.wait_synced()
@@ -122,16 +124,15 @@ class HistoryKeeper:
             unsubscribe()
 
     async def keep_end(self, run: RunObject, status: RunStatus, *, removed: bool, rule: str = "") -> bool:
-        """Record the state in which a run's object goes away; return whether that is done.
-
-        `rule` is what removes it, for the audit trail. False means to ask again after `ASK_AGAIN`; the object has to
-        stay. With `removed`, the object goes away right after this.
+        """Record the last state of a run's object before it is deleted; return whether that is done. If False, the
+        object has to stay, and the caller asks again after `ASK_AGAIN`. `rule` names for the audit trail what removes
+        the run. With `removed`, the object is deleted right after this.
         """
         uid = run.metadata.uid
         if uid in self._ended or was_never_started(run):
             return True
         state = state_of(run, status, self._now(), confirmed=self._has(uid), removed=removed)
-        if removed:  # no further entry about the run: it would be newer, and not know of the removal
+        if removed:  # no further entry about the run: a newer one would not contain the removal
             self._ended.add(uid)
         try:
             async with asyncio.timeout(END_SECONDS):
@@ -200,7 +201,7 @@ class HistoryKeeper:
             self._metrics.history_waiting.set(len(self._changed))
 
     async def _tell(self) -> None:
-        """Tell history about the runs that changed, at most `TOGETHER` of them."""
+        """Write the runs that changed to history, at most `TOGETHER` of them."""
         keys = list(self._changed)[:TOGETHER]
         for key in keys:
             del self._changed[key]
@@ -240,7 +241,7 @@ class HistoryKeeper:
         return found
 
     def _note_recorded(self, news: _News) -> None:
-        """Remember what history has now."""
+        """Record what history has now."""
         uid = news.run.metadata.uid
         if news.is_gone:
             self._forget(news.key, uid)

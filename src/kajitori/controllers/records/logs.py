@@ -1,4 +1,4 @@
-"""Keeping the end of a member's log before its Pod is deleted (rule 11)."""
+"""Stores the end of a member's log before its Pod is deleted (rule 11)."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ NEW_SECONDS = 120.0
 
 
 class MemoryKeeper:
-    """Remembers memory peaks of runs that are not in their status yet."""
+    """Collects memory peaks of runs that are not in their status yet."""
 
     def __init__(
         self, client: KubeClient, mirror: Mirror, tell: Callable[[Key], None], now: Callable[[], datetime]

@@ -1,4 +1,4 @@
-"""Notes for the audit trail what happens to nodes: decisions about their health, cordons and drains."""
+"""Writes what happens to nodes into the audit trail: decisions about their health, cordons and drains."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class NodeAudit:
         self._wake = asyncio.Event()
 
     async def follow(self) -> None:
-        """Note what happens from now on, until cancelled. Decisions of earlier controllers are noted, too; a cordon
-        that changed while no controller was at work is not."""
+        """Record what happens from now on, until cancelled. Decisions of earlier controllers are recorded, too; a
+        cordon that changed while no controller ran is not."""
         unsubscribe = self._mirror.on_change(self._note)
         try:
             await self._mirror.wait_synced()
@@ -78,7 +78,7 @@ class NodeAudit:
             self._wake.set()
 
     async def _write(self) -> None:
-        """Write what waits. A failure is repeated later."""
+        """Write the waiting entries. After a failure they are written later."""
         while self._waiting:
             part = list(itertools.islice(self._waiting.values(), TOGETHER))
             try:

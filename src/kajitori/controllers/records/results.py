@@ -1,4 +1,4 @@
-"""Keeping the results of ended sweep members and the ends of their logs, and then deleting their Pods."""
+"""Stores the results of ended sweep members and the ends of their logs, and then deletes their Pods."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ResultKeeper:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         """Tasks by the UID of their Pod."""
 
-    def take_away(
+    def start_removals(
         self,
         run: RunObject,
         actions: Sequence[DeleteMember],

@@ -75,7 +75,7 @@ def overdue(mirror: Mirror, keep_for_seconds: int | None, now: datetime) -> list
 async def tidy(
     mirror: Mirror, rules: Logs, logs: LogKeeper | None, code: CodeStore | None, *, outlives: bool = False
 ) -> None:
-    """Remove what no run needs from the store, once. Failures are repeated the next time. `outlives` is that of
+    """Remove what no run needs from the store, once. Failures are repeated the next time. For `outlives` see
     `tidy_forever`.
 
     Nothing is removed while the mirror is behind, because it does not know the newest runs.

@@ -1,4 +1,5 @@
-"""Keeps history in shape: sums of days, the end of what policy keeps, and a note of how current it is."""
+"""Maintains history: sums of days, removal of runs that policy no longer keeps, and a mark that says how current
+history is."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ EXPIRE_SECONDS = 600.0
 async def keep_up_forever(
     history: History, keeper: HistoryKeeper, now: Callable[[], datetime], keep_for_seconds: Callable[[], int | None]
 ) -> None:
-    """Keep history in shape until cancelled. `keep_for_seconds` returns the policy's limit; None: runs stay forever."""
+    """Maintain history until cancelled. `keep_for_seconds` returns the policy's limit; None: runs stay forever."""
     clock = asyncio.get_running_loop().time
     next_search, is_current = 0.0, False
     while True:

@@ -1,1 +1,2 @@
-"""The run controller: from a Run's next step to writes on the API server."""
+"""Writes to the API server for single runs: statuses, Pods, and the objects that a run owns (Service, budget,
+NetworkPolicy)."""

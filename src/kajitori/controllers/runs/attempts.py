@@ -92,7 +92,7 @@ class StartRefused(Exception):
 async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None) -> None:
     """Create what the members of all attempts share: the Service for their names, and the claim of their checkpoint."""
     namespace = run.metadata.namespace
-    if spec.array is None:  # members of a sweep do not look each other up
+    if spec.array is None:  # members of a sweep do not look up each other's names
         service = manifests.headless_service(
             run_name=run.metadata.name, namespace=namespace, run_uid=run.metadata.uid, ports=spec.ports
         )
@@ -118,7 +118,7 @@ async def prepare_devices(client: KubeClient, run: RunObject, attempt: Attempt) 
     with _refusals_of(body):
         try:
             found = await client.create(CLAIM_TEMPLATES, body, meta.namespace)
-        except AlreadyExists:  # by an earlier attempt, or by the leader before
+        except AlreadyExists:  # it exists: an earlier attempt or an earlier leader created it
             found = await client.get(CLAIM_TEMPLATES, name, meta.namespace)
     if owning_run(found) != meta.uid or not _covers(found["spec"], body["spec"]):
         way_out = f"delete it: kubectl delete resourceclaimtemplate {name} -n {meta.namespace}"
@@ -208,7 +208,7 @@ async def check_claims(client: KubeClient, run: RunObject, attempt: Attempt, now
 
 
 def _way_to_a_class(claim: str, run: str) -> str:
-    """Return what helps a claim that names no StorageClass in a cluster without a default one."""
+    """Return a hint for a claim that names no StorageClass in a cluster without a default one."""
     if claim != names.checkpoint_claim(run):
         return "; ask the operators to make a StorageClass the cluster's default, or to give the claim a volume"
     return (
@@ -333,7 +333,7 @@ async def _named(client: KubeClient, namespace: str, refusal: str) -> str:
     try:
         return name_limit_ranges(refusal, (await client.list(LIMIT_RANGES, namespace)).items)
     except KajitoriError:
-        return refusal  # clear enough without the name
+        return refusal  # the message is clear without the name
 
 
 async def _check_ours(client: KubeClient, run: RunObject, name: str, key: bytes | None) -> None:
@@ -359,7 +359,7 @@ def _is_of_run(meta: Mapping[str, Any], run: RunObject) -> bool:
     return any((owner.get("kind"), owner.get("name")) == (names.KIND, run.metadata.name) for owner in owners)
 
 
-def is_meddled_with(run: RunObject, pod: Pod) -> bool:
+def lacks_metadata(run: RunObject, pod: Pod) -> bool:
     """Whether a member of the run has lost its owner or one of its labels."""
     return not _has_owner(run, pod) or not _labels_of(run, pod).items() <= pod.metadata.labels.items()
 
@@ -377,7 +377,7 @@ def _labels_of(run: RunObject, pod: Pod) -> dict[str, str]:
     return names.member_labels(run.metadata.name, run.metadata.uid, member.attempt, member.rank)
 
 
-async def put_right(client: KubeClient, run: RunObject, pod: Pod) -> None:
+async def restore_metadata(client: KubeClient, run: RunObject, pod: Pod) -> None:
     """Restore the owner and the labels of a member, without which its deletion would not find it. Its program goes on.
 
     Another controlling owner stays as an owner that does not control it.
@@ -423,7 +423,7 @@ async def delete_members(
     by one by UID instead.
     """
     pods = mirror.owned_pods(*run)
-    if mirror.labelled_strangers(*run):
+    if mirror.mislabelled_pods(*run):
         await _all_of(_delete_one(client, pod, action) for pod in pods if _is_meant(pod, action))
         return
     selector, fields, grace_seconds = f"{names.LABEL_RUN_UID}={run.uid}", "", None

@@ -1,4 +1,4 @@
-"""Objects that a run has one of, under its own name: Service, disruption budget, NetworkPolicy, request for nodes."""
+"""Objects of which a run has one, with the run's name: Service, disruption budget, NetworkPolicy, request for nodes."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ _FIELDS = "involvedObject.kind=Node,reason=SystemOOM"
 _REMEMBERED = 10_000
 
 
-class Spared:
-    """Looks once for each killed Pod whether its node ran out of memory."""
+class NodeMemoryKills:
+    """Finds out, once for each killed Pod, whether its node ran out of memory."""
 
     def __init__(self, client: KubeClient, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
@@ -62,9 +62,9 @@ class Spared:
                 uid = pod.metadata.uid
                 left = self._first_seen.setdefault(uid, now) + self._patience_seconds - now
                 _bound(self._first_seen)
-                spared = any(_is_about(event, pod) for event in events)
-                if spared or left <= 0:
-                    self._judge(uid, spared)
+                node_victims = any(_is_about(event, pod) for event in events)
+                if node_victims or left <= 0:
+                    self._judge(uid, node_victims)
                 else:
                     wait = max(wait, left)
         return {pod.metadata.uid for pod in killed if self._verdicts.get(pod.metadata.uid)}, wait
@@ -76,9 +76,9 @@ class Spared:
             log.info("events about nodes that ran out of memory can't be read: %s", error.message)
             return []
 
-    def _judge(self, uid: str, spared: bool) -> None:
+    def _judge(self, uid: str, node_victims: bool) -> None:
         self._first_seen.pop(uid, None)
-        self._verdicts[uid] = spared
+        self._verdicts[uid] = node_victims
         _bound(self._verdicts)
 
 

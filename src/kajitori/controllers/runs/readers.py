@@ -1,4 +1,5 @@
-"""Pods that read checkpoint folders: created when somebody looks at a run's files, deleted when nobody does any more.
+"""Pods that read checkpoint folders: created when a user looks at a run's files, deleted when no user has looked for a
+while.
 
 `core.pods.reader` decides and says why there is such a Pod. A request is an annotation that the Web API writes on the
 Run with the rights of its caller, so a controller that starts anew finds everything in the cluster.
@@ -129,7 +130,7 @@ class FolderReaders:
         await ensure_of_run(self._client, PODS, body, run)
 
     async def _forget(self, run: RunObject, asked_at: str) -> None:
-        """Remove the annotation, unless somebody has asked again meanwhile."""
+        """Remove the annotation, unless a user has asked again meanwhile."""
         path = f"/metadata/annotations/{names.ANNOTATION_FILES_READ.replace('/', '~1')}"
         patch: list[dict[str, Any]] = [{"op": "test", "path": path, "value": asked_at}, {"op": "remove", "path": path}]
         with suppress(NotFound, Conflict, InvalidInput):

@@ -1,4 +1,4 @@
-"""Writing the status of Runs, and remembering writes that the mirror does not show yet."""
+"""Writes the status of Runs, and remembers writes that the mirror does not show yet."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BAD = (Reason.PREEMPTED, Reason.SUSPECTED_STUCK, Reason.STUCK)
 
 @dataclass(slots=True)
 class _Written:
-    """The last writes of one run. A restarted controller can do without them."""
+    """The last writes of one run. A restarted controller works without them."""
 
     version: int = 0
     at: datetime | None = None
@@ -62,7 +62,7 @@ class _Written:
 
 
 class Statuses:
-    """Writes all statuses of Runs for the controllers."""
+    """Writes the statuses of all Runs."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
-"""Evidence that the leading controller takes from nodes: stacks of a run that may be stuck, several times, with the
-latest samples, and stacks of the survivors of a failed gang before they are ended.
-
-The controller asks as one server asks another, through the store that all of them share.
+"""Evidence that the leading controller takes from nodes: stacks of a run that may be stuck, several times and with the
+latest samples; and stacks of the survivors of a failed gang before they are ended. Questions to nodes go through the
+store that controllers and servers share.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of, nodes_and_addresses
-from kajitori.controllers.watching.stuck import Looked
+from kajitori.controllers.watching.stuck import Inspection
 from kajitori.core.gang import MemberState
 from kajitori.core.telemetry import spinning
 from kajitori.core.telemetry.hangs import native
@@ -62,7 +61,7 @@ class StackTaker:
         self._taken: dict[str, int] = {}
         """By the run's UID: the last attempt of which stacks were taken, or tried, at its end."""
 
-    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
+    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Inspection:
         """Look several times at the processes of all ranks, until one has moved, and keep what was seen last. Raises
         the errors of the store."""
         pods = self._running(run, attempt)
@@ -78,7 +77,7 @@ class StackTaker:
         is_still = spins or is_still
         shown = newest(looks)
         if not shown:
-            return Looked(None, ("Where its processes are is not known: no agent of its nodes answered.",))
+            return Inspection(None, ("Where its processes are is not known: no agent of its nodes answered.",))
         nodes, addresses = nodes_and_addresses(pods)
         reading = read(shown, nodes, addresses)
         meta = run.metadata
@@ -87,7 +86,7 @@ class StackTaker:
         await self._keep(run, attempt, evidence, ANSWER_SECONDS)
         hint = f"For details: kaji why --attempt {attempt} {meta.name}"
         is_quiet = bool(is_still) and await self._stayed_quiet(pods, finding.until)
-        return Looked(is_still, (reading.summary(nodes), *([SPINS] if spins else []), hint), reading.odd, is_quiet)
+        return Inspection(is_still, (reading.summary(nodes), *([SPINS] if spins else []), hint), reading.odd, is_quiet)
 
     async def _stayed_quiet(self, pods: Mapping[int, Pod], since: float) -> bool:
         """Whether the nodes of all ranks saw no progress since this time."""
@@ -118,7 +117,7 @@ class StackTaker:
         return stood_still(waited, others) is True
 
     async def before_end(self, run: RunObject, attempt: int, why: str, seconds: float) -> None:
-        """Keep what the members that still run do now, once for an attempt, within this time."""
+        """Store the stacks of the members that still run, once for an attempt, within this time."""
         meta = run.metadata
         if self._taken.get(meta.uid, 0) >= attempt or seconds <= 0:
             return

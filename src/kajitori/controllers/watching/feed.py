@@ -44,12 +44,12 @@ READ_SECONDS = 10.0
 """Time in a minute that is spent on the past of runs that the feed has not seen. The others follow in later minutes."""
 INTERVALS_AT_ONCE = 2000
 """Intervals of the past that are handed out together, about ten megabytes of them."""
-MEMORY_KEY = "watching/state"
+STATES_KEY = "watching/state"
 """Blob with what watchers know of each run."""
-MEMORY_SECONDS = 300
-"""Time of telemetry after which it is written again."""
-MEMORY_VERSION = 1
-"""To be raised if a watcher's states have another form or another meaning: then a new leader does not use them."""
+STATES_SECONDS = 300
+"""Time of telemetry after which the blob is written again."""
+STATES_VERSION = 1
+"""Increase it if the form or meaning of a watcher's state changes: a new leader ignores states of another version."""
 MAX_MEMORY_BYTES = 256 << 20
 
 
@@ -73,8 +73,8 @@ class Round:
     """
 
 
-class Memory(msgspec.Struct, frozen=True, array_like=True):
-    """The states of all watchers after a minute."""
+class WatcherStates(msgspec.Struct, frozen=True, array_like=True):
+    """The states of all watchers, as they are stored for the next leader."""
 
     version: int
     until: int
@@ -86,7 +86,8 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Watcher(Protocol):
-    """One judgement about running runs, such as whether they are stuck. It keeps what it has to know of each run."""
+    """One judgement about running runs, such as whether they are stuck. A watcher holds the state that it needs of each
+    run."""
 
     async def watch(self, seen: Round) -> None:
         """Take the new intervals of running runs. Each interval comes once.
@@ -96,12 +97,13 @@ class Watcher(Protocol):
         """
         ...
 
-    def remembered(self) -> bytes:
-        """Return what is known of all runs, for the next leader's watcher; empty if that needs nothing."""
+    def save_state(self) -> bytes:
+        """Return the watcher's state about all runs, for the next leader; empty if the watcher needs none."""
         ...
 
-    def recall(self, state: bytes) -> None:
-        """Know what another leader's watcher remembered, and nothing else; empty: nothing. Raises msgspec's errors."""
+    def restore_state(self, state: bytes) -> None:
+        """Replace the watcher's state by one that another leader's watcher saved; empty stands for no state. Raises
+        msgspec's errors."""
         ...
 
 
@@ -164,39 +166,40 @@ class Feed:
                 self._until = start + MINUTE_SECONDS
                 await self._hand_out(now, intervals)
         await self._read_past(now, self._until)
-        if self._until - self._kept_until >= MEMORY_SECONDS:
+        if self._until - self._kept_until >= STATES_SECONDS:
             await self._remember(self._until)
 
     async def _recall(self, until: int) -> int:
-        """Continue with what another leader's watchers knew, if it can be used. Return up to when; 0 if not."""
+        """Continue with the states that another leader saved, if they can be used. Return the end of the newest minute
+        in them; else 0."""
         if self._blobs is None:
             return 0
         try:
-            packed = await self._blobs.read(MEMORY_KEY, limit_bytes=MAX_MEMORY_BYTES)
-            memory = await asyncio.to_thread(_unpacked, packed)
-            if memory.version != MEMORY_VERSION or not 0 <= until - memory.until <= MISSED_SECONDS:
+            packed = await self._blobs.read(STATES_KEY, limit_bytes=MAX_MEMORY_BYTES)
+            saved = await asyncio.to_thread(_unpacked, packed)
+            if saved.version != STATES_VERSION or not 0 <= until - saved.until <= MISSED_SECONDS:
                 return 0
             for watcher in self._watchers:
-                watcher.recall(memory.states.get(type(watcher).__name__, b""))
+                watcher.restore_state(saved.states.get(type(watcher).__name__, b""))
         except NotFound:
             return 0
         except (KajitoriError, msgspec.MsgspecError, zstandard.ZstdError) as error:
             log.warning("what the last leader knew of running runs cannot be read; history is read instead: %s", error)
             for watcher in self._watchers:
-                watcher.recall(b"")
+                watcher.restore_state(b"")
             return 0
-        self._until, self._known = memory.until, set(memory.uids) & self._running().keys()
-        return memory.until
+        self._until, self._known = saved.until, set(saved.uids) & self._running().keys()
+        return saved.until
 
     async def _remember(self, until: int) -> None:
-        """Keep what the watchers know, for the next leader."""
+        """Store the states of the watchers for the next leader."""
         self._kept_until = until
         if self._blobs is None:
             return
-        states = {type(watcher).__name__: watcher.remembered() for watcher in self._watchers}
-        memory = Memory(MEMORY_VERSION, until, tuple(sorted(self._known)), states)
+        states = {type(watcher).__name__: watcher.save_state() for watcher in self._watchers}
+        saved = WatcherStates(STATES_VERSION, until, tuple(sorted(self._known)), states)
         try:
-            await self._blobs.put(MEMORY_KEY, await asyncio.to_thread(_packed, memory))
+            await self._blobs.put(STATES_KEY, await asyncio.to_thread(_packed, saved))
         except KajitoriError as error:
             log.warning("a new leader will read a day of history of each run: %s", error)
 
@@ -244,14 +247,14 @@ def _members(entry: tuple[str, RunObject]) -> int:
     return status.members.total if status is not None else 0
 
 
-def _packed(memory: Memory) -> bytes:
-    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(memory))
+def _packed(states: WatcherStates) -> bytes:
+    return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(states))
 
 
-def _unpacked(packed: bytes) -> Memory:
-    """Return a memory. Raises ZstdError or msgspec's errors if it is none."""
+def _unpacked(packed: bytes) -> WatcherStates:
+    """Return a saved. Raises ZstdError or msgspec's errors if it is none."""
     plain = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_MEMORY_BYTES)
-    return msgspec.msgpack.decode(plain, type=Memory)
+    return msgspec.msgpack.decode(plain, type=WatcherStates)
 
 
 def _started_at(run: RunObject) -> float:

@@ -1,8 +1,6 @@
-"""The watcher for idle GPUs: what telemetry says of them, for the reconciler, which writes it to the Run's status.
-
-It writes nothing itself. If only some GPUs of a run may be idle, it asks their nodes which, one run at a time. The
-question to the owner follows from the status, the finding and the time (`core.messages.idle_question`), so that it
-survives a change of the leader.
+"""The watcher for idle GPUs. It finds them in the telemetry; the reconciler writes the finding to the Run's status. If
+only some GPUs of a run may be idle, it asks their nodes which, one run at a time. The question to the owner follows
+from the status, the finding and the time (`core.messages.idle_question`), so that it survives a change of the leader.
 """
 
 from __future__ import annotations
@@ -43,8 +41,8 @@ FRESH_SECONDS = 600.0
 """Age of a finding beyond which it says nothing about now."""
 
 
-class Looker(Protocol):
-    """Asks nodes about single GPUs."""
+class GpuInspector(Protocol):
+    """Finds out which GPUs of a run are idle."""
 
     async def idle_gpus(self, run: RunObject, least_rank: int, limits: Limits) -> tuple[Place, ...] | None:
         """Return the GPUs of the run that were idle in the last hour; None if no node answered. Asks about MOST_RANKS
@@ -52,7 +50,7 @@ class Looker(Protocol):
         ...
 
 
-class GpuLooker:
+class NodeGpuInspector:
     """Asks nodes through the store that all servers share."""
 
     def __init__(self, questions: Questions, mirror: Mirror, now: Callable[[], datetime]) -> None:
@@ -99,13 +97,13 @@ class IdleWatcher:
         view: ClusterView,
         now: Callable[[], datetime],
         wake: Callable[[Key], object],
-        looker: Looker | None = None,
+        inspector: GpuInspector | None = None,
     ) -> None:
-        """`wake` has a run reconciled. Without `looker` it is not known which GPUs are idle while others work."""
+        """`wake` has a run reconciled. Without `inspector` it is not known which GPUs are idle while others work."""
         self._view = view
         self._now = now
         self._wake = wake
-        self._looker = looker
+        self._looker = inspector
         self._watched: dict[str, Watched] = {}
         self._until = 0
         self._looked: dict[str, tuple[float, int, tuple[Place, ...] | None]] = {}
@@ -136,16 +134,16 @@ class IdleWatcher:
                 self._wake((run.metadata.namespace, run.metadata.name))
         self._look_at_one(seen)
 
-    def remembered(self) -> bytes:
+    def save_state(self) -> bytes:
         """Return the stretches of each run. Nodes are asked again."""
         return msgspec.msgpack.encode(self._watched)
 
-    def recall(self, state: bytes) -> None:
-        """Know the stretches that another leader's watcher remembered."""
+    def restore_state(self, state: bytes) -> None:
+        """Restore the stretches that another leader's watcher saved."""
         self._watched = msgspec.msgpack.decode(state, type=dict[str, Watched]) if state else {}
 
     def noted(self, run: RunObject, status: RunStatus) -> RunStatus:
-        """Return the status with what is known of the run's GPUs, and with the question to its owner."""
+        """Return the status with the finding about the run's GPUs, and with the question to its owner."""
         spec = self._view.specs.of(run)
         rules = self._view.policy.idle_gpus
         return with_question(status, self._finding(run), rules, spec.keep_idle_until, self._now())
@@ -157,7 +155,7 @@ class IdleWatcher:
             await asyncio.gather(self._look, return_exceptions=True)
 
     def _finding(self, run: RunObject) -> Finding | None:
-        """Return what is known of the run's GPUs now; None if nothing is."""
+        """Return the present finding about the run's GPUs; None if nothing is known."""
         uid = run.metadata.uid
         watched, now = self._watched.get(uid), self._now().timestamp()
         if watched is None or now - self._until > FRESH_SECONDS:
@@ -189,11 +187,11 @@ class IdleWatcher:
             uid = due[1]
             self._look = asyncio.create_task(self._look_at(self._looker, seen.runs[uid], self._doubtful[uid]))
 
-    async def _look_at(self, looker: Looker, run: RunObject, attempt: int) -> None:
+    async def _look_at(self, inspector: GpuInspector, run: RunObject, attempt: int) -> None:
         meta, places = run.metadata, None
         try:
             least = self._watched[meta.uid].least_rank
-            places = await looker.idle_gpus(run, least, self._view.policy.idle_gpus.limits)
+            places = await inspector.idle_gpus(run, least, self._view.policy.idle_gpus.limits)
         except KajitoriError as error:
             log.info("GPUs of run %s/%s were not asked for: %s", meta.namespace, meta.name, error)
         except Exception:

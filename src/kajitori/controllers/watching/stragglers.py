@@ -78,12 +78,12 @@ class StragglerWatcher:
         new = [each for each in known.found if not _is_known(each, status.slow)]
         return msgspec.structs.replace(status, slow=[*status.slow, *new][-SLOW_LIMIT:]) if new else status
 
-    def remembered(self) -> bytes:
-        """Return nothing: a quarter of an hour shows everything again."""
+    def save_state(self) -> bytes:
+        """Return nothing: a new leader learns everything from the last quarter of an hour."""
         return b""
 
-    def recall(self, state: bytes) -> None:
-        """Know nothing."""
+    def restore_state(self, state: bytes) -> None:
+        """Start without state."""
         self._known = {}
 
     def _note(self, run: RunObject, known: _Watched, found: Straggler, until: int) -> None:

@@ -31,7 +31,7 @@ from kajitori.errors import KajitoriError
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_SECONDS = 600.0
-"""Time after which the processes of a suspected run are looked at again."""
+"""Time after which the processes of a suspected run are inspected again."""
 UNSEEN_AGAIN_SECONDS = 120.0
 """The same if no process could be read, because nodes were too busy to answer."""
 SILENT_SECONDS = 600.0
@@ -45,7 +45,7 @@ LOOKS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Inspection:
     """The result of several looks at the processes of a run."""
 
     is_still: bool | None
@@ -62,7 +62,7 @@ class Looked:
 class Evidence(Protocol):
     """Looks at the processes of runs."""
 
-    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
+    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Inspection:
         """Look several times at the processes of all ranks, and keep the last look. Raises the errors of the store."""
         ...
 
@@ -75,10 +75,10 @@ class _Watched:
     rhythm: Rhythm = field(default_factory=Rhythm)
     finding: Finding = field(default_factory=lambda: Finding(Verdict.UNKNOWN))
     look: asyncio.Task[None] | None = None
-    looked: Looked | None = None
+    inspection: Inspection | None = None
     """The result of the last look."""
     looked_at: float = 0.0
-    looked_in: float = 0.0
+    inspected_since: float = 0.0
     """Beginning of the quiet time in which the last look began."""
 
     @property
@@ -87,17 +87,17 @@ class _Watched:
         return self.rhythm.end - self.rhythm.quiet_seconds
 
     @property
-    def evidence(self) -> Looked | None:
+    def evidence(self) -> Inspection | None:
         """The result of the last look, if it is about this quiet time.
 
         Bands are minutes late, and the run may have gone on meanwhile. So processes that stood still count only if
         their nodes saw no progress up to the look, or once the bands show none.
         """
-        looked = self.looked
-        if looked is None or self.looked_in != self.quiet_since:
+        inspection = self.inspection
+        if inspection is None or self.inspected_since != self.quiet_since:
             return None
-        is_open = looked.is_still and not looked.is_quiet and self.rhythm.end < self.looked_at
-        return None if is_open else looked
+        is_open = inspection.is_still and not inspection.is_quiet and self.rhythm.end < self.looked_at
+        return None if is_open else inspection
 
 
 class StuckWatcher:
@@ -146,12 +146,12 @@ class StuckWatcher:
             known.finding = known.rhythm.judge(seen.until, patience)
             self._act(run, known)
 
-    def remembered(self) -> bytes:
+    def save_state(self) -> bytes:
         """Return the rhythm of each run. Looks are not part of it: what they showed is in the statuses."""
         return msgspec.msgpack.encode({uid: (known.attempt, known.rhythm) for uid, known in self._known.items()})
 
-    def recall(self, state: bytes) -> None:
-        """Know the rhythms that another leader's watcher remembered."""
+    def restore_state(self, state: bytes) -> None:
+        """Restore the rhythms that another leader's watcher saved."""
         found = msgspec.msgpack.decode(state, type=dict[str, tuple[int, Rhythm]]) if state else {}
         for uid in list(self._known):
             self._forget(uid)
@@ -187,18 +187,18 @@ class StuckWatcher:
         await asyncio.gather(*looks, return_exceptions=True)
 
     def _suspicion(self, known: _Watched, before: Stuck | None) -> Stuck:
-        stuck, looked = before, known.evidence
+        stuck, inspection = before, known.evidence
         if stuck is None:
             since = format_time(time_at(known.quiet_since))
             stuck = Stuck(since=since, attempt=known.attempt, message=told(known.finding, is_still=None))
         looked_at = format_time(time_at(known.looked_at))
-        if looked is None or stuck.looked_at == looked_at:
+        if inspection is None or stuck.looked_at == looked_at:
             return stuck
         return msgspec.structs.replace(
             stuck,
-            verdict=Verdict.STUCK.value if looked.is_still else Verdict.SUSPECTED.value,
-            message=" ".join((told(known.finding, is_still=looked.is_still), *looked.words))[:MESSAGE_LIMIT],
-            ranks=compress_ranks(looked.odd) if looked.odd else "",
+            verdict=Verdict.STUCK.value if inspection.is_still else Verdict.SUSPECTED.value,
+            message=" ".join((told(known.finding, is_still=inspection.is_still), *inspection.words))[:MESSAGE_LIMIT],
+            ranks=compress_ranks(inspection.odd) if inspection.odd else "",
             looked_at=looked_at,
         )
 
@@ -217,7 +217,7 @@ class StuckWatcher:
         looked_at = parse_time(before.looked_at) if before is not None else None
         last = max(known.looked_at, looked_at.timestamp() if looked_at is not None else 0.0)
         is_stuck = before is not None and before.verdict == Verdict.STUCK
-        is_unseen = known.looked is not None and known.looked.is_still is None
+        is_unseen = known.inspection is not None and known.inspection.is_still is None
         if not is_stuck and now - last >= (UNSEEN_AGAIN_SECONDS if is_unseen else LOOK_AGAIN_SECONDS):
             known.look = asyncio.create_task(self._look(run, known))
 
@@ -225,20 +225,20 @@ class StuckWatcher:
         try:
             async with self._slots:
                 began_in = known.quiet_since
-                looked = await self._seen(run, known)
+                inspection = await self._seen(run, known)
         except Exception:
             log.exception("the processes of run %s/%s were not looked at", run.metadata.namespace, run.metadata.name)
             return
-        known.looked, known.looked_in, known.looked_at = looked, began_in, int(self._now().timestamp())
+        known.inspection, known.inspected_since, known.looked_at = inspection, began_in, int(self._now().timestamp())
         self._tell((run.metadata.namespace, run.metadata.name))
 
-    async def _seen(self, run: RunObject, known: _Watched) -> Looked:
+    async def _seen(self, run: RunObject, known: _Watched) -> Inspection:
         if self._evidence is None:
-            return Looked(None, ("Where its processes are is not known: the controller has no store (--blobs).",))
+            return Inspection(None, ("Where its processes are is not known: the controller has no store (--blobs).",))
         try:
             return await self._evidence.of_suspected(run, known.attempt, known.finding)
         except KajitoriError as error:
-            return Looked(None, (f"Where its processes are is not known: {error.message}.",))
+            return Inspection(None, (f"Where its processes are is not known: {error.message}.",))
 
     def _patience(self, run: RunObject) -> Patience | None:
         spec = self._specs.of(run)

@@ -74,7 +74,9 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
 
 
 def _needs_scheduler(member: MemberRequest, facts: Facts) -> bool:
-    """Whether only the scheduler can give members their GPUs: they are devices, or may be on some of the nodes."""
+    """Whether only the scheduler can give members their GPUs, because these are devices, or are devices on some of the
+    nodes.
+    """
     if not member.gpus or facts.table is None:
         return False
     return bool((eligible_nodes(facts.table, member) & facts.table.by_devices).any())

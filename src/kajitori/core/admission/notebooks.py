@@ -1,7 +1,8 @@
 """Notebooks: what a run of type notebook becomes before it is admitted like any other.
 
 A notebook is a batch run of one member: its Pod comes back after the loss of its node, and it ends when its program
-does. Left-out parts are filled in here: the folder that is kept, the port, and the program that starts JupyterLab.
+does. This module fills in what the spec leaves out: the folder that is kept, the port, and the program that starts
+JupyterLab.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def notebook_port(spec: RunSpec, policy: Policy, run: RunIdentity) -> int:
 
 
 def written_out(spec: RunSpec, policy: Policy, run: RunIdentity, findings: Findings) -> RunSpec:
-    """Return the spec of a notebook with everything that its type implies; other specs as they are.
+    """Return the spec of a notebook with everything that its type implies. Other specs are returned unchanged.
 
     A notebook with a command of its own keeps it, and finds port and path of its address in KAJI_NOTEBOOK_PORT and
     KAJI_PROXY_PATH. Where members have a first step, KAJI_NOTEBOOK_TOKEN_FILE names a file with the token that the

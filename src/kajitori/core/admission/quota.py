@@ -22,7 +22,7 @@ from kajitori.core.words.quantities import (
 
 
 def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, Any], members: int) -> str:
-    """Return why quotas do not allow this number of additional members, in words; empty if they do.
+    """Return a text that says why quotas do not allow this number of additional members; empty if they do.
 
     quotas: ResourceQuota objects of the namespace; template: the stored template of the attempt.
     """

@@ -255,7 +255,7 @@ def _host_path(field: str, folder: str, path: str, policy: Policy) -> Iterator[F
 
 
 def _outermost(folders: Sequence[str]) -> list[str]:
-    """Return the folders that are not below another one of them."""
+    """Return the folders that do not lie below another folder of the list."""
     paths = list(dict.fromkeys(map(PurePosixPath, folders)))
     return [str(path) for path in paths if not any(path != other and path.is_relative_to(other) for other in paths)]
 
@@ -307,7 +307,7 @@ def _limits_size(facts: Facts, policy: Policy, member: MemberRequest) -> bool:
     tolerated = member.tolerations + PASSING_TAINTS
 
     def is_barred(taint: Taint) -> bool:
-        """Whether no run may tolerate the taint, for example that of a control plane."""
+        """Whether no run may tolerate the taint, for example the taint of a control plane."""
         if taint.effect == "PreferNoSchedule" or any(toleration.tolerates(taint) for toleration in tolerated):
             return False
         return any(fnmatchcase(taint.key, pattern) for pattern in patterns)

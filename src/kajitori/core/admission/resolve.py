@@ -328,10 +328,10 @@ def _known_type(written: str, policy: Policy, table: NodeTable | None) -> str:
 
 
 def _gpu_way(like: MemberRequest, table: NodeTable | None) -> GpuWay:
-    """Return how such members ask for their GPUs: in the way in which most of them would fit if nothing else ran.
+    """Return how such members ask for their GPUs: the way with which most members would fit if nothing else ran.
 
-    All members of a run use one way. Among equals an extended resource is better than a claim, since everybody
-    understands it.
+    All members of a run use the same way. Among equals an extended resource is preferred to a claim, since all tools
+    understand it.
     """
     if table is None:
         return GpuWay()
@@ -341,7 +341,7 @@ def _gpu_way(like: MemberRequest, table: NodeTable | None) -> GpuWay:
 def _best_way(like: MemberRequest, table: NodeTable) -> GpuWay:
     members: dict[str, int] = {}
     selectors: dict[str, set[str]] = {}
-    # Any node of the kind counts: whether one has enough of them is for `refusals` to say.
+    # Any node of the kind counts: `refusals` checks whether one has enough GPUs.
     for row in np.flatnonzero(eligible_nodes(table, replace(like, gpus=1))).tolist():
         offer = table.nodes[row].offer_of(like.gpu_type)
         if offer is None:

@@ -127,8 +127,9 @@ def _is_to_restart(run: Run, stuck: Stuck, attempt: Attempt) -> bool:
 
 
 def _odd_member(stuck: Stuck, current: Sequence[Member], now: datetime) -> Member:
-    """Return the member for which the others of a stuck gang seem to wait, as the cause of its end. Its node is known
-    only if it is the only such member."""
+    """Return the member for which the others of a stuck gang seem to wait, as the cause of the attempt's end. Its node
+    is known only if there is one such member.
+    """
     odd = expand_ranks(stuck.ranks) if stuck.ranks else []
     found = next((member for member in current if member.rank in odd), current[0])
     node = found.node if len(odd) == 1 else ""
@@ -177,7 +178,7 @@ def _cause_of_break(run: Run, status: RunStatus, attempt: Attempt, current: Sequ
         member
         for member in current
         if member.state is MemberState.FAILED
-        or (member.state is MemberState.PENDING and member.reason in NEVER_RESTARTED)  # waiting cannot help it
+        or (member.state is MemberState.PENDING and member.reason in NEVER_RESTARTED)  # it does not pass by itself
     ]
     lost = [
         replace(member, reason=Reason.NODE_LOST, message=f"node {member.node} does not answer")

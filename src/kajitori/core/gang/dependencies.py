@@ -39,7 +39,7 @@ class _Judgement:
     words: str = ""
     """For WAITS: a phrase such as `prepare (Running) to succeed`. For NEVER: a sentence without its full stop."""
     until: datetime | None = None
-    """For WAITS: when it has to be judged again although nothing changes."""
+    """For WAITS: the time at which it has to be judged again even if nothing changes."""
 
 
 _MET = _Judgement(_Verdict.MET)
@@ -95,7 +95,9 @@ def without_pins(after: Sequence[AfterState]) -> list[AfterState]:
 
 
 def has_to_see(status: RunStatus, awaited: Awaited, now: datetime) -> bool:
-    """Return whether a waiting run has yet to note what it sees of another run. The other one is not removed before."""
+    """Return whether a waiting run has yet to note what it sees of another run. The other run is not removed before
+    that.
+    """
     states = {(state.run, state.condition): state for state in status.after}
     state = states.get((awaited.run, awaited.condition))
     if state is None or not state.uid:
@@ -132,7 +134,7 @@ def find_cycle(name: str, waits_for: Callable[[str], Iterable[str]]) -> tuple[st
 
 
 def _states(after: Sequence[Awaited], before: Sequence[AfterState], now: datetime) -> list[AfterState]:
-    """Return the progress of each entry, with the UID of each run that was not seen before."""
+    """Return the progress of each entry of `after`, with the UIDs of runs that are seen for the first time."""
     known = {(state.run, state.condition): state for state in before}
     found = []
     for awaited in after:

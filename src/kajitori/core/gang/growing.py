@@ -44,7 +44,7 @@ def _resize_message(before: int, after: int) -> str:
 def shrink_to_healthy_nodes(run: Run, current: Sequence[Member], now: datetime) -> Resize | None:
     """Return the healthy nodes on which an elastic gang continues after it lost some, or must leave some.
 
-    None if it has to wait for other nodes: it is not elastic, or fewer nodes are left than it needs.
+    None if the gang has to wait for other nodes, because it is not elastic or needs more nodes than are left.
     """
     healthy = [
         member.node

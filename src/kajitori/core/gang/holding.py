@@ -16,7 +16,7 @@ from kajitori.core.usage.lost_time import Kind
 from kajitori.core.words.times import format_time
 
 MAX_STRETCHES = 16
-"""Most times in which the run was stuck or idle that a status keeps."""
+"""Largest number of periods, in which the run was stuck or idle, that a status keeps."""
 _ALIVE = (Phase.STARTING, Phase.RUNNING)
 
 
@@ -38,9 +38,9 @@ def note_times(run: Run, status: RunStatus, members: Sequence[Member], now: date
 
 
 def note_stretches(before: RunStatus, status: RunStatus, now: datetime) -> RunStatus:
-    """Return the status in which the times in which the run was stuck or idle are noted, before their finding goes.
-
-    `before` is the stored status. A suspicion without evidence, and GPUs of which only some are idle, do not count.
+    """Return the status with a note of each period in which the run was stuck or idle, before the finding about it is
+    removed. `before` is the stored status. A suspicion without evidence does not count, nor does a run of which only
+    some GPUs are idle.
     """
     moment = format_time(now)
     known = [*status.stretches]
@@ -60,7 +60,7 @@ def note_stretches(before: RunStatus, status: RunStatus, now: datetime) -> RunSt
 
 
 def _findings(status: RunStatus) -> dict[str, Stretch]:
-    """Return the findings that stand, by kind."""
+    """Return the present findings, by kind."""
     found, stuck, idle = {}, status.stuck, status.idle
     if stuck is not None and stuck.verdict == "stuck":
         found[Kind.HUNG.value] = Stretch(attempt=stuck.attempt, kind=Kind.HUNG.value, since=stuck.since)
@@ -99,7 +99,9 @@ def settle(run: Run, status: RunStatus, members: Sequence[Member], now: datetime
 
 
 def trim(before: RunStatus, status: RunStatus, confirmed: int) -> RunStatus:
-    """Return the status without the closed segments that history has. That alone is no reason to write a status."""
+    """Return the status without the closed segments that history has stored. A caller does not write a status for this
+    change alone.
+    """
     usage = status.usage
     if usage is None or not usage.closed or status == before:
         return status
@@ -107,7 +109,7 @@ def trim(before: RunStatus, status: RunStatus, confirmed: int) -> RunStatus:
 
 
 def _makes_members(run: Run, status: RunStatus) -> bool:
-    """Whether members of the attempt are still to be created: a missing one holds its node all the same."""
+    """Whether members of the attempt have yet to be created. Such a member holds its node although it has no Pod."""
     attempt = status.attempt
     if attempt is None or attempt.created or status.phase.is_final or run.deleting or run.stopped:
         return False

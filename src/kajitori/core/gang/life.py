@@ -154,7 +154,7 @@ def _delete(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
     finalizer keeps.
     """
     if any(not member.terminating or (member.node_ready and not member.is_held) for member in members):
-        if not status.phase.is_final:  # it would hide how the run ended, also in history
+        if not status.phase.is_final:  # it would hide how the run ended, in history too
             status = with_reason(status, Reason.DELETING, "its members are being ended")
         grace = run.limits.last_grace_seconds
         any_has_longer = any(member.has_longer_than(grace) for member in members)

@@ -11,7 +11,9 @@ from kajitori.core.spec.status import MemoryPeak
 from kajitori.core.words.quantities import round_memory
 
 WORTH_WRITING = 1.05
-"""Growth factor from which a running run's peak is written again; a doubling takes fifteen writes."""
+"""A running run's peak is written again once it has grown by this factor. A peak that doubles is written fifteen
+times.
+"""
 
 EARLIER_RUNS = 10
 """Most earlier runs of a kind that are considered, newest first."""

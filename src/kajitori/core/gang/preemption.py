@@ -92,7 +92,7 @@ def end_remaining(run: Run, status: RunStatus, members: Sequence[Member]) -> tup
 
 
 def _begin_or_withdraw(run: Run, status: RunStatus, preemption: Preempted) -> Step:
-    """Return the step of a preemption that not every member was asked for yet."""
+    """Return the step of a preemption of which not every member knows yet: end the members, or withdraw it."""
     if run.preemptor_waits(preemption):
         status = with_reason(status, Reason.PREEMPTED, describe_preemptions(preemption))
         return Step(status, (DeleteMembers(run.limits.grace_seconds, unfinished_only=True),))

@@ -345,7 +345,7 @@ def refuse(status: RunStatus, message: str, generation: int, now: datetime) -> R
 
 
 def run_without_spec(type: Literal["batch", "service"], generation: int, status: RunStatus, deleting: bool) -> Run:
-    """Return the life of a run with a spec that is refused now: it can end, from its status alone, and do no more."""
+    """Return the life of a run whose spec is refused now. From its status alone it can end, and nothing else."""
     template = status.attempt.pod_template if status.attempt else {}
     grace = template.get("spec", {}).get("terminationGracePeriodSeconds", Limits().grace_seconds)
     attempted = len(expand(status.attempt.nodes)) if status.attempt else 0
@@ -459,7 +459,7 @@ def worst_of(waiting: Sequence[Member]) -> Member | None:
 
 
 def earliest(*moments: datetime | None) -> datetime | None:
-    """Return the earliest of these times; None if there is none."""
+    """Return the earliest of these times; None if all are None."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 

@@ -16,8 +16,8 @@ def restored(status: RunStatus, taken_at: datetime, now: datetime) -> RunStatus:
     """Return the status of a run from a backup in a cluster that has none of its Pods.
 
     An ended run stays as it was, and a waiting one keeps its place in the queue. A run that had members waits for a new
-    attempt, which continues from its checkpoint; its number is one that was never used. What the run held until the
-    backup is in history, so its ledger begins anew.
+    attempt, which continues from its checkpoint; the number of that attempt was never used before. What the run held
+    until the backup is in history, so its ledger begins anew.
     """
     status = msgspec.structs.replace(
         status,

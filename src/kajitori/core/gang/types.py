@@ -142,7 +142,7 @@ class Awaited:
     run: str
     condition: Literal["succeeded", "ended"] = "succeeded"
     seen: SeenRun | None = None
-    """None: there is no run of this name."""
+    """None if there is no run of this name."""
     cycle: tuple[str, ...] = ()
     """If these runs wait for each other: their names, from this run's own to its own again."""
 

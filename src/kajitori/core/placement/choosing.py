@@ -64,7 +64,7 @@ def _fewest(capacity: Counts, need: int, close: Mask | None) -> list[int]:
     """
     if close is None:
         alone = (capacity >= need).nonzero()[0]
-        if alone.size:  # one will do, as for most gangs
+        if alone.size:  # most gangs fit into one domain
             return [int(alone[capacity[alone].argmin()])]
     chosen: list[int] = []
     groups = [np.arange(len(capacity))] if close is None else [np.flatnonzero(close), np.flatnonzero(~close)]
@@ -77,7 +77,7 @@ def _fewest(capacity: Counts, need: int, close: Mask | None) -> list[int]:
         chosen += group[:full].tolist()
         need -= int(sums[full - 1]) if full else 0
         rest = group[full:]
-        if rest.size:  # the first of them alone would do
+        if rest.size:  # the first of these domains alone is enough
             fitting = rest[capacity[rest] >= need]
             chosen.append(int(fitting[np.argmin(capacity[fitting])]))
             need = 0

@@ -23,7 +23,7 @@ _UNBOUNDED = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class MemberRequest:
-    """The request of one member of a gang."""
+    """The resources and nodes that one member of a gang asks for."""
 
     cpu_millis: int
     memory_bytes: int
@@ -81,7 +81,7 @@ class GangRequest:
         return len(self.ranks) if self.fewest is None else min(self.fewest, len(self.ranks))
 
     def fitting(self, room: int) -> GangRequest:
-        """Return the same with as many members as there is room for."""
+        """Return the request with as many members as there is room for."""
         return self if len(self.ranks) <= room else replace(self, ranks=self.ranks[:room])
 
 

@@ -1,4 +1,4 @@
-"""When enough running gangs are expected to have ended for a waiting gang to start."""
+"""The earliest time at which enough running gangs are expected to have ended for a waiting gang to start."""
 
 from __future__ import annotations
 

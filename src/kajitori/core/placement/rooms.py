@@ -65,8 +65,9 @@ class Rooms:
         return known
 
     def may_hold(self, shape: Shape, members: int) -> bool:
-        """Return False only if there is no room for this many members. Room only shrinks within a cycle, so the last
-        known room of a shape is enough to say no."""
+        """Whether there may be room for this many members; False is certain. Room only shrinks within a cycle, so the
+        last known room of a shape is an upper bound.
+        """
         known = self._rooms.get(shape)
         return known is None or known.total >= members
 

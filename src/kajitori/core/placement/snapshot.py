@@ -26,7 +26,7 @@ CPU, MEMORY, GPU, PODS = range(4)
 partial GPUs that the cluster has follows (`NodeTable.gpu_columns`)."""
 
 ANSWERS = 1024
-"""Number of answers that a table keeps: a mask of 7,500 nodes takes 7.5 kB."""
+"""Number of cached answers of a node table: a mask of 7,500 nodes takes 7.5 kB."""
 
 T = TypeVar("T")
 
@@ -88,12 +88,12 @@ class NodeFacts:
         return None
 
     @property
-    def in_order(self) -> bool:
+    def takes_work(self) -> bool:
         """Whether it takes work."""
         return self.ready and self.schedulable and not self.out
 
     @property
-    def out_of_order(self) -> str:
+    def why_no_work(self) -> str:
         """Why it takes no work, in a word or two; empty if it takes work. Broken comes before cordoned."""
         if self.stale_taint:
             return f"still tainted {self.stale_taint}"
@@ -114,7 +114,7 @@ def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """One level of the topology: each domain is a range of rows of the table."""
+    """One level of the topology. Each domain is a range of rows of the node table."""
 
     begins: Counts
     """(domains,) the first row of each domain."""
@@ -122,7 +122,7 @@ class Domains:
     """The same, and at the end the number of rows."""
 
     def within(self, begin: int, end: int) -> tuple[int, int]:
-        """Return the first domain, and the one after the last, of a wider domain that has these rows."""
+        """Return the range of domains (first, last + 1) that lie in a wider domain with these rows."""
         return bisect_left(self.bounds, begin), bisect_left(self.bounds, end)
 
     def holds(self, rows: Counts) -> Mask:
@@ -142,7 +142,7 @@ class NodeTable:
         self.nodes: tuple[NodeFacts, ...] = tuple(sorted(nodes, key=lambda n: (n.domains, natural_key(n.name))))
         self.index: dict[str, int] = {node.name: i for i, node in enumerate(self.nodes)}
         self.by_devices: Mask = np.array([bool(n.gpu_offers) and n.is_by_devices for n in self.nodes], dtype=bool)
-        """The nodes whose GPUs are devices that only the scheduler can allocate."""
+        """Mask of the nodes whose GPUs are devices that only the scheduler can allocate."""
         partial = {o.type for n in self.nodes for o in n.gpu_offers if not o.is_whole}
         self.gpu_columns: dict[str, int] = {name: PODS + 1 + i for i, name in enumerate(sorted(partial))}
         """The column of each type of partial GPUs, such as MIG slices."""
@@ -153,7 +153,7 @@ class NodeTable:
             for offer in node.gpu_offers:
                 if not offer.is_whole:
                     self.total[row, self.gpu_columns[offer.type]] = offer.count
-        self.usable: Mask = np.array([n.in_order for n in self.nodes], dtype=bool)
+        self.usable: Mask = np.array([n.takes_work for n in self.nodes], dtype=bool)
         self.has_gpu: Mask = np.array([n.has_gpus for n in self.nodes], dtype=bool)
         self._label_masks: dict[tuple[str, str], Mask] = {}
         self._taint_masks: dict[tuple[Toleration, ...], Mask] = {}
@@ -263,8 +263,10 @@ class NodeTable:
 
 def _is_let_onto(node: NodeFacts, tolerations: Sequence[Toleration]) -> bool:
     """Whether a node that is out of the pool takes work of runs with these tolerations."""
-    in_order = bool(node.out) and node.ready and node.schedulable
-    return in_order and all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in node.out)
+    lacks_only_a_toleration = bool(node.out) and node.ready and node.schedulable
+    return lacks_only_a_toleration and all(
+        any(toleration.tolerates(taint) for toleration in tolerations) for taint in node.out
+    )
 
 
 @dataclass(slots=True)

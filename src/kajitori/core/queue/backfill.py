@@ -8,8 +8,9 @@ higher priority get reservations, too: runs of equal priority may delay them, ru
 and foreign Pods have no known end, so they never free anything; a run that waits for them has no reservation and holds
 no other run back.
 
-A run of lower priority that passed a reservation may take longer than expected. Then the nodes are kept as if it ended
-at once: if its new expected end counted, more runs could pass, take longer in turn, and delay the reservation for ever.
+A run of lower priority that passed a reservation may take longer than expected. Then the reservation stays at the time
+at which it would begin if that run ended at once: if the run's new expected end counted, more runs could pass, take
+longer in turn, and delay the reservation for ever.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ from kajitori.core.policy.queue.order import LIKELY
 from kajitori.core.queue.waiting import WaitingRun
 
 SOON_SECONDS = 1.0
-"""An expected end is never nearer than this, however late a run is already: the start of a reservation is not known
-more exactly."""
+"""Shortest time until an expected end, also for a run that is late already: the start of a reservation is not known
+more exactly.
+"""
 
 FURTHER_RESERVATIONS = 32
 """Number of runs of one priority, after the first, for which nodes are reserved against runs of lower priority."""
@@ -93,7 +95,7 @@ def schedule(
             break
         backfill.note_priority(run.gang.priority)
         shape = backfill.shape_of(run.gang)
-        if max_starts is not None and backfill.is_as_before(run, shape, reserve=reserve):
+        if max_starts is not None and backfill.fails_like_an_earlier_run(run, shape, reserve=reserve):
             continue
         placement = backfill.start(run, shape)
         if placement is not None:
@@ -108,16 +110,18 @@ def schedule(
 
 @dataclass(eq=False, slots=True)
 class _Shape(Shape):
-    """A shape, with everything that one pass has learnt about it."""
+    """A shape, with what one pass over the queue has found out about it."""
 
     shortage: Shortage | None = None
     pass_by: float = math.inf
     likely_by: float = math.inf
-    """Latest ends, certain and likely, with which runs of this shape delay no reservation."""
-    heeds: list[_Claim] = field(default_factory=list)
+    """A run of this shape delays no reservation if it has certainly ended by `pass_by` and has likely ended by
+    `likely_by`.
+    """
+    respected: list[_Claim] = field(default_factory=list)
     """All reservations on nodes that runs of this shape could use."""
-    hopeless: int = 1 << 62
-    """Number of members that never fit, as far as ends are expected."""
+    never_fits_from: int = 1 << 62
+    """A gang of this many members never fits, even if all runs with an expected end have ended."""
     failed: tuple[int, float, float] | None = None
     """The smallest run of the present priority that did not start: its members, its expected and its likely length."""
 
@@ -146,7 +150,9 @@ _KnownReleases = dict[tuple[_Shape, frozenset[int]], Releases]
 
 @dataclass(slots=True)
 class _Backfill:
-    """One pass: free nodes now, and the part that is left for runs that still run when a reservation begins."""
+    """State of one pass over the queue: the nodes that are free now, and the part of them that stays free once the
+    reservations have begun.
+    """
 
     snapshot: Snapshot
     endings: Sequence[Ending]
@@ -166,7 +172,7 @@ class _Backfill:
     _late: list[Ending] = field(init=False)
     """The runs that have taken longer than was expected."""
     _free: Rooms = field(init=False)
-    _left: list[tuple[WaitingRun, _Shape, int]] = field(default_factory=list)
+    _not_started: list[tuple[WaitingRun, _Shape, int]] = field(default_factory=list)
     """Runs that do not start, each with its shape and the number of reservations that it might delay."""
     _kept: Rooms | None = None
     """As `_free`, but without what the reservations need."""
@@ -188,11 +194,11 @@ class _Backfill:
         self._behind = []
         self._priority = priority
         for shape in self._shapes.values():
-            heeded, shape.heeds = shape.heeds, []
+            respected, shape.respected = shape.respected, []
             shape.pass_by = shape.likely_by = math.inf
             shape.failed = None
-            for claim in heeded:
-                self._heed(shape, claim)
+            for claim in respected:
+                self._respect(shape, claim)
 
     def reserve_further(self) -> None:
         """Reserve nodes for the runs of higher priority that have no reservation yet. This is most of the work on a
@@ -201,7 +207,7 @@ class _Backfill:
         for behind in further:
             known: _KnownReleases = {}
             for run, shape in behind:
-                if run.gang.least < shape.hopeless:
+                if run.gang.least < shape.never_fits_from:
                     self._claim(run, shape, known)
 
     def shape_of(self, gang: GangRequest) -> _Shape:
@@ -214,13 +220,13 @@ class _Backfill:
                 eligible = nodes_for(self.snapshot.table, gang)
                 shape = _Shape(gang.member, eligible, eligible & self.snapshot.table.usable_by(gang.member.tolerations))
                 for claim in self.claims:
-                    self._heed(shape, claim)
+                    self._respect(shape, claim)
                 self._shapes[key] = shape
             if not gang.avoid:
                 self._by_identity[id(gang.member)] = shape
         return shape
 
-    def is_as_before(self, run: WaitingRun, shape: _Shape, *, reserve: bool) -> bool:
+    def fails_like_an_earlier_run(self, run: WaitingRun, shape: _Shape, *, reserve: bool) -> bool:
         """Whether looking at this run would change nothing: a run of its shape and priority that asks for no more
         members and no more time did not start, and a reservation for this one would hold no other run back."""
         if shape.failed is None:
@@ -228,7 +234,7 @@ class _Backfill:
         members, seconds, likely = shape.failed
         if run.gang.least < members or run.expected_seconds < seconds or self._likely(run) < likely:
             return False
-        # If its shape heeds no reservation, that other run got none, and this one would get none either.
+        # If its shape respects no reservation, that other run got none, and this one would get none either.
         return (
             not reserve or min(shape.pass_by, shape.likely_by) == math.inf or len(self._behind) >= FURTHER_RESERVATIONS
         )
@@ -239,14 +245,14 @@ class _Backfill:
         need, seconds = run.gang.least, run.expected_seconds
         if self._further:
             if not self._free.may_hold(shape, need) or self._free.of(shape).total < need:
-                self._leave(run, shape, 0)
+                self._note_not_started(run, shape, 0)
                 return None
             self.reserve_further()
         lasts = self.now + seconds > shape.pass_by or self.now + self._likely(run) > shape.likely_by
         rooms = self._kept if lasts and self._kept is not None else self._free
         known = rooms.of(shape) if rooms.may_hold(shape, need) else None
         if known is None or known.total < need:
-            self._leave(run, shape, len(shape.heeds) if lasts else 0)
+            self._note_not_started(run, shape, len(shape.respected) if lasts else 0)
             return None
         # In `_kept` reserved nodes look full, so runs that end before a reservation take them first.
         leftover = (self._kept or self._free).leftover
@@ -257,10 +263,11 @@ class _Backfill:
             self._started.append(Ending(shape.member, rows, self.now + seconds))
         return placement_of(self.snapshot.table, gang, rows)
 
-    def _leave(self, run: WaitingRun, shape: _Shape, may_delay: int) -> None:
-        """Note that the run does not start. may_delay: how many of the reservations that its shape heeds it might
-        delay, counted from the first."""
-        self._left.append((run, shape, may_delay))
+    def _note_not_started(self, run: WaitingRun, shape: _Shape, may_delay: int) -> None:
+        """Note that the run does not start. may_delay: number of reservations, from the first of those that its shape
+        respects, that the run might delay.
+        """
+        self._not_started.append((run, shape, may_delay))
         asked = run.gang.least, run.expected_seconds, self._likely(run)
         if shape.failed is None or all(one <= other for one, other in zip(asked, shape.failed, strict=True)):
             shape.failed = asked
@@ -279,9 +286,10 @@ class _Backfill:
         )
 
     def _likely(self, run: WaitingRun) -> float:
-        """Return the part of a run's expected length that has to pass before a reservation. Elastic runs and sweeps
-        take whatever fits and come back for the rest: of them all of it counts, or the reservation could slip for
-        ever."""
+        """Return the part of a run's expected length that has to pass before a reservation begins. Elastic runs and
+        sweeps take whatever fits and come back for the rest, so their whole expected length counts; else they could
+        postpone the reservation for ever.
+        """
         return run.expected_seconds if run.gang.fewest is not None else self.likely * run.expected_seconds
 
     def _occupy(self, member: MemberRequest, rows: Rows, lasts: bool) -> None:
@@ -292,9 +300,9 @@ class _Backfill:
             reserved = rows[self._floor.members[rows] > 0]
             if lasts and reserved.size:
                 occupy_rows(self._floor, member, reserved)
-            self._keep(changed)
+            self._update_kept(changed)
 
-    def _keep(self, rows: Rows) -> None:
+    def _update_kept(self, rows: Rows) -> None:
         """Set what `_kept` shows as free on these rows: what is free both now and once the reservations have begun."""
         assert self._kept is not None and self._floor is not None
         kept, free, floor = self._kept.state, self._free.state, self._floor
@@ -307,22 +315,22 @@ class _Backfill:
     def reserve(self, run: WaitingRun, shape: _Shape) -> None:
         """Reserve nodes for a run that does not fit; if a run before it has reserved nodes that it could use, only
         against runs of lower priority, later."""
-        if self._further and not shape.heeds:
+        if self._further and not shape.respected:
             self.reserve_further()
         if min(shape.pass_by, shape.likely_by) < math.inf:
             self._behind.append((run, shape))
-        elif run.gang.least < shape.hopeless:
+        elif run.gang.least < shape.never_fits_from:
             self._claim(run, shape, {})
 
     def _claim(self, run: WaitingRun, shape: _Shape, known: _KnownReleases) -> None:
         """Reserve nodes for a run. known: what was computed for other runs of the same priority, in the same state."""
         gang = run.gang.fitting(run.gang.least)
-        need, before = len(gang.ranks), sum(len(claim.reservation.placement.ranks) for claim in shape.heeds)
+        need, before = len(gang.ranks), sum(len(claim.reservation.placement.ranks) for claim in shape.respected)
         missing = need + before - self._free.of(shape).total
-        late = self._late_behind(run)
+        late = self._late_runs_behind(run)
         found = self._releases(shape, late, known).earliest(self._free.state, self._reserved, need, missing)
         if found is None:
-            shape.hopeless = need
+            shape.never_fits_from = need
             return
         free_by, then, room = found
         starts_at = free_by
@@ -340,15 +348,15 @@ class _Backfill:
         occupy_rows(self._reserved, shape.member, rows)
         reserved = np.unique(rows)
         self._floor.raise_to(then, reserved)
-        self._keep(reserved)
+        self._update_kept(reserved)
         placement = placement_of(self.snapshot.table, gang, rows)
         reservation = Reservation(placement, max(self.now, starts_at), run.overdue)
         claim = _Claim(reservation, shape, run.gang.priority, max(self.now, free_by))
         self.claims.append(claim)
         for other in self._shapes.values():
-            self._heed(other, claim)
+            self._respect(other, claim)
 
-    def _late_behind(self, run: WaitingRun) -> frozenset[int]:
+    def _late_runs_behind(self, run: WaitingRun) -> frozenset[int]:
         """Return the late runs that may not delay this one, by `id`: they started after it was queued, and have a lower
         priority, or at most its own if it is overdue."""
         below = run.gang.priority + 1 if run.overdue else run.gang.priority
@@ -359,8 +367,9 @@ class _Backfill:
         )
 
     def _free_nodes_first(self, shape: _Shape, room: Counts, need: int) -> Counts:
-        """Return `room` cut to `need` members, on nodes that are free now as far as possible. If late runs hold more
-        nodes than the reservation lacks, the free nodes would else look dispensable, cycle after cycle."""
+        """Return `room` cut to `need` members, on nodes that are free now as far as possible. Otherwise the reservation
+        might choose only nodes that late runs hold, and each cycle would give the free nodes to other runs.
+        """
         state = self._free.state
         if self._reserved is not None:
             state = state.copy()
@@ -379,11 +388,11 @@ class _Backfill:
             found = known[shape, late] = Releases([*endings, *self._started], shape, self.snapshot.table)
         return found
 
-    def _heed(self, shape: _Shape, claim: _Claim) -> None:
+    def _respect(self, shape: _Shape, claim: _Claim) -> None:
         """Let runs of this shape respect a reservation, if they could use nodes that its run could use."""
         if not shape.meets(claim.holder):
             return
-        shape.heeds.append(claim)
+        shape.respected.append(claim)
         by = claim.strictly_by(self._priority or 0)
         if by is not None:
             shape.pass_by = min(shape.pass_by, by)
@@ -391,14 +400,15 @@ class _Backfill:
             shape.likely_by = min(shape.likely_by, claim.reservation.starts_at)
 
     def shortages(self) -> Iterator[Shortage]:
-        """Yield why runs do not start, by what is left at the end of the pass. What holds for a whole shape is computed
-        once."""
-        for run, shape, heeded in self._left:
+        """Yield why runs do not start, judged by the nodes that are free at the end of the pass. The part that is the
+        same for all runs of a shape is computed once.
+        """
+        for run, shape, respected in self._not_started:
             gang, total = run.gang, self._free.of(shape).total
             least = gang.least
             fit_now = min(total, least)
             known = shape.shortage
             if known is None:
                 known = shape.shortage = shortage_of(self.snapshot.table, gang, shape.eligible, fit_now)
-            behind = self._delayed_by(run, shape.heeds[:heeded]) if heeded and total >= least else ()
+            behind = self._delayed_by(run, shape.respected[:respected]) if respected and total >= least else ()
             yield Shortage(gang.key, least, fit_now, known.fit_ever, known.fit_repaired, known.eligible, behind)

@@ -12,7 +12,7 @@ from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Snapshot
 from kajitori.core.policy.file import Policy
 from kajitori.core.queue.backfill import Schedule, schedule
-from kajitori.core.queue.elastic import grown, place_on_kept_nodes
+from kajitori.core.queue.elastic import larger_placement, place_on_kept_nodes
 from kajitori.core.queue.ordering import Ranking, Shares, rank
 from kajitori.core.queue.preemption import PreemptionPlan, PromisedNodes, choose_preemptions, place_preemptors
 from kajitori.core.queue.victims import RunningGang
@@ -33,18 +33,18 @@ class RunningGangs(Protocol):
         ...
 
     def all(self) -> Sequence[RunningGang]:
-        """Return all gangs that hold nodes, and members that are on their way out."""
+        """Return all gangs that hold nodes, including those with members that are terminating."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Everything about the cluster that a cycle decides by. A cycle changes none of it."""
+    """The state of the cluster from which a cycle decides. A cycle does not change it."""
 
     snapshot: Snapshot
     """Usage by Pods and by attempts that start; without the nodes in `kept_nodes`."""
     endings: Sequence[Ending]
-    """Expected ends of what runs."""
+    """Expected ends of the running gangs and members."""
     running: RunningGangs
     users: Shares
     teams: Shares
@@ -129,8 +129,9 @@ def place_promised(cluster: ClusterState, queue: Sequence[WaitingRun]) -> Promis
 
 
 def widened(promised: PromisedNodes, queue: Sequence[WaitingRun]) -> PromisedNodes:
-    """Return the same with elastic gangs on more nodes than they were promised, if no other run of the queue could use
-    these: so they need not be started again to grow."""
+    """Return the promised placements, with more nodes for elastic gangs if no other run of the queue could use these: a
+    gang that starts larger need not be started again to grow.
+    """
     gangs = {run.key: run.gang for run in queue} if promised.placements else {}
     if not any(gangs[placement.key].grows for placement in promised.placements):
         return promised
@@ -140,7 +141,7 @@ def widened(promised: PromisedNodes, queue: Sequence[WaitingRun]) -> PromisedNod
     for placement in promised.placements:
         gang = gangs[placement.key]
         if gang.grows:
-            larger = grown(snapshot, gang, placement.nodes, others)
+            larger = larger_placement(snapshot, gang, placement.nodes, others)
             occupy(snapshot, gang.member, larger.nodes[len(placement.nodes) :])
             placement = larger
         placements.append(placement)
@@ -148,7 +149,7 @@ def widened(promised: PromisedNodes, queue: Sequence[WaitingRun]) -> PromisedNod
 
 
 def with_placements(snapshot: Snapshot, queue: Sequence[WaitingRun], placements: Sequence[Placement]) -> Snapshot:
-    """Return what is used once these placements of runs of the queue have started."""
+    """Return the usage once these placements of runs of the queue have started."""
     after = snapshot.copy()
     if placements:
         members = {run.gang.key: run.gang.member for run in queue}
@@ -165,9 +166,8 @@ def preempt_for_waiting(
     policy: Policy,
     now: float,
 ) -> PreemptionPlan:
-    """Choose preemptions for the runs of the queue that `scheduled` does not start.
-
-    snapshot: what is used once the placements of `scheduled` have started.
+    """Choose preemptions for the runs of the queue that `scheduled` does not start. snapshot: the usage once the
+    placements of `scheduled` have started.
     """
     if not policy.preemption.enabled or not scheduled.shortages:
         return PreemptionPlan()

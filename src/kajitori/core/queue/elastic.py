@@ -33,8 +33,7 @@ class Growable:
 
 def place_on_kept_nodes(state: Snapshot, gang: GangRequest, kept: Sequence[str]) -> Placement | None:
     """Return the gang's placement on those of its kept nodes that take its members now; None if they are too few.
-
-    state: what is used by everything else.
+    state: the usage by everything else.
     """
     table = state.table
     room = room_of(state, gang.member, _usable(table, gang))
@@ -49,11 +48,13 @@ def place_on_kept_nodes(state: Snapshot, gang: GangRequest, kept: Sequence[str])
     return Placement(gang.key, gang.ranks[: len(nodes)], tuple(nodes))
 
 
-def grown(state: Snapshot, gang: GangRequest, nodes: Sequence[str], waiting: Iterable[GangRequest]) -> Placement:
-    """Return the gang's placement on these nodes and as many more as it may have. Its members stay on their nodes.
+def larger_placement(
+    state: Snapshot, gang: GangRequest, nodes: Sequence[str], waiting: Iterable[GangRequest]
+) -> Placement:
+    """Return the gang's placement on these nodes and on as many more as it may have. Its members stay on their nodes.
 
     It takes no node that a waiting gang could use, unless that gang has a lower priority or would not even fit into an
-    empty cluster. state: what is used, these nodes included.
+    empty cluster. state: the usage, these nodes included.
     """
     table = state.table
     room = room_of(state, gang.member, _usable(table, gang) & ~_wanted(table, gang, waiting))
@@ -66,14 +67,16 @@ def grown(state: Snapshot, gang: GangRequest, nodes: Sequence[str], waiting: Ite
     return Placement(gang.key, gang.ranks[: len(names)], names)
 
 
-class Patience:
-    """Since when there has been room for each gang to grow. A new leader starts anew, so a gang grows later then."""
+class GrowthTimer:
+    """Measures for how long each gang has had room to grow. A new leader begins to measure again, so gangs grow later
+    then.
+    """
 
     def __init__(self) -> None:
         self._since: dict[str, datetime] = {}
 
     def forget(self, key: str) -> None:
-        """Start anew for this gang."""
+        """Measure from now on for this gang."""
         self._since.pop(key, None)
 
     def due(
@@ -83,7 +86,7 @@ class Patience:
         changed."""
         state, seen, found = state.copy(), {}, []
         for growable in gangs if rules.grow else ():
-            placement = grown(state, growable.gang, growable.nodes, waiting)
+            placement = larger_placement(state, growable.gang, growable.nodes, waiting)
             if len(placement.nodes) == len(growable.nodes):
                 continue
             since = seen[growable.gang.key] = self._since.get(growable.gang.key, now)

@@ -36,7 +36,9 @@ REMEMBERED_SIZES = 64
 
 GENERAL_RUNS = 200
 GENERAL_QUANTILE = 0.8
-"""Expectation of a run without limit and history: the quantile of the lengths of the last runs of about its size."""
+"""For a run without time limit and history: the quantile of the lengths of the last runs of about its size that is
+expected.
+"""
 
 ENOUGH = 10
 """Minimum number of finished runs for an expectation by size."""
@@ -57,7 +59,7 @@ class Source(StrEnum):
     GENERAL = "general"
     """The length of most runs of about this size, since there is neither history nor limit."""
     UNKNOWN = "unknown"
-    """A length that is assumed so that there is an order, since no comparable run has ended. It is no estimate."""
+    """An assumed length, because no comparable run has ended and the queue needs an order. It is no estimate."""
     ENDLESS = "endless"
     """A service without a time limit: it has no expected end."""
 
@@ -77,8 +79,9 @@ class Expectation:
     """Whether times that depend on it may be shown: the evidence is enough and agrees, or it is a time limit."""
     weak_seconds: float = 0.0
     """If no comparable run has ended: the length of the last runs of the same kind that asked for other amounts; 0 if
-    there is none. It counts for the order of the queue only: nothing that users are told, and no node that is kept,
-    depends on it."""
+    there is none. It counts only for the order of the queue: neither times shown to users nor reservations depend on
+    it.
+    """
 
     @property
     def is_late(self) -> bool:
@@ -89,8 +92,8 @@ class Expectation:
     def order_seconds(self) -> float:
         """The length that the order of the queue compares the waiting time with.
 
-        With weak evidence it is the geometric mean of that and of the expected length: so a short trial run of a
-        program does not put its large runs before everybody else's.
+        With weak evidence it is the geometric mean of `weak_seconds` and the expected length, so that a short trial run
+        of a program does not put its large runs before all others.
         """
         return math.sqrt(self.weak_seconds * self.seconds) if self.weak_seconds else self.seconds
 
@@ -135,8 +138,9 @@ class History:
     def __init__(self) -> None:
         self._similar: dict[tuple[str, str, Hashable], deque[tuple[Size, float]]] = {}
         self._comparable: dict[tuple[str, str, Hashable], dict[Size, tuple[float, ...]]] = {}
-        """Answers about each kind by size, until another run of that kind has finished: a queue asks thousands of times
-        about the same few."""
+        """Cached answers about each kind, by size, until another run of that kind has finished: a queue asks thousands
+        of times about the same few sizes.
+        """
         self._by_size: dict[tuple[bool, int], deque[float]] = {}
         self._general: dict[tuple[bool, int], Expectation] = {}
 

@@ -282,7 +282,7 @@ def _blocked(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
     kinds: dict[str, list[str]] = {}
     for row in rows[~table.usable[rows] | snapshot.alone[rows]]:
         node = table.nodes[row]
-        why = node.out_of_order or _ALONE
+        why = node.why_no_work or _ALONE
         kinds.setdefault(why, []).append(node.name)
     return tuple(
         Blocked(why, compress(names), len(names))

@@ -15,7 +15,7 @@ from kajitori.core.placement.planner import Placement, occupy_rows
 from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import Counts, Snapshot
 from kajitori.core.queue.backfill import Schedule, schedule
-from kajitori.core.queue.freeing import Simulation, Watch
+from kajitori.core.queue.freeing import Simulation, StopWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Forecast:
     many runs are ahead that the answer would be worthless."""
 
 
-def forecast(simulation: Simulation, watch: Watch, *, until: str | None = None) -> Forecast:
-    """Return when each run of the queue starts, as far as the watch allows; with `until`, stop at the start of that
+def forecast(simulation: Simulation, stop_watch: StopWatch, *, until: str | None = None) -> Forecast:
+    """Return when each run of the queue starts, as far as the time allows; with `until`, stop at the start of that
     run."""
     waiting, state = list(simulation.queue), simulation.snapshot.copy()
     endings, now = list(simulation.endings), simulation.now
     first: Schedule | None = None
     starts: dict[str, float] = {}
-    has_time = watch()
+    has_time = stop_watch()
     while has_time() or first is None:
         found = schedule(state, waiting, endings, now, reserve=simulation.reserve, likely=simulation.likely)
         first = first or found
@@ -59,7 +59,7 @@ def forecast(simulation: Simulation, watch: Watch, *, until: str | None = None) 
         now = max(now, min(ending.ends_at for ending in endings))
         ended = [ending for ending in endings if ending.ends_at <= now]
         endings = [ending for ending in endings if ending.ends_at > now]
-        _leave(state, ended, endings)
+        _free_nodes(state, ended, endings)
     known = {reservation.key: reservation.starts_at for reservation in first.reservations}
     return Forecast(first, known | starts)
 
@@ -69,7 +69,7 @@ def rows_of(state: Snapshot, placement: Placement) -> Counts:
     return np.array([state.table.index[name] for name in placement.nodes], dtype=np.int64)
 
 
-def _leave(state: Snapshot, ended: Sequence[Ending], still_there: Sequence[Ending]) -> None:
+def _free_nodes(state: Snapshot, ended: Sequence[Ending], still_there: Sequence[Ending]) -> None:
     """Free the nodes of what has ended, in place."""
     for ending in ended:
         np.subtract.at(state.used, ending.rows, ending.member.amounts(state.table))

@@ -1,11 +1,11 @@
 """The exact steps that let a waiting run start: the planner is asked again as if they had happened.
 
-A *step* is something that can happen: a run ends on all of its nodes, one member of a sweep ends, a foreign Pod goes, a
-cordoned or broken node takes work again, or a run that is looked at earlier leaves the queue with everything that it
-has. The returned steps are *enough*: once all of them have happened, and nothing else, the next cycle starts the run.
-They are *least*: without any one of them, the next cycle does not start it. If there are several such sets, the one
-that is expected to happen first is returned, with the fewest steps. Steps without an expected time are returned only if
-those with one do not suffice.
+A *step* is something that can happen: a run ends on all of its nodes, one member of a sweep ends, a foreign Pod ends, a
+cordoned or broken node takes work again, or a run ahead in the queue is stopped and releases its nodes and
+reservations. The returned steps are *enough*: once all of them have happened, and nothing else, the next cycle starts
+the run. They are *least*: without any one of them, the next cycle does not start it. If there are several such sets,
+the one that is expected to happen first is returned, with the fewest steps. Steps without an expected time are returned
+only if those with one do not suffice.
 
 Pods that are made again on the same node (DaemonSets, static Pods) free nothing when they are deleted, so they are
 never returned.
@@ -30,8 +30,8 @@ from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.nodes.taints import Toleration
 
-Watch = Callable[[], Callable[[], bool]]
-"""Starts a stop-watch; returns a test whether there is time left."""
+StopWatch = Callable[[], Callable[[], bool]]
+"""A function that starts a stop-watch and returns a function that tells whether there is time left."""
 
 
 def unlimited_time() -> Callable[[], bool]:
@@ -40,14 +40,14 @@ def unlimited_time() -> Callable[[], bool]:
 
 
 class StepKind(StrEnum):
-    """The kind of thing that has to happen."""
+    """The kinds of steps."""
 
     RUN = "run"
     """A run ends, or is stopped."""
     MEMBER = "member"
     """One member of a sweep ends, perhaps of the waiting run itself; its other members go on."""
     POD = "pod"
-    """A Pod that belongs to no run goes."""
+    """A Pod that belongs to no run ends."""
     CORDONED = "cordoned"
     """A node is uncordoned."""
     BROKEN = "broken"
@@ -69,8 +69,9 @@ _EASIEST = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Occupant:
-    """Everything that one run, one foreign Pod, or one member of a sweep takes of the cluster. A sweep does not have to
-    end as a whole."""
+    """The resources that one run, one foreign Pod, or one member of a sweep uses. Members of a sweep are separate
+    occupants because a sweep does not have to end as a whole.
+    """
 
     key: str
     """`namespace/name` of the run or the Pod."""
@@ -99,13 +100,13 @@ class Occupant:
 
     @property
     def ends_at(self) -> float:
-        """When all of it is expected to be gone; infinite if not known."""
+        """Time at which the last of its Pods is expected to have ended; infinite if not known."""
         return max((ending.ends_at for ending in self.endings), default=math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that has to happen."""
+    """One event that has to happen before the run can start."""
 
     kind: StepKind
     name: str
@@ -114,7 +115,7 @@ class Step:
     ends_at: float = math.inf
     """Expected time; infinite if not known, never in the past."""
     why: str = ""
-    """Why a node takes no work now."""
+    """For steps about a node: why it takes no work now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +130,10 @@ class Freeing:
 
 @dataclass(frozen=True, repr=False)
 class Simulation:
-    """Everything that the next cycle will decide by. It has no `repr`: on a large cluster that would take seconds."""
+    """The input of the next cycle. It has no `repr`: on a large cluster that would take seconds."""
 
     snapshot: Snapshot
-    """Usage now, by the occupants and everything else."""
+    """Present usage, by the occupants and by all other Pods."""
     queue: Sequence[WaitingRun]
     """All waiting runs, in order."""
     occupants: Sequence[Occupant] = ()
@@ -141,32 +142,32 @@ class Simulation:
     likely: float = LIKELY
 
     def position(self, key: str) -> int:
-        """Return how many runs are looked at before this one. Raises ValueError if it does not wait."""
+        """Return the number of runs ahead of this one in the queue. Raises ValueError if it does not wait."""
         for place, run in enumerate(self.queue):
             if run.gang.key == key:
                 return place
         raise ValueError(f"{key} does not wait")
 
     def instead(self, key: str, other: WaitingRun) -> Simulation:
-        """Return the same with another request in place of the run's own, and no run behind it."""
+        """Return the simulation with another request in place of the run's own, and without the runs behind it."""
         return replace(self, queue=[*self.queue[: self.position(key)], other])
 
     def without_ends(self, runs: Collection[str]) -> Simulation:
-        """Return the same if these runs (`namespace/name`), running or waiting, never end."""
+        """Return the simulation with runs (`namespace/name`), running or waiting, that never end."""
         lasting = [replace(one, endings=()) if one.run in runs else one for one in self.occupants]
         queue = [replace(run, expected_seconds=math.inf) if run.key in runs else run for run in self.queue]
         return replace(self, occupants=lasting, queue=queue)
 
     def after(self, steps: Sequence[Step]) -> Simulation:
-        """Return the same once all these steps have happened, and nothing else."""
+        """Return the simulation once all these steps have happened, and nothing else."""
         gone = {step.name for step in steps if step.occupant is not None}
         over = {step.name for step in steps if step.kind in (StepKind.AHEAD, StepKind.RUN)}
         with_them = [occupant for occupant in self.occupants if occupant.run in over and occupant.key not in gone]
         trial = Trial(self)
         for step in steps:
-            trial.happens(step)
+            trial.apply(step)
         for occupant in with_them:
-            trial.happens(Step(occupant.kind, occupant.key, occupant))
+            trial.apply(Step(occupant.kind, occupant.key, occupant))
         gone |= {occupant.key for occupant in with_them}
         return replace(
             self,
@@ -206,8 +207,8 @@ class Trial:
         self._lone = simulation.lone.copy()
         self._others_alone: Mask = simulation.snapshot.alone & (simulation.lone == 0)
 
-    def happens(self, step: Step, times: int = 1) -> Rows:
-        """Let a step happen, or undo it with `times=-1`; return the rows of all nodes that it touches."""
+    def apply(self, step: Step, times: int = 1) -> Rows:
+        """Apply a step, or undo it with `times=-1`; return the rows of all nodes that it affects."""
         occupant, table = step.occupant, self.state.table
         if occupant is not None:
             np.subtract.at(self.state.used, occupant.rows, occupant.amounts * times)
@@ -231,11 +232,11 @@ class Trial:
         return state
 
 
-def to_free(simulation: Simulation, key: str, watch: Watch = unlimited_time) -> Freeing | None:
-    """Return the steps that start a run which the next cycle would not start: enough, and none too many (see above).
+def to_free(simulation: Simulation, key: str, stop_watch: StopWatch = unlimited_time) -> Freeing | None:
+    """Return the steps that start a run which the next cycle would not start: enough and least, as defined above.
 
     None if nothing helps, since the cluster does not have what the run asks for. If runs ahead would take what is
-    freed, the planner is asked repeatedly, for as long as the watch allows.
+    freed, the planner is asked repeatedly, for as long as the stop-watch allows.
     """
     place = simulation.position(key)
     gang = simulation.queue[place].gang
@@ -244,9 +245,9 @@ def to_free(simulation: Simulation, key: str, watch: Watch = unlimited_time) -> 
     by_itself = room.least(steps)
     if by_itself is None:
         return None
-    search = _Search(simulation, key, place, watch)
+    search = _Search(simulation, key, place, stop_watch)
     if not gang.avoid and search.starts(by_itself):
-        # Runs ahead only take room: too little room for the run alone is too little behind them.
+        # Runs ahead only take room: if there is too little room for the run alone, there is too little behind them.
         return Freeing(tuple(by_itself))
     natural = search.least(steps)
     named = {step.name for step in by_itself}
@@ -259,9 +260,9 @@ def to_free(simulation: Simulation, key: str, watch: Watch = unlimited_time) -> 
     return min(found, key=lambda freeing: (not freeing.steps, not freeing.least, len(freeing.steps)), default=None)
 
 
-def into_order(node: NodeFacts) -> Step:
+def step_of_node(node: NodeFacts) -> Step:
     """Return the step that makes a node take work again."""
-    return Step(StepKind.BROKEN if not node.ready or node.out else StepKind.CORDONED, node.name, why=node.out_of_order)
+    return Step(StepKind.BROKEN if not node.ready or node.out else StepKind.CORDONED, node.name, why=node.why_no_work)
 
 
 class _RoomFor:
@@ -275,9 +276,9 @@ class _RoomFor:
         self._room = room_of(self._trial.state, gang.member, self._eligible & self._trial.usable)
         self._total = int(self._room.sum())
 
-    def happens(self, step: Step, times: int = 1) -> int:
-        """Let a step happen, or undo it; return how many more members fit."""
-        rows = self._trial.happens(step, times)
+    def apply(self, step: Step, times: int = 1) -> int:
+        """Apply a step, or undo it with `times=-1`; return how many more members fit."""
+        rows = self._trial.apply(step, times)
         candidates = self._eligible[rows] & self._trial.usable[rows]
         room = room_of(self._trial.state, self._member, candidates, rows)
         gain = int(room.sum()) - int(self._room[rows].sum())
@@ -286,8 +287,9 @@ class _RoomFor:
         return gain
 
     def helpful(self, simulation: Simulation) -> list[Step]:
-        """Return the steps that may help, the best first: those with an expected time by that; then the easiest, among
-        these the ones that make most room, node by node."""
+        """Return the steps that may help, the best first: steps with an expected time, the earliest first; then the
+        easiest steps; among equally easy ones those that make most room, node by node.
+        """
         nodes = simulation.snapshot.table.nodes
         here = [occupant for occupant in simulation.occupants if self._eligible[occupant.rows].any()]
         crowd = np.zeros(len(nodes), dtype=np.int64)
@@ -298,15 +300,15 @@ class _RoomFor:
             step = Step(occupant.kind, occupant.key, occupant, max(occupant.ends_at, simulation.now))
             steps.append((step, occupant.rows[self._eligible[occupant.rows]]))
         steps += [
-            (into_order(nodes[row]), np.array([row], dtype=np.int64))
+            (step_of_node(nodes[row]), np.array([row], dtype=np.int64))
             for row in np.flatnonzero(self._eligible & ~self._trial.usable)
         ]
         ranks = []
         for step, rows in steps:
             gain = 0
             if step.ends_at == math.inf:
-                gain = self.happens(step)
-                self.happens(step, -1)
+                gain = self.apply(step)
+                self.apply(step, -1)
             ease = -1 if step.ends_at < math.inf else _EASIEST.index(step.kind)
             ranks.append((step.ends_at, ease, -gain, int(crowd[rows].min()), int(rows.min()), step.name))
         return [steps[index][0] for index in sorted(range(len(steps)), key=ranks.__getitem__)]
@@ -317,25 +319,25 @@ class _RoomFor:
         for order, step in enumerate(steps):
             if self._total >= self._need:
                 break
-            taken.append((self.happens(step), -order, step))
+            taken.append((self.apply(step), -order, step))
         if self._total < self._need:
             return None
         kept = []
         for _, order, step in sorted(taken, key=lambda entry: entry[:2]):  # large ones stay: fewer steps are needed
-            self.happens(step, -1)
+            self.apply(step, -1)
             if self._total < self._need:
-                self.happens(step)
+                self.apply(step)
                 kept.append((-order, step))
         return [step for _, step in sorted(kept, key=lambda entry: entry[0])]
 
 
 class _Search:
-    """Repeated questions to the planner: what it would do after some steps."""
+    """The search for steps that asks the planner what it would do after some of them."""
 
-    def __init__(self, simulation: Simulation, key: str, place: int, watch: Watch) -> None:
+    def __init__(self, simulation: Simulation, key: str, place: int, stop_watch: StopWatch) -> None:
         self._simulation = replace(simulation, queue=simulation.queue[: place + 1])
         self._key = key
-        self._has_time = watch()
+        self._has_time = stop_watch()
 
     def starts(self, steps: Sequence[Step]) -> bool:
         """Whether the next cycle starts the run once these steps have happened."""

@@ -1,7 +1,6 @@
-"""Guarantees of teams: which running gangs are within their team's guarantee, and which use borrowed capacity.
-
-A guarantee applies to gangs for which it names the scarce resource: GPUs if the members ask for some, else whole nodes
-if they share them with no other run, else cores or memory. It counts all amounts that it names.
+"""Guarantees of teams: which running gangs are within their team's guarantee, and which use borrowed capacity. A
+guarantee applies to gangs if it names their scarce resource: GPUs if the members ask for some, else whole nodes if they
+share them with no other run, else cores or memory. It counts all amounts that it names.
 
 A team's gangs are counted by priority, the highest first, then by running time, the longest first. A gang for which the
 guaranteed amounts still suffice is within the guarantee. Any other gang is borrowed and uses up none of the guarantee.
@@ -48,8 +47,8 @@ class _Held:
     within: Amounts = _NOTHING
     """The part of `amounts` that is within the guarantee."""
 
-    def reaches_for(self, more: Amounts) -> bool:
-        """Whether the team stays within the guarantee with these amounts more."""
+    def covers(self, more: Amounts) -> bool:
+        """Whether the team stays within the guarantee if it gets these amounts in addition."""
         return _is_within(_sum(self.amounts, more), self.of)
 
 
@@ -93,22 +92,22 @@ class Guaranteed:
         return (gang.key, gang.rank) not in self._within
 
     def covers(self, namespace: str, gang: GangRequest) -> bool:
-        """Whether the team is guaranteed what this gang asks for, beside everything that it holds already."""
-        return any(held.reaches_for(_asked(gang)) for held in self._about(namespace, gang))
+        """Whether the team's guarantee covers this gang in addition to everything that the team holds already."""
+        return any(held.covers(_asked(gang)) for held in self._applying_to(namespace, gang))
 
     def take(self, namespace: str, gang: GangRequest) -> None:
         """Count a gang that is about to get its nodes."""
-        for held in self._about(namespace, gang):
+        for held in self._applying_to(namespace, gang):
             held.amounts = _sum(held.amounts, _asked(gang))
 
-    def _about(self, namespace: str, gang: GangRequest) -> Iterator[_Held]:
+    def _applying_to(self, namespace: str, gang: GangRequest) -> Iterator[_Held]:
         """Yield the team's guarantees that apply to this gang."""
         team = self._teams.get(namespace)
         if team is None:
             return
         gpu_type: str | None = None
         for held in team.guarantees:
-            if not self._is_about(held.of, gang.member):
+            if not self._applies_to_members(held.of, gang.member):
                 continue
             if held.of.gpu_type is not None and gpu_type is None:
                 gpu_type = self._type_of(gang)
@@ -116,22 +115,22 @@ class Guaranteed:
                 yield held
 
     def _type_of(self, gang: GangRequest) -> str:
-        """Return the GPU type that it asks for, or the only one that it could get; empty if it may be several."""
+        """Return the GPU type that the gang asks for, or the only one that it could get; empty if there are several."""
         if gang.member.gpu_type:
             return gang.member.gpu_type
         rows = np.flatnonzero(eligible_nodes(self._table, gang.member))
         types = {self._table.nodes[row].gpu_type for row in rows.tolist()}
         return types.pop() if len(types) == 1 else ""
 
-    def _is_about(self, guarantee: Guarantee, member: MemberRequest) -> bool:
-        """Whether a guarantee applies to such members. One that names no type is about whole GPUs."""
+    def _applies_to_members(self, guarantee: Guarantee, member: MemberRequest) -> bool:
+        """Whether a guarantee applies to such members. A guarantee that names no GPU type applies to whole GPUs."""
         if member.gpus and member.gpu_type in self._table.gpu_columns and guarantee.gpu_type != member.gpu_type:
             return False
         return guarantee.covers(gpus=member.gpus, alone=member.alone)
 
     def _held_by(self, gang: RunningGang, guarantee: Guarantee) -> Amounts:
         """Return what a gang holds of the resources of a guarantee; if it names a GPU type, on nodes of that type."""
-        if not self._is_about(guarantee, gang.member):
+        if not self._applies_to_members(guarantee, gang.member):
             return _NOTHING
         rows = gang.rows
         if guarantee.gpu_type is not None and guarantee.gpu_type not in self._table.gpu_columns:
@@ -140,7 +139,9 @@ class Guaranteed:
         return _amounts(gang.member, int(rows.size), nodes)
 
 
-def beyond(guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_nodes: CpuRunsOnGpuNodes) -> list[str]:
+def faults_of_guarantees(
+    guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_nodes: CpuRunsOnGpuNodes
+) -> list[str]:
     """Return texts about guarantees that exceed the present cluster if all teams claim them at once. That may be
     intended."""
     found = []
@@ -161,12 +162,12 @@ def beyond(guarantees: Sequence[Guarantee], table: NodeTable, cpu_runs_on_gpu_no
 
 
 def _too_much(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) -> dict[str, tuple[str, str]]:
-    """Return, by resource, texts of the guaranteed sum and of what these nodes have, if they have less."""
+    """Return, by resource, the guaranteed sum and the capacity of these nodes as texts, if the capacity is less."""
     cpu, memory, gpus = (int(total) for total in table.total[nodes].sum(axis=0)[:PODS])
     there = (cpu, memory, gpus, int(nodes.sum()))
     promised = _NOTHING
     for guarantee in guarantees:
-        if guarantee.gpu_type in table.gpu_columns:  # parts of GPUs are no whole ones
+        if guarantee.gpu_type in table.gpu_columns:  # partial GPUs do not count as whole ones
             continue
         promised = _sum(promised, tuple(amount or 0 for amount in guarantee.amounts))
     words: dict[str, Callable[[int], str]] = {
@@ -195,8 +196,9 @@ def _amounts(member: MemberRequest, members: int, nodes: int) -> Amounts:
 
 
 def _asked(gang: GangRequest) -> Amounts:
-    """Return what a gang asks for at least. How many members without a memory limit will share a node is not known
-    yet, so each counts as a node."""
+    """Return the smallest amounts that a gang asks for. It is not known yet how many members without a memory limit
+    will share a node, so each counts as a node.
+    """
     return _amounts(gang.member, gang.least, gang.least if gang.member.alone else 0)
 
 

@@ -39,7 +39,7 @@ class Place:
     size: float
     user_share: float
     team_share: float
-    """Parts of the cluster that the user and the team had recently: 0 to 1."""
+    """Parts of the cluster that the user and the team used recently: 0 to 1."""
     score: float
     """A higher score comes first; how it is computed depends on the order that policy chose."""
     overdue: bool
@@ -48,10 +48,10 @@ class Place:
 
 
 class Shares(Protocol):
-    """The part of the cluster that each account had recently."""
+    """The part of the cluster that each account used recently."""
 
     def share(self, account: str, at: float) -> float:
-        """Return the decayed average of what the account had, at that time: 0 to 1."""
+        """Return the decayed average of the account's usage, at that time: 0 to 1."""
         ...
 
 
@@ -78,7 +78,7 @@ class Ledger:
         self._accounts[account] = (average, since, rate if abs(rate) > 1e-9 else 0.0)
 
     def share(self, account: str, at: float) -> float:
-        """Return the decayed average of what the account had, at that time."""
+        """Return the decayed average of the account's usage, at that time."""
         known = self._accounts.get(account)
         if known is None:
             return 0.0
@@ -103,7 +103,7 @@ class DominantShares:
                 ledger.change(account, times * amount, at)
 
     def share(self, account: str, at: float) -> float:
-        """Return the decayed average of what the account had, at that time: 0 to 1."""
+        """Return the decayed average of the account's usage, at that time: 0 to 1."""
         had = tuple(ledger.share(account, at) for ledger in self._ledgers)
         return dominant_part(had, self.totals)
 

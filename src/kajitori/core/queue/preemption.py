@@ -120,7 +120,9 @@ def choose_preemptions(
 
 
 class _Search:
-    """The gangs that may still be preempted, and what is free once all gangs have left that leave."""
+    """The search for victims: the gangs that may still be preempted, and the usage once all preempted gangs have
+    ended.
+    """
 
     def __init__(
         self, snapshot: Snapshot, running: Sequence[RunningGang], rules: Preemption, guaranteed: Guaranteed
@@ -130,7 +132,7 @@ class _Search:
         self._minimum_run_seconds = rules.minimum_run_seconds
         self._guaranteed = guaranteed
         self._awaited: Mask = ~snapshot.table.usable & snapshot.table.usable
-        """Nodes that an earlier run waits for although no preemption helps it: no later run takes any of them."""
+        """Nodes for which an earlier run waits although no preemption helps it: no later run may take them."""
         self.look_again_in_seconds = math.inf
 
     def preempt_for(self, run: WaitingRun, starts_in_seconds: float) -> PreemptionRequest | None:
@@ -160,7 +162,9 @@ class _Search:
         return PreemptionRequest(gang.key, victims, by_guarantee)
 
     def _victims_for(self, run: WaitingRun, starts_in_seconds: float, covered: bool) -> tuple[RunningGang, ...]:
-        """Return victims of the lowest priorities that suffice; only a guarantee reaches those above low."""
+        """Return victims of the lowest priorities that suffice. Victims above low priority are only chosen for a
+        guarantee.
+        """
         candidates = [gang for gang in self._running if self._may_preempt(run, gang, covered)]
         old_enough = [gang for gang in candidates if gang.ran_seconds >= self._minimum_run_seconds]
         for gang in _sizes(run.gang):

@@ -42,7 +42,7 @@ class RunningGang:
     ends_in_seconds: float = math.inf
     """Expected time until it ends by itself."""
     leaving: bool = False
-    """It is on its way out: its nodes become free in any case."""
+    """It is terminating already: its nodes become free in any case."""
     rank: int | None = None
     """The index of a sweep's member; None for a gang."""
 
@@ -107,28 +107,28 @@ def choose_victims(state: Snapshot, waiting: GangRequest, candidates: Sequence[R
     state: what is used once all gangs have left that leave in any case.
     """
     choice = _Choice(state, waiting, candidates)
-    if choice.missing <= 0 or not choice.would_do(choice.everybody):
+    if choice.missing <= 0 or not choice.suffice(choice.everybody):
         return ()
     # 1. The fewest victims.
     order = choice.order(choice.everybody)
-    fewest = choice.shortest(order)
+    fewest = choice.number_needed(order)
     # 2. Equally few victims with the smallest possible largest loss.
     losses = np.unique(choice.unsaved[order])
     low, high = 0, len(losses) - 1
     while low < high:
         middle = (low + high) // 2
         cheap = choice.order(choice.unsaved <= losses[middle])
-        if choice.would_do(choice.mask(cheap[:fewest])):
+        if choice.suffice(choice.mask(cheap[:fewest])):
             high, order = middle, cheap
         else:
             low = middle + 1
     # 3. Without those that are not needed after all: if gangs share nodes, the order is only nearly the best.
-    chosen = choice.spared(order[: choice.shortest(order)])
+    chosen = choice.needed(order[: choice.number_needed(order)])
     return tuple(candidates[index] for index in chosen)
 
 
 class _Choice:
-    """The room for one waiting gang, as candidates leave."""
+    """The search for victims for one waiting gang: how much room it has once some candidates have left."""
 
     def __init__(self, state: Snapshot, waiting: GangRequest, candidates: Sequence[RunningGang]) -> None:
         self._state = state
@@ -149,7 +149,7 @@ class _Choice:
         found[gangs] = True
         return found
 
-    def would_do(self, leave: Mask) -> bool:
+    def suffice(self, leave: Mask) -> bool:
         """Whether there is room once these gangs leave."""
         return int(self._room_after(leave).sum()) >= self._need
 
@@ -185,20 +185,21 @@ class _Choice:
         found = np.flatnonzero(first < nodes)
         return found[np.lexsort((found, self.unsaved[found], first[found]))]
 
-    def shortest(self, order: Rows) -> int:
-        """Return how many of these gangs, from the front, have to leave; all of them are enough."""
+    def number_needed(self, order: Rows) -> int:
+        """Return how many of these gangs, counted from the front, have to leave. All of them together are enough."""
         low, high = 1, len(order)
         while low < high:
             middle = (low + high) // 2
-            if self.would_do(self.mask(order[:middle])):
+            if self.suffice(self.mask(order[:middle])):
                 high = middle
             else:
                 low = middle + 1
         return low
 
-    def spared(self, chosen: Rows) -> list[int]:
-        """Return those of these gangs, which are enough together, that really have to leave. The gangs of the highest
-        priority stay first if they can, then those that lose most."""
+    def needed(self, chosen: Rows) -> list[int]:
+        """Return the gangs of `chosen` that really have to leave; all of `chosen` are enough together. Gangs of the
+        highest priority are kept first if possible, then those that would lose most.
+        """
         gangs = self._candidates
         leave = self.mask(chosen)
         after = _without(self._state, self._holdings.kept(leave))
@@ -220,7 +221,9 @@ class _Choice:
         return sorted(left, key=lambda i: (gangs[i].priority, self.unsaved[i], i))
 
     def _least_loss(self, leave: Mask, room: Counts) -> Counts:
-        """Return (gangs,) the room that is lost for certain if a gang stays: the room on nodes that only it leaves."""
+        """Return (gangs,) the room that is certainly lost if a gang stays: the room on nodes that no other gang of
+        `leave` uses.
+        """
         ours = self._holdings.kept(leave)
         single = np.bincount(ours.rows, minlength=len(room))[ours.rows] == 1
         lost = (room - self._room)[ours.rows] * single

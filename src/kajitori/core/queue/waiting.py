@@ -1,4 +1,4 @@
-"""A run that waits for nodes, as the queue's cycle sees it: with its place's numbers, and with what it asks for."""
+"""A run that waits for nodes, as the queue's cycle sees it: its request, and the numbers that decide its place."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class WaitingRun:
     size: float = 0.0
     """The part of the cluster that it asks for, of the resource that it asks for most: 0 to 1."""
     work_seconds: float | None = None
-    """Expected length that the order compares its waiting time with: of a sweep, of all work that is left. None:
-    `expected_seconds`."""
+    """Expected length with which the order compares the waiting time; for a sweep, of all work that is left. None:
+    `expected_seconds`.
+    """
     may_preempt: bool = True
     """False for tests of nodes: they wait."""
 

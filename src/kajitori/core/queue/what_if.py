@@ -14,7 +14,7 @@ from kajitori.core.placement.planner import GangRequest, Placement, Shortage, oc
 from kajitori.core.placement.snapshot import Mask, Snapshot
 from kajitori.core.queue.backfill import Reservation, Schedule, schedule
 from kajitori.core.queue.forecast import forecast, rows_of
-from kajitori.core.queue.freeing import Freeing, Simulation, Watch, to_free, unlimited_time
+from kajitori.core.queue.freeing import Freeing, Simulation, StopWatch, to_free, unlimited_time
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.quantities import format_duration, memory_there
 
@@ -34,7 +34,7 @@ class Room:
     reserved: int
     """The room is reserved for runs ahead."""
     held: int
-    """Other runs are there."""
+    """The room is used by other runs."""
     cordoned: int
     broken: int
     """The node is not ready, unhealthy or not tested yet."""
@@ -56,20 +56,21 @@ class Answer:
     """Changes with which it would start now, as options of `kaji run`."""
     expected_at: float | None
     """When it is expected to start if everything takes its expected time; None if that is not known."""
-    looked: Schedule
-    """The decision of the next cycle about it and all runs ahead."""
+    schedule: Schedule
+    """The decision of the next cycle about this run and all runs ahead."""
 
     @property
     def reservation(self) -> Reservation | None:
         """The reservation of the run, if it waits and has one."""
         waits = self.shortage.key if self.shortage is not None else ""
-        return next((reservation for reservation in self.looked.reservations if reservation.key == waits), None)
+        return next((reservation for reservation in self.schedule.reservations if reservation.key == waits), None)
 
 
-def ask(simulation: Simulation, key: str, watch: Watch = unlimited_time) -> Answer:
+def ask(simulation: Simulation, key: str, stop_watch: StopWatch = unlimited_time) -> Answer:
     """Return what the next cycle does with a run of the queue. Raises ValueError if it does not wait.
 
-    Each part of the answer may take as long as the watch allows; if that is not enough, it is less exact or left out.
+    Each part of the answer may take as long as the stop-watch allows. If that is too short, the part is less exact or
+    left out.
     """
     place = simulation.position(key)
     gang = simulation.queue[place].gang
@@ -97,24 +98,24 @@ def ask(simulation: Simulation, key: str, watch: Watch = unlimited_time) -> Answ
         shortage=shortage,
         room=_room(before, gang, shortage),
         ahead=place,
-        freeing=to_free(simulation, key, watch),
-        sooner=tuple(_sooner(simulation, key, watch)),
-        expected_at=reservation.starts_at if reservation is not None else expected_start(simulation, key, watch),
-        looked=found,
+        freeing=to_free(simulation, key, stop_watch),
+        sooner=tuple(_sooner(simulation, key, stop_watch)),
+        expected_at=reservation.starts_at if reservation is not None else expected_start(simulation, key, stop_watch),
+        schedule=found,
     )
 
 
-def expected_start(simulation: Simulation, key: str, watch: Watch = unlimited_time) -> float | None:
+def expected_start(simulation: Simulation, key: str, stop_watch: StopWatch = unlimited_time) -> float | None:
     """Return when a run starts if all running runs and all runs ahead take their expected time, and nothing else is
     submitted: the planner decides again at each end. None if the start depends on something without a known end, or if
     too many runs are ahead for a useful answer.
     """
     queue = simulation.queue[: simulation.position(key) + 1]
-    return forecast(replace(simulation, queue=queue), watch, until=key).starts.get(key)
+    return forecast(replace(simulation, queue=queue), stop_watch, until=key).starts.get(key)
 
 
 def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
-    """state: what is used once the runs ahead have started that do."""
+    """Return the room for the gang. state: the usage once those runs ahead that can start have started."""
     table, member, need = state.table, gang.member, len(gang.ranks)
     usable = table.usable_by(member.tolerations)
     nothing_runs = Snapshot.empty(table)
@@ -137,10 +138,10 @@ def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
 # ------------------------------------------------------------------------------------------------ sooner
 
 
-def _sooner(simulation: Simulation, key: str, watch: Watch) -> Iterator[str]:
+def _sooner(simulation: Simulation, key: str, stop_watch: StopWatch) -> Iterator[str]:
     """Yield changes of the request, one at a time, with which the next cycle would start it; as many as there was time
     to try."""
-    run, has_time = simulation.queue[simulation.position(key)], watch()
+    run, has_time = simulation.queue[simulation.position(key)], stop_watch()
     gang, member = run.gang, run.gang.member
 
     def start(other: WaitingRun) -> bool:
@@ -171,8 +172,9 @@ def _sooner(simulation: Simulation, key: str, watch: Watch) -> Iterator[str]:
 
 
 def _largest(asked: int, unit: int, starts: Callable[[int], bool]) -> int:
-    """Return the largest amount, in whole units, below the requested one with which the run starts; 0 if that is less
-    than an eighth of it."""
+    """Return the largest amount, in whole units and below the requested one, with which the run starts; 0 if that is
+    less than an eighth of the requested amount.
+    """
     low, high = max(0, -(-asked // (8 * unit)) - 1), -(-asked // unit)
     least = low
     while low + 1 < high:

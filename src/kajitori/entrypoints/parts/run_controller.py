@@ -17,10 +17,10 @@ from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.options.shared import LEASE_NAMESPACE
 from kajitori.controllers.changes import Changes
-from kajitori.controllers.messages.courier import Courier, delivery_rules
-from kajitori.controllers.messages.post_office import PostOffice
+from kajitori.controllers.messages.dispatcher import MessageDispatcher
+from kajitori.controllers.messages.sending_process import SendingProcess, delivery_rules
 from kajitori.controllers.nodes.health import HealthKeeper
-from kajitori.controllers.nodes.silence import NODE_PATIENCE, Silence
+from kajitori.controllers.nodes.silent_nodes import NODE_PATIENCE, SilentNodes
 from kajitori.controllers.parts import ClusterParts, NodeParts, QueueParts, RecordParts, RunParts
 from kajitori.controllers.queue.planning import Planning
 from kajitori.controllers.queue.provisioning import Provisioning
@@ -33,14 +33,14 @@ from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.controllers.records.results import ResultKeeper
 from kajitori.controllers.run_controller import RunController
 from kajitori.controllers.runs.budgets import BudgetKeeper
-from kajitori.controllers.runs.memory_kills import Spared
+from kajitori.controllers.runs.memory_kills import NodeMemoryKills
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
 from kajitori.controllers.runs.readers import FolderReaders
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.controllers.watching.evidence import StackTaker
 from kajitori.controllers.watching.feed import Feed, Watcher
-from kajitori.controllers.watching.idle import GpuLooker, IdleWatcher
+from kajitori.controllers.watching.idle import IdleWatcher, NodeGpuInspector
 from kajitori.controllers.watching.stragglers import StragglerWatcher
 from kajitori.controllers.watching.stuck import StuckWatcher
 from kajitori.controllers.workqueue import WorkQueue
@@ -81,11 +81,11 @@ def run_controller(
     trigger = CycleTrigger()
     work = WorkQueue(now, trigger.note_done)
     statuses = Statuses(client, mirror, events, now, metrics)
-    silence, orphans = Silence(mirror, now, node_patience), Orphans(client, mirror)
-    changes = Changes(mirror, view, work, trigger, statuses, silence, orphans, now)
+    silent_nodes, orphans = SilentNodes(mirror, now, node_patience), Orphans(client, mirror)
+    changes = Changes(mirror, view, work, trigger, statuses, silent_nodes, orphans, now)
     networks = NetworkKeeper(client, changes.note_network)
     provisioning = Provisioning(client, view, changes.note_request)
-    key = SigningKey(client, namespace, mirror.believe)
+    key = SigningKey(client, namespace, mirror.use_signing_key)
     starter = Starter(client, mirror, view, statuses, provisioning, networks, key, now)
     planning = Planning(mirror, view, work, trigger, statuses, starter, provisioning, now, metrics)
     logs = LogKeeper(client, kept_logs, events=events, metrics=metrics, wake=work.wake) if kept_logs else None
@@ -96,17 +96,17 @@ def run_controller(
         key=key,
         networks=networks,
         budgets=BudgetKeeper(client),
-        spared=Spared(client),
+        node_victims=NodeMemoryKills(client),
         orphans=orphans,
         readers=FolderReaders(client, mirror, view, events, now),
     )
     queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
-    nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silence=silence)
+    nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silent_nodes=silent_nodes)
     keeper = feed = idle = stuck = stragglers = evidence = None
     if history is not None:
         keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
-        looker = GpuLooker(questions, mirror, now) if questions is not None else None
-        idle = IdleWatcher(view, now, work.add, looker)
+        inspector = NodeGpuInspector(questions, mirror, now) if questions is not None else None
+        idle = IdleWatcher(view, now, work.add, inspector)
         if kept_logs is not None and questions is not None:
             evidence = StackTaker(questions, kept_logs.stacks, mirror, now)
         stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, evidence, now)
@@ -114,18 +114,18 @@ def run_controller(
         watchers: tuple[Watcher, ...] = (idle, stuck, stragglers)
         feed = Feed(history, mirror, watchers, now, watched)
     peaks = MemoryKeeper(client, mirror, work.add, now)
-    office = PostOffice(
+    messages = MessageDispatcher(
         client,
         mirror,
         view,
         names.messages_namespace(namespace),
-        Courier(lambda: delivery_rules(view.policy.notifications, mirror.nodes.values(), client.config.server)),
+        SendingProcess(lambda: delivery_rules(view.policy.notifications, mirror.nodes.values(), client.config.server)),
         kept_logs=kept_logs,
         wake=work.add,
         metrics=metrics,
     )
     records = RecordParts(
-        messages=office,
+        messages=messages,
         logs=logs,
         results=results,
         peaks=peaks,

@@ -176,7 +176,7 @@ def web_api(deps: ApiDependencies) -> Api:
             planner=asyncio.Lock(),
         ),
         start=StartParts(
-            tickets=TicketReader(client, deps.controller_namespace, clock, mirror.believe),
+            tickets=TicketReader(client, deps.controller_namespace, clock, mirror.use_signing_key),
             host_lists=HostLists(mirror, hub, clock),
         ),
         traffic=TrafficParts(

@@ -122,11 +122,11 @@ async def test_pods_of_a_run_have_its_owner_reference() -> None:
         assert [pod.metadata.name for pod in owned("a", "u2")] == ["r-1-3"]
         assert [pod.metadata.namespace for pod in owned("b", "u1")] == ["b"]
         strangers = {("a", name) for name in ("r-1-2", "r-1-3", "copy-1-0", "alien", "r-1-4")}
-        assert setup.mirror.labelled_strangers("a", "r", "u1") == strangers
+        assert setup.mirror.mislabelled_pods("a", "r", "u1") == strangers
         for name in ("r-1-0", "r-1-1", "copy-1-0", "r-1-2", "r-1-3", "alien", "r-1-4"):
             setup.api.remove(name)
         await setup.until(lambda: len(setup.told) == 15)
-        assert owned("a", "u1") == [] and not setup.mirror.labelled_strangers("a", "r", "u1")
+        assert owned("a", "u1") == [] and not setup.mirror.mislabelled_pods("a", "r", "u1")
 
 
 def run_of(uid: str, attempts: int = 1, members: int = 4) -> RunObject:

@@ -85,7 +85,7 @@ def mirror_with(run: RunObject, *pods: Pod, key: bytes | None = KEY) -> Mirror:
     for pod in pods:
         show(mirror, pod)
     if key is not None:
-        mirror.believe(key)
+        mirror.use_signing_key(key)
     return mirror
 
 
@@ -151,11 +151,11 @@ def test_without_the_key_only_owner_references_count() -> None:
     told: list[str] = []
     mirror.on_change(lambda resource, namespace, name: told.append(name))
     assert shown(mirror) == ["bert-2-1"]
-    mirror.believe(KEY)
+    mirror.use_signing_key(KEY)
     assert (shown(mirror), told) == (["bert-2-0", "bert-2-1"], ["bert-2-0"])
-    mirror.believe(KEY)
+    mirror.use_signing_key(KEY)
     assert told == ["bert-2-0"]
-    mirror.believe(b"another")
+    mirror.use_signing_key(b"another")
     assert (shown(mirror), told) == (["bert-2-1"], ["bert-2-0", "bert-2-0"])
 
 
@@ -171,9 +171,9 @@ def test_a_member_keeps_counting_while_one_proof_exists() -> None:
     show(mirror, pod(label=UID))
     usage = mirror.usage_of("n0")
     assert usage is not None and (usage.pods, usage.members, usage.lone_members) == (1, 0, 0)
-    assert mirror.labelled_strangers(HOME, "bert", UID) == {(HOME, "bert-2-0")}
+    assert mirror.mislabelled_pods(HOME, "bert", UID) == {(HOME, "bert-2-0")}
     mirror._index(Deleted(mirror.pods.pop((HOME, "bert-2-0"))))
-    assert not mirror.labelled_strangers(HOME, "bert", UID) and mirror.usage_of("n0") is None
+    assert not mirror.mislabelled_pods(HOME, "bert", UID) and mirror.usage_of("n0") is None
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_a_pod_whose_only_proof_changes_is_no_member_any_more(before: dict[str, 
 
 def test_a_pod_that_only_gets_a_label_of_the_run_is_a_stranger() -> None:
     mirror = mirror_with(gang_of(1), pod())
-    assert not mirror.labelled_strangers(HOME, "bert", UID)
+    assert not mirror.mislabelled_pods(HOME, "bert", UID)
     show(mirror, pod(label=UID))
-    assert mirror.labelled_strangers(HOME, "bert", UID) == {(HOME, "bert-2-0")}
+    assert mirror.mislabelled_pods(HOME, "bert", UID) == {(HOME, "bert-2-0")}
 
 
 def test_pods_of_a_missing_run_are_no_members() -> None:
@@ -301,7 +301,7 @@ def test_foreign_pods_do_not_change_what_a_gang_does(ours: list[str], foreign: l
         for pod in crowded.pods.values()
         if pod.metadata.labels.get(names.LABEL_RUN_UID) == UID and pod.metadata.namespace == HOME
     }
-    assert labelled - crowded.labelled_strangers(HOME, "bert", UID) == taken
+    assert labelled - crowded.mislabelled_pods(HOME, "bert", UID) == taken
 
 
 @settings(max_examples=100)

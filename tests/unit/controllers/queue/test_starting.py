@@ -57,7 +57,7 @@ class Scene(QueueScene):
         client, statuses = cast(KubeClient, Quotas(room)), cast(Statuses, self.written)
         provisioning = Provisioning(client, self.cluster, lambda key: None)
         networks = NetworkKeeper(client, lambda key: None)
-        key = SigningKey(client, "kajitori", self.mirror.believe)
+        key = SigningKey(client, "kajitori", self.mirror.use_signing_key)
         self.starter = Starter(client, self.mirror, self.cluster, statuses, provisioning, networks, key, lambda: NOW)
 
 

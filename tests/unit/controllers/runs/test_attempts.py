@@ -88,7 +88,7 @@ def mirror_of(pods: list[Pod], *strangers: str) -> Mirror:
     """Return a mirror that shows these members of one run, and Pods of these names that only carry its label."""
     found = SimpleNamespace(
         owned_pods=lambda *run: pods,
-        labelled_strangers=lambda *run: {("vision", name) for name in strangers},
+        mislabelled_pods=lambda *run: {("vision", name) for name in strangers},
     )
     return cast(Mirror, found)
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kajitori.cluster.objects import Event, Pod
-from kajitori.controllers.runs.memory_kills import Spared
+from kajitori.controllers.runs.memory_kills import NodeMemoryKills
 from kajitori.errors import Forbidden
 from kajitori.kube.client import KubeClient, Listing
 
@@ -51,14 +51,14 @@ class Events:
         return Listing(self.events, "1")
 
 
-def spared_by(events: Events, patience_seconds: float = 0.0) -> Spared:
-    return Spared(cast(KubeClient, events), patience_seconds)
+def kills_in(events: Events, patience_seconds: float = 0.0) -> NodeMemoryKills:
+    return NodeMemoryKills(cast(KubeClient, events), patience_seconds)
 
 
 async def test_a_member_killed_when_its_node_ran_out_is_a_victim() -> None:
     """One request serves all members, and it is not repeated."""
     events = Events(system_oom())
-    judge = spared_by(events)
+    judge = kills_in(events)
     pods = [killed("a"), killed("b"), killed("c", "n2")]
     assert await judge.among(pods) == ({"a", "b"}, 0.0)
     assert await judge.among(pods) == ({"a", "b"}, 0.0)
@@ -76,12 +76,12 @@ async def test_a_member_killed_when_its_node_ran_out_is_a_victim() -> None:
     ],
 )
 async def test_another_node_or_another_time_proves_nothing(event: Event) -> None:
-    assert await spared_by(Events(event)).among([killed()]) == (set(), 0.0)
+    assert await kills_in(Events(event)).among([killed()]) == (set(), 0.0)
 
 
 async def test_a_repeated_event_covers_the_time_since_its_first_occurrence() -> None:
     event = system_oom(first="2026-11-21T11:00:00Z", last="2026-11-21T12:30:00Z")
-    assert await spared_by(Events(event)).among([killed()]) == ({"u"}, 0.0)
+    assert await kills_in(Events(event)).among([killed()]) == ({"u"}, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -95,20 +95,20 @@ async def test_a_repeated_event_covers_the_time_since_its_first_occurrence() -> 
 async def test_a_member_with_a_request_below_its_limit_is_no_proven_victim(resources: dict[str, Any]) -> None:
     """Its memory use at that moment is unknown, so no Events are requested."""
     events = Events(system_oom())
-    assert await spared_by(events).among([killed(resources=resources)]) == (set(), 0.0)
+    assert await kills_in(events).among([killed(resources=resources)]) == (set(), 0.0)
     assert events.asked == 0
 
 
 async def test_no_events_are_requested_for_other_failures() -> None:
     events = Events(system_oom())
-    assert await spared_by(events).among([killed(reason="Error")]) == (set(), 0.0)
+    assert await kills_in(events).among([killed(reason="Error")]) == (set(), 0.0)
     assert events.asked == 0
 
 
 async def test_the_decision_waits_a_moment_for_the_event() -> None:
     """A culprit's run ends for good, so nothing is decided until then."""
     events = Events()
-    judge = spared_by(events, patience_seconds=60.0)
+    judge = kills_in(events, patience_seconds=60.0)
     victims, wait = await judge.among([killed()])
     assert not victims and 0 < wait <= 60
     events.events = [system_oom()]
@@ -118,4 +118,4 @@ async def test_the_decision_waits_a_moment_for_the_event() -> None:
 async def test_without_the_right_to_read_events_a_killed_member_is_a_culprit() -> None:
     events = Events()
     events.events = Forbidden("no")
-    assert await spared_by(events).among([killed()]) == (set(), 0.0)
+    assert await kills_in(events).among([killed()]) == (set(), 0.0)

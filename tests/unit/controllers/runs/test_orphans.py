@@ -38,7 +38,7 @@ class FakeCluster:
         runs = {("vision", "bert"): SimpleNamespace(metadata=SimpleNamespace(uid=shown_uid))} if shown_uid else {}
         self.released: list[str] = []
         pods = [pod(), KEPT]
-        mirror = SimpleNamespace(runs=runs, owned_pods=lambda *run: pods, labelled_strangers=lambda *run: ())
+        mirror = SimpleNamespace(runs=runs, owned_pods=lambda *run: pods, mislabelled_pods=lambda *run: ())
         self.orphans = Orphans(cast(KubeClient, self), cast(Mirror, mirror))
 
     async def get(self, resource: Any, name: str, namespace: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.watching import evidence
 from kajitori.controllers.watching.evidence import StackTaker
-from kajitori.controllers.watching.stuck import Looked
+from kajitori.controllers.watching.stuck import Inspection
 from kajitori.core.telemetry.hangs.evidence import read
 from kajitori.core.telemetry.hangs.stacks import Detail, Frame, MemberStacks, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.report import Answer, Series
@@ -132,9 +132,9 @@ STILL = {"p0": "barrier", "p1": "barrier", "p2": "barrier", "p3": "load"}
 async def test_a_run_whose_processes_stand_still_is_stuck_and_the_odd_rank_is_named() -> None:
     """The status shows no code: everybody who may read the run reads it."""
     setting = Setting(Nodes(*4 * [STILL]), *GANG)
-    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    inspection = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
     words = ("The others seem to wait for rank 3 on n1.", "For details: kaji why --attempt 1 bert")
-    assert looked == Looked(True, words, (3,))
+    assert inspection == Inspection(True, words, (3,))
     assert [(each.node, each.uids) for each in setting.nodes.asked[0]] == [("n0", ("p0", "p1")), ("n1", ("p2", "p3"))]
     ((occasion, told, ranks),) = await setting.words()
     assert (occasion, ranks) == ("stuck", [0, 1, 2, 3]) and told.startswith("It is stuck")
@@ -144,8 +144,8 @@ async def test_a_run_whose_processes_stand_still_is_stuck_and_the_odd_rank_is_na
 async def test_the_samples_of_all_ranks_show_whether_the_run_was_quiet_up_to_the_look(silent: str | None) -> None:
     setting = Setting(Nodes(*4 * [STILL]), *GANG)
     setting.nodes.quiet = STILL.keys() - {silent}
-    looked = await setting.taker.of_suspected(RUN, 1, replace(SUSPECTED, until=5000.0))
-    assert (looked.is_still, looked.is_quiet, setting.nodes.since) == (True, silent is None, [5000.0])
+    inspection = await setting.taker.of_suspected(RUN, 1, replace(SUSPECTED, until=5000.0))
+    assert (inspection.is_still, inspection.is_quiet, setting.nodes.since) == (True, silent is None, [5000.0])
 
 
 async def test_native_calls_of_the_odd_rank_and_of_one_that_waits_are_kept_too() -> None:
@@ -169,9 +169,9 @@ async def test_a_rank_whose_messages_get_no_answer_is_the_odd_one() -> None:
     alike = dict.fromkeys(STILL, "barrier")
     setting = Setting(Nodes(*4 * [alike]), *GANG)
     setting.nodes.unanswered = {"p3": ("10.0.0.1", "10.0.0.2"), "p1": ("10.0.0.3",)}
-    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
-    assert (looked.is_still, looked.odd) == (True, (3,))
-    assert looked.words[0] == "The others seem to wait for rank 3 on n1."
+    inspection = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (inspection.is_still, inspection.odd) == (True, (3,))
+    assert inspection.words[0] == "The others seem to wait for rank 3 on n1."
     (kept,) = await setting.kept.read("vision", "run", 1)
     words = read(kept.ranks, kept.nodes, kept.addresses).words()
     assert words[:2] == [
@@ -185,8 +185,8 @@ SPIN = dict.fromkeys(STILL, "all_reduce") | {"p3": "spin"}
 
 async def test_a_rank_that_repeats_itself_while_the_others_wait_is_stuck() -> None:
     setting = Setting(Nodes(*6 * [SPIN]), *GANG)
-    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
-    assert (looked.is_still, looked.odd, looked.words[1]) == (True, (3,), evidence.SPINS)
+    inspection = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (inspection.is_still, inspection.odd, inspection.words[1]) == (True, (3,), evidence.SPINS)
     assert setting.nodes.details == ["", "", Detail.VALUES, Detail.VALUES, ""]
     ((_, told, _),) = await setting.words()
     assert told.startswith("It is stuck") and told.endswith(evidence.SPINS)
@@ -207,8 +207,8 @@ async def test_a_rank_that_moves_is_not_stuck(again: dict[str, str], last: dict[
 
 async def test_a_process_that_moves_is_no_evidence_of_a_hang() -> None:
     setting = Setting(Nodes(STILL, STILL | {"p3": "decode"}), *GANG)
-    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
-    assert looked.is_still is False
+    inspection = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert inspection.is_still is False
     ((_, told, _),) = await setting.words()
     assert told.startswith("It may be stuck, but its processes still move")
 
@@ -216,23 +216,23 @@ async def test_a_process_that_moves_is_no_evidence_of_a_hang() -> None:
 async def test_a_process_that_moves_once_in_several_seconds_is_not_stuck() -> None:
     """An evaluation may spend seconds in one call. It is asked no more once it was seen to move."""
     setting = Setting(Nodes(STILL, STILL, STILL | {"p3": "decode"}, STILL), *GANG)
-    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
-    assert (looked.is_still, len(setting.nodes.asked)) == (False, 3)
+    inspection = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (inspection.is_still, len(setting.nodes.asked)) == (False, 3)
 
 
 async def test_nodes_that_answer_only_once_give_no_evidence() -> None:
     setting = Setting(Nodes(STILL), *GANG)
-    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
-    assert (looked.is_still, looked.odd) == (None, (3,))
+    inspection = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (inspection.is_still, inspection.odd) == (None, (3,))
     ((_, told, _),) = await setting.words()
     assert told.startswith("It may be stuck: no rank")
 
 
 async def test_silent_nodes_give_no_evidence() -> None:
     setting = Setting(Nodes({}), *GANG)
-    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
-    assert (looked.is_still, looked.odd, await setting.words()) == (None, (), [])
-    assert "no agent of its nodes answered" in looked.words[0]
+    inspection = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (inspection.is_still, inspection.odd, await setting.words()) == (None, (), [])
+    assert "no agent of its nodes answered" in inspection.words[0]
 
 
 async def test_what_survivors_did_is_kept_once_before_they_are_ended() -> None:
@@ -266,7 +266,7 @@ async def test_a_rank_that_was_seen_once_leaves_the_verdict_open() -> None:
     """The others wait, and this one may work: its node is too busy to answer. What was seen of it is kept."""
     others = {uid: place for uid, place in STILL.items() if uid != "p3"}
     setting = Setting(Nodes(STILL, *3 * [others]), *GANG)
-    looked = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
-    assert (looked.is_still, looked.odd, len(setting.nodes.asked)) == (None, (3,), 4)
+    inspection = await setting.taker.of_suspected(RUN, 1, SUSPECTED)
+    assert (inspection.is_still, inspection.odd, len(setting.nodes.asked)) == (None, (3,), 4)
     again = await Setting(Nodes(STILL, others, STILL, others), *GANG).taker.of_suspected(RUN, 1, SUSPECTED)
     assert again.is_still is True

@@ -50,10 +50,10 @@ class Noted:
         self.starts: dict[str, list[int]] = {}
         self.until = 0
 
-    def remembered(self) -> bytes:
+    def save_state(self) -> bytes:
         return msgspec.msgpack.encode(self.starts)
 
-    def recall(self, state: bytes) -> None:
+    def restore_state(self, state: bytes) -> None:
         self.starts = msgspec.msgpack.decode(state, type=dict[str, list[int]]) if state else {}
 
     async def watch(self, seen: Round) -> None:
@@ -69,10 +69,10 @@ class Broken:
     async def watch(self, seen: Round) -> None:
         raise Unavailable("the API server does not answer")
 
-    def remembered(self) -> bytes:
+    def save_state(self) -> bytes:
         return b""
 
-    def recall(self, state: bytes) -> None:
+    def restore_state(self, state: bytes) -> None:
         assert not state
 
 
@@ -235,9 +235,9 @@ async def test_states_that_cannot_be_used_are_not(
     if trouble == "old":
         later = 70
     elif trouble == "version":
-        monkeypatch.setattr(feeds, "MEMORY_VERSION", feeds.MEMORY_VERSION + 1)
+        monkeypatch.setattr(feeds, "STATES_VERSION", feeds.STATES_VERSION + 1)
     else:
-        await blobs.put(feeds.MEMORY_KEY, b"\x28\xb5\x2f\xfd not this")
+        await blobs.put(feeds.STATES_KEY, b"\x28\xb5\x2f\xfd not this")
     await setting.store(later)
     again = Noted()
     setting.feed = setting.another(again, blobs)

@@ -18,7 +18,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.view import ClusterView
 from kajitori.controllers.watching.feed import Round
-from kajitori.controllers.watching.idle import FRESH_SECONDS, GpuLooker, IdleWatcher, Looker
+from kajitori.controllers.watching.idle import FRESH_SECONDS, GpuInspector, IdleWatcher, NodeGpuInspector
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, Holding, RunStatus, Usage
@@ -49,7 +49,7 @@ def minutes(uid: str, count: int, used: float, *, start: int = 0) -> list[Interv
 
 
 class Setting:
-    def __init__(self, looker: Looker | None = None, **rules: Any) -> None:
+    def __init__(self, inspector: GpuInspector | None = None, **rules: Any) -> None:
         view = SimpleNamespace(
             policy=parse_policy({"idleGpus": rules}), specs=SimpleNamespace(of=lambda run: read_stored(run.spec))
         )
@@ -59,7 +59,7 @@ class Setting:
             cast(ClusterView, view),
             lambda: datetime.fromtimestamp(self.seconds, UTC),
             lambda key: self.woken.append(key[1]),
-            looker,
+            inspector,
         )
 
     async def see(self, runs: Sequence[RunObject], *fresh: list[Interval], until: int) -> None:
@@ -104,9 +104,9 @@ async def test_a_new_leader_goes_on_with_what_the_last_one_remembered() -> None:
     before, run = Setting(), run_of("idle")
     await before.see([run], minutes("idle", 119, 0.0), until=119)
     assert before.woken == []
-    for state, woken in ((before.watcher.remembered(), ["idle"]), (b"", [])):
+    for state, woken in ((before.watcher.save_state(), ["idle"]), (b"", [])):
         after = Setting()
-        after.watcher.recall(state)
+        after.watcher.restore_state(state)
         await after.see([run], minutes("idle", 5, 0.0, start=119), until=124)
         assert after.woken == woken
 
@@ -238,6 +238,6 @@ async def test_the_looker_reads_the_answers_of_nodes() -> None:
 
     mirror = SimpleNamespace(pods_of_run=lambda run: [pod_of(0), pod_of(1), pod_of(2, "Pending")])
     now = lambda: datetime.fromtimestamp(NOON, UTC)  # noqa: E731
-    looker = GpuLooker(cast(Questions, SimpleNamespace(ask=ask)), cast(Mirror, mirror), now)
-    assert await looker.idle_gpus(run_of("x"), 1, Limits()) == (Place(1, 0),)
+    inspector = NodeGpuInspector(cast(Questions, SimpleNamespace(ask=ask)), cast(Mirror, mirror), now)
+    assert await inspector.idle_gpus(run_of("x"), 1, Limits()) == (Place(1, 0),)
     assert [(each.node, each.uids, each.since) for each in seen] == [("g1", ("pod-1",), NOON - 3600)]

@@ -14,7 +14,7 @@ import pytest
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
-from kajitori.controllers.watching.stuck import LOOK_AGAIN_SECONDS, UNSEEN_AGAIN_SECONDS, Looked, StuckWatcher
+from kajitori.controllers.watching.stuck import LOOK_AGAIN_SECONDS, UNSEEN_AGAIN_SECONDS, Inspection, StuckWatcher
 from kajitori.core.policy.file import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, MemberCounts, RunStatus, Stuck
@@ -35,10 +35,10 @@ TRAINS, WAITS = 5.0, 4000.0
 class Looks:
     """Stands for evidence: says what was put in."""
 
-    says: Looked | Exception = field(default_factory=lambda: Looked(None))
+    says: Inspection | Exception = field(default_factory=lambda: Inspection(None))
     count: int = 0
 
-    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
+    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Inspection:
         self.count += 1
         if isinstance(self.says, Exception):
             raise self.says
@@ -117,7 +117,7 @@ async def test_a_quiet_run_is_suspected_until_it_makes_progress() -> None:
 
 
 async def test_a_run_is_stuck_once_its_processes_were_seen_to_stand_still() -> None:
-    setting = Setting(looks=Looks(Looked(True, ("The others seem to wait for rank 1 on n1.",), (1,))))
+    setting = Setting(looks=Looks(Inspection(True, ("The others seem to wait for rank 1 on n1.",), (1,))))
     await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
     assert (setting.stuck.verdict, setting.stuck.ranks, setting.stuck.looked_at) == ("stuck", "1", at(15))
     assert setting.stuck.message.startswith("It is stuck: no rank")
@@ -128,7 +128,7 @@ async def test_a_run_is_stuck_once_its_processes_were_seen_to_stand_still() -> N
 
 async def test_a_run_that_went_on_before_the_look_is_not_stuck() -> None:
     """Telemetry is late: a run whose next minute shows progress stood still for a moment only."""
-    setting = Setting({"stuckAfter": "10m"}, Looks(Looked(True, odd=(1,))))
+    setting = Setting({"stuckAfter": "10m"}, Looks(Inspection(True, odd=(1,))))
     setting.late_seconds = 110
     await setting.pass_minutes(*5 * [TRAINS], *11 * [WAITS])
     assert (setting.looks.count, setting.stuck.verdict, setting.stuck.looked_at) == (1, "suspected", "")
@@ -145,7 +145,7 @@ async def test_a_run_that_went_on_before_the_look_is_not_stuck() -> None:
 
 
 async def test_a_run_that_its_nodes_saw_quiet_up_to_the_look_is_stuck_at_once() -> None:
-    setting = Setting({"stuckAfter": "10m"}, Looks(Looked(True, odd=(1,), is_quiet=True)))
+    setting = Setting({"stuckAfter": "10m"}, Looks(Inspection(True, odd=(1,), is_quiet=True)))
     setting.late_seconds = 110
     await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
     assert (setting.looks.count, setting.stuck.verdict) == (1, "stuck")
@@ -163,7 +163,7 @@ async def test_a_gang_of_which_a_rank_has_ended_is_judged() -> None:
 
 
 async def test_the_message_of_a_suspicion_stays_the_same() -> None:
-    setting = Setting(looks=Looks(Looked(True)))
+    setting = Setting(looks=Looks(Inspection(True)))
     await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
     before = setting.stuck
     await setting.pass_minutes(*5 * [WAITS])
@@ -171,12 +171,12 @@ async def test_the_message_of_a_suspicion_stays_the_same() -> None:
 
 
 async def test_processes_that_still_move_are_looked_at_again_later() -> None:
-    setting = Setting(looks=Looks(Looked(False)))
+    setting = Setting(looks=Looks(Inspection(False)))
     again = int(LOOK_AGAIN_SECONDS // 60)
     await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS], *(again - 1) * [WAITS])
     assert (setting.stuck.verdict, setting.looks.count) == ("suspected", 1)
     since = setting.stuck.since
-    setting.looks.says = Looked(True)
+    setting.looks.says = Inspection(True)
     await setting.pass_minutes(WAITS)
     assert (setting.stuck.verdict, setting.stuck.since, setting.looks.count) == ("stuck", since, 2)
 
@@ -190,16 +190,16 @@ async def test_a_suspicion_without_stacks_says_why() -> None:
 
 async def test_nodes_that_did_not_answer_are_asked_again_soon() -> None:
     """They may have been busy. Ten more minutes would be lost with a gang that hangs."""
-    setting = Setting(looks=Looks(Looked(None, ("No agent answered.",))))
+    setting = Setting(looks=Looks(Inspection(None, ("No agent answered.",))))
     await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
     assert (setting.stuck.verdict, setting.looks.count) == ("suspected", 1)
-    setting.looks.says = Looked(True)
+    setting.looks.says = Inspection(True)
     await setting.pass_minutes(*int(UNSEEN_AGAIN_SECONDS // 60) * [WAITS])
     assert (setting.stuck.verdict, setting.looks.count) == ("stuck", 2)
 
 
 async def test_the_next_leader_keeps_a_suspicion_and_repeats_nothing() -> None:
-    setting = Setting(looks=Looks(Looked(True, odd=(1,))))
+    setting = Setting(looks=Looks(Inspection(True, odd=(1,))))
     await setting.pass_minutes(*5 * [TRAINS], *10 * [WAITS])
     before = setting.stuck
     setting.begin()
@@ -215,13 +215,13 @@ async def test_the_next_leader_keeps_a_suspicion_and_repeats_nothing() -> None:
 async def test_the_next_leader_knows_the_rhythm_without_history() -> None:
     setting = Setting()
     await setting.pass_minutes(*30 * [TRAINS], *6 * [WAITS])
-    known = setting.watcher.remembered()
+    known = setting.watcher.save_state()
     setting.begin()
-    setting.watcher.recall(known)
+    setting.watcher.restore_state(known)
     await setting.pass_minutes(*4 * [WAITS])
     assert setting.stuck.since == at(30)
     setting.begin()
-    setting.watcher.recall(b"")
+    setting.watcher.restore_state(b"")
     await setting.pass_minutes(WAITS)
     assert setting.stuck.since == at(30), "a suspicion is in the status"
 
@@ -268,7 +268,7 @@ async def test_the_spec_says_which_runs_are_judged_and_when(spec: dict[str, Any]
 class Hanging(Looks):
     """Looks that do not end."""
 
-    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Looked:
+    async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Inspection:
         self.count += 1
         await asyncio.Event().wait()
         raise AssertionError
@@ -330,10 +330,10 @@ async def test_the_nodes_of_an_attempt_are_heard_or_silent() -> None:
     await setting.pass_minutes(TRAINS)
     assert measures(1, 30)
     assert measures(2, 1) and not measures(2, 10)
-    remembered = setting.watcher.remembered()
+    remembered = setting.watcher.save_state()
     setting.begin()
     assert not measures(2, 1), "another leader has heard of none"
-    setting.watcher.recall(remembered)
+    setting.watcher.restore_state(remembered)
     assert measures(2, 1)
     setting.minutes += 10
     assert not measures(1, 30) and not measures(2, 1)

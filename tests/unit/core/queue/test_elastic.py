@@ -17,7 +17,7 @@ from kajitori.core.gang import CreateMembers, DeleteMembers, Limits, Member, Mem
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy, place
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.runs.elastic import Elastic
-from kajitori.core.queue.elastic import Growable, Patience, grown, place_on_kept_nodes
+from kajitori.core.queue.elastic import Growable, GrowthTimer, larger_placement, place_on_kept_nodes
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, Preempted, Resize, RunStatus
 from kajitori.core.words.nodes.node_lists import expand
@@ -55,22 +55,22 @@ def nodes(*numbers: int) -> tuple[str, ...]:
 def test_a_gang_grows_next_to_its_members() -> None:
     """Existing members keep their nodes and ranks; new ones are placed as near to them as possible."""
     state = cluster(8, taken="0 2 4", racks=2)
-    found = grown(state, elastic(2, 4), nodes(2, 4), [])
+    found = larger_placement(state, elastic(2, 4), nodes(2, 4), [])
     assert found == Placement("bert", (0, 1, 2, 3), nodes(2, 4, 6, 1))
 
 
 def test_a_gang_never_grows_beyond_its_replicas() -> None:
-    found = grown(cluster(8, taken="0 1"), elastic(2, 5), nodes(0, 1), [])
+    found = larger_placement(cluster(8, taken="0 1"), elastic(2, 5), nodes(0, 1), [])
     assert found.ranks == (0, 1, 2, 3, 4)
-    assert grown(cluster(8, taken="0 1"), elastic(2, 3), nodes(0, 1), []).nodes == nodes(0, 1, 2)
-    assert grown(cluster(8, taken="0 1"), elastic(2, 2), nodes(0, 1), []).nodes == nodes(0, 1)
-    assert grown(cluster(3, taken="0 1"), elastic(2, 5), nodes(0, 1), []).nodes == nodes(0, 1, 2)
-    assert grown(cluster(2, taken="0 1"), elastic(2, 5), nodes(0, 1), []).nodes == nodes(0, 1)
+    assert larger_placement(cluster(8, taken="0 1"), elastic(2, 3), nodes(0, 1), []).nodes == nodes(0, 1, 2)
+    assert larger_placement(cluster(8, taken="0 1"), elastic(2, 2), nodes(0, 1), []).nodes == nodes(0, 1)
+    assert larger_placement(cluster(3, taken="0 1"), elastic(2, 5), nodes(0, 1), []).nodes == nodes(0, 1, 2)
+    assert larger_placement(cluster(2, taken="0 1"), elastic(2, 5), nodes(0, 1), []).nodes == nodes(0, 1)
 
 
 def test_a_gang_grows_though_one_of_its_nodes_was_removed() -> None:
     """The members there are not reported as lost yet."""
-    assert grown(cluster(2, taken="0"), elastic(2, 3), nodes(0, 9), []).nodes == nodes(0, 9, 1)
+    assert larger_placement(cluster(2, taken="0"), elastic(2, 3), nodes(0, 9), []).nodes == nodes(0, 9, 1)
 
 
 WANTED: dict[str, tuple[GangRequest, int]] = {
@@ -87,7 +87,7 @@ WANTED: dict[str, tuple[GangRequest, int]] = {
 def test_a_gang_does_not_grow_into_nodes_that_a_waiting_run_could_use(case: str) -> None:
     """Unless that run has lower priority, or would not fit even into an empty cluster."""
     other, size = WANTED[case]
-    assert len(grown(cluster(4, taken="0 1"), elastic(2, 4), nodes(0, 1), [other]).nodes) == size
+    assert len(larger_placement(cluster(4, taken="0 1"), elastic(2, 4), nodes(0, 1), [other]).nodes) == size
 
 
 def test_a_gang_returns_to_its_kept_nodes_if_enough_are_left() -> None:
@@ -103,10 +103,10 @@ def test_a_gang_returns_to_its_kept_nodes_if_enough_are_left() -> None:
 def test_a_gang_grows_after_room_and_gang_have_existed_for_a_while() -> None:
     """The time begins anew if the room disappears in between. If several gangs could grow, the first one does."""
     rules = Elastic.model_validate({"growAfter": "10m", "minimumRunTime": "30m"})
-    patience, free, full = Patience(), cluster(4, taken="0 1"), cluster(4, taken="0 1 2 3")
+    timer, free, full = GrowthTimer(), cluster(4, taken="0 1"), cluster(4, taken="0 1 2 3")
 
     def due(state: Snapshot, minutes: int, *gangs: Growable) -> list[str]:
-        found = patience.due(state, gangs or (bert,), [], rules, NOW + timedelta(minutes=minutes))
+        found = timer.due(state, gangs or (bert,), [], rules, NOW + timedelta(minutes=minutes))
         return [placement.key for placement in found]
 
     bert = Growable(elastic(1, 4), nodes(0), 3600)
@@ -120,10 +120,10 @@ def test_a_gang_grows_after_room_and_gang_have_existed_for_a_while() -> None:
     both = (Growable(elastic(1, 4), nodes(0), 3600), replace(young, ran_seconds=3600))
     assert due(free, 80, *both) == []
     assert due(free, 99, *both) == ["bert"]  # it takes all free nodes
-    patience.forget("bert")
+    timer.forget("bert")
     assert due(free, 100, *both) == []
     assert due(free, 110, *both) == ["bert"]
-    assert patience.due(free, both, [], Elastic(grow=False), NOW + timedelta(hours=9)) == ()
+    assert timer.due(free, both, [], Elastic(grow=False), NOW + timedelta(hours=9)) == ()
 
 
 # ------------------------------------------------------------------------------------------------ life
@@ -225,7 +225,7 @@ class World:
             request, has = elastic(self.fewest, self.most), expand(self.run.status.attempt.nodes)
             (*_, found) = (
                 None,
-                *Patience().due(self.state(), [Growable(request, tuple(has), 1.0)], [], AT_ONCE, self.now),
+                *GrowthTimer().due(self.state(), [Growable(request, tuple(has), 1.0)], [], AT_ONCE, self.now),
             )
             if found is not None:
                 self.run = replace(self.run, status=gang.grow(self.run.status, found.nodes, self.fewest, self.now))

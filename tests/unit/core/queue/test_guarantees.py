@@ -17,7 +17,7 @@ from kajitori.core.placement.planner import GangRequest, MemberRequest, Placemen
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.queue.preemption import Guarantee, Preemption
-from kajitori.core.queue.guarantees import Guaranteed, beyond
+from kajitori.core.queue.guarantees import Guaranteed, faults_of_guarantees
 from kajitori.core.queue.preemption import PreemptionRequest, choose_preemptions
 from kajitori.core.queue.victims import RunningGang
 from kajitori.core.queue.waiting import WaitingRun
@@ -190,10 +190,12 @@ def test_a_guarantee_of_nothing_and_a_type_of_no_gpus_are_refused() -> None:
 def test_guarantees_beyond_the_clusters_capacity_are_reported() -> None:
     table = Cluster([], nodes=2).state.table
     assert (
-        beyond([guarantee("data", cpu=64, memory="256Gi", nodes=1), guarantee("etl", cpu=64, nodes=1)], table, "never")
+        faults_of_guarantees(
+            [guarantee("data", cpu=64, memory="256Gi", nodes=1), guarantee("etl", cpu=64, nodes=1)], table, "never"
+        )
         == []
     )
-    assert beyond(
+    assert faults_of_guarantees(
         [guarantee("data", cpu=64, memory="300Gi", nodes=1), guarantee("etl", cpu=96.5, memory="300Gi", nodes=2)],
         table,
         "never",
@@ -209,13 +211,13 @@ def test_a_guarantee_without_gpus_counts_nodes_that_such_runs_may_use() -> None:
     facts = [NodeFacts("gpu", 64_000, 256 * GIB, 8, 110, "h100"), NodeFacts("cpu", 64_000, 256 * GIB, 0, 110)]
     table = NodeTable(facts)
     cores = [guarantee("data", cpu=96)]
-    assert beyond(cores, table, "always") == []
+    assert faults_of_guarantees(cores, table, "always") == []
     reported = ["96 cores are guaranteed to runs without GPUs, and nodes for these have 64"]
-    assert beyond(cores, table, "whenNoOthers") == beyond(cores, table, "never") == reported
-    assert beyond(cores, NodeTable(facts[:1]), "whenNoOthers") == [
+    assert faults_of_guarantees(cores, table, "whenNoOthers") == faults_of_guarantees(cores, table, "never") == reported
+    assert faults_of_guarantees(cores, NodeTable(facts[:1]), "whenNoOthers") == [
         "96 cores are guaranteed in all, and the cluster has 64"
     ]
-    assert beyond([guarantee("data", cpu=96, gpus=8)], table, "never") == []
+    assert faults_of_guarantees([guarantee("data", cpu=96, gpus=8)], table, "never") == []
 
 
 # ------------------------------------------------------------------------------------------------ properties
@@ -377,4 +379,4 @@ def test_slices_do_not_count_for_a_guarantee_of_whole_gpus() -> None:
     offered = [guarantee("a", gpus=4), guarantee("a", gpus=7, gpuType="h100-mig-1g.10gb")]
     held = Guaranteed(offered, table, [gang]).holdings()
     assert [holding.held[2] for holding in held] == [0, 7]
-    assert beyond(offered, table, "always") == []
+    assert faults_of_guarantees(offered, table, "always") == []

@@ -15,7 +15,7 @@ from kajitori.core.placement.planner import GangRequest, MemberRequest, Placemen
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.policy.queue.preemption import Guarantee, Preemption
-from kajitori.core.queue.guarantees import beyond
+from kajitori.core.queue.guarantees import faults_of_guarantees
 from kajitori.core.queue.preemption import (
     PREEMPTING_PER_CYCLE,
     PreemptionPlan,
@@ -360,11 +360,11 @@ def test_guarantees_beyond_the_clusters_gpus_are_reported() -> None:
     """By type and in total. It is a warning only, because teams seldom need all of their guarantees at the same
     time."""
     table = Cluster(4, gpu_types=("h100", "a100")).state.table
-    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 16)], table, "never") == []
-    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 8, "h100")], table, "never") == [
+    assert faults_of_guarantees([guarantee("vision", 16, "h100"), guarantee("speech", 16)], table, "never") == []
+    assert faults_of_guarantees([guarantee("vision", 16, "h100"), guarantee("speech", 8, "h100")], table, "never") == [
         "24 h100 are guaranteed, and the cluster has 16"
     ]
-    assert beyond([guarantee("vision", 16, "h100"), guarantee("speech", 24)], table, "never") == [
+    assert faults_of_guarantees([guarantee("vision", 16, "h100"), guarantee("speech", 24)], table, "never") == [
         "40 GPUs are guaranteed in all, and the cluster has 32"
     ]
 

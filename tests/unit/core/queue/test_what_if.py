@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from tests.unit.core.queue.test_freeing import GIB, HOUR, Case, Held, cases, node, queued
 
 from kajitori.core.placement.planner import MemberRequest
-from kajitori.core.queue.freeing import Watch
+from kajitori.core.queue.freeing import StopWatch
 from kajitori.core.queue.what_if import Answer, ask
 
 HALF = MemberRequest(8000, 32 * GIB, gpus=4)
@@ -104,8 +104,8 @@ def test_an_estimate_is_in_the_future_unless_the_run_starts_now(case: Case) -> N
             assert found.freeing is not None
 
 
-def limited_to(looks: int) -> Watch:
-    """Return a watch whose time is over after it was asked `looks` times."""
+def limited_to(looks: int) -> StopWatch:
+    """Return a stop-watch whose time is over after it was asked `looks` times."""
     left = iter(range(looks))
     return lambda: lambda: next(left, None) is not None
 

@@ -77,7 +77,7 @@ class Activity:
         return found
 
     def forget_others(self, present: Collection[str]) -> None:
-        """Free the samples of slices that are gone."""
+        """Free the samples of slices that no longer exist."""
         for identifier in [identifier for identifier in self._sampled if identifier not in present]:
             self._forget(identifier)
         self._unsupported &= set(present)

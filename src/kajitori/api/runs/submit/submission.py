@@ -202,8 +202,8 @@ async def require_archive(store: CodeStore, namespace: str, field: str, digest: 
 
 
 def _name_taken(name: str, namespace: str, *, deleting: bool) -> AlreadyExists:
-    """Return the error for a name that a run has. `deleting`: that run is being deleted; `kaji rm` waits until it is
-    gone."""
+    """Return the error for a name that another run has. `deleting`: that run is being deleted; `kaji rm` waits until it
+    is gone."""
     if deleting:
         message = f"the run {name!r} in namespace {namespace} is being deleted; some of its members have not ended yet"
         return AlreadyExists(message, hint=f"wait until it is gone: kaji rm {name}; or choose another name")
@@ -295,8 +295,7 @@ def _fresh_status(spec: RunSpec, decision: Decision) -> RunStatus:
 
 
 async def _dry_run(api: Api, user: User, submission: Submission, decision: Decision) -> DryRun:
-    """Return what a submission would create. The API server takes part with a dry run, which checks names, rights and
-    quotas."""
+    """Return the run that a submission would create. A dry run at the API server checks names, rights and quotas."""
     document = await _create(api, user, submission, dry_run=True)
     run = run_object(document)
     name = run.metadata.name

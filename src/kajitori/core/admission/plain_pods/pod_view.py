@@ -50,7 +50,7 @@ class PodView:
 def wants_gpus(policy: Policy) -> str:
     """Return the expression for whether a Pod asks for GPUs or for parts of some, with `variables` as in `VARIABLES`.
 
-    A Pod with ResourceClaims counts as one that does: what a claim is for stands in another object.
+    A Pod with ResourceClaims counts as asking for GPUs, because only another object tells what a claim is for.
     """
     slices = cel(_slices_of(policy))
     named = f"n == {cel(policy.gpu.resource)} || n == {cel(_shared_of(policy))} || n.startsWith({slices})"
@@ -66,7 +66,7 @@ def wants_whole_gpus(policy: Policy) -> str:
 
 
 def asks_for_gpus(pod: PodView, policy: Policy) -> bool:
-    """Return whether a Pod asks for GPUs or for parts of some, as `wants_gpus`."""
+    """Return whether a Pod asks for GPUs or for parts of some; the same rule as `wants_gpus`."""
     whole, shared, slices = policy.gpu.resource, _shared_of(policy), _slices_of(policy)
     return bool(pod.spec.get("resourceClaims")) or any(
         (name in (whole, shared) or name.startswith(slices)) and str(amount) != "0"

@@ -1,4 +1,4 @@
-"""Rules for Pods that people create without Kajitori: what the policy demands of members, demanded of every Pod.
+"""Rules for Pods that people create without Kajitori: they demand of every Pod what the policy demands of members.
 
 Each rule exists twice: as an expression in CEL, which the API server evaluates in an admission policy (`policies`),
 and as a function, which checks manifests and running Pods. Both return the same messages; a property test compares
@@ -53,7 +53,7 @@ DAEMON_SET_CONTROLLERS = (
 """Users that create the Pods of DaemonSets: kube-controller-manager, with and without an account per controller."""
 
 _PASSING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-"""Taints of nodes that are away. The API server makes each Pod tolerate them (NoExecute) for some time."""
+"""Taints of nodes that do not answer. The API server makes each Pod tolerate them (NoExecute) for some time."""
 
 _MEMORY_PRESSURE = "node.kubernetes.io/memory-pressure"
 """Taint that Kubernetes makes Pods with memory requests tolerate."""
@@ -234,7 +234,7 @@ def _ceilings(policy: Policy, _: Circumstances) -> _Made:
         for name, limit, _shown, parse in wanted:
             try:
                 most = _most(pod, name, parse)
-            except QuantityError:  # no number, or more than any cluster has
+            except QuantityError:  # no number, or a larger amount than any cluster has
                 most = math.inf
             if most > limit:
                 yield messages[name]

@@ -88,7 +88,7 @@ class Judgement:
         elif member.state is MemberState.RUNNING:
             self._has_started |= member.attempt == self._attempt
             self.ledger.note_running(parse_time(member.started_at), self._now)
-        elif member.reason in NEVER_RESTARTED:  # waiting cannot help it
+        elif member.reason in NEVER_RESTARTED:  # waiting does not remove this fault
             self._failed(member)
         else:
             self._pending(member)
@@ -123,7 +123,7 @@ class Judgement:
             self.status = blame_node(self.status, member)
 
     def _clear(self, node: str) -> None:
-        """Forget the failures on a node on which a member succeeded: the others failed by themselves."""
+        """Forget the failures on a node on which a member succeeded: their cause was the program, not the node."""
         if node in self.status.avoid_nodes:
             rest = {one: count for one, count in self.status.avoid_nodes.items() if one != node}
             self._change(avoid_nodes=rest)

@@ -1,4 +1,4 @@
-"""The result of one member of a sweep: a small record that is kept after its Pod is deleted."""
+"""The result of one member of a sweep: a small record that outlives the member's Pod."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def values_of(result: Any) -> dict[str, float]:
 
 
 def order_of(name: str) -> Order | None:
-    """Return which values of this name are better, by the words in it; None if they do not tell."""
+    """Return whether high or low values of this name are better, judged by the words in it; None if they do not
+    tell.
+    """
     for word in reversed(_words(name)):
         if word in _LOWER:
             return "lowest"

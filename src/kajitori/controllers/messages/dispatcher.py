@@ -1,4 +1,4 @@
-"""Takes notices from the status of runs into outboxes, and has them delivered.
+"""Moves notices from the status of runs into outboxes, and delivers these.
 
 A notice leaves the run's status once the outboxes of all recipients hold its message. A request to a channel is stored
 before it is sent and removed after it was taken, so a controller that is killed loses nothing. The next leader
@@ -22,9 +22,9 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.message_secrets import recipient_in
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.messages.boxes import Box
 from kajitori.controllers.messages.channel_book import ChannelBook
-from kajitori.controllers.messages.courier import Courier
+from kajitori.controllers.messages.sending_process import SendingProcess
+from kajitori.controllers.messages.stored_outbox import StoredOutbox
 from kajitori.controllers.workqueue import Key
 from kajitori.core.messages import outbox as post
 from kajitori.core.messages.channels import Channel, Recipient, chosen, recipients_of
@@ -37,13 +37,13 @@ from kajitori.core.words.times import format_time
 from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SECRETS, Resource
-from kajitori.messages.sender import Letter
+from kajitori.messages.sender import Delivery
 from kajitori.monitoring.controller import ControllerMetrics
 
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.3
-"""Pause in which notices gather, so that those of many runs are one write."""
+"""Pause before notices are taken, so that the notices of many runs need one write."""
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 """Longest pause before an outbox that could not be written is tried again."""
@@ -51,7 +51,7 @@ LOG_SECONDS = 5.0
 TEST_SECONDS = 600.0
 """Age from which a test of a channel is not sent any more."""
 MOST_OUTPUTS = 10
-"""If more runs failed at once, their output is not read."""
+"""Largest number of runs that failed at once whose output is read."""
 _LOG_BYTES = 64 * 1024
 
 
@@ -61,8 +61,8 @@ class _Told(msgspec.Struct):
     notify: dict[str, list[str] | None] | None = None
 
 
-class PostOffice:
-    """Everything between a notice in a status and its delivery."""
+class MessageDispatcher:
+    """Takes notices from statuses, stores messages in outboxes, and sends them."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class PostOffice:
         mirror: Mirror,
         view: ClusterView,
         namespace: str,
-        courier: Courier,
+        sending_process: SendingProcess,
         *,
         kept_logs: KeptLogs | None,
         wake: Callable[[Key], None],
@@ -79,10 +79,10 @@ class PostOffice:
     ) -> None:
         """`namespace` holds channels and outboxes; `wake` has a run reconciled."""
         self._client, self._mirror, self._view, self._namespace = client, mirror, view, namespace
-        self._courier, self._kept_logs, self._wake_run = courier, kept_logs, wake
+        self._sending_process, self._kept_logs, self._wake_run = sending_process, kept_logs, wake
         self._metrics, self._clock = metrics, clock
         self.book = ChannelBook(client, namespace, self._note_channels)
-        self._boxes: dict[Recipient, Box] = {}
+        self._outboxes: dict[Recipient, StoredOutbox] = {}
         self._loaded = False
         self._changed: dict[Key, None] = {}
         self._taken: dict[str, set[str]] = {}
@@ -103,7 +103,7 @@ class PostOffice:
         return self._taken.get(run.metadata.uid, set())
 
     def has_all(self, run: RunObject, status: RunStatus) -> bool:
-        """Whether outboxes hold every notice of a run that is about to go away."""
+        """Whether outboxes hold every notice of a run whose object is about to be deleted."""
         waiting = status.notices.waiting if status.notices is not None else ()
         return all(notice.id in self.taken(run) for notice in waiting)
 
@@ -112,7 +112,7 @@ class PostOffice:
     async def follow(self) -> None:
         """Work until cancelled."""
         self._loaded = False
-        self._boxes.clear()
+        self._outboxes.clear()
         unsubscribe = self._mirror.on_change(self._note)
         following = asyncio.create_task(self.book.follow())
         try:
@@ -130,7 +130,7 @@ class PostOffice:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._courier.close()
+            await self._sending_process.close()
 
     async def _work(self) -> None:
         pause = FIRST_PAUSE_SECONDS
@@ -150,16 +150,16 @@ class PostOffice:
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _load(self) -> None:
-        """Read all outboxes once, as the last leader left them."""
+        """Read all outboxes that the last leader stored."""
         if self._loaded:
             return
         selector = f"{names.LABEL_MESSAGES}={names.MESSAGE_OUTBOX}"
         for secret in (await self._client.list(SECRETS, self._namespace, label_selector=selector)).items:
             recipient = recipient_in(secret["metadata"].get("annotations") or {})
             if secret["metadata"]["name"] == recipient.outbox:
-                box = self._box(recipient)
-                box.load(secret)
-                self._deliver(box)
+                stored = self._stored_outbox(recipient)
+                stored.load(secret)
+                self._deliver(stored)
         self._loaded = True
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
@@ -174,8 +174,8 @@ class PostOffice:
 
     def _note_channels(self, recipient: Recipient) -> None:
         self._wake.set()
-        if recipient in self._boxes:
-            self._boxes[recipient].wake.set()
+        if recipient in self._outboxes:
+            self._outboxes[recipient].wake.set()
 
     # ------------------------------------------------------------------------------------------ taking over
 
@@ -197,10 +197,10 @@ class PostOffice:
                     for recipient, message in self._messages(run, notice, ends.get(run.metadata.uid, "")):
                         by_recipient[recipient].append(message)
             for recipient, messages in by_recipient.items():
-                box = self._box(recipient)
-                async with box.lock:
-                    await box.store(post.added(box.outbox, messages))
-                self._deliver(box)
+                stored = self._stored_outbox(recipient)
+                async with stored.lock:
+                    await stored.store(post.added(stored.outbox, messages))
+                self._deliver(stored)
         except BaseException:
             self._changed = dict.fromkeys(keys) | self._changed
             raise
@@ -243,7 +243,7 @@ class PostOffice:
         ]
 
     async def _last_lines(self, run: RunObject) -> str:
-        """Return the end of the output of the member that failed first; empty if it can't be had at once."""
+        """Return the end of the output of the member that failed first; empty if it cannot be read at once."""
         lines, status, meta = self._view.policy.notifications.log_lines, run.current_status, run.metadata
         if not lines or not status.attempts:
             return ""
@@ -276,7 +276,7 @@ class PostOffice:
             return b"".join([piece async for piece in pieces])
 
     async def _take_tests(self) -> None:
-        """Put tests that users asked for into their outboxes, once each."""
+        """Put the test messages that users asked for into outboxes, each once."""
         for recipient, tests in list(self.book.tests.items()):
             new = {
                 channel: token
@@ -286,75 +286,77 @@ class PostOffice:
             if not new:
                 continue
             at = format_time(self._mirror.now())
-            box = self._box(recipient)
-            async with box.lock:
+            stored = self._stored_outbox(recipient)
+            async with stored.lock:
                 messages = [test_message(recipient, channel, token, at) for channel, token in new.items()]
-                await box.store(post.added(box.outbox, messages))
+                await stored.store(post.added(stored.outbox, messages))
             self._tested.update(new.values())
-            self._deliver(box)
+            self._deliver(stored)
 
     def _is_recent(self, token: str) -> bool:
-        """Whether a test was asked for recently, as its token says. An earlier leader has sent older ones."""
+        """Whether a test message was asked for recently, judged by its token. An earlier leader has sent older ones."""
         seconds = token.partition("-")[0]
         return seconds.isdigit() and self._mirror.now().timestamp() - int(seconds) < TEST_SECONDS
 
     # ------------------------------------------------------------------------------------------ delivering
 
-    def _box(self, recipient: Recipient) -> Box:
-        if recipient not in self._boxes:
-            self._boxes[recipient] = Box(self._client, self._namespace, recipient)
-        return self._boxes[recipient]
+    def _stored_outbox(self, recipient: Recipient) -> StoredOutbox:
+        if recipient not in self._outboxes:
+            self._outboxes[recipient] = StoredOutbox(self._client, self._namespace, recipient)
+        return self._outboxes[recipient]
 
-    def _deliver(self, box: Box) -> None:
-        """Have the outbox delivered; a task does so as long as anything waits in it."""
-        box.wake.set()
-        task = self._delivering.get(box.recipient)
-        if (task is None or task.done()) and not box.outbox.is_empty:
-            self._delivering[box.recipient] = asyncio.create_task(self._deliver_all(box))
+    def _deliver(self, stored: StoredOutbox) -> None:
+        """Start a task that delivers the outbox until it is empty, unless one runs already."""
+        stored.wake.set()
+        task = self._delivering.get(stored.recipient)
+        if (task is None or task.done()) and not stored.outbox.is_empty:
+            self._delivering[stored.recipient] = asyncio.create_task(self._deliver_all(stored))
 
-    async def _deliver_all(self, box: Box) -> None:
+    async def _deliver_all(self, stored: StoredOutbox) -> None:
         pause = FIRST_PAUSE_SECONDS
-        while not box.outbox.is_empty:
-            box.wake.clear()
+        while not stored.outbox.is_empty:
+            stored.wake.clear()
             try:
-                channels = self.book.channels(box.recipient)
-                requests = await self._begin(box, channels)
+                channels = self.book.channels(stored.recipient)
+                requests = await self._begin(stored, channels)
                 if requests:
-                    await self._send(box, requests, channels)
+                    await self._send(stored, requests, channels)
                 pause = FIRST_PAUSE_SECONDS
             except KajitoriError as error:
-                log.warning("the outbox of %s can't be written: %s", box.recipient.name, error.message)
+                log.warning("the outbox of %s can't be written: %s", stored.recipient.name, error.message)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             except Exception:  # a fault in one message must not hold up its recipient for good
-                log.exception("messages to %s are tried again", box.recipient.name)
+                log.exception("messages to %s are tried again", stored.recipient.name)
                 await asyncio.sleep(LONGEST_PAUSE_SECONDS)
-            if not box.outbox.is_empty:
-                await self._rest(box)
+            if not stored.outbox.is_empty:
+                await self._rest(stored)
         self._count()
 
-    async def _begin(self, box: Box, channels: Mapping[str, Channel]) -> Sequence[tuple[str, Request]]:
-        """Store what is due to each channel, and return it."""
+    async def _begin(self, stored: StoredOutbox, channels: Mapping[str, Channel]) -> Sequence[tuple[str, Request]]:
+        """Store the requests that are due to channels, and return them with the channels' names."""
         if not self._may_send:
             return ()
-        async with box.lock:
-            outbox, found = post.without_channels(box.outbox, channels), []
+        async with stored.lock:
+            outbox, found = post.without_channels(stored.outbox, channels), []
             for name in channels:
                 outbox, request = post.begun(outbox, name, self._clock())
                 if request is not None:
                     found.append((name, request))
-            await box.store(outbox)
+            await stored.store(outbox)
         return found
 
-    async def _send(self, box: Box, requests: Sequence[tuple[str, Request]], channels: Mapping[str, Channel]) -> None:
-        """Send the requests at the same time, and store what became of them."""
-        letters = []
+    async def _send(
+        self, stored: StoredOutbox, requests: Sequence[tuple[str, Request]], channels: Mapping[str, Channel]
+    ) -> None:
+        """Send the requests at the same time, and store their receipts."""
+        deliveries = []
         for name, request in requests:
-            kind, title, body = post.described(box.outbox, request, box.outbox.state(name).dropped)
-            first = next((one for one in box.outbox.messages if one.id == request.messages[0]), None)
+            kind, title, body = post.described(stored.outbox, request, stored.outbox.state(name).dropped)
+            first = next((one for one in stored.outbox.messages if one.id == request.messages[0]), None)
             alone = first if first is not None and len(request.messages) == 1 else None
-            letters.append(
-                Letter(
+            deliveries.append(
+                Delivery(
                     number=0,
                     id=request.id,
                     url=channels[name].url,
@@ -366,40 +368,41 @@ class PostOffice:
                     run=alone.run if alone else "",
                 )
             )
-        receipts = await asyncio.gather(*(self._courier.send(letter) for letter in letters))
-        async with box.lock:
-            outbox = box.outbox
+        receipts = await asyncio.gather(*(self._sending_process.send(delivery) for delivery in deliveries))
+        async with stored.lock:
+            outbox = stored.outbox
             for (name, request), receipt in zip(requests, receipts, strict=True):
                 if not receipt.error:
                     outbox, outcome = post.delivered(outbox, name, self._clock()), "delivered"
                 else:
                     outbox = post.refused(outbox, name, receipt.error, self._clock(), for_good=receipt.for_good)
                     outcome = "failed" if outbox.state(name).request is not None else "given-up"
-                    where = f"channel {name} of {box.recipient.kind} {box.recipient.name}"
+                    where = f"channel {name} of {stored.recipient.kind} {stored.recipient.name}"
                     log.info("message %s did not reach %s: %s", request.id, where, receipt.error)
                 self._metrics.messages.labels(outcome).inc()
-            await self._store_receipts(box, outbox)
+            await self._store_receipts(stored, outbox)
 
-    async def _store_receipts(self, box: Box, outbox: post.Outbox) -> None:
-        """Store what was delivered. Until that succeeds nothing else is sent, or it would be sent twice."""
+    async def _store_receipts(self, stored: StoredOutbox, outbox: post.Outbox) -> None:
+        """Store which messages were delivered. Nothing else is sent until that succeeds; else messages would be sent
+        twice."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                await box.store(outbox)
+                await stored.store(outbox)
                 return
             except KajitoriError as error:
-                log.warning("deliveries to %s are not recorded yet: %s", box.recipient.name, error.message)
+                log.warning("deliveries to %s are not recorded yet: %s", stored.recipient.name, error.message)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    async def _rest(self, box: Box) -> None:
-        """Wait until something is due, or something new came."""
-        channels = self.book.channels(box.recipient)
-        due = [at for name in channels if (at := post.due_at(box.outbox, name)) is not None]
+    async def _rest(self, stored: StoredOutbox) -> None:
+        """Wait until a request is due or a message was added."""
+        channels = self.book.channels(stored.recipient)
+        due = [at for name in channels if (at := post.due_at(stored.outbox, name)) is not None]
         seconds = max(0.05, min(due) - self._clock()) if due and self._may_send else LONGEST_PAUSE_SECONDS
         try:
             async with asyncio.timeout(min(seconds, LONGEST_PAUSE_SECONDS)):
-                await box.wake.wait()
+                await stored.wake.wait()
         except TimeoutError:
             return
 
@@ -408,7 +411,7 @@ class PostOffice:
         return self.book.is_known and self._view.policy.notifications.enabled
 
     def _count(self) -> None:
-        self._metrics.messages_waiting.set(sum(len(box.outbox.messages) for box in self._boxes.values()))
+        self._metrics.messages_waiting.set(sum(len(stored.outbox.messages) for stored in self._outboxes.values()))
 
 
 def _waiting(run: RunObject) -> tuple[Notice, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kajitori.cluster.objects import Node, NodeAddress, NodeSpec, NodeStatus
-from kajitori.controllers.messages.courier import delivery_rules
+from kajitori.controllers.messages.sending_process import delivery_rules
 from kajitori.core.policy.notifications import Notifications
 from kajitori.kube.metadata import ObjectMeta
 

@@ -1,4 +1,4 @@
-"""The post office: what it does if channels are not known, messages are switched off, or the API server fails."""
+"""The dispatcher: what it does if channels are not known, messages are switched off, or the API server fails."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from msgspec import Raw
 
 from kajitori.cluster.run_object import RUNS, RunObject
-from kajitori.controllers.messages import post_office
-from kajitori.controllers.messages.boxes import Box
-from kajitori.controllers.messages.post_office import PostOffice
+from kajitori.controllers.messages import dispatcher
+from kajitori.controllers.messages.dispatcher import MessageDispatcher
+from kajitori.controllers.messages.stored_outbox import StoredOutbox
 from kajitori.controllers.workqueue import Key
 from kajitori.core.messages import outbox as post
 from kajitori.core.messages.channels import Channel, team
@@ -25,7 +25,7 @@ from kajitori.core.spec.status import Notice, Notices, RunStatus
 from kajitori.core.words import names
 from kajitori.errors import Conflict, Unavailable
 from kajitori.kube.metadata import ObjectMeta
-from kajitori.messages.sender import Letter, Receipt
+from kajitori.messages.sender import Delivery, Receipt
 from kajitori.monitoring.controller import ControllerMetrics
 
 VISION = team("vision")
@@ -65,52 +65,52 @@ class Kubernetes:
         return msgspec.json.decode(base64.b64decode(self.secrets[VISION.outbox]["data"]["state"]), type=Outbox)
 
 
-class Courier:
-    """Takes every letter, and remembers what was stored at that moment."""
+class SendingProcess:
+    """Takes every delivery, and remembers what was stored at that moment."""
 
     def __init__(self, kubernetes: Kubernetes) -> None:
         self._kubernetes = kubernetes
         self.taken: list[tuple[str, bool]] = []
 
-    async def send(self, letter: Letter) -> Receipt:
+    async def send(self, delivery: Delivery) -> Receipt:
         request = self._kubernetes.outbox().state("slack").request
-        self.taken.append((letter.id, request is not None and request.id == letter.id))
+        self.taken.append((delivery.id, request is not None and request.id == delivery.id))
         return Receipt(number=0)
 
 
 class Scene:
-    """A post office with one message in its team's outbox."""
+    """A dispatcher with one message in its team's outbox."""
 
     def __init__(self) -> None:
         self.kubernetes = Kubernetes()
-        self.courier = Courier(self.kubernetes)
+        self.sending_process = SendingProcess(self.kubernetes)
         self.mirror = SimpleNamespace(runs={})
         self.woken: list[Key] = []
         self.rules = Notifications()
         view = SimpleNamespace(policy=SimpleNamespace(notifications=self.rules))
-        self.office = PostOffice(
+        self.messages = MessageDispatcher(
             cast(Any, self.kubernetes),
             cast(Any, self.mirror),
             cast(Any, view),
             "kajitori-messages",
-            cast(Any, self.courier),
+            cast(Any, self.sending_process),
             kept_logs=None,
             wake=self.woken.append,
             metrics=ControllerMetrics.unread(),
         )
         self.view = view
-        self.office.book.is_known = True
-        self.office.book._channels = {VISION: {"slack": Channel(url="slack://x")}}
+        self.messages.book.is_known = True
+        self.messages.book._channels = {VISION: {"slack": Channel(url="slack://x")}}
 
     async def deliver(self) -> None:
         """Store the message and run until it is delivered, or for a moment."""
-        box = self.office._box(VISION)
-        await box.store(post.added(Outbox(), [MESSAGE]))
-        self.office._deliver(box)
-        await asyncio.wait([self.office._delivering[VISION]], timeout=0.2)
+        stored = self.messages._stored_outbox(VISION)
+        await stored.store(post.added(Outbox(), [MESSAGE]))
+        self.messages._deliver(stored)
+        await asyncio.wait([self.messages._delivering[VISION]], timeout=0.2)
 
     async def end(self) -> None:
-        task = self.office._delivering[VISION]
+        task = self.messages._delivering[VISION]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -118,7 +118,7 @@ class Scene:
 async def test_a_request_is_stored_before_it_is_sent() -> None:
     scene = Scene()
     await scene.deliver()
-    assert scene.courier.taken == [("m1", True)] and scene.kubernetes.outbox().is_empty
+    assert scene.sending_process.taken == [("m1", True)] and scene.kubernetes.outbox().is_empty
 
 
 @pytest.mark.parametrize("why", ["channels are not known", "messages are switched off"])
@@ -126,12 +126,12 @@ async def test_nothing_is_dropped_or_sent_meanwhile(why: str) -> None:
     """A controller that may not read the channels yet must not take them for removed."""
     scene = Scene()
     if why == "channels are not known":
-        scene.office.book.is_known = False
-        scene.office.book._channels = {}
+        scene.messages.book.is_known = False
+        scene.messages.book._channels = {}
     else:
         scene.view.policy.notifications = Notifications(enabled=False)
     await scene.deliver()
-    assert scene.courier.taken == [] and len(scene.kubernetes.outbox().messages) == 1
+    assert scene.sending_process.taken == [] and len(scene.kubernetes.outbox().messages) == 1
     await scene.end()
 
 
@@ -139,30 +139,30 @@ async def test_a_delivery_is_recorded_although_the_api_server_fails_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing else is sent meanwhile, so nothing is sent twice."""
-    monkeypatch.setattr(post_office, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(dispatcher, "FIRST_PAUSE_SECONDS", 0.001)
     scene = Scene()
-    box = scene.office._box(VISION)
-    await box.store(post.added(Outbox(), [MESSAGE]))
-    (request,) = await scene.office._begin(box, scene.office.book.channels(VISION))
+    stored = scene.messages._stored_outbox(VISION)
+    await stored.store(post.added(Outbox(), [MESSAGE]))
+    (request,) = await scene.messages._begin(stored, scene.messages.book.channels(VISION))
     scene.kubernetes.failures = 3
-    await scene.office._send(box, [request], scene.office.book.channels(VISION))
-    assert len(scene.courier.taken) == 1 and scene.kubernetes.outbox().is_empty
+    await scene.messages._send(stored, [request], scene.messages.book.channels(VISION))
+    assert len(scene.sending_process.taken) == 1 and scene.kubernetes.outbox().is_empty
 
 
 async def test_notices_wait_while_their_outbox_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(post_office, "MOST_OUTPUTS", 0)  # else the output of the failed member is read
+    monkeypatch.setattr(dispatcher, "MOST_OUTPUTS", 0)  # else the output of the failed member is read
     scene = Scene()
     notice = Notice(id="failed.1", kind="failed", at="2026-11-23T12:00:00Z", text="boom")
     status = RunStatus(phase=Phase.FAILED, notices=Notices(waiting=(notice,)))
     run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"), spec=Raw(b"{}"), status=status)
     scene.mirror.runs["vision", "bert"] = run
-    scene.office._note(RUNS, "vision", "bert")
+    scene.messages._note(RUNS, "vision", "bert")
     scene.kubernetes.failures = 1
     with pytest.raises(Unavailable):
-        await scene.office._take_notices()
-    assert not scene.office.has_all(run, status), "the run must not go away yet"
-    await scene.office._take_notices()
-    assert scene.office.has_all(run, status) and scene.woken == [("vision", "bert")]
+        await scene.messages._take_notices()
+    assert not scene.messages.has_all(run, status), "the run must not go away yet"
+    await scene.messages._take_notices()
+    assert scene.messages.has_all(run, status) and scene.woken == [("vision", "bert")]
     assert [message.id for message in scene.kubernetes.outbox().messages] == ["u1.failed.1"]
     await scene.end()
 
@@ -170,27 +170,27 @@ async def test_notices_wait_while_their_outbox_cannot_be_written(monkeypatch: py
 async def test_an_outbox_that_another_client_changed_is_read_again() -> None:
     """The write fails, and the next one begins from what is stored."""
     scene = Scene()
-    box = scene.office._box(VISION)
-    await box.store(post.added(Outbox(), [MESSAGE]))
-    other = Box(cast(Any, scene.kubernetes), "kajitori-messages", VISION)
+    stored = scene.messages._stored_outbox(VISION)
+    await stored.store(post.added(Outbox(), [MESSAGE]))
+    other = StoredOutbox(cast(Any, scene.kubernetes), "kajitori-messages", VISION)
     other.load(scene.kubernetes.secrets[VISION.outbox])
     edited = post.added(other.outbox, [msgspec.structs.replace(MESSAGE, id="m2")])
     await other.store(edited)
     with pytest.raises(Conflict):
-        await box.store(post.begun(box.outbox, "slack", 100.0)[0])
-    assert box.outbox == edited
-    await box.store(post.begun(box.outbox, "slack", 100.0)[0])
+        await stored.store(post.begun(stored.outbox, "slack", 100.0)[0])
+    assert stored.outbox == edited
+    await stored.store(post.begun(stored.outbox, "slack", 100.0)[0])
 
 
 async def test_the_next_leader_goes_on_with_what_is_stored() -> None:
     scene = Scene()
-    box = scene.office._box(VISION)
-    await box.store(post.begun(post.added(Outbox(), [MESSAGE]), "slack", 1.0)[0])
+    stored = scene.messages._stored_outbox(VISION)
+    await stored.store(post.begun(post.added(Outbox(), [MESSAGE]), "slack", 1.0)[0])
     following = Scene()
     following.kubernetes.secrets = scene.kubernetes.secrets
     assert following.kubernetes.secrets[VISION.outbox]["metadata"]["annotations"] == {
         names.ANNOTATION_RECIPIENT: "team/vision"
     }
-    await following.office._load()
-    await asyncio.wait([following.office._delivering[VISION]], timeout=0.2)
-    assert following.courier.taken == [("m1", True)] and following.kubernetes.outbox().is_empty
+    await following.messages._load()
+    await asyncio.wait([following.messages._delivering[VISION]], timeout=0.2)
+    assert following.sending_process.taken == [("m1", True)] and following.kubernetes.outbox().is_empty

@@ -1,4 +1,4 @@
-"""Outboxes in Secrets: only the leading controller writes them."""
+"""Outboxes in Secrets. Only the leading controller writes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SECRETS
 
 
-class Box:
+class StoredOutbox:
     """The outbox of one recipient, as it is stored."""
 
     def __init__(self, client: KubeClient, namespace: str, recipient: Recipient) -> None:
@@ -27,7 +27,7 @@ class Box:
         self.wake = asyncio.Event()
 
     def load(self, secret: dict[str, Any]) -> None:
-        """Take over what is stored."""
+        """Take over the stored outbox."""
         self.outbox = outbox_in(secret)
         self._version = secret["metadata"]["resourceVersion"]
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from kajitori.cluster.mirror.mirror import Mirror
-from kajitori.controllers.nodes.silence import Silence
+from kajitori.controllers.nodes.silent_nodes import SilentNodes
 from kajitori.core import gang
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -22,11 +22,11 @@ class Cluster:
         self.shown_until = NOW
         self.nodes = {"n1": self.node}
         mirror = SimpleNamespace(nodes=self.nodes, shown_until=lambda now: min(now, self.shown_until))
-        self.silence = Silence(cast(Mirror, mirror), lambda: self.now, timedelta(seconds=patience_seconds))
+        self.silent_nodes = SilentNodes(cast(Mirror, mirror), lambda: self.now, timedelta(seconds=patience_seconds))
 
     def show(self, *, ready: bool) -> None:
         self.node.is_ready = ready
-        self.silence.note("n1")
+        self.silent_nodes.note("n1")
 
     def left(self, seconds: float) -> float:
         """Return for how long a member on the node is still tolerated, this many seconds after the beginning."""
@@ -36,7 +36,7 @@ class Cluster:
     def _left(self) -> float:
         state, ready = gang.MemberState.RUNNING, self.node.is_ready
         member = gang.Member(rank=0, attempt=1, pod="bert-1-0", uid="u", state=state, node="n1", node_ready=ready)
-        return self.silence.patience_left(member).total_seconds()
+        return self.silent_nodes.patience_left(member).total_seconds()
 
     def left_while_cut_off(self, seconds: float) -> float:
         """Return the same while the mirror gets no news."""
@@ -68,7 +68,7 @@ def test_patience_starts_again_after_the_node_answered() -> None:
     assert cluster.left(20) == 9
 
 
-def test_time_without_news_from_the_api_server_is_not_silence() -> None:
+def test_time_without_news_from_the_api_server_is_not_silent_nodes() -> None:
     """While the mirror was cut off, it is unknown whether the node answered."""
     cluster = Cluster()
     cluster.show(ready=False)
@@ -79,5 +79,5 @@ def test_a_node_that_is_gone_is_forgotten() -> None:
     cluster = Cluster()
     cluster.show(ready=False)
     del cluster.nodes["n1"]
-    cluster.silence.note("n1")
+    cluster.silent_nodes.note("n1")
     assert cluster.left(1) == 0

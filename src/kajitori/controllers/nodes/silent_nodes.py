@@ -1,4 +1,4 @@
-"""Nodes that do not answer: since when, and for how long that is tolerated."""
+"""Nodes that do not answer: since when, and how long their members are still treated as alive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NODE_PATIENCE = timedelta(seconds=15)
 silent for a moment, because kubelets report every ten seconds; that must not restart every gang of the cluster."""
 
 
-class Silence:
+class SilentNodes:
     """Remembers since when each node has been silent."""
 
     def __init__(self, mirror: Mirror, now: Callable[[], datetime], patience: timedelta = NODE_PATIENCE) -> None:

@@ -1,4 +1,4 @@
-"""The handle of the sending process: it is started when there is something to send, and ends when there is not."""
+"""Starts the process that sends messages when there is something to send, and ends it when there is nothing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import msgspec
 from kajitori.cluster.objects import Node
 from kajitori.core.policy.notifications import Notifications
 from kajitori.messages.guard import CERTIFICATE_VARIABLES, Rules
-from kajitori.messages.sender import Letter, Receipt
+from kajitori.messages.sender import Delivery, Receipt
 
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 60.0
 """A process that does not answer for this long is killed."""
 IDLE_SECONDS = 60.0
-"""After this time without a letter the process ends: it takes some eighty megabytes."""
+"""After this time without a delivery the process ends: it takes some eighty megabytes."""
 _LINE_LIMIT = 1 << 20
 
 
@@ -52,7 +52,7 @@ def _is_public(text: str) -> bool:
 
 
 class _Process:
-    """One sending process, with the letters that it has not answered."""
+    """A child process, with the deliveries that it has not answered yet."""
 
     def __init__(self, process: asyncio.subprocess.Process, rules: Rules) -> None:
         self.rules = rules
@@ -89,8 +89,8 @@ class _Process:
         await asyncio.gather(self._reading, self._process.wait(), return_exceptions=True)
 
 
-class Courier:
-    """Sends letters through the process, one at a time or several at once."""
+class SendingProcess:
+    """Sends deliveries through a child process, which is started when it is needed. Several may be sent at once."""
 
     def __init__(self, rules: Callable[[], Rules], command: tuple[str, ...] = ()) -> None:
         """`rules` returns the present rules; `command` replaces that of the process."""
@@ -102,29 +102,29 @@ class Courier:
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def send(self, letter: Letter) -> Receipt:
-        """Send a letter and return what became of it. It may have been delivered although the receipt says that it was
-        not: then the same letter is sent again, with the same id."""
+    async def send(self, delivery: Delivery) -> Receipt:
+        """Send a delivery and return its receipt. It may have been delivered although the receipt says that it was not;
+        then the caller sends it again with the same id."""
         try:
             process = await self._running()
         except OSError as error:
-            return Receipt(number=letter.number, error=f"the sending process does not start: {error.strerror}")
-        letter = msgspec.structs.replace(letter, number=next(self._numbers))
+            return Receipt(number=delivery.number, error=f"the sending process does not start: {error.strerror}")
+        delivery = msgspec.structs.replace(delivery, number=next(self._numbers))
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        process.waiting[letter.number] = future
-        process.write(letter)
+        process.waiting[delivery.number] = future
+        process.write(delivery)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await future
         except TimeoutError:
             await self._end(process)
-            return Receipt(number=letter.number, error=f"no answer within {ANSWER_SECONDS:.0f} s")
+            return Receipt(number=delivery.number, error=f"no answer within {ANSWER_SECONDS:.0f} s")
         finally:
-            process.waiting.pop(letter.number, None)
+            process.waiting.pop(delivery.number, None)
             self._end_when_idle()
 
     async def _running(self) -> _Process:
-        """Return a process with the present rules."""
+        """Return a running process that has the present rules."""
         async with self._starting:
             rules, process = self._rules(), self._process
             if process is not None and process.is_alive and process.rules == rules:
@@ -163,7 +163,7 @@ class Courier:
         await process.end()
 
     async def close(self) -> None:
-        """End the process. The next leader sends again what it was sending."""
+        """End the process. The next leader sends the unfinished deliveries again."""
         if self._idle is not None:
             self._idle.cancel()
         if self._process is not None:
