@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -22,6 +23,14 @@ QUEUED_AFTER_SECONDS = 2.0
 
 SHOWN_STARTS = 10
 """Number of latest starts of a container from which output is shown: Docker shows all of them."""
+
+_PARTS = re.compile(rb"[^\n]*\n|[^\n]+")
+"""Lines, and the beginning of one at the end. A carriage return is a byte like others."""
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) ")
+"""The time before a line. Lines that the Web API adds may have none."""
+
+STAMP_BYTES = 31
+"""Length of such a time and its blank."""
 
 STREAM_NAMES = {STDOUT: "stdout", STDERR: "stderr"}
 
@@ -125,7 +134,7 @@ async def _present(platform: Platform, container: Container, query: LogQuery) ->
     """Return time, stream and text of the lines that are there, in order of time."""
     if query.tail == 0:
         return []
-    params: dict[str, Any] = {"rank": container.rank, "timestamps": "true"}
+    params: dict[str, Any] = {"rank": container.rank, "timestamps": "true", "exactEnd": "true"}
     params |= {"since": query.since} if query.since else {}
     found: list[tuple[str, int, bytes]] = []
     for attempt, stream in product(_attempts(container, query), query.streams):
@@ -136,10 +145,11 @@ async def _present(platform: Platform, container: Container, query: LogQuery) ->
                 text = b"".join([chunk async for chunk in chunks])
         except NotFound:
             continue  # the program has not started, or its log is gone with its Pod
-        for line in text.split(b"\n")[:-1]:
-            stamp, _, rest = line.partition(b" ")
-            shown = line if query.timestamps else rest
-            found.append((stamp.decode(errors="replace"), stream, shown + b"\n"))
+        time = ""
+        for line in _PARTS.findall(text):
+            stamp = _STAMP.match(line)
+            time = stamp[1].decode() if stamp else time
+            found.append((time, stream, line[stamp.end() :] if stamp and not query.timestamps else line))
     found.sort(key=lambda line: line[0])
     if query.until:
         found = [line for line in found if line[0] <= query.until]
@@ -164,7 +174,7 @@ async def _followed(
     queue: asyncio.Queue[Piece | None] = asyncio.Queue(256)
     async with asyncio.TaskGroup() as tasks:
         readers = [tasks.create_task(_feed(platform, container, one, params, queue)) for one in query.streams]
-        rests = dict.fromkeys(query.streams, b"")
+        lines = {one: _Lines(after if exclusive else "", timestamps=query.timestamps) for one in query.streams}
         left = len(readers)
         try:
             while left:
@@ -173,14 +183,39 @@ async def _followed(
                     left -= 1
                     continue
                 stream, data = piece
-                *lines, rests[stream] = (rests[stream] + data).split(b"\n")
-                for line in lines:
-                    stamp, _, rest = line.partition(b" ")
-                    if not exclusive or stamp.decode(errors="replace") > after:
-                        yield stream, (line if query.timestamps else rest) + b"\n"
+                if shown := lines[stream].new(data):
+                    yield stream, shown
         finally:
             for task in readers:
                 task.cancel()
+
+
+class _Lines:
+    """Passes on the lines of one stream that were written after a time, also the beginning of a line at once."""
+
+    def __init__(self, after: str, *, timestamps: bool) -> None:
+        self._after = after.encode()
+        self._timestamps = timestamps
+        self._begun = b""
+        """The beginning of a line whose time is not complete yet."""
+        self._is_inside = self._is_shown = False
+
+    def new(self, data: bytes) -> bytes:
+        """Return what to show of the next bytes, which may begin and end inside a line."""
+        return b"".join(self._part(part) for part in _PARTS.findall(data))
+
+    def _part(self, part: bytes) -> bytes:
+        if not self._is_inside:
+            part = self._begun + part
+            stamp = _STAMP.match(part)
+            if stamp is None and len(part) < STAMP_BYTES and not part.endswith(b"\n"):
+                self._begun = part
+                return b""
+            self._begun = b""
+            self._is_shown = stamp is None or stamp[1] > self._after
+            part = part[stamp.end() :] if stamp is not None and not self._timestamps else part
+        self._is_inside = not part.endswith(b"\n")
+        return part if self._is_shown else b""
 
 
 async def _feed(
@@ -191,7 +226,7 @@ async def _feed(
     queue: asyncio.Queue[Piece | None],
 ) -> None:
     """Put what one stream prints into the queue until the run has ended; then None."""
-    asked = {"follow": "true", "rank": container.rank, "stream": STREAM_NAMES[stream], **params}
+    asked = {"follow": "true", "exactEnd": "true", "rank": container.rank, "stream": STREAM_NAMES[stream], **params}
     try:
         async with aclosing(platform.chunks(run_path(container, "/logs"), asked)) as chunks:
             async for chunk in chunks:

@@ -119,9 +119,10 @@ def test_commands_run_beside_the_program_of_a_container(up: EngineUp) -> None:
 
 
 def test_a_container_gets_its_gpus_by_the_container_device_interface(up: EngineUp) -> None:
-    """Podman's Docker-compatible API can't do that before 5.4, so Podman's own creates the container. Docker 20.10
-    can't do it, and the run says so."""
-    if up.engine.name == "docker":
+    """Podman's Docker-compatible API can't do that before 5.4, so Podman's own creates the container. Docker before
+    28.2 can't do it, and the run says so."""
+    about = json.loads(up.engine.command("info", "--format={{json .}}"))
+    if up.engine.name == "docker" and not about.get("CDISpecDirs"):
         up.run("gpu", "--gpus", "1", IMAGE, "true")
         wait_until(lambda: "takes no CDI devices" in json.dumps(up.status("gpu")), lambda: up.status("gpu"))
         assert up.kaji("rm", "-f", "gpu").returncode == 0

@@ -84,6 +84,38 @@ async def test_logs_are_those_of_all_starts_as_with_docker(query: LogQuery, line
     assert [data async for _, data in read_output(Logs(), ended, query)] == lines
 
 
+class Printing(Platform):
+    """A server with a run that prints these pieces, each line with its time."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        super().__init__(Target("http://127.0.0.1:1"))
+        self.pieces = pieces
+
+    async def chunks(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[bytes]:
+        assert params is not None and params["exactEnd"] == "true"
+        for piece in self.pieces if params["stream"] == "stdout" else ():
+            yield piece
+
+
+AT = b"2026-11-28T20:00:01.000000000Z "
+
+
+async def test_output_is_passed_on_byte_by_byte() -> None:
+    """`docker run IMAGE cat FILE > copy` added a line end to each file without one, and `docker logs -f` showed a
+    prompt only once its line was complete. A line that the server adds has no time, and lost its first word."""
+    pieces = (AT + b"50 %\r100 %\n", AT[:9], AT[9:] + b"Pass", b"word: ", b"\n", b"the log was lost\n", AT + b"end")
+    running = container("Running")
+    assert [data async for _, data in read_output(Printing(*pieces), running, LogQuery((STDOUT,)))] == [
+        b"50 %\r100 %\n",
+        b"Password: \n",
+        b"the log was lost\n",
+        b"end",
+    ]
+    followed = LogQuery((STDOUT,), follow=True, tail=0, since="2026-11-28T20:00:00.000000000Z")
+    shown = [data async for _, data in read_output(Printing(*pieces), running, followed)]
+    assert shown == [b"50 %\r100 %\n", b"Pass", b"word: ", b"\n", b"the log was lost\n", b"end"]
+
+
 class Pulling(Platform):
     """A server with one run: it waits for an image that can't be pulled, then it runs, and then it ends."""
 

@@ -93,4 +93,4 @@ class Unstamped:
         return Text(b"")
 
     def flush(self) -> Text:
-        return Text(b"\n" * self._is_open, stamped=False)
+        return Text(b"\n" * self._is_open, stamped=False, is_added_end=True)

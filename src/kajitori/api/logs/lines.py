@@ -39,6 +39,8 @@ class Text(NamedTuple):
     """Whether the text begins inside a line, without a stamp."""
     stamped: bool = True
     """False for a log that was requested without times."""
+    is_added_end: bool = False
+    """Whether this is only the end of the last line, which the program has not written."""
 
     @property
     def is_open(self) -> bool:

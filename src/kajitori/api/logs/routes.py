@@ -66,6 +66,8 @@ class LogParameters(Parameters):
     frames: bool = False
     """Frames of many lines, for programs: a LogFrame as a line of JSON, then the number of bytes of the log that it
     names. A frame may end inside a line."""
+    exact_end: bool = False
+    """With the text of one member: do not end the last line if the program has not, as for a file that it printed."""
     stream: OutputStream | None = None
     """Only lines that the program wrote to this stream. Stored logs, and those of an API server without the feature
     PodLogsQuerySplitStreams, do not tell streams apart: all of their lines count as stdout. Not with tail."""
@@ -106,7 +108,7 @@ async def read_logs(
     logs = [MemberLog(api, user, run, rank, request, kept) for rank, request in zip(ranks, requests, strict=True)]
     logs = await _open(logs)
     encode, media_type = _encoding(query, several=several)
-    chunks = _chunks(api, user, run, logs, encode, follow=query.follow)
+    chunks = _chunks(api, user, run, logs, encode, query)
     return api.streams.stream(chunks, kind="logs", media_type=media_type, cleanup=lambda: _close(logs))
 
 
@@ -125,6 +127,9 @@ def _requests(query: LogParameters, ranks: list[int], since: datetime | None, *,
         raise InvalidInput.one(
             "stream", "excludes tail", value=query.stream, hint="read both streams, or the whole log"
         )
+    if query.exact_end and (query.frames or not as_text):
+        hint = "leave out documents and frames, and name one member"
+        raise InvalidInput.one("exactEnd", "needs the text of one member", value="true", hint=hint)
     if query.resume and not (query.follow and query.frames):
         raise InvalidInput.one("resume", "needs frames and follow", hint="add follow=true&frames=true")
     cursors = {cursor.rank: cursor for cursor in map(Cursor.parse, query.resume)}
@@ -233,18 +238,23 @@ async def _close(logs: list[MemberLog]) -> None:
 
 
 async def _chunks(
-    api: Api, user: User, run: RunObject, logs: list[MemberLog], encode: Encoding, *, follow: bool
+    api: Api, user: User, run: RunObject, logs: list[MemberLog], encode: Encoding, query: LogParameters
 ) -> Chunks:
     if len(logs) == 1:
+        held = b""  # an added end of a line, which only a later line needs
         with RunTracker(api, user, run, pods=True) as tracker:
             async with aclosing(logs[0].batches(tracker)) as batches:
                 async for batch in batches:
-                    if chunk := encode(RankedBatch(logs[0].rank, batch)):
-                        yield chunk
+                    chunk = encode(RankedBatch(logs[0].rank, batch))
+                    if query.exact_end and batch.part.is_added_end:
+                        held += chunk
+                    elif chunk:
+                        yield held + chunk
+                        held = b""
         return
     async with AsyncExitStack() as stack:
         tracked = [(log, stack.enter_context(RunTracker(api, user, run, pods=True))) for log in logs]
-        lines = await stack.enter_async_context(aclosing(merged(tracked, follow=follow)))
+        lines = await stack.enter_async_context(aclosing(merged(tracked, follow=query.follow)))
         async for taken in lines:
             if chunk := b"".join(map(encode, taken)):
                 yield chunk

@@ -217,7 +217,7 @@ class MemberLog:
         if self._position.offset is None:
             return None
         self._position = replace(self._position, offset=None)
-        return Batch(attempt, Text(b"\n", inside=True), self._position)
+        return Batch(attempt, Text(b"\n", inside=True, is_added_end=True), self._position)
 
     def _notice(self, text: str) -> Batch:
         """Return a line that the server adds. It leaves the position unchanged, since it is not in the log itself."""

@@ -157,8 +157,6 @@ class _AfterLog:
                 read_output(engine.platform, container, LogQuery((STDOUT,), newest_start=True))
             ) as pieces:
                 log = b"".join([data async for _, data in pieces])
-        if log.endswith(b"\n") and not log.endswith(b"\r\n"):  # the log's, since a terminal ends lines with both
-            log = log[:-1]
         held, self._held = self._held or b"", None
         await self._client.write(STDOUT, self._shown.begin(log, held) + self._shown.new(held))
 

@@ -22,6 +22,22 @@ async def test_lines_of_one_member_are_returned_as_printed(world: World) -> None
     assert (await read(world.http, timestamps="true")).splitlines()[0] == at(1, "one")
 
 
+async def test_a_last_line_gets_an_end_unless_the_exact_text_is_asked_for(world: World) -> None:
+    """So that what a program prints may be a file. The output of the next attempt begins with a new line."""
+    made = put_run(world, attempt=2, phase="Failed")
+    for attempt in (1, 2):
+        log = FakeLog(at(attempt, f"{attempt}a"))
+        log.print(at(attempt, f"{attempt}b"), end="")
+        log.end()
+        put_member(world, made, log, attempt=attempt, phase="Failed")
+    await world.caught_up()
+    for query in ({}, {"timestamps": "true"}, {"follow": "true"}):
+        whole = (await read(world.http, attempt=1, **query)).replace(at(1, ""), "")
+        exact = (await read(world.http, attempt=1, exactEnd="true", **query)).replace(at(1, ""), "")
+        assert (whole, exact) == ("1a\n1b\n", "1a\n1b")
+    assert await read(world.http, fromAttempt=1, follow="true", exactEnd="true") == "1a\n1b\n2a\n2b"
+
+
 async def test_tail_and_since_narrow_what_is_read(world: World) -> None:
     """The API server counts whole seconds; the Web API applies the exact time."""
     put_member(world, put_run(world), FakeLog(*(at(second, str(second)) for second in range(10))))
@@ -125,6 +141,7 @@ async def test_several_members_are_merged_by_time(world: World) -> None:
         ({"tail": -1}, "tail"),
         ({"since": "yesterday"}, "since"),
         ({"folow": "true"}, "folow"),
+        ({"exactEnd": "true", "documents": "true"}, "exactEnd"),
     ],
 )
 async def test_wrong_parameters_are_named(world: World, params: dict[str, Any], field: str) -> None:
