@@ -10,7 +10,6 @@ fetched, and the program's first line printed by the command. Beside it, in turn
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from tests.harness.kaji_up import installed_kaji_up
 from tests.harness.waiting import PATIENCE_SECONDS
 
 from bench.parts.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.options import option_parser
 
 LIMIT_SECONDS = 2.0
 OTHER_FILES = 99
@@ -30,7 +30,7 @@ OTHER_FILES = 99
 
 def main() -> int:
     """Print the figures; return 0 if the promise was kept."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="five changes")
     changes = 5 if parser.parse_args().small else 20
     with tempfile.TemporaryDirectory(prefix="kajitori-edit-") as place, installed_kaji_up(Path(place)) as environment:

@@ -9,7 +9,6 @@ what the operating system counted for it: user and system time of the process an
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -22,6 +21,7 @@ from shutil import which
 from tests.harness.kaji_up import installed_kaji_up
 
 from bench.parts.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.options import option_parser
 
 LIMIT_ABOVE_PYTHON_MS = 80.0
 """Processor time that a verb may take in addition to `python -c pass`, in milliseconds."""
@@ -41,7 +41,7 @@ EVERYDAY: Mapping[str, Sequence[str]] = {
 
 def main() -> int:
     """Print the figures; return 0 if every verb was within its limit."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="five rounds")
     rounds = 5 if parser.parse_args().small else 15
     kaji = str(Path(sys.executable).with_name("kaji"))

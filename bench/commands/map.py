@@ -9,12 +9,13 @@ has come. Kajitori's workers start as members of a run of a `kaji up`, which `ka
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+
+from bench.parts.options import option_parser
 
 
 def task(seconds: float, number: int) -> int:
@@ -80,7 +81,7 @@ PEERS: dict[str, Callable[[int, float, int], Iterator[Any]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--calls", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=0.01)

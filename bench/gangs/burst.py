@@ -18,7 +18,6 @@ Then the same on the embedded API server, which runs in this process with its bi
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import statistics
@@ -35,6 +34,7 @@ from tests.harness.servers.real_server import running_real_server
 
 from bench.parts.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.parts.gangs import DIRECTLY, GPUS, PATIENCE_SECONDS, POOL_LABEL, lacks, platform, spec_of, wait_until
+from bench.parts.options import option_parser
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
@@ -338,7 +338,7 @@ def report(middle: dict[str, float]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.gangs.burst", description=(__doc__ or "").partition("\n")[0])
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
     parser.add_argument("--scheduler-qps", type=int, default=5000, help="kube-scheduler's limit of requests per second")
     parser.add_argument("--real-only", action="store_true", help="leave the embedded API server out")

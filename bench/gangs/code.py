@@ -37,6 +37,7 @@ import yaml
 
 from bench.gangs.discovery import NAMESPACE, RUN, cpu_seconds, make_gang, web_api
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from kajitori.blobs.code import CodeStore
 from kajitori.blobs.opening import open_blobs
 from kajitori.cluster.platform.install import install
@@ -338,7 +339,7 @@ def show(rounds: list[Figures]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What it costs that all members of a gang get their code.")
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="10 MB to 100 members instead of 100 MB to 1,000")
     parser.add_argument("--api-server", type=Path, help=argparse.SUPPRESS)  # this program as the API server's process
     options = parser.parse_args()

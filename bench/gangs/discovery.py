@@ -12,7 +12,6 @@ is the work of the API server if each member listed the Pods of its run there, e
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -35,6 +34,7 @@ from tests.harness.servers.real_server import RealServer, running_real_server
 
 from bench.parts.common import Limit, print_limits, print_table
 from bench.parts.gangs import lacks
+from bench.parts.options import option_parser
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.platform.ticket_key import ensure_ticket_key
 from kajitori.cluster.run_object import RUNS
@@ -323,7 +323,7 @@ def show(rounds: list[Figures]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What it costs that all members learn where all of them are.")
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="300 members instead of 7,500")
     members = 300 if parser.parse_args().small else 7500
     if lacks("kube-apiserver", "etcd"):

@@ -12,7 +12,6 @@ is gone.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import tempfile
@@ -41,6 +40,7 @@ from bench.parts.gangs import (
     spec_of,
     wait_until,
 )
+from bench.parts.options import option_parser
 from bench.parts.processes import in_words, processor_seconds, since
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
@@ -172,9 +172,7 @@ def show(where: str, size: Size, found: Footprint) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.gangs.footprint", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
     size = SMALL if parser.parse_args().small else FULL
     if lacks("kube-apiserver", "etcd"):

@@ -79,7 +79,7 @@ def main() -> int:
         ]
 
     contest = Contest("takes another's place", POLICY, measure_ours, measure_bare)
-    return replacing.main(contest, FULL, SMALL, limits, __doc__ or "")
+    return replacing.main(contest, FULL, SMALL, limits, __doc__)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import statistics
 from collections import Counter
@@ -16,6 +15,7 @@ from tests.harness.servers.real_server import running_real_server
 
 from bench.parts.common import CONSOLE, Limit, median_and_range, print_limits, print_table
 from bench.parts.gangs import POOL_LABEL, Platform, label_nodes, lacks, platform, simulated_nodes, spec_of, wait_until
+from bench.parts.options import option_parser
 from bench.parts.processes import in_words, processor_seconds, since
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
@@ -50,9 +50,11 @@ class Contest:
     """Measures the bare script; the last argument is the Pods that it creates."""
 
 
-def main(contest: Contest, full: Size, small: Size, limits: Callable[[float, float], list[Limit]], about: str) -> int:
+def main(
+    contest: Contest, full: Size, small: Size, limits: Callable[[float, float], list[Limit]], about: str | None
+) -> int:
     """Measure, and compare the medians of ours and bare with the limits; return the exit code."""
-    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+    parser = option_parser(about)
     parser.add_argument("--small", action="store_true", help="a quick run; its figures say little")
     size = small if parser.parse_args().small else full
     if lacks("kube-apiserver", "etcd"):

@@ -104,7 +104,7 @@ def main() -> int:
     def limits(ours: float, bare: float) -> list[Limit]:
         return [Limit("a whole-gang restart, beside the bare script", ours / bare, most=1.5, unit=" times")]
 
-    return replacing.main(contest, FULL, SMALL, limits, __doc__ or "")
+    return replacing.main(contest, FULL, SMALL, limits, __doc__)
 
 
 if __name__ == "__main__":

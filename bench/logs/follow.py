@@ -12,7 +12,6 @@ of line, that says what time it is; one member alone, and four that are followed
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import re
@@ -30,6 +29,7 @@ from shutil import which
 from tests.harness.kaji_up import installed_kaji_up
 
 from bench.parts.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.options import option_parser
 
 LEAST_READ_BACK = 100.0
 """MB/s."""
@@ -108,7 +108,7 @@ class Bench:
 
 def main() -> int:
     """Print the figures; return 0 if the promises were kept."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="50 MB, three rounds")
     small = parser.parse_args().small
     size, rounds = (50_000_000, 3) if small else (200_000_000, 5)

@@ -10,7 +10,6 @@ the functions that serve the Web API, in this process; the median of latency and
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import resource
 import statistics
@@ -22,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from kajitori.api.logs import windows
 from kajitori.api.logs.lines import Position
 from kajitori.api.logs.ranges import StoredLog
@@ -37,7 +37,7 @@ BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 
 def main() -> int:
     """Print the figures; return 0 if the promises were kept."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="500 MB")
     size = 500_000_000 if parser.parse_args().small else 5_000_000_000
     with tempfile.TemporaryDirectory(prefix="kajitori-ranges-") as folder:

@@ -11,7 +11,6 @@ again after ten seconds. `kaji ps` is run again and again, before and meanwhile.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -27,6 +26,7 @@ import psutil
 from tests.harness.kaji_up import installed_kaji_up
 
 from bench.parts.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.options import option_parser
 
 CALLS = 15
 SETTLE_SECONDS = 15.0
@@ -36,7 +36,7 @@ connections were opened again."""
 
 def main() -> int:
     """Print the figures; return 0 if all promises were kept."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="500 connections instead of 5,000")
     connections = 500 if parser.parse_args().small else 5000
     with (

@@ -13,7 +13,6 @@ port-forward`. Last, keys are typed into `kaji exec -it` one by one; the time is
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import pty
@@ -37,6 +36,7 @@ from tests.harness.platform.installation import running_installation
 from websockets.sync.client import connect
 
 from bench.parts.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.options import option_parser
 from kajitori.client.target import Target
 
 LEAST_MB_A_SECOND = 40.0
@@ -254,7 +254,7 @@ def measure(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="50 MB, three rounds")
     parser.add_argument("--real", action="store_true", help="on a real kube-apiserver")
     asked = parser.parse_args()

@@ -27,6 +27,7 @@ import psutil
 from tests.harness.servers.real_server import RealServer, running_real_server
 
 from bench.parts.common import CONSOLE, Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.parts.processes import answer, helper, say
 from kajitori.cluster.nodes.client_evidence import open_watches_in
 from kajitori.cluster.platform.install import install
@@ -181,7 +182,7 @@ async def churn(client: KubeClient, size: Size) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench.network.relay", description=__doc__.partition("\n")[0])
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="a quick look")
     parser.add_argument("--listen", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--agents", type=int, default=0, help=argparse.SUPPRESS)

@@ -13,7 +13,6 @@ Needs root, ip, nft, iptables and iperf3. It creates networks of its own and rem
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import fcntl
@@ -38,6 +37,7 @@ import psutil
 from tests.helpers.network.networks import Node, ip, leave_for_a_network_of_ones_own, nft, socket_in
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from kajitori.agent.engines.interface import InterfaceEngine
 from kajitori.agent.engines.nft import change
 from kajitori.agent.engines.sets import SetsEngine
@@ -276,7 +276,7 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="3 rounds of a third of a second")
     small = parser.parse_args().small
     lacking = [program for program in NEEDED if shutil.which(program) is None]

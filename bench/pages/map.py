@@ -11,7 +11,6 @@ the map and while the table is scrolled.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import shutil
@@ -26,6 +25,7 @@ from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node
 
 from bench.pages.streams import Reader
 from bench.parts.common import Limit, median_and_range, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.parts.processes import answer, helper
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _print(
 
 def main() -> int:
     """Return the exit code: 0 if all limits were kept."""
-    parser = argparse.ArgumentParser(prog="bench.pages.map", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="a tenth of it, for a quick look")
     arguments = parser.parse_args()
     return asyncio.run(measure(750 if arguments.small else 7_500))

@@ -10,7 +10,6 @@ after as many changes as an hour has with one change a second.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import shutil
 import statistics
@@ -23,6 +22,7 @@ from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes
 from bench.pages.map import FRAMES, LOADS
 from bench.pages.streams import CHANGES_PER_SECOND, change, put_runs
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.parts.processes import answer, helper
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ async def _search(page: Page, name: str) -> float:
 
 def main() -> int:
     """Return the exit code: 0 if all limits were kept."""
-    parser = argparse.ArgumentParser(prog="bench.pages.runs", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="a tenth of it, for a quick look")
     return asyncio.run(measure(1_000 if parser.parse_args().small else 10_000))
 

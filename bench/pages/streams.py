@@ -24,6 +24,7 @@ import psutil
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, run
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.parts.processes import answer, helper, say
 
 USERS = 100
@@ -174,7 +175,7 @@ async def _list_seconds(http: httpx2.AsyncClient, offset: int = 0) -> float:
 
 def main() -> int:
     """Return the exit code: 0 if all limits were kept."""
-    parser = argparse.ArgumentParser(prog="bench.pages.streams", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="a tenth of it, for a quick look")
     parser.add_argument("--serve", metavar="URL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -23,6 +23,7 @@ import httpx2
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, run
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.parts.processes import answer, helper, say
 
 LOADS = 3
@@ -143,7 +144,7 @@ async def _load(program: str, url: str, folder: str, count: int, *, loads: int) 
 
 def main() -> int:
     """Return the exit code: 0 if all limits were kept."""
-    parser = argparse.ArgumentParser(prog="bench.pages.sweep", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="a tenth of it, for a quick look")
     parser.add_argument("--serve", nargs=2, metavar=("URL", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()

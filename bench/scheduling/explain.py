@@ -5,7 +5,6 @@ python -m bench.scheduling.explain
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.scheduling.planner import GIB, HOUR, NODES, QUEUED, cluster, gangs
 from kajitori.core.placement.planner import GangRequest, MemberRequest, occupy_rows
 from kajitori.core.placement.releases import Ending
@@ -31,7 +31,7 @@ HOLDER = MemberRequest(4_000, 32 * GIB, whole_node=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench.scheduling.explain", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="of which the median counts")
     options = parser.parse_args(arguments)
     lot = random.Random(3)

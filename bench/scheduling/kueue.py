@@ -41,6 +41,7 @@ from tests.harness.servers.real_server import RealServer, running_real_server
 
 from bench.parts.common import CONSOLE, Limit, print_limits, print_table
 from bench.parts.gangs import lacks, simulated_nodes
+from bench.parts.options import option_parser
 from bench.parts.processes import helper, in_words, processor_seconds, say, since
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
@@ -381,9 +382,7 @@ def run_kueue(folder: Path) -> Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.scheduling.kueue", description=(__doc__ or "").partition("\n")[0]
-    )
+    parser = option_parser(__doc__)
     parser.add_argument("--pods", action="store_true", help="a real Pod for each run, on simulated nodes")
     parser.add_argument("--small", action="store_true", help="a tenth of the runs; its figures say little")
     parser.add_argument("--generate", type=Path, metavar="KUBECONFIG", help=argparse.SUPPRESS)

@@ -5,13 +5,13 @@ python -m bench.scheduling.made_up LOG.swf --days 30 --load 1.1
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.parts.options import option_parser
 from bench.scheduling.swf import DAY_SECONDS, Job
 
 LIMITS = (900, 1800, 3600, 7200, 14400, 21600, 43200, 64800, 86400, 172800)
@@ -21,7 +21,7 @@ LARGE = 0.08
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench.scheduling.made_up", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("log", type=Path, help="where to write it, in the Standard Workload Format")
     parser.add_argument("--nodes", type=int, default=128)
     parser.add_argument("--days", type=int, default=30, help="in which jobs are submitted")

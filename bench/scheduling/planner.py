@@ -5,7 +5,6 @@ python -m bench.scheduling.planner --plots docs/figures
 
 from __future__ import annotations
 
-import argparse
 import random
 import resource
 import statistics
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.parts.svg import Axis, lines
 from kajitori.core.placement.planner import GangRequest, MemberRequest, Placement, occupy_rows, place
 from kajitori.core.placement.releases import Ending
@@ -39,7 +39,7 @@ DEDICATED = Taint("team", "vision")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench.scheduling.planner", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="of which the median counts")
     parser.add_argument("--plots", type=Path, help="a folder for plots, as SVG")
     options = parser.parse_args(arguments)

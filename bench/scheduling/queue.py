@@ -5,7 +5,6 @@ python -m bench.scheduling.queue
 
 from __future__ import annotations
 
-import argparse
 import gc
 import random
 import statistics
@@ -17,6 +16,7 @@ import msgspec
 from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago, in_queue
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.scheduling.planner import NODES, QUEUED, cluster, gangs
 from kajitori.cli import ALLOCATIONS_BETWEEN_COLLECTIONS
 from kajitori.cluster.objects import Node
@@ -31,7 +31,7 @@ FINISHED, USERS, PROGRAMS = 10_000, 99, 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="bench.scheduling.queue", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="of which the median counts")
     rounds = parser.parse_args(arguments).rounds
     gc.set_threshold(ALLOCATIONS_BETWEEN_COLLECTIONS)  # as in every process of kaji

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.parts.svg import Axis, bars, lines
 from bench.scheduling.replaying import DEFAULT, EASY, POLICIES, SHARE, Figures, Replay, figures
 from bench.scheduling.swf import DAY_SECONDS, Changes, Job, read_log
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.scheduling.replay", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("log", type=Path, help="a log in the Standard Workload Format, .gz or not")
     parser.add_argument("--nodes", type=int, required=True, help="of the machine; every job has whole nodes")
     parser.add_argument("--policies", nargs="+", choices=sorted(SHORT.values()), help="left out: all but share first")

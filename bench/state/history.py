@@ -5,7 +5,6 @@ python -m bench.state.history
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import resource
@@ -19,6 +18,7 @@ from typing import Any
 import asyncpg
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from kajitori.core.usage.daily import TimeLevel
 from kajitori.core.usage.records import AuditEntry, RunRecord, RunState, SegmentRecord
 from kajitori.core.usage.sums import By, Prices
@@ -40,7 +40,7 @@ DOCUMENT = b'{"metadata": {"labels": {}}, "spec": {"image": "registry/bert:3", "
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write runs, then measure lists and sums; the exit code tells whether each kept its limit."""
-    parser = argparse.ArgumentParser(prog="bench.state.history", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--database", help="URL of an empty database; by default a file in a temporary folder")
     parser.add_argument("--rounds", type=int, default=7, help="of which the median counts")

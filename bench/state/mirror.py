@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.parts.processes import answer, helper, memory_mib, say
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.run_object import RUNS
@@ -28,7 +29,7 @@ PAIRS = 3
 
 def main() -> int:
     """Run the whole benchmark; return the exit code."""
-    parser = argparse.ArgumentParser(prog="bench.state.mirror", description=__doc__)
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true", help="a tenth of the cluster, for a quick look")
     parser.add_argument("--role", choices=["mirror", "events", "official"], help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)

@@ -42,6 +42,7 @@ import psutil
 from tests.unit.api.fake_kubernetes import FakeKubernetes, fake_kubernetes, node, pod, run
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.parts.processes import say
 from bench.telemetry.fake_agents import COMING_SECONDS, GPUS, Agent, LoopLag, Told, token_of
 from kajitori.cluster.platform import agents as agent_tokens
@@ -340,7 +341,7 @@ def measure_agent() -> list[Limit]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = option_parser(__doc__)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--nodes", type=int)

@@ -9,7 +9,6 @@ gang: its scenario and its minutes, as the server stored them.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import Any
 from tests.helpers.recorded_gangs import Course, Recorded, follow, packed, recorded, scaled
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from kajitori.core.telemetry.bands import unpack
 from kajitori.core.telemetry.quantities import TRAFFIC, TRAINING_PREFIX
 from kajitori.core.telemetry.stragglers import SIGNS
@@ -51,7 +51,7 @@ def _figures(document: bytes) -> Iterator[tuple[str, list[Any]]]:
 
 def main() -> int:
     """Print what was said of each scenario's gangs; return 0 if no healthy gang was accused."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--pack", nargs="+", type=Path, metavar="FILE", help="print the fixture of these recordings")
     if (files := parser.parse_args().pack) is not None:
         print(packed("".join(file.read_text() for file in files)))

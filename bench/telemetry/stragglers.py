@@ -10,7 +10,6 @@ is that of `kaji why` and of the controller (`core.telemetry.stragglers`).
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.parts.common import Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stragglers import Peers, Spot
@@ -158,7 +158,7 @@ def slowed(name: str, ranks: int, factor: float, series: int) -> list[Course]:
 
 def main() -> int:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--days", type=int, default=10)
     days = parser.parse_args().days
     rows, accused_days, all_days = [], 0, 0

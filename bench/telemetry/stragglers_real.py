@@ -12,7 +12,6 @@ gang is accused once its status names a straggler, without being asked. Needs ro
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.parts.common import CONSOLE, Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.telemetry.stuck import NODE, Platform, own_network, running_platform
 
 RANKS, GUILTY = 8, "5"
@@ -127,7 +127,7 @@ def watch(platform: Platform, scenarios: Sequence[str], folder: Path) -> list[Ga
 
 def main() -> int:
     """Print what was said of each gang; return 0 if exactly the slow ranks were named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     every = [*GUILTY_SCENARIOS, *HEALTHY]
     parser.add_argument("--scenario", action="append", choices=every, help="only this one")
     parser.add_argument("--record", type=Path, metavar="FILE", help="append the telemetry of each gang to this file")

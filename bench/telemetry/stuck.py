@@ -17,7 +17,6 @@ share that of the machine, and no rank loses its network. With `nice -n -10` all
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -41,6 +40,7 @@ from tests.helpers.network.netns import LIBC, check
 from tests.helpers.network.networks import ip, leave_for_a_network_of_ones_own
 
 from bench.parts.common import CONSOLE, Limit, print_limits, print_table
+from bench.parts.options import option_parser
 from bench.telemetry.recorded_gangs import record
 
 RANKS, GUILTY = 8, 5
@@ -352,7 +352,7 @@ def print_matrix(outcomes: Sequence[Outcome], scenarios: Sequence[str], load: Se
 
 def main() -> int:
     """Print the confusion matrix; return 0 if every guilty run was found and every innocent one left alone."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = option_parser(__doc__)
     parser.add_argument("--each", type=int, default=3, help="how often each scenario runs")
     parser.add_argument("--scenario", action="append", choices=[*SCENARIOS, *INNOCENT], help="only this one")
     parser.add_argument("--record", type=Path, metavar="FILE", help="append the telemetry of each run to this file")
