@@ -106,10 +106,20 @@ class Context:
 def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None = None) -> Target:
     """Return the server that commands use. First to last: the cluster that `--cluster` names, by its context or its
     folder; $KAJI_SERVER; $KAJI_CONTEXT; the choice of `kaji context use`; the only local cluster that runs.
+    $KAJI_NAMESPACE replaces the namespace of whichever it is.
 
     `runtime_dir` is where running clusters leave links to themselves. Raises Unavailable if there is none, InvalidInput
     if several run and none is chosen, and Unauthenticated if the token is missing; all name the way out.
     """
+    return _in_namespace(_found(environment, cluster, runtime_dir), environment)
+
+
+def _in_namespace(target: Target, environment: Mapping[str, str]) -> Target:
+    namespace = environment.get("KAJI_NAMESPACE", "").strip()
+    return replace(target, namespace=namespace) if namespace else target
+
+
+def _found(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None) -> Target:
     if cluster is not None:
         return _named(str(cluster), "--cluster", runtime_dir)
     url = environment.get("KAJI_SERVER", "")
@@ -171,9 +181,9 @@ def target_of(
     if not variables.get("KAJI_TOKEN"):
         sign_ins = all_contexts(_sign_ins(runtime_dir)).items()
         if found := next((name for name, one in sign_ins if one.server.rstrip("/") == server.rstrip("/")), None):
-            return _of_sign_in(sign_in_file(found, runtime_dir))
+            return _in_namespace(_of_sign_in(sign_in_file(found, runtime_dir)), environment)
     try:
-        return find_target({**variables, "KAJI_SERVER": server, "KAJI_NAMESPACE": ""}, None)
+        return find_target({**variables, "KAJI_SERVER": server}, None)
     except Unauthenticated:
         hint = f"sign in with kaji login {server}, pass token, or set $KAJI_TOKEN"
         raise Unauthenticated(f"there is no token for {server}", hint=hint) from None
@@ -190,8 +200,7 @@ def contexts(environment: Mapping[str, str], cluster: Path | None, runtime_dir: 
     for name, one in sign_ins.items():
         known.setdefault(name, Context(name, Target(one.server, "", one.namespace)))
     if environment.get("KAJI_SERVER"):
-        target = Target(environment["KAJI_SERVER"].rstrip("/"), "", environment.get("KAJI_NAMESPACE", ""))
-        known[ENVIRONMENT] = Context(ENVIRONMENT, target)
+        known[ENVIRONMENT] = Context(ENVIRONMENT, Target(environment["KAJI_SERVER"].rstrip("/")))
     folder = chosen_folder(runtime_dir)
     if folder is not None and all(target.data != folder for target in found):
         name = folder.name if folder.name not in known else str(folder)
@@ -212,7 +221,9 @@ def contexts(environment: Mapping[str, str], cluster: Path | None, runtime_dir: 
         taken, why = next(iter(sign_ins)), "no other runs"
     elif len(found) == 1:
         taken, why = by_folder[found[0].data], "no other runs"
-    return [replace(context, why=why if name == taken else "") for name, context in sorted(known.items())]
+    if taken in known:
+        known[taken] = replace(known[taken], target=_in_namespace(known[taken].target, environment), why=why)
+    return [context for _, context in sorted(known.items())]
 
 
 def choose(name: str | None, runtime_dir: Path | None = None) -> None:
@@ -338,8 +349,7 @@ def _from_environment(url: str, environment: Mapping[str, str]) -> Target:
         hint = f"put your token into $KAJI_TOKEN, or unset $KAJI_SERVER and sign in: kaji login {url}"
         raise Unauthenticated("$KAJI_SERVER is set, but $KAJI_TOKEN is not", hint=hint)
     ca = environment.get("KAJI_CA", "")
-    namespace = environment.get("KAJI_NAMESPACE", "")
-    target = Target(url.rstrip("/"), token, namespace, ca=Path(ca).expanduser() if ca else None)
+    target = Target(url.rstrip("/"), token, ca=Path(ca).expanduser() if ca else None)
     if parts.scheme == "http" and not target.is_local and environment.get("KAJI_INSECURE_HTTP", "") in ("", "0"):
         message = "your token would cross the network in plain text"
         hint = "write https://…; or, if something else encrypts, add --insecure-http or set KAJI_INSECURE_HTTP=1"

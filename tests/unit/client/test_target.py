@@ -232,10 +232,25 @@ def test_arguments_of_the_client_choose_the_server(tmp_path: Path) -> None:
         chosen("kaji:8600", token="t")
     with pytest.raises(InvalidInput, match="server: excludes context"):
         chosen(url, "lab")
-    assert chosen(url, token="t", KAJI_NAMESPACE="other", KAJI_TOKEN="u") == Target(url, "t", "")
+    assert chosen(url, token="t", KAJI_TOKEN="u") == Target(url, "t", "")
+    assert chosen(url, token="t", KAJI_NAMESPACE="other") == Target(url, "t", "other")
     cluster(tmp_path / "a", tmp_path)
     with pytest.raises(NotFound, match=r"^there is no context 'lab'"):
         chosen(None, "lab")
     assert chosen(None, "a").data == tmp_path / "a"
     write(path_of("lab", tmp_path / "contexts"), SignedIn(url, "vision", token="mine"))
     assert (chosen(f"{url}/").token, chosen(None, "lab").token) == ("mine", "mine")
+
+
+def test_a_namespace_in_the_environment_counts_on_every_server(tmp_path: Path) -> None:
+    """$KAJI_NAMESPACE alone chooses the namespace of a local cluster, of a sign-in, and of a named context; before, it
+    counted with $KAJI_SERVER only, and commands used another namespace without a word."""
+    cluster(tmp_path / "a", tmp_path)
+    asked = {"KAJI_NAMESPACE": "speech"}
+    assert find_target(asked, None, tmp_path).namespace == "speech"
+    assert find_target({**asked, "KAJI_CONTEXT": "a"}, None, tmp_path).namespace == "speech"
+    write(path_of("lab", tmp_path / "contexts"), SignedIn("https://kaji.example.org", "vision", token="mine"))
+    assert find_target(asked, Path("lab"), tmp_path).namespace == "speech"
+    assert find_target({"KAJI_NAMESPACE": " "}, Path("lab"), tmp_path).namespace == "vision"
+    listed = {each.name: each.target.namespace for each in contexts(asked, Path("a"), tmp_path)}
+    assert listed == {"a": "speech", "lab": "vision"}

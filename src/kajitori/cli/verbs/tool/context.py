@@ -19,7 +19,8 @@ def command() -> None:
 
     A context names a server: each local cluster that runs, by its data folder, and the one of $KAJI_SERVER. If several
     run and none is chosen, commands ask to choose. What counts, first to last: --cluster, $KAJI_SERVER, $KAJI_CONTEXT,
-    the choice of `kaji context use`, the only cluster that runs.
+    the choice of `kaji context use`, the only cluster that runs. Commands without -N use $KAJI_NAMESPACE, else the
+    namespace of the context.
     """
 
 
