@@ -122,6 +122,7 @@ async def test_7500_nodes_and_their_queue_are_shown(
     timeline = page.get_by_role("img", name="Timeline of 2 runs")
     await timeline.wait_for()
     await page.get_by_role("button", name="By node").click()
+    await page.get_by_role("button", name="By node", pressed=True).wait_for()
     await timeline.focus()
     for key in ("ArrowRight", "ArrowRight", "Enter"):
         await page.keyboard.press(key)

@@ -22,7 +22,8 @@ import pytest
 from click.testing import CliRunner
 from tests.harness.commands import kaji, start_kaji
 from tests.harness.kaji_up import KajiUp
-from tests.harness.waiting import wait_until
+from tests.harness.servers.real_server import free_port
+from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 from tests.helpers.brought_code import assert_all_get_the_same
 from tests.helpers.output_schemas import check_output
 
@@ -145,14 +146,13 @@ def test_kaji_run_prints_the_programs_output(up: KajiUp) -> None:
 
 def test_readyz_succeeds_once_this_machine_is_a_node(tmp_path: Path) -> None:
     it = KajiUp(tmp_path)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
 
     def answer(path: str) -> tuple[int, Any]:
         token = (it.data / "token").read_text().strip() if (it.data / "token").exists() else ""
+        headers = {"Authorization": f"Bearer {token}"}
         try:
-            found = httpx2.get(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {token}"})
+            found = httpx2.get(f"http://127.0.0.1:{port}{path}", headers=headers, timeout=PATIENCE_SECONDS)
         except httpx2.TransportError:
             return 0, None
         return found.status_code, found.json()

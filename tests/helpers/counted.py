@@ -93,19 +93,18 @@ def assert_followers_lose_nothing(
     fails_at = lines // 2
     asked = ("-n", "2", "--cpus", "0.2", "--restarts", "1", "--grace", "5s", *options, "python:3")
     run = Following(folder, "run", env, "run", "--name", "counts", *asked, *command(lines, rank_1_fails_at=fails_at))
-    one = Following(folder, "one", env, "logs", "-f", "--rank", "1", "counts")
-    with followed(run, one) as goes_on:
+    with ended(run):
         wait_until(lambda: "<1/1/3>" in run.out.read_text(), lambda: (run.err.read_text(), explain()))
-        if one.process.poll() is not None:  # the run was not there yet
-            one = Following(folder, "one", env, "logs", "-f", "--rank", "1", "counts")
-        wait_until(lambda: "<1/1/" in one.out.read_text(), lambda: (one.err.read_text(), explain()))
-        for _ in range(MAX_KILLS):
-            time.sleep(chance.uniform(0.2, 2.0))
-            if not goes_on():
-                break
-            kill_one()
-        assert run.end(PATIENCE_SECONDS) == 3, (run.err.read_text(), explain())
-        assert one.end(PATIENCE_SECONDS) == 0, (one.err.read_text(), explain())
+        one = Following(folder, "one", env, "logs", "-f", "--rank", "1", "counts")
+        with ended(one):
+            wait_until(lambda: "<1/1/" in one.out.read_text(), lambda: (one.err.read_text(), explain()))
+            for _ in range(MAX_KILLS):
+                time.sleep(chance.uniform(0.2, 2.0))
+                if run.process.poll() is not None and one.process.poll() is not None:
+                    break
+                kill_one()
+            assert run.end(PATIENCE_SECONDS) == 3, (run.err.read_text(), explain())
+            assert one.end(PATIENCE_SECONDS) == 0, (one.err.read_text(), explain())
     assert_whole(run.counted(), lines, fails_at)
     assert_whole(one.counted(), lines, fails_at, ranks=(1,))
     for said in (run.err.read_text(), one.err.read_text()):
@@ -113,13 +112,12 @@ def assert_followers_lose_nothing(
 
 
 @contextlib.contextmanager
-def followed(*following: Following) -> Iterator[Callable[[], bool]]:
-    """End these commands with the context. Yields a function that tells whether one of them still runs."""
+def ended(following: Following) -> Iterator[None]:
+    """End this command with the context."""
     try:
-        yield lambda: any(command.process.poll() is None for command in following)
+        yield
     finally:
-        for command in following:
-            command.process.kill()
+        following.process.kill()
 
 
 def assert_whole(

@@ -67,8 +67,9 @@ def assert_sessions_survive(
     asked = ("-dit", "--name", "sessions", "--cpus", "0.2", "-m", "64m", *options, "python:3")
     started = kaji("run", *asked, "python3", "-uc", PROGRAM, env=env, cwd=folder)
     assert started.returncode == 0, started.stderr
-    log = wait_until(lambda: kaji("logs", "sessions", env=env, cwd=folder).stdout)
-    port = log.split()[1]
+    said = wait_until(lambda: re.match(r"port (\d+)\s", kaji("logs", "sessions", env=env, cwd=folder).stdout))
+    assert said is not None
+    port = said[1]
     attached = Attached(folder, env, "sessions")
     forward = Following(folder, "forward", env, "port-forward", "sessions", f":{port}")
     followers: list[Following] = [attached, forward]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser.pages.accessibility import assert_accessible
-from tests.browser.pages.steps import MINUTES, link, open_address, run, visit
+from tests.browser.pages.steps import MINUTES, PATIENCE_MS, link, open_address, run, visit
 from tests.harness.chromium import CALM
 from tests.harness.kaji_up import KajiUp, KajiUpOnRealServer
 
@@ -47,7 +47,8 @@ def test_messages_tokens_and_idle_questions_are_on_one_page(cluster: KajiUp, pag
     page.route("**/v1/tokens", lambda route: route.fulfill(status=201, json=made | {"expiresAt": MINUTES[0]}))
     page.get_by_role("link", name="admin").click()
     page.get_by_text("You are an operator").wait_for()
-    page.get_by_role("button", name="Keep for a day").click()
+    with page.expect_response("**/notebook/keep"):
+        page.get_by_role("button", name="Keep for a day").click()
     page.get_by_role("button", name="Add a channel").click()
     form = page.get_by_role("form", name="Add a channel")
     form.get_by_label("Name").fill("Pager")
@@ -85,6 +86,7 @@ def test_a_browser_signs_in_by_a_fresh_link_alone(cluster: KajiUp, chromium: Bro
     run(cluster, "linked", "sleep", "1000")
     used = link(cluster, "linked")
     context = chromium.new_context(reduced_motion=CALM)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     visit(page, used)
     page.get_by_role("heading", name="linked").wait_for()

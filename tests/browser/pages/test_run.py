@@ -143,7 +143,8 @@ def test_findings_about_a_run_are_shown_and_answered(cluster: KajiUp, page: Page
     page.route("**/found/keep", keep)
     open_address(page, "/runs/default/found?tab=time")
     page.get_by_text("It may be stuck: no progress for 20m.").wait_for()
-    page.get_by_role("alert").filter(has_text="8 GPUs idle").get_by_role("button", name="Keep for a day").click()
+    with page.expect_response("**/found/keep"):
+        page.get_by_role("alert").filter(has_text="8 GPUs idle").get_by_role("button", name="Keep for a day").click()
     page.get_by_role("row", name=re.compile("^productive|^starting|^queued")).first.wait_for()
     assert len(answers) == 1 and "until" in answers[0]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser.pages.accessibility import assert_accessible
-from tests.browser.pages.steps import link, run, visit
+from tests.browser.pages.steps import PATIENCE_MS, link, run, visit
 from tests.harness.chromium import CALM
 from tests.harness.kaji_up import KajiUp
 
@@ -28,11 +28,13 @@ def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, p
     place can be seen. A click on a header orders the runs, also after a reload."""
     run(cluster, "keys", "sleep", "1000")
     run(cluster, "keys-too", "sleep", "1000")
+    page.get_by_role("row").filter(has_text="2 of 2").nth(1).wait_for()
     page.keyboard.press("/")
     page.keyboard.type("keys")
+    page.wait_for_url(re.compile(r"\?text=keys$"))
     page.keyboard.press("Escape")
-    page.get_by_role("row").filter(has_text="2 of 2").nth(1).wait_for()
     page.get_by_role("button", name="Name", exact=True).click()
+    page.get_by_role("columnheader", name="Name").get_by_text("↑").wait_for()  # an order that comes later moves rows
     for key in ("j", "x", "j", "x"):
         page.keyboard.press(key)
     page.get_by_role("button", name="Stop 2").press("Enter")
@@ -45,7 +47,8 @@ def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, p
     page.keyboard.press("Enter")
     page.get_by_text("2 runs stopped.").wait_for()
     page.get_by_role("button", name="Undo: resume 2").wait_for()
-    page.keyboard.press("Tab")  # from the outcome, which has the focus of the buttons that are gone
+    page.locator("[role=status]:focus").wait_for()  # the outcome has the focus of the buttons that are gone
+    page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.get_by_text("2 runs queued again.").wait_for()
     page.keyboard.press("?")
@@ -110,6 +113,7 @@ def test_the_search_finds_runs_and_does_what_it_is_told(cluster: KajiUp, page: P
 def test_the_list_goes_on_after_a_restart_of_the_server(cluster: KajiUp, chromium: Browser) -> None:
     """It stays on the page and says how old it is; the session is valid afterwards."""
     context = chromium.new_context(reduced_motion=CALM)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     visit(page, link(cluster))
     run(cluster, "early", "sleep", "1000")

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from tests.harness.local_cluster import LocalCluster
-from tests.harness.waiting import PATIENCE_SECONDS
+from tests.harness.waiting import PATIENCE_SECONDS, until
 
 from kajitori.api.serving.server import ApiServer
 from kajitori.client.target import Target
@@ -24,7 +24,6 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.docker.engine import Engine
 from kajitori.docker.events import RunWatcher
-from kajitori.docker.output import QUEUED_AFTER_SECONDS
 from kajitori.docker.platform import Platform
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
 from kajitori.entrypoints.docker import DockerOptions, served
@@ -56,20 +55,19 @@ class Docker:
 
         On a busy machine `docker run` tells that a run is still starting; that is left out.
         """
-        process = await asyncio.create_subprocess_exec(
-            "docker",
-            *words,
-            env=self._environment,
-            cwd=self.socket.parent,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        process = await self.begin(*words)
         async with asyncio.timeout(PATIENCE_SECONDS):
             out, errors = await process.communicate(stdin)
         assert process.returncode == code, (words, process.returncode, out, errors)
         told = "".join(line for line in errors.decode().splitlines(keepends=True) if " is Starting: " not in line)
         return out.decode() + (f"|{told}" if told else "")
+
+    async def begin(self, *words: str) -> asyncio.subprocess.Process:
+        """Start a command."""
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(
+            "docker", *words, env=self._environment, cwd=self.socket.parent, stdin=pipe, stdout=pipe, stderr=pipe
+        )
 
     @asynccontextmanager
     async def over_tls(self, certificates: Certificates) -> AsyncIterator[tuple[str, ...]]:
@@ -195,9 +193,15 @@ async def test_the_life_of_a_container(docker: Docker, tmp_path: Path) -> None:
     waiting = asyncio.create_task(docker.answer("POST", f"/containers/{id}/wait?condition=removed"))
     assert await docker("rm", id) == f"{id}\n"
     assert (await waiting)["StatusCode"] == 137
-    until = f"{time.time() + 2:.3f}"  # runs are looked at once a second
-    events = await docker("events", "--since", "10m", "--until", until, "--filter", f"container={id}")
-    told = [line.split()[2] for line in events.splitlines()]
+
+    async def told_to_the_end() -> list[str]:
+        events = await docker(
+            "events", "--since", "10m", "--until", f"{time.time():.3f}", "--filter", f"container={id}"
+        )
+        told = [line.split()[2] for line in events.splitlines()]
+        return told if told[-1:] == ["destroy"] else []
+
+    told = await until(told_to_the_end, "the end of the run is told")  # runs are looked at once a second
     told = [action for action in told if action not in ("health_status:", "exec_create:", "exec_start:", "exec_die")]
     assert told[:2] == ["create", "start"] and told[-2:] == ["die", "destroy"]
 
@@ -212,13 +216,16 @@ async def test_a_container_waits_for_nodes_and_says_so(docker: Docker) -> None:
     assert await docker("inspect", "--format", "{{.Id}} {{.Name}}", "d-large") == f"{id} /d-large\n"
     assert await docker("ps", "-a", "--format", "{{.Status}}", "--filter", f"id={id}") == "Created\n"
     assert (await docker.answer("POST", f"/containers/{id}/wait"))["StatusCode"] == 0, "as it does not run, it is over"
-    starting = asyncio.create_task(docker("start", "-a", id, code=143))
+    starting = await docker.begin("start", "-a", id)
     await docker.shows(id, "Queued")
     assert "a run that was started keeps its name" in await docker("rename", id, "d-other", code=1)
     assert "cannot remove" in await docker("rm", id, code=1)
-    await asyncio.wait({starting}, timeout=QUEUED_AFTER_SECONDS + 1)
-    await docker("stop", id)
-    assert "d-large is Queued" in await starting
+    assert starting.stderr is not None
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while b"d-large is Queued" not in (told := await starting.stderr.readline()):
+            assert told, "it ends and has not said so"
+        await docker("stop", id)
+        assert await starting.wait() == 143
     await docker("rm", "-f", id, gang)
 
 

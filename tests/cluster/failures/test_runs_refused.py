@@ -5,11 +5,12 @@ Quotas are in test_runs.py.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import pytest
 from tests.harness.cluster import Cluster
-from tests.helpers.objects.webhook import asked_for_pods
+from tests.harness.waiting import until
+from tests.helpers.objects.webhook import PROBE, asked_for_pods, refuses
 
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import RunStatus
@@ -54,19 +55,19 @@ async def test_a_limit_range_that_refuses_a_member_is_named(cluster: Cluster) ->
     made = PodNamesEverMade(cluster)
     cluster.use_policy(start={"pause": "1s", "longestPause": "1s"})
     cluster.start_controller()
-    bounds: dict[str, dict[str, Any]] = {
-        "small": {"max": {"memory": "512Mi"}},
-        "large": {"min": {"cpu": "8"}},
-    }
-    for number, (name, bound) in enumerate(bounds.items()):
+
+    async def limit(name: str, **bound: dict[str, str]) -> None:
         item = {"metadata": {"name": name}, "spec": {"limits": [{"type": "Container", **bound}]}}
         await cluster.client.create(LIMIT_RANGES, item, cluster.namespace)
-        if not number:
-            await cluster.submit("bert", replicas=3)
-        status = await refusal(cluster, f"(LimitRange {name})")
-        assert status.reason is Reason.ADMISSION
-        assert not made.names
-        await cluster.client.delete(LIMIT_RANGES, name, cluster.namespace)
+
+    await limit("small", max={"memory": "512Mi"})
+    await cluster.submit("bert", replicas=3)
+    assert (await refusal(cluster, "(LimitRange small)")).reason is Reason.ADMISSION
+    await limit("large", min={"cpu": "8"})  # before the other one goes: at no moment may the run start
+    await cluster.client.delete(LIMIT_RANGES, "small", cluster.namespace)
+    assert (await refusal(cluster, "(LimitRange large)")).reason is Reason.ADMISSION
+    assert not made.names
+    await cluster.client.delete(LIMIT_RANGES, "large", cluster.namespace)
     status = await cluster.reaches("bert", Phase.RUNNING)
     assert (status.failed_starts, status.restarts) == (0, 0)
 
@@ -100,6 +101,9 @@ async def test_pod_security_that_refuses_a_member_is_named(cluster: Cluster) -> 
     made = PodNamesEverMade(cluster)
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     await cluster.client.patch(NAMESPACES, cluster.namespace, level)
+    probe = PROBE | {"spec": PROBE["spec"] | {"hostNetwork": True}}
+    enforced = partial(refuses, cluster.client, PODS, probe, cluster.namespace, "PodSecurity")
+    await until(enforced, "the level is enforced")
     cluster.use_policy(security={"allowHostNetwork": True})
     cluster.start_controller()
     await cluster.submit("bert", replicas=2, hostNetwork=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.harness.servers.kube_server import KubeServer
+from tests.harness.servers.real_server import free_port
 from tests.harness.waiting import until
 
 from kajitori.agent.relay import RelayPods
@@ -80,7 +81,8 @@ async def test_an_agent_knows_the_pods_of_its_node_and_their_users(
         }
         async with Mirror(client, (PODS, RUNS)) as mirror:
             await mirror.wait_synced()
-            async with RelayServer(mirror, token=TOKEN) as relay, running_agent(relay, tmp_path) as agent:
+            port = free_port()
+            async with RelayServer(mirror, token=TOKEN, port=port) as relay, running_agent(relay, tmp_path) as agent:
                 await add_pod(client, own_namespace, "bert-1-0", "10.1.0.5", ownerReferences=[owner])
                 await add_pod(client, own_namespace, "daemon", "10.0.0.9")
 
@@ -95,7 +97,6 @@ async def test_an_agent_knows_the_pods_of_its_node_and_their_users(
                 assert (member.addresses, member.interface) == (("10.1.0.5", "fd00::7"), "veth-5")
                 assert (daemon.addresses, daemon.interface, daemon.run) == ((), "", "")
 
-                port = int(relay.url.rpartition(":")[2])
                 await relay.stop()
                 await client.delete(PODS, "daemon", own_namespace, grace_seconds=0)
                 async with RelayServer(mirror, token=TOKEN, port=port):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.harness.servers.kube_server import KubeServer
+from tests.helpers.callers.rights import until_allowed
 from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.agent.test_telling import counting
 
@@ -95,6 +96,7 @@ async def as_deployed(cluster: KubeServer, client: KubeClient, role: str, space:
         "subjects": [{"kind": "ServiceAccount", "name": role, "namespace": space}],
     }
     await client.create(CLUSTER_ROLE_BINDINGS, binding)
+    await until_allowed(client, "", ("list", "", "pods"), user=f"system:serviceaccount:{space}:{role}")
     try:
         async with KubeClient(cluster.config.with_token(await token_of(client, role, space))) as part:
             yield part

@@ -12,7 +12,9 @@ from tests.harness.cluster import Cluster
 from tests.harness.platform.deployed import grant_tests
 from tests.harness.platform.parts import GPUS
 from tests.harness.servers.kube_server import CONTROLLER
+from tests.harness.waiting import until
 from tests.harness.web_api import web_api
+from tests.helpers.callers.rights import SUBMIT, until_allowed
 
 from kajitori.cluster.objects import Node, Pod
 from kajitori.cluster.run_object import RUNS
@@ -92,6 +94,7 @@ async def use_tests(cluster: Cluster, **rules: Any) -> None:
     there."""
     if cluster.server.is_real:
         await grant_tests(cluster.client, CONTROLLER, cluster.namespace)
+        await until_allowed(cluster.client, cluster.namespace, SUBMIT, user=CONTROLLER)
     preflight = {"image": "registry/preflight:1", "namespace": cluster.namespace, "cpu": 1, "memory": "1Gi", **rules}
     cluster.use_policy(nodeHealth=QUICK, preflight=preflight)
 
@@ -120,8 +123,12 @@ async def test_a_condition_takes_a_node_out_until_it_ends(cluster: Cluster) -> N
         await cluster.until(lambda: names.TAINT_UNHEALTHY not in taints(cluster, sick), f"{sick} is back")
         assert taints(cluster, sick) == {"team": "vision"}
         assert [(entry.what, entry.reason) for entry in trail(cluster, sick)][1:] == [(TrailEvent.BACK, CONDITION_GONE)]
-        events = await cluster.client.list(EVENTS, "default", field_selector=f"involvedObject.name={sick}")
-        assert "NodeOut" in {event["reason"] for event in events.items}
+
+        async def is_told() -> bool:
+            events = await cluster.client.list(EVENTS, "default", field_selector=f"involvedObject.name={sick}")
+            return "NodeOut" in {event["reason"] for event in events.items}
+
+        await until(is_told, "an event tells of it")  # events are written in the background
 
 
 async def test_policy_may_drain_an_unhealthy_node(cluster: Cluster) -> None:

@@ -16,6 +16,7 @@ from tests.harness.cluster import Cluster, control_plane
 from tests.harness.fixtures import real_server_of
 from tests.harness.servers.identity_provider import IdentityProvider
 from tests.helpers.callers.every_call import LEADS_ONLY, LISTS, RUN, TO_ANYBODY, WITH_TICKETS, EveryCall, serving_a_run
+from tests.helpers.callers.rights import until_allowed
 from tests.helpers.callers.two_teams import bind, speech_of
 
 from kajitori.api.app import openapi_document, operations
@@ -50,6 +51,8 @@ async def calls(
         await bind(cluster, PREFIX)
         for document in gateway(settings):
             await apply(cluster.client, document)
+        account = f"system:serviceaccount:{cluster.namespace}:{ACCOUNT}"
+        await until_allowed(cluster.client, "", ("impersonate", "", "users"), user=account)
         opened = _opened(cluster, settings)
         try:
             alice, bob = [await asyncio.to_thread(identity_provider.id_token, user) for user in ("alice", "bob")]

@@ -17,6 +17,7 @@ from tests.harness.commands import Completed
 from tests.harness.platform import deployed
 from tests.harness.servers.real_server import RealServer
 from tests.harness.web_api import WebApi, web_api
+from tests.helpers.callers.rights import SUBMIT, Right, until_allowed
 
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
@@ -35,6 +36,14 @@ PEOPLE = {
     "sofia": ("kajitori-user", "kajitori-user-secrets"),
 }
 """The roles of each user in the namespace of the tests."""
+RIGHTS: dict[str, Right] = {
+    "kajitori-viewer": ("get", names.GROUP, names.PLURAL),
+    "kajitori-user": SUBMIT,
+    "kajitori-user-checkpoints": ("delete", "", "persistentvolumeclaims"),
+    "kajitori-user-secrets": ("create", "", "secrets"),
+    "kajitori-installer": ("create", CUSTOM_RESOURCES.group, CUSTOM_RESOURCES.plural),
+}
+"""A right of each role."""
 SPEC: dict[str, Any] = {
     "image": "bert:3",
     "command": ["train"],
@@ -77,6 +86,11 @@ async def scene(real_control_plane: RealServer, tmp_path_factory: pytest.TempPat
         applied = await cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
         assert applied.returncode == 0, applied
         tokens = {person: (await cluster.kubectl("create", "token", person)).stdout.strip() for person in people}
+        for _, person, role in bindings:
+            user = f"system:serviceaccount:{namespace}:{person}"
+            await until_allowed(cluster.client, namespace, RIGHTS[role], user=user)
+        installer = f"system:serviceaccount:{namespace}:ines"
+        await until_allowed(cluster.client, "", RIGHTS["kajitori-installer"], user=installer)
         async with web_api(cluster) as web:
             yield RoleScene(web, tokens)
 

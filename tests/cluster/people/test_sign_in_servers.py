@@ -16,6 +16,7 @@ import pytest
 from tests.harness.servers.embedded_server import embedded_server
 from tests.harness.servers.identity_provider import CLIENT, SCOPES, IdentityProvider
 from tests.harness.servers.real_server import RealServer
+from tests.helpers.callers.rights import until_allowed
 
 from kajitori.client.sign_in.asking import Asker
 from kajitori.errors import Forbidden, Unauthenticated
@@ -52,6 +53,7 @@ class Scene:
         rules.append({"verbs": ["create"], "apiGroups": [RBAC], "resources": ["rolebindings", "roles"]})
         await self.admin.create(ROLES, {"metadata": {"name": role, "namespace": namespace}, "rules": rules})
         await self.admin.create(BINDINGS, binding(role, namespace, f"oidc:{group}"))
+        await until_allowed(self.admin, namespace, ("create", "", "configmaps"), groups=[f"oidc:{group}"])
 
 
 def binding(role: str, namespace: str, group: str, kind: str = "Role") -> dict[str, Any]:

@@ -20,6 +20,7 @@ from tests.harness.commands import clean_environment, kaji
 from tests.harness.servers.identity_provider import SCOPES, IdentityProvider
 from tests.harness.web_api import web_api
 from tests.helpers.callers.every_call import LEADS_ONLY, LISTS, RUN, SPEC, TO_ANYBODY, WITH_TICKETS, EveryCall
+from tests.helpers.callers.rights import SUBMIT, until_allowed
 from tests.helpers.callers.two_teams import PATIENCE_SECONDS, may_submit, speech_of
 from tests.helpers.memory_blobs import MemoryBlobs
 
@@ -80,6 +81,8 @@ async def test_a_change_of_the_teams_is_applied_with_the_right_to_do_so(
     role = team_keeper()
     for document in (role, account("keeper", space), bound(f"keeper-{space}", "ClusterRole", KEEPER, "keeper", space)):
         await apply(client, document)
+    keeper_account = f"system:serviceaccount:{space}:keeper"
+    await until_allowed(client, "", ("list", ROLE_BINDINGS.group, ROLE_BINDINGS.plural), user=keeper_account)
     token = await client.request("POST", f"{SERVICE_ACCOUNTS.path(space, 'keeper')}/token", body=TOKEN_REQUEST)
     bob = await asyncio.to_thread(identity_provider.id_token, "bob")
     policies = [dict(teamed.policy.current().policy.teams)]
@@ -112,6 +115,7 @@ async def test_a_lead_makes_a_token_for_a_robot(calls: EveryCall, identity_provi
     made = await http.post("/v1/tokens", headers=lead, json={"name": "ci", "ttl": "1h"} | here)
     assert made.status_code == 201, made.text
     robot = {"Authorization": f"Bearer {made.json()['token']}"}
+    await until_allowed(calls.cluster.client, calls.cluster.namespace, SUBMIT, user=made.json()["user"])
     who = (await http.get("/v1/whoami", headers=robot)).json()
     assert who["user"] == f"system:serviceaccount:{calls.cluster.namespace}:ci"
     assert who["namespaces"] == [here | {"role": "user", "logs": True}]

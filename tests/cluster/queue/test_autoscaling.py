@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.harness.cluster import Cluster
+from tests.harness.waiting import until
 from tests.helpers.objects.autoscaler import LABEL, NAME, POOL, REQUESTS, Autoscaler, definition, fail, ignore, provide
 
 from kajitori.cluster.nodes import node_requests
@@ -87,8 +88,12 @@ async def test_a_gang_larger_than_the_cluster_gets_its_nodes(cluster: Cluster) -
         member = await cluster.client.get(Resource("", "v1", "pods", "Pod"), "bert-1-0", cluster.namespace)
         annotations = member["metadata"]["annotations"]
         assert annotations[CONSUMES] == "bert-1-1" and annotations[CLASS_NAME].startswith("best-effort-atomic")
-        events = (await cluster.client.list(EVENTS, cluster.namespace)).items
-        assert {"ProvisioningNodes", "NodesProvisioned"} <= {event["reason"] for event in events}
+
+        async def are_told() -> bool:
+            events = (await cluster.client.list(EVENTS, cluster.namespace)).items
+            return {"ProvisioningNodes", "NodesProvisioned"} <= {event["reason"] for event in events}
+
+        await until(are_told, "events tell of it")  # they are written in the background
 
 
 async def test_a_run_that_needs_no_nodes_any_more_deletes_its_request(cluster: Cluster) -> None:
@@ -313,4 +318,4 @@ async def test_the_definition_accepts_our_requests_and_refuses_faulty_ones(clust
         await cluster.client.create(REQUESTS, body, cluster.namespace)
         assert definition()["metadata"]["name"] == NAME
     finally:
-        await cluster.client.delete(CUSTOM_RESOURCES, NAME)
+        await scaler.uninstall()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.harness.cluster import SIM, Cluster, this_machine
 from tests.harness.platform.parts import GPUS
+from tests.harness.waiting import until
 
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.policy_file import PolicyFile
@@ -71,9 +72,12 @@ async def test_a_preempted_program_writes_a_checkpoint_and_resumes(cluster: Clus
     assert (status.attempts, status.restarts, status.interruptions) == (2, 0, 1)
     assert status.queued_at == before.queued_at
     words = f"preempted by {cluster.namespace}/urgent (normal)"
-    said = await cluster.client.list(EVENTS, cluster.namespace)
-    told = [(item["message"], item["count"]) for item in said.items if item["reason"] == Reason.PREEMPTED]
-    assert told == [(words, 1)]
+
+    async def told() -> list[tuple[str, int]]:
+        said = await cluster.client.list(EVENTS, cluster.namespace)
+        return [(item["message"], item["count"]) for item in said.items if item["reason"] == Reason.PREEMPTED]
+
+    assert await until(told, "an event tells of it") == [(words, 1)]  # events are written in the background
     assert status.setback is not None
     assert (status.setback.reason, status.setback.message, status.setback.attempt) == ("Preempted", words, 1)
 

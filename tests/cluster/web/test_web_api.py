@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.servers.real_server import RealServer
+from tests.harness.waiting import until
 from tests.harness.web_api import web_api
 
 from kajitori.cluster.platform.install import install
@@ -84,8 +85,11 @@ async def test_a_run_from_submission_to_its_end_and_resumption(
         documents = await logged
         assert {(document["rank"], document["attempt"]) for document in documents} >= {(rank, 2) for rank in range(3)}
     await asyncio.gather(logged, return_exceptions=True)
-    reasons = [event["reason"] async for event in lines(http, f"{path}/events")]
-    assert "Succeeded" in reasons
+
+    async def is_told() -> bool:
+        return "Succeeded" in [event["reason"] async for event in lines(http, f"{path}/events")]
+
+    await until(is_told, "an event tells of its end")  # events are written in the background
     assert (await http.post(f"{path}/resume")).status_code == 200
     await cluster.reaches("bert", Phase.RUNNING, attempt=3)
 

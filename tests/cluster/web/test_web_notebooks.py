@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 from tests.harness.cluster import Cluster, this_machine
-from tests.harness.waiting import wait_until
+from tests.harness.servers.real_server import free_port
+from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 from tests.harness.web_api import WebApi, web_api
 
 import kajitori
@@ -59,7 +57,7 @@ async def test_a_notebooks_files_outlive_its_pod_and_its_end(cluster: Cluster) -
     programs.mkdir()
     (programs / "jupyter-lab").write_text(f"#!{sys.executable} -I{LAB}")
     (programs / "jupyter-lab").chmod(0o755)
-    port = port_for_restarts()
+    port = free_port()
     spec: dict[str, Any] = {
         "image": "jupyter",
         "type": "notebook",
@@ -72,7 +70,7 @@ async def test_a_notebooks_files_outlive_its_pod_and_its_end(cluster: Cluster) -
     async with (
         this_machine(cluster, pod_network="host") as here,
         web_api(cluster, for_members=True) as web,
-        httpx2.AsyncClient() as past,
+        httpx2.AsyncClient(timeout=PATIENCE_SECONDS) as past,
     ):
         cluster.start_controller()
         await web.submit("nb", spec | {"nodeSelector": here})
@@ -95,15 +93,6 @@ async def test_a_notebooks_files_outlive_its_pod_and_its_end(cluster: Cluster) -
         await web.http.post(f"/v1/runs/{cluster.namespace}/nb/resume")
         await cluster.reaches("nb", Phase.RUNNING)
         assert await answered(web, "GET", path) == (200, "my work")
-
-
-def port_for_restarts() -> int:
-    """Return a free port that stays free while the program is started again: the kernel gives it to no connection."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 async def answered(web: WebApi, method: str, path: str, **body: Any) -> tuple[int, str]:

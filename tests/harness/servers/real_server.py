@@ -29,6 +29,9 @@ from kajitori.embedded.apiserver.certificates import Certificates, ensure_certif
 from kajitori.kube.connection.config import KubeConfig
 
 START_SECONDS = 180.0
+LOWEST_PORT = 10_000
+"""Servers with well-known ports have lower ones."""
+TRIED_PORTS = 100
 
 _PR_SET_PDEATHSIG = 1
 
@@ -275,8 +278,15 @@ def _is_healthy(port: int, path: str, token: str = "") -> bool:
 
 
 def free_port() -> int:
-    """Return a TCP port on loopback on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a TCP port on loopback on which nothing listens now.
+
+    The kernel chooses other ports for sockets that ask for any port, so this one stays free until the caller listens
+    there, and while a server that was killed starts again.
+    """
+    kernels = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = range(LOWEST_PORT, kernels)
+    for port in (*secrets.SystemRandom().sample(ports, min(TRIED_PORTS, len(ports))), 0):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise RuntimeError("no port is free")

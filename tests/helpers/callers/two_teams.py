@@ -9,15 +9,27 @@ import asyncio
 
 from tests.harness.cluster import Cluster
 from tests.harness.servers.identity_provider import PREFIX
+from tests.helpers.callers.rights import SUBMIT, until_allowed
 
 from kajitori.cluster.platform.applying import apply
 from kajitori.core.policy.teams import Team
+from kajitori.core.words.names import GROUP, PLURAL
 from kajitori.install.parts.roles import people, teams
 from kajitori.install.parts.teams import team_objects
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import SELF_ACCESS_REVIEWS
 
 PATIENCE_SECONDS = 60.0
+OF_USERS = (
+    SUBMIT,
+    ("get", "", "pods/log"),
+    *(("create", "", f"pods/{stream}") for stream in ("exec", "attach", "portforward")),
+    ("delete", "", "persistentvolumeclaims"),
+    ("create", "", "secrets"),
+)
+"""A right of each of the roles that make up the role of a team's users."""
+OF_LEADS = (*OF_USERS, ("create", "", "serviceaccounts/token"))
+OF_VIEWERS = (("get", GROUP, PLURAL),)
 
 
 def speech_of(cluster: Cluster) -> str:
@@ -40,10 +52,14 @@ async def bind(cluster: Cluster, prefix: str = PREFIX) -> None:
     wanted = {name: Team.model_validate(team) for name, team in named.items()}
     for document in (*people(), *teams(), *team_objects(wanted)):
         await apply(cluster.client, document)
+    of_team = [("vision", "groups", OF_USERS), ("vision", "leads", OF_LEADS), ("vision", "viewers", OF_VIEWERS)]
+    for team, people_of_team, rights in (*of_team, ("speech", "groups", OF_USERS)):
+        (namespace,) = named[team]["namespaces"]
+        await until_allowed(cluster.client, namespace, *rights, groups=named[team][people_of_team])
 
 
 async def may_submit(cluster: Cluster, token: str) -> None:
-    """Wait until the API server has combined the aggregated roles and the user may submit."""
+    """Wait until the user may submit."""
     asked = {"verb": "create", "group": "kajitori.dev", "resource": "runs", "namespace": cluster.namespace}
     review = {
         "apiVersion": SELF_ACCESS_REVIEWS.api_version,

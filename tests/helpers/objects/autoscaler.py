@@ -89,6 +89,19 @@ class Autoscaler:
 
         await until(is_served, "the kind is served")
 
+    async def uninstall(self) -> None:
+        """Delete the kind. It is gone afterwards, so that the next test can install it."""
+        await self.cluster.client.delete(CUSTOM_RESOURCES, NAME)
+
+        async def is_gone() -> bool:
+            try:
+                await self.cluster.client.get(CUSTOM_RESOURCES, NAME)
+            except NotFound:
+                return True
+            return False
+
+        await until(is_gone, "the kind is gone")
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Autoscaler]:
         """Serve requests until the end of the context, which deletes the kind and the added nodes."""
@@ -103,7 +116,7 @@ class Autoscaler:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self.cluster.client.delete(CUSTOM_RESOURCES, NAME)
+            await self.uninstall()
 
     def _start(self, work: Coroutine[Any, Any, None], name: str = "") -> None:
         self._tasks.add(asyncio.create_task(work, name=name))

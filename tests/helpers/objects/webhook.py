@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from tests.harness.waiting import until
 
 from kajitori.embedded.apiserver.certificates import ensure_certificates
+from kajitori.errors import KajitoriError
 from kajitori.kube.client import KubeClient
-from kajitori.kube.resources import Resource
+from kajitori.kube.resources import PODS, Resource
 
 WEBHOOKS = Resource(
     "admissionregistration.k8s.io",
@@ -24,6 +26,16 @@ WEBHOOKS = Resource(
     namespaced=False,
 )
 TIMEOUT_SECONDS = 1
+PROBE: dict[str, Any] = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+
+
+async def refuses(client: KubeClient, resource: Resource, body: dict[str, Any], namespace: str, words: str) -> bool:
+    """Return whether the API server would refuse this object with these words."""
+    try:
+        await client.create(resource, body, namespace, dry_run=True)
+    except KajitoriError as error:
+        return words in error.message
+    return False
 
 
 class Webhook:
@@ -51,7 +63,8 @@ class Webhook:
 
 @contextlib.asynccontextmanager
 async def asked_for_pods(client: KubeClient, namespace: str, folder: Path) -> AsyncIterator[Webhook]:
-    """A webhook that the API server asks for each Pod that is created in the namespace."""
+    """A webhook that the API server asks for each Pod that is created in the namespace. It is asked from the beginning
+    of the context; a real API server follows registrations a moment later."""
     webhook = Webhook(f"pods.{namespace}.example.com")
     certificates = ensure_certificates(folder)
     app = web.Application()
@@ -76,6 +89,9 @@ async def asked_for_pods(client: KubeClient, namespace: str, folder: Path) -> As
         }
         await client.create(WEBHOOKS, {"metadata": {"name": namespace}, "webhooks": [registered]})
         try:
+            webhook.refuses = "-"
+            await until(lambda: refuses(client, PODS, PROBE, namespace, webhook.name), "the webhook is asked")
+            webhook.refuses = ""
             yield webhook
         finally:
             await client.delete(WEBHOOKS, namespace)

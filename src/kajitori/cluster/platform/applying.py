@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from kajitori.errors import NotFound, Unavailable
 from kajitori.install.parts.objects import Identity, Object, identity
 from kajitori.kube import resources
@@ -114,16 +116,38 @@ async def remove(client: KubeClient, one: Identity) -> bool:
 
 
 async def wait_established(client: KubeClient, name: str) -> None:
-    """Return when a custom resource is served. Raises Unavailable if it is not within half a minute."""
+    """Return when a custom resource is served: kube-apiserver answers 404 for a moment after it has established it.
+
+    Raises Unavailable if it is not served within half a minute.
+    """
     for _ in range(_TRIES):
         found = await client.get(CUSTOM_RESOURCES, name)
         conditions = (found.get("status") or {}).get("conditions") or ()
-        if any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions):
+        established = any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+        if established and await is_served(client, *_kinds_of(found["spec"])):
             return
         await asyncio.sleep(_PAUSE_SECONDS)
     raise Unavailable(
         f"the cluster took the custom resource {name} but does not serve it", hint="look at its conditions"
     )
+
+
+async def is_served(client: KubeClient, *kinds: tuple[str, str]) -> bool:
+    """Return whether the cluster serves these kinds (API version and plural); every authenticated user may ask that."""
+    for api_version, plural in kinds:
+        try:
+            found = msgspec.json.decode(await client.request("GET", f"/apis/{api_version}"))
+        except NotFound:
+            return False
+        if not any(resource.get("name") == plural for resource in found.get("resources", ())):
+            return False
+    return True
+
+
+def _kinds_of(definition: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the API versions of a custom resource that its definition wants to be served, each with its plural."""
+    versions = [version["name"] for version in definition["versions"] if version["served"]]
+    return [(f"{definition['group']}/{version}", definition["names"]["plural"]) for version in versions]
 
 
 async def wait_gone(client: KubeClient, one: Identity, seconds: float) -> bool:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 
-import msgspec
-
-from kajitori.cluster.platform.applying import put, wait_established
+from kajitori.cluster.platform.applying import is_served, put, wait_established
 from kajitori.core.admission.member_policy import member_policy, member_policy_binding
 from kajitori.core.admission.owner_policy import owner_policy, owner_policy_binding
 from kajitori.core.pods import manifests
@@ -37,7 +35,7 @@ async def install(client: KubeClient) -> None:
         await _apply_admission_policies(client)
         await put(client, CUSTOM_RESOURCES, definition)
     except Forbidden as error:
-        if await _is_served(client):
+        if await is_served(client, (names.API_VERSION, names.PLURAL)):
             log.debug("what was installed before is used: %s", error.message)
             return
         raise Forbidden(
@@ -60,12 +58,3 @@ async def _apply_admission_policies(client: KubeClient) -> None:
     except Forbidden as error:
         files = "deploy/owner-policy.yaml and deploy/member-policy.yaml are"
         log.warning("%s unless %s applied: %s", unprotected, files, error.message)
-
-
-async def _is_served(client: KubeClient) -> bool:
-    """Return whether the cluster serves Runs; every authenticated user may ask that."""
-    try:
-        found = msgspec.json.decode(await client.request("GET", f"/apis/{names.API_VERSION}"))
-    except NotFound:
-        return False
-    return any(resource.get("name") == names.PLURAL for resource in found.get("resources", ()))
