@@ -1,4 +1,4 @@
-"""Size of what a very large run leaves in the API server after several restarts.
+"""Size of the objects that a very large run leaves in the API server after several restarts.
 
     python -m bench.gangs.footprint            a run of 7,500 members on as many simulated nodes, restarted five times
     python -m bench.gangs.footprint --small    200 members, restarted twice
@@ -108,7 +108,7 @@ async def measure(config: KubeConfig, kubeconfig: Path, size: Size, database: Da
 
 
 async def _remove(there: Platform) -> float:
-    """Seconds from the request of `kaji rm -f` until the last Pod is gone."""
+    """Return the seconds from the request of `kaji rm -f` until the last Pod is deleted."""
     headers = {"Authorization": f"Bearer {there.client.config.credentials.token}"}
     began = time.perf_counter()
     url = f"{there.url}/v1/runs/{NAMESPACE}/{RUN}"

@@ -1,4 +1,5 @@
-"""What `kaji ps` costs its user while thousands of hostile connections are open, and what they cost the server.
+"""The time that `kaji ps` takes while thousands of hostile connections are open, and the resources that these cost the
+server.
 
     python -m bench.network.hostile            5,000 connections
     python -m bench.network.hostile --small    500

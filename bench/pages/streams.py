@@ -34,7 +34,7 @@ LISTS = 20
 
 
 async def serve(url: str, **parts: Any) -> None:
-    """Run the Web API, and print its URL, until stdin is closed. `parts` are more of what it is made of."""
+    """Run the Web API, and print its URL, until stdin is closed. `parts` are further arguments of its state."""
     from kajitori.api.serving.server import ApiServer
     from kajitori.cluster.mirror.mirror import Mirror
     from kajitori.configuration.policy_file import PolicyFile

@@ -44,7 +44,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def print_limits(limits: Sequence[Limit]) -> int:
-    """Print each limit beside the measured value; return the exit code: 0 if all were kept, else 1."""
+    """Print each limit beside the measured value. Return the exit code: 0 if all limits were kept, else 1."""
     rows = [
         (limit.what, f"{limit.value:.3g}{limit.unit}", limit.bound, "met" if limit.met else "NOT MET")
         for limit in limits

@@ -128,7 +128,7 @@ def lacks(*binaries: str) -> bool:
 
 
 async def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait until the condition holds. Checks it seldom, to keep out of what is measured."""
+    """Wait until the condition holds. It is checked rarely, so that the checks do not distort the measurement."""
     await until(holds, seconds=PATIENCE_SECONDS, every=0.02)
 
 

@@ -1,4 +1,4 @@
-"""Make a synthetic log for `bench.scheduling.replay`, with what the real log lacks: permanent overload, and bursts.
+"""Make a synthetic log for `bench.scheduling.replay`, with permanent overload and bursts, which the real log lacks.
 
 python -m bench.scheduling.made_up LOG.swf --days 30 --load 1.1
 """

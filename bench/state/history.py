@@ -32,7 +32,7 @@ TOGETHER = 200
 LOADED = 5_000
 """Runs in one transaction before the measurement begins."""
 MEASURED = 10_000
-"""Runs that are written at the controller's pace once all others are there."""
+"""Number of runs that are written at the controller's pace, after all others were written."""
 LIST_MS = 100.0
 NAMESPACES, OWNERS = 40, 300
 DOCUMENT = b'{"metadata": {"labels": {}}, "spec": {"image": "registry/bert:3", "command": ["python", "train.py"]}}' * 8

@@ -288,7 +288,7 @@ def _lag_words(lags: Sequence[float]) -> str:
 def slowest_ways(
     questions: Sequence[Question], told: Sequence[Told], agents: Sequence[Agent]
 ) -> Iterator[tuple[str, str]]:
-    """Yield how the three slowest questions spent their time."""
+    """Yield lines about the three slowest questions: where their time was spent."""
     came = {uid: (at, accepted) for each in told for uid, at, accepted in each.answers}
     for each in sorted(questions, key=lambda each: -each.seconds)[:3]:
         at, accepted = came.get(agents[each.rank].uid, (math.nan, math.nan))

@@ -1,4 +1,5 @@
-"""The cost of one agent, for `bench.telemetry.agents`. It loads what a real agent loads, and nothing else of weight."""
+"""The cost of one agent, for `bench.telemetry.agents`. This process loads the modules of a real agent, and no other
+large ones."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def limits(gangs: list[tuple[Recorded, Course]]) -> list[Limit]:
-    """Return what must hold of the recorded gangs."""
+    """Return the limits that the recorded gangs must keep."""
     even = [course for each, course in gangs if not each.is_slow]
     moving = [course for each, course in gangs if not each.is_stuck]
     return [

@@ -1,4 +1,4 @@
-"""Whether a slow rank is named, and other gangs are left alone: real programs, and what the platform says of them.
+"""Whether the platform names slow ranks of real programs, and none in healthy gangs.
 
     python -m bench.telemetry.stragglers_real                      each scenario once, three healthy gangs: 24 minutes
     python -m bench.telemetry.stragglers_real --scenario slow      only this one; again for several
@@ -69,7 +69,7 @@ class Gang:
     """Time from the beginning of the slowness until the first finding."""
     message: str = ""
     why: str = ""
-    """What `kaji why` says of slow ranks at the end."""
+    """Sentences of `kaji why` about slow ranks at the end."""
     unexpected: str = ""
 
     @property
@@ -105,7 +105,7 @@ def look(platform: Platform, gang: Gang) -> None:
 
 
 def watch(platform: Platform, scenarios: Sequence[str], folder: Path) -> list[Gang]:
-    """Run a gang of each scenario, and return what was said of each."""
+    """Run a gang of each scenario, and return the platform's findings about each."""
     gangs: list[Gang] = []
     for number, scenario in enumerate(scenarios):
         run = f"{scenario}-{number}"

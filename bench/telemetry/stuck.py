@@ -1,4 +1,4 @@
-"""Whether stuck gangs are found, and others are left alone: real programs, and what the platform says of them.
+"""Whether the platform finds stuck gangs of real programs, and no others.
 
     python -m bench.telemetry.stuck                    each scenario three times, 35 minutes
     python -m bench.telemetry.stuck --each 1           once
@@ -101,15 +101,15 @@ class Outcome:
     began_at: float
     """Monotonic time of its submission."""
     verdict: str = ""
-    """That of its status: suspected, stuck, or nothing."""
+    """The verdict in the run's status: suspected, stuck, or nothing."""
     ranks: str = ""
     """Ranks for which the others seemed to wait."""
     after_seconds: dict[str, float] = field(default_factory=dict)
     """Time from the event until each verdict."""
     words: list[str] = field(default_factory=list)
-    """What `kaji why` said at the last verdict."""
+    """Sentences of `kaji why` at the last verdict."""
     unexpected: str = ""
-    """Why the run tells nothing."""
+    """Why the result of this run is not used."""
     is_over: bool = False
 
     @property
@@ -227,7 +227,7 @@ def running_platform(
             yield there
         finally:  # members outlive the processes that started them
             for run in there.runs():
-                with contextlib.suppress(urllib.error.HTTPError):  # it is gone
+                with contextlib.suppress(urllib.error.HTTPError):  # it has ended
                     there.delete(run)
             wait_until(lambda: not there.runs(), "the runs are deleted", seconds=ENDED_SECONDS, every=1.0)
 
@@ -310,7 +310,7 @@ def _start(platform: Platform, scenario: str, number: int, folder: Path) -> Outc
 
 @contextlib.contextmanager
 def platform_for_members(*, has_own_network: bool) -> Iterator[tuple[Platform, Path]]:
-    """Run the platform. Yields it, and a folder with what members need."""
+    """Run the platform. Yields it, and a folder with the programs and libraries of members."""
     with tempfile.TemporaryDirectory(prefix="stuck") as text, tempfile.TemporaryDirectory(prefix="stuckhome") as home:
         folder = Path(text)
         (folder / "site-packages").mkdir()

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from playwright.async_api import Page
 
 PROGRAMS = ("chromium-headless-shell", "chromium")
-"""The same engine without the browser around it takes a fifth of the processor time for a new page."""
+"""Names of the program, the cheapest first: the engine without the browser around it takes a fifth of the processor
+time for a new page."""
 
 ARGUMENTS = ["--no-sandbox", "--proxy-server=127.0.0.1:9", "--proxy-bypass-list=127.0.0.1"]
 """The proxy does not exist, so that any request to another host fails."""
@@ -22,7 +23,7 @@ CALM: Literal["reduce"] = "reduce"
 """Setting of a context that asks the page for no animations: a mark that pulses takes a tenth of a core."""
 
 NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
-"""What chromium says of a request that broke because the machine got a network interface."""
+"""Chromium's error for a request that broke because the machine got a network interface."""
 BEGIN_MS = 10_000
 VISITS = 5
 
@@ -38,8 +39,8 @@ def require_chromium() -> str:
 
 
 async def visit(page: Page, address: str) -> None:
-    """Open an address, and wait for the page. If tests beside this one make network interfaces meanwhile, it is opened
-    again: the browser does not repeat the request for the page itself, and for the scripts that it begins with."""
+    """Open an address, and wait for the page. It is opened again if another test made a network interface at that
+    moment, because the browser repeats neither the request for the page nor the requests for its first scripts."""
     from playwright.async_api import ConsoleMessage, Error
     from playwright.async_api import TimeoutError as Late
 

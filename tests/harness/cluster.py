@@ -242,7 +242,7 @@ class Cluster:
         await self.client.patch(RUNS, name, {"spec": spec}, self.namespace)
 
     async def give(self, name: str, owner: str) -> None:
-        """Make a user the owner of a run. The admission policy that protects owners is not in force meanwhile."""
+        """Make a user the owner of a run. The admission policy that protects owners is switched off for that time."""
         with contextlib.suppress(NotFound):
             await self.client.delete(VALIDATING_BINDINGS, POLICY_NAME)
         change = {"metadata": {"annotations": {names.ANNOTATION_OWNER: owner}}}

@@ -49,7 +49,7 @@ class TestEngine:
         return engine
 
     def command(self, *arguments: str) -> str:
-        """Return what a command of this engine's own client prints."""
+        """Run a command of this engine's own client, and return its output."""
         done = subprocess.run(
             [self.name, *arguments], env=self.environment, capture_output=True, text=True, timeout=60, check=False
         )

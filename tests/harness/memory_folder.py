@@ -17,7 +17,7 @@ NEEDED_BYTES = 6 << 30
 
 
 def make_memory_folder(memory: Path = MEMORY, needed_bytes: int = NEEDED_BYTES) -> Path | None:
-    """Make a folder in memory for this process, and remove those whose process is gone.
+    """Make a folder in memory for this process, and remove the folders of processes that have ended.
 
     Return None if programs cannot be run there, or if too little memory is free.
     """

@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 60.0
 """Time limit for anything that a test waits for."""
 
 What = str | Callable[[], object]
-"""The awaited condition in words, or a function that explains the failure after the time limit."""
+"""A text that names the awaited condition, or a function that explains the failure after the time limit."""
 
 
 @overload

@@ -1,4 +1,5 @@
-"""A stream of random work, parts that are killed meanwhile, and checks of what must hold all the time."""
+"""Chaos tests: a stream of random work, kills of parts while it runs, and checks of the rules that must hold at all
+times."""
 
 from __future__ import annotations
 
@@ -155,7 +156,8 @@ class Promise:
 
 
 class Chaos:
-    """A stream of submissions, failures, stops, resumptions and deletions, and what was acknowledged of it."""
+    """A stream of submissions, failures, stops, resumptions and deletions, with a record of those that were
+    acknowledged."""
 
     def __init__(self, cluster: Cluster, chance: random.Random, *, processes: bool = False) -> None:
         self.cluster = cluster

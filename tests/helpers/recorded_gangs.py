@@ -1,4 +1,4 @@
-"""Telemetry of real gangs, and what is said of it.
+"""Telemetry of real gangs, with the findings about it.
 
 `bench.telemetry.stuck` and `bench.telemetry.stragglers_real` recorded it.
 

@@ -115,6 +115,19 @@ def test_the_architecture_names_every_package() -> None:
     assert rows == {init.parent.name for init in (ROOT / "src" / "kajitori").glob("*/__init__.py")}
 
 
+def test_each_step_of_a_run_names_functions_of_its_modules() -> None:
+    """The table that follows a run through the code is true after a function has another name."""
+    text = (DOCS / "architecture" / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \|.*\| (.+) \| (.+) \|$", text, re.MULTILINE)
+    assert len(rows) == 12
+    for modules, names in rows:
+        paths = [ROOT / "src" / "kajitori" / name for name in re.findall(r"`([^`]+\.py)`", modules)]
+        code = "".join(path.read_text(encoding="utf-8") for path in paths)
+        for name in re.findall(r"`([^`]+)`", names):
+            for part in name.split("."):
+                assert re.search(rf"\b(?:def|class) {part}\b", code), f"{name} is not in {modules}"
+
+
 @pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *sorted((DOCS / "architecture").glob("*.md"))], ids=str)
 def test_pages_about_the_code_name_modules_that_exist(page: Path) -> None:
     """`core/gang` and `cli/app.py` in a page follow the code when it moves."""

@@ -148,7 +148,7 @@ _MODULES = {
 
 
 class Kaji(click.Group):
-    """A group whose verbs are loaded when they are used, and that never shows a traceback."""
+    """The group of all verbs. A verb's module is loaded when the verb is used, and no error shows a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -270,7 +270,8 @@ def _run(cli: Cli, command: Any, words: Sequence[str]) -> int:
 
 
 def _leave_the_pipe() -> None:
-    """Whoever read our output has gone: what is still buffered goes nowhere, without a complaint from Python."""
+    """Discard the buffered output after the reader of stdout has gone, so that Python prints no error about it at its
+    exit."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Actions on several objects, and what is printed about them."""
+"""Actions on several objects, with one line of output for each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Done:
         self._is_json = is_json_wanted()
 
     def add(self, item: Mapping[str, Any], **more: Any) -> None:
-        """Tell one object. `more` are fields for programs alone."""
+        """Print one object. `more` are fields that only programs get."""
         self._items.append({field: item[field] for field in _FIELDS if item.get(field)} | more)
         if not self._is_json:
             echo(item["name"])

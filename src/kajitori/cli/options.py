@@ -41,7 +41,7 @@ def server_options(function: F) -> F:
 
 
 def connection_options(function: F) -> F:
-    """Add `--insecure-http` and `--debug`. For a command whose `--cluster` means something else."""
+    """Add `--insecure-http` and `--debug`, for a command that uses `--cluster` with another meaning."""
 
     def set_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:

@@ -76,14 +76,14 @@ def networks_option(function: F) -> F:
 
 
 def blobs_option(default: str) -> Callable[[F], F]:
-    """`--blobs`; what happens without it, in words."""
+    """Add `--blobs`. `default` says what happens without it."""
     return click.option(
         "--blobs", metavar="URL", help=f"Store of code and kept logs: file:///…, s3://…, az://…, gs://…; {default}."
     )
 
 
 def history_options(default: str) -> Callable[[F], F]:
-    """`--history` and `--history-password-file`; what happens without them, in words."""
+    """Add `--history` and `--history-password-file`. `default` says what happens without them."""
 
     def options(function: F) -> F:
         url = click.option(
@@ -116,7 +116,7 @@ def tls_options(function: F) -> F:
 
 
 def sign_in_options(function: F) -> F:
-    """`--sign-in-issuer` and what belongs to it."""
+    """Add `--sign-in-issuer` and the options that belong to it."""
     issuer = click.option("--sign-in-issuer", metavar="URL", help="OpenID provider at which people sign in.")
     client = click.option(
         "--sign-in-client-id",

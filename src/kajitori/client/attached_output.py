@@ -1,11 +1,12 @@
-"""The output of an attached program, without gaps and repetitions: what connections bring, joined with the log."""
+"""The output of an attached program, without gaps and repetitions: the bytes of the connections, joined with the
+log."""
 
 from __future__ import annotations
 
 KEPT_BYTES = 4096
 _KEYS = (KEPT_BYTES, 512, 64)
-"""Lengths of the end of what was shown that is looked for in a log. The order of standard output and standard error may
-differ between the log and a connection, so shorter ends are tried, too."""
+"""The end of the shown output is searched in a log with these lengths, one after the other. The order of standard
+output and standard error may differ between the log and a connection, so shorter ends are tried, too."""
 LEAST_BYTES = 8
 """Fewer bytes are found in a log by chance: the echo of a key."""
 
@@ -27,7 +28,7 @@ class Shown:
         self._count = 0
         """Number of bytes from the one to the other."""
         self._expected = b""
-        """What the connection brings next, and the log has shown already."""
+        """The bytes that the log has shown already and that the connection will bring next."""
 
     def add(self, text: bytes) -> bytes:
         """Remember text that is shown, and return it."""

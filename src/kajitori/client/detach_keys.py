@@ -34,15 +34,14 @@ def detach_keys_of(text: str) -> bytes:
 
 @dataclass
 class DetachKeys:
-    """Finds the keys that detach in what is typed. The beginning of the keys is kept back until it is clear that they
-    were not meant."""
+    """Finds the keys that detach in typed input. The first of these keys are held back until another key follows."""
 
     keys: bytes
     _typed: int = field(default=0, init=False)
     """Number of keys that were typed."""
 
     def feed(self, data: bytes) -> tuple[bytes, bool]:
-        """Return what to pass on, and whether the keys were typed; what follows them is dropped."""
+        """Return the bytes to pass on, and whether the keys were typed. Bytes after the keys are dropped."""
         if not self.keys:
             return data, False
         passed = bytearray()

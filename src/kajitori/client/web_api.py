@@ -395,7 +395,7 @@ def error_of(response: Response) -> KajitoriError:
     message = str(detail)
     if status == 409:
         return {AlreadyExists.code: AlreadyExists, WrongState.code: WrongState}.get(code, Conflict)(message, hint=hint)
-    # A server that failed may do better next time: whoever follows a run tries again.
+    # A server that failed once may succeed later, so a command that follows a run tries again.
     error_class = _CLASSES.get(status, Unavailable if status >= 500 else KajitoriError)
     return error_class(message, hint=hint, code=code or None)
 

@@ -110,10 +110,9 @@ def path_fault(path: str) -> str:
 
 
 def link_fault(path: str, target: str) -> str:
-    """Return why a symbolic link at `path` cannot lead to `target`; empty if it can.
-
-    Steps upwards must come first, and be no more than the folders above the link, which are never links themselves.
-    The rest goes down, through folders and such links. So every allowed link stays inside the archive's folder.
+    """Return why a symbolic link at `path` must not lead to `target`; empty if it may. Steps upwards (`..`) must come
+    first, and there must not be more of them than folders above the link, which are never links themselves. The other
+    steps lead down, through folders and allowed links. So every allowed link stays inside the archive's folder.
     """
     if target.startswith("/"):
         return "is a link to an absolute path"

@@ -34,7 +34,7 @@ class ClusterFile:
 def announced(folder: Path, cluster: ClusterFile) -> Iterator[None]:
     """Let `kaji` find the cluster while the context lasts. Only the file's owner can read it (mode 0600).
 
-    The link comes first, so that whoever sees the file also finds the cluster without naming its folder.
+    The link is written first, so that a user who sees the file also finds the cluster without naming its folder.
     """
     file = folder / CLUSTER_FILE
     document = {

@@ -107,7 +107,7 @@ class FollowedFile(Generic[T, F]):
         self._current = self._newest(seen, 1)
 
     def current(self) -> F:
-        """Return what is in force now. Waits at most LOOK_SECONDS for the file system."""
+        """Return the value that is in force now. Waits at most LOOK_SECONDS for the file system."""
         with self._lock:
             now = self._clock()
             if self._path is not None and now - self._looked_at >= FRESH_SECONDS:
@@ -122,7 +122,7 @@ class FollowedFile(Generic[T, F]):
             self._current = replace(self._current, value=fill(self._current.value), version=self._current.version + 1)
 
     def completed(self, value: T) -> T:
-        """Return a value with what it leaves out, as if it were in the file."""
+        """Return a value with its missing parts filled in, as if they were in the file."""
         return self._complete(value)
 
     def _follow(self, path: Path, now: float) -> None:

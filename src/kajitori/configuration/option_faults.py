@@ -16,7 +16,7 @@ HISTORY_PASSWORD = "KAJI_HISTORY_PASSWORD"
 """Environment variable with the password of history's database."""
 
 ENGINES = ("auto", "podman", "docker", "process")
-"""What may run containers on this machine."""
+"""The engines that may run containers on this machine."""
 CLUSTER_CIDR = "10.244.0.0/16"
 LONGEST_NODE_PREFIX, LONGEST_CUT = 29, 16
 """Longest prefix of a node's range of Pod addresses, which leaves five addresses, and the most bits by which it may be
@@ -62,7 +62,7 @@ def url_faults(option: str, urls: Iterable[str], example: str) -> list[Fault]:
 
 
 def history_faults(url: str | None, password_file: Path | None) -> list[Fault]:
-    """Return what is wrong with the URL of a history and the file of its password. A password in the URL is refused,
+    """Return the faults of the URL of a history and of the file with its password. A password in the URL is refused,
     because every process of the machine can read command lines; the fault does not repeat it."""
     faults = file_faults(("--history-password-file", password_file))
     if url is None:

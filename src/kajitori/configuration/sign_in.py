@@ -1,4 +1,4 @@
-"""How people sign in to a server: the options of its processes, and what clients are told."""
+"""How people sign in to a server: the options of its processes, and the answer to clients that ask."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SignIn:
     ca: str = ""
     """The authorities (PEM) that signed the provider's certificate; empty: those of the machine."""
     client_secret: str = field(default="", repr=False)
-    """For providers that demand one from servers; never told to anybody else."""
+    """For providers that demand one from servers; it is sent to no one else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class SignInOptions:
         return SignIn(self.sign_in_issuer, self.sign_in_client_id, self.sign_in_scopes, ca, secret)
 
     def browser_access(self) -> BrowserAccess:
-        """Return what sessions of browsers need. Reads the file with the key."""
+        """Return the settings for sessions of browsers. Reads the file with the key."""
         key = self.sign_in_key.read_bytes() if self.sign_in_key is not None else b""
         programs = parse_origins(self.programs_url) if self.programs_url is not None else None
         return BrowserAccess(self.sign_in_url or "", key, programs)

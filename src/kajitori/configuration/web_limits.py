@@ -1,4 +1,4 @@
-"""Limits of the Web API on what callers use."""
+"""Limits of the Web API for its callers."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class LeaderState:
 
     @property
     def says(self) -> str:
-        """The same in words; empty if all is well."""
+        """The problem as a text; empty if there is none."""
         if self.age_seconds is None:
             return f"whether a controller is at work is not known: {self.trouble}" if self.trouble else ""
         if not self.is_absent:

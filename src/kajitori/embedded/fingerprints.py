@@ -1,7 +1,7 @@
 """Fingerprints of kubelets' self-signed certificates. A Node names its kubelet's, and the API server's proxy requires
 it.
 
-This needs no further trust: whoever may write a Node decides where its kubelet is anyway.
+This needs no further trust: a client that may write a Node can direct requests to any kubelet anyway.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class Node(msgspec.Struct, rename="camel"):
 
 
 class WrittenClaim(DeviceClaim, frozen=True):
-    """A ResourceClaim with what it asks for."""
+    """A ResourceClaim with its requests."""
 
     spec: dict[str, Any] = {}
 

@@ -1,4 +1,5 @@
-"""`kaji agent`: count the traffic of one node's Pods. It uses threads, not an event loop, since it does one thing."""
+"""`kaji agent`: count the traffic of one node's Pods. It uses threads instead of an event loop, since it has a single
+task."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ async def _opened(options: BackupOptions) -> AsyncIterator[tuple[KubeClient, His
 
 
 def _with_data(options: BackupOptions) -> BackupOptions:
-    """Return the options with what the data folder of a running `kaji up` stands for."""
+    """Return the options, completed from the data folder of a running `kaji up`."""
     if options.data is None:
         return options
     folder = options.data.resolve()

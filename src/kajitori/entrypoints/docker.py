@@ -70,7 +70,7 @@ async def _work(options: DockerOptions, target: Target) -> None:
 
 
 def ways_in(options: DockerOptions, host: str, url: str) -> list[str]:
-    """Return the lines that tell how Docker's client gets here. `host` is the value of DOCKER_HOST."""
+    """Return the lines that explain how Docker's client connects. `host` is the value of DOCKER_HOST."""
     works = f"Docker's client works on {url} with: export DOCKER_HOST={host}"
     if not options.tcp:
         option = "" if options.is_usual_socket else f" --socket {quote(str(options.socket))}"
@@ -119,7 +119,7 @@ def _own_socket(path: Path) -> socket.socket:
         raise AlreadyExists(f"another kaji docker serves {path}", hint="use it, or name another path: --socket PATH")
     path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o177)  # the socket gets its mode when it is made, so that nobody else can ever connect
+    before = os.umask(0o177)  # the socket gets its mode when it is made, so that other users can never connect
     try:
         listening.bind(str(path))
     except OSError as error:
@@ -130,7 +130,7 @@ def _own_socket(path: Path) -> socket.socket:
 
 
 def _host_and_port(options: DockerOptions) -> tuple[str, int]:
-    """Return where to listen. Raises InvalidInput for an address that is none, or without certificates."""
+    """Return host and port to listen on. Raises InvalidInput for an invalid address, or if certificates are missing."""
     host, _, port = options.tcp.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise InvalidInput.one("--tcp", "is no address", value=options.tcp, hint="such as 127.0.0.1:2376")

@@ -433,7 +433,8 @@ LOCAL_PROGRAMS = "http://*.localhost"
 
 
 def _browser_access(options: UpOptions) -> BrowserAccess:
-    """Return what sessions of browsers need. The key lies in the data folder, so that sessions survive a restart.
+    """Return the settings for sessions of browsers. The key lies in the data folder, so that sessions survive a
+    restart.
 
     Browsers resolve names below localhost to this machine, so each program gets an origin there by default.
     """

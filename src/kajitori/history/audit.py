@@ -37,7 +37,7 @@ class AuditFilter:
 
 
 def statement_of(entries: Iterable[AuditEntry]) -> Statement:
-    """Return what appends these entries; entries that are there already stay as they are."""
+    """Return the statement that appends these entries; entries that exist already stay as they are."""
     return Statement(_INSERT, [tuple(getattr(entry, name) for name in _COLUMNS) for entry in entries])
 
 

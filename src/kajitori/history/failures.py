@@ -1,5 +1,5 @@
-"""Failures of the databases as Kajitori's errors: those that pass by themselves are Unavailable, the others tell an
-operator what to mend."""
+"""Failures of the databases as Kajitori's errors. Temporary failures are Unavailable; the messages of all others say
+what an operator has to repair."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _WORDS = {
 
 
 def postgres_failure(where: str, error: BaseException, *, user: str = "USER") -> KajitoriError:
-    """Return the error for what PostgreSQL or its client refused. `where` is the URL as messages show it."""
+    """Return the error for a refusal of PostgreSQL or its client. `where` is the URL as messages show it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _made(where, error, Unsupported, _TLS)
     from asyncpg import TargetServerAttributeNotMatched  # here, so that SQLite does without asyncpg
@@ -87,7 +87,7 @@ def postgres_failure(where: str, error: BaseException, *, user: str = "USER") ->
 
 
 def sqlite_failure(path: str, error: sqlite3.Error) -> KajitoriError:
-    """Return the error for what SQLite refused."""
+    """Return the error for a refusal of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
         return _made(path, error, Unsupported, _DAMAGED)

@@ -1,4 +1,4 @@
-"""Where the time of runs went: marks of attempts, segments with what is known of their time, and sums by cause."""
+"""Lost time of runs in the database: marks of attempts, segments with the facts about their time, and sums by cause."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Divided:
 
 
 def statement_of(marks: Iterable[tuple[str, Mark]]) -> Statement:
-    """Return what stores these marks, each with the UID of its run. Storing them again changes nothing; a later end of
-    a mark replaces an earlier one."""
+    """Return the statement that stores these marks, each with the UID of its run. Storing them again changes nothing; a
+    later end of a mark replaces an earlier one."""
     return Statement(_MARK, [(uid, mark.attempt, mark.kind, mark.since, mark.until) for uid, mark in marks])
 
 
@@ -90,8 +90,8 @@ def _divided(rows: Iterable[Row], marks: Mapping[str, Sequence[Mark]]) -> dict[T
 async def report(
     database: Database, level: TimeLevel, since: int, until: int, namespaces: Collection[str] | None
 ) -> dict[TimeKey, TimeAmount]:
-    """Return the sums of the days from that of `since` to that of `until` (seconds since 1970), without the time that
-    is held now. The days of the keys are 0."""
+    """Return the sums of the days from the day of `since` to the day of `until` (seconds since 1970), without the time
+    of members that hold nodes now. The days of the keys are 0."""
     if namespaces is not None and not namespaces:
         return {}
     first, last = since // DAY, until // DAY
@@ -134,7 +134,7 @@ def add_days(
 
 
 def added(sums: Mapping[TimeKey, TimeAmount], origin: str, factor: int = 1) -> list[Statement]:
-    """Return what adds these amounts, times a factor, to the sums."""
+    """Return the statement that adds these amounts, times a factor, to the sums."""
     rows = [
         (*msgspec.structs.astuple(key), origin, *(factor * value for value in msgspec.structs.astuple(amount)))
         for key, amount in sorted(sums.items())
@@ -144,7 +144,7 @@ def added(sums: Mapping[TimeKey, TimeAmount], origin: str, factor: int = 1) -> l
 
 
 def moved(sums: Mapping[TimeKey, TimeAmount], origin: str) -> list[Statement]:
-    """Return what moves these amounts to the sums of removed runs."""
+    """Return the statements that move these amounts to the sums of removed runs."""
     keys = [msgspec.structs.astuple(key) for key in sums]
     drop = [Statement(_DROP_EMPTY, keys)] if keys else []
     return [*added(sums, origin), *added(sums, "", -1), *drop]

@@ -78,7 +78,7 @@ _decode = msgspec.msgpack.Decoder(TrafficRecord).decode
 
 
 def statement_of(records: Iterable[HourRecord]) -> Statement:
-    """Return what stores these records. Storing them again changes nothing."""
+    """Return the statement that stores these records. Storing them again changes nothing."""
     return Statement(
         _STORE,
         [(made.group, made.key, made.at, made.counted_bytes, _encode(made.record)) for made in records],
@@ -116,8 +116,8 @@ async def recorded_at(database: Database, since: int, until: int) -> list[int]:
 
 
 async def thin(database: Database, now: int, since: int) -> int:
-    """Keep only the last records of the oldest day since a time that still has records of hours, and remove what is too
-    old. Return the end of that day; `since` if there is none."""
+    """Reduce the oldest day after `since` that still has hourly records to its last records, and remove records that
+    are too old. Return the end of that day; `since` if there is no such day."""
     limit = (now - HOURS_KEPT_SECONDS) // DAY * DAY
     (oldest,) = (await database.fetch(_OLDEST_HOUR, since, limit))[0]
     statements = [Statement(_EXPIRE, [(now - DAYS_KEPT_SECONDS,)])]
@@ -131,7 +131,8 @@ async def thin(database: Database, now: int, since: int) -> int:
 
 
 def use_statements(pools: Sequence[AddressPool], day: int) -> list[Statement]:
-    """Return what notes the use of pools on a day (days since 1970), and forgets days that are too old."""
+    """Return the statements that record the use of pools on a day (days since 1970), and delete days that are too
+    old."""
     rows = [(pool.name, day, pool.used, pool.capacity) for pool in pools]
     forget = Statement("DELETE FROM address_use WHERE day <= $1", [(day - ADDRESS_DAYS,)])
     return [Statement(_STORE_USE, rows), forget] if rows else [forget]

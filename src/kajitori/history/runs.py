@@ -98,7 +98,8 @@ class RunFilter:
 
 
 def statements_of(states: Iterable[RunState]) -> list[Statement]:
-    """Return what stores these states; all of them in one transaction. Storing them again changes nothing."""
+    """Return the statements that store these states, all of them in one transaction. Storing them again changes
+    nothing."""
     packer = zstandard.ZstdCompressor(level=3)
     runs, attempts, segments, left_out = list[Row](), list[Row](), list[Row](), list[Row]()
     marks: list[tuple[str, Mark]] = []

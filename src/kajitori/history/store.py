@@ -95,7 +95,7 @@ class History:
         namespaces: Collection[str] | None = None,
         owner: str = "",
     ) -> dict[str, UsageSum]:
-        """Return what was used between two times, which have to be `countable`."""
+        """Return the usage between two times, which have to be `countable`."""
         wanted = usage.Wanted(since, until, namespaces, owner)
         return await usage.sum_usage(await self.open(), by, wanted, prices)
 
@@ -199,8 +199,8 @@ class History:
         return await network.recorded_at(await self.open(), since, until)
 
     async def thin_traffic(self, now: int, since: int) -> int:
-        """Keep only the last records of the oldest day since a time that still has records of hours, and remove what is
-        too old. Return the end of that day; `since` if there is none."""
+        """Reduce the oldest day after `since` that still has hourly records to its last records, and remove records
+        that are too old. Return the end of that day; `since` if there is no such day."""
         return await network.thin(await self.open(), now, since)
 
     async def record_address_use(self, pools: Sequence[AddressPool], day: int) -> None:

@@ -112,7 +112,7 @@ async def fact(reader: Reader, name: str) -> str:
 
 
 def note_current(at_millis: int) -> Statement:
-    """Return what notes that history lacked nothing at this time."""
+    """Return the statement that records that history was complete at this time."""
     return Statement(_SET_FACT, [("current_at", str(at_millis))])
 
 

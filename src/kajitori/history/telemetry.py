@@ -34,7 +34,7 @@ MAX_ROWS = 20_000
 
 
 def statement_of(intervals: Iterable[Interval]) -> Statement:
-    """Return what stores these intervals. Storing them again changes nothing."""
+    """Return the statement that stores these intervals. Storing them again changes nothing."""
     rows = [(each.run_uid, each.attempt, each.seconds, each.start, each.ranks, pack(each.bands)) for each in intervals]
     return Statement(_UPSERT, rows)
 

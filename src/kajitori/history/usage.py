@@ -103,7 +103,7 @@ class _Query:
 
 
 async def sum_usage(database: Database, by: By, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
-    """Return what was used between two times (seconds since 1970), by key.
+    """Return the usage between two times (seconds since 1970), by key.
 
     Segments that reach beyond these times count with the part between them. Time that a status had no room to describe
     (see `core.usage.ledger`) counts as a whole if it ended between them. Both times have to be `countable`.

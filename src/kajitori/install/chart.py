@@ -144,7 +144,7 @@ def _yaml(value: str) -> str:
 
 
 def _marked(tls: TlsSettings) -> InstallSettings:
-    """Return settings whose values are marks. Nothing checks them."""
+    """Return settings with marks as values, which the chart replaces by expressions. The values are not validated."""
     images = ImageSettings().model_copy(
         update={
             "parts": "kajimark-image-parts-end",
@@ -385,7 +385,7 @@ def _alerts(settings: InstallSettings) -> str:
 
 
 def _monitors(settings: InstallSettings) -> str:
-    """Return what Prometheus Operator is told to read, if the cluster has it."""
+    """Return the objects that make Prometheus Operator read the metrics, if the cluster has it."""
     monitoring = settings.monitoring.model_copy(update={"alerts": "prometheusRule"})
     with_operator = settings.model_copy(update={"monitoring": monitoring})
     objects = watching.monitors(with_operator)

@@ -78,7 +78,7 @@ def base() -> dict[str, str]:
 
 
 def _components() -> dict[str, str]:
-    """Return a kustomize component for each thing that the base leaves out because it needs values of the site."""
+    """Return a kustomize component for each part that the base leaves out because it needs values of the site."""
     sign_in = SignInSettings(issuer="https://login.example.org").model_copy(update={"url": "https://kaji.example.org"})
     history = HistorySettings(url="postgresql://kajitori@postgres.example.org/kajitori").model_copy(
         update={"secret": "kajitori-history"}

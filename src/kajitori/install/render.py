@@ -51,7 +51,7 @@ def render(
 
 
 def certificates(settings: InstallSettings) -> list[Object]:
-    """Return what provides the certificates: a CronJob that renews them, or Certificates of cert-manager."""
+    """Return the objects that provide the certificates: a CronJob that renews them, or Certificates of cert-manager."""
     if settings.tls.certificates == "own":
         return workloads.renewal(settings)
     issuer = settings.tls.issuer

@@ -13,7 +13,7 @@ WORKLOADS = ("Deployment", "DaemonSet")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One part: how many of its Pods are ready in the present version, and what holds up the others."""
+    """One part: how many of its Pods are ready in the present version, and why the others are not."""
 
     name: str
     ready: int

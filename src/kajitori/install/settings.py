@@ -31,7 +31,7 @@ CLIENT_SECRET_KEY, HISTORY_PASSWORD_KEY = "client-secret", "password"
 METRICS_TOKEN_KEY = "token"
 """Key of the Secret that `agents.metricsSecret` names."""
 RECORD = "kajitori-install"
-"""ConfigMap in which an installation keeps its version, its settings, and the list of what it applied."""
+"""ConfigMap in which an installation keeps its version, its settings, and the list of applied objects."""
 SERVER_PORT, RELAY_PORT, CONTROLLER_PORT, AGENT_PORT = 8600, 8601, 8602, 9465
 
 _GATEWAY_PREFIX = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*[:/#]")

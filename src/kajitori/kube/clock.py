@@ -1,4 +1,4 @@
-"""The API server's clock, the only one that all parts of a cluster can read.
+"""The API server's clock, which all parts of a cluster can read.
 
 One controller writes times into a Run, and another one judges deadlines by them. If each used its own clock, a machine
 whose clock is an hour wrong would end every run with a time limit as soon as it leads.

@@ -118,7 +118,7 @@ def _selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool
 
 
 def default_shares(slices: Iterable[ResourceSlice]) -> dict[DeviceId, dict[str, int]]:
-    """Return what a claim takes by default of each capacity of shared devices."""
+    """Return the amount of each capacity of shared devices that a claim takes by default."""
     return {
         (published.spec.driver, published.spec.pool.name, device.name): {
             name: _amount(default)

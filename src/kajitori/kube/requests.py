@@ -43,7 +43,7 @@ def encode(body: Mapping[str, Any] | bytes) -> bytes:
 def delete_options(
     grace_seconds: int | None, propagation: str | None, uid: str | None, resource_version: str | None
 ) -> bytes:
-    """Return the body of a deletion, with what is given."""
+    """Return the body of a deletion with these options."""
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds

@@ -38,7 +38,7 @@ _IN_TOOLS = {
     "stop it first": "stop it first with stop_run",
     "start it again: kaji resume": "start it again with resume_run:",
 }
-"""Hints of the client and of the server, and what an assistant can do instead."""
+"""Hints of the client and of the server, each with the hint that an assistant gets instead."""
 
 Context = ServerRequestContext[dict[str, Any]]
 

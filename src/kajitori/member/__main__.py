@@ -1,4 +1,4 @@
-"""Prepare what the user's program expects; the exit code says what was missing."""
+"""Prepare everything that the user's program expects. The exit code says what was missing."""
 
 from __future__ import annotations
 

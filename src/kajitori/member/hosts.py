@@ -1,4 +1,4 @@
-"""Files that tell members of each other, in the formats that programs read."""
+"""Files with the addresses of all members, in the formats that programs read."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Guard:
         self._refused = threading.local()
 
     def install(self) -> None:
-        """Begin to guard this process, for good."""
+        """Begin to guard this process. This cannot be undone."""
         sys.addaudithook(self.watch)
 
     def take_refusal(self) -> str:

@@ -33,7 +33,7 @@ class Delivery(msgspec.Struct, kw_only=True):
 
     number: int
     id: str
-    """The same for every try, so that the receiver can recognise a repetition."""
+    """Identifier that is the same for every try, so that the receiver can recognise a repetition."""
     url: str
     key: str = ""
     kind: str
@@ -97,7 +97,7 @@ class Sender:
         self._notes.take()
         try:
             error, for_good = self._send_webhook(delivery) if delivery.key else self._send_by_apprise(delivery)
-        except Exception as cause:  # whatever a service's code raises
+        except Exception as cause:  # a service's code may raise any error
             text = redacted(str(cause), (delivery.url, delivery.key))
             error, for_good = f"{type(cause).__name__}: {text}", False
         if refusal := self._guard.take_refusal():

@@ -1,1 +1,2 @@
-"""Metric names: the one place that knows what every metric of ours is called and means."""
+"""Metrics, alerts and dashboards. `metrics` defines the name and meaning of each metric; `alerts` has the alert
+rules."""

@@ -48,7 +48,7 @@ class Code:
 
 
 def begin_code(client: Client, redirect: str) -> tuple[str, Code]:
-    """Return the address to open in a browser, and what to keep until it comes back to `redirect`."""
+    """Return the address to open in a browser, and the state to keep until the browser returns to `redirect`."""
     flow = WebApplicationClient(client.client_id)
     verifier = flow.create_code_verifier(_VERIFIER_LENGTH)
     code = Code(secrets.token_urlsafe(24), secrets.token_urlsafe(24), redirect, verifier)

@@ -41,8 +41,7 @@ def unverified(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Return the claims of a token; empty if it is no JWT. The API server verifies them: here they only tell the client
-    what it holds."""
+    """Return the claims of a token; empty if it is no JWT. The API server verifies them; the client only reads them."""
     try:
         return unverified(token)[1]
     except ValueError:

@@ -148,7 +148,7 @@ class _Checks:
         }
 
     def fault(self, answer: requests.Response, *, knows: bool) -> str:
-        """Return what is wrong with an answer; empty if nothing is. `knows`: the caller showed credentials."""
+        """Return the fault of an answer; empty if it has none. `knows`: the caller showed credentials."""
         status = answer.status_code
         if status >= 500 and not (status == 503 and self.path == "/readyz"):
             return f"{status}: {answer.text}"

@@ -1,1 +1,1 @@
-"""The same random API operations against two API servers, and what they answer differently."""
+"""Runs the same random API operations against two API servers, and compares the answers."""

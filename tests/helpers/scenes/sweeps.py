@@ -1,4 +1,4 @@
-"""Sweeps for tests of a run's life, and what their steps ask for."""
+"""Sweeps for tests of a run's life, and the requests of their steps."""
 
 from __future__ import annotations
 

@@ -118,6 +118,7 @@ class MemberLog:
     async def _all_batches(self, tracker: RunTracker) -> AsyncGenerator[Batch]:
         failures = 0
         while True:
+            # 1. Wait until the member has a Pod to read, or nothing follows.
             pod = self._next(tracker.look())
             if (cursor := self._cursor_update()) is not None:
                 yield cursor
@@ -128,51 +129,51 @@ class MemberLog:
                     return
                 await tracker.changed(IDLE_SECONDS)
                 continue
-            progress = False
+            # 2. Connect to its log, unless `open` did so already.
             if self._opened is None and pod is not None:
                 async for batch in self._skipped_attempts(attempt_of(pod)):
                     yield batch
-            try:
-                if self._opened is None and pod is not None:
+                try:
                     self._opened = await self._open(pod)
-            except KajitoriError as error:
-                failures += 1
-                if not self._request.follow or not _may_pass(error):
-                    raise
-                if tracker.is_over and failures > LAST_TRIES and pod is not None:
-                    if pod.is_finished:
+                except KajitoriError as error:
+                    failures += 1
+                    if not self._request.follow or not _may_pass(error):
                         raise
-                    if self._position.time:
-                        yield self._notice(notices.lost_with_node(self.rank, attempt_of(pod), pod.spec.node_name))
-                    self._finish(attempt_of(pod))  # its node died, so that no kubelet answers
-                    continue
-            else:
-                failures = 0
-                opened = self._opened
-                if opened is not None:
-                    async with aclosing(self._read(opened, tracker)) as batches:
-                        async for batch in batches:
-                            progress = True
-                            yield batch
-                    await self.close()
-                    if not self._request.follow:
-                        if (end := self._end_of_line(opened.attempt)) is not None:
-                            yield end
-                        return
-                    if not opened.whole and self._pods.is_gone(opened.pod):
-                        async for batch in self._after_break(opened):
-                            yield batch
-                    if opened.finished or self._pods.is_gone(opened.pod) or (tracker.is_over and not progress):
-                        if opened.finished or not self._pods.is_finished(opened.pod):
-                            if (end := self._end_of_line(opened.attempt)) is not None:
-                                yield end
-                            self._finish(opened.attempt)
+                    if tracker.is_over and failures > LAST_TRIES:
+                        if pod.is_finished:
+                            raise
+                        if self._position.time:
+                            yield self._notice(notices.lost_with_node(self.rank, attempt_of(pod), pod.spec.node_name))
+                        self._finish(attempt_of(pod))  # its node died, so that no kubelet answers
                         continue
-                elif not self._request.follow:
+                    await _pause(tracker, failures)
+                    continue
+            failures, opened = 0, self._opened
+            if opened is None:
+                if not self._request.follow:
                     return
-            # The member restarts, is about to start, or could not be reached.
-            await tracker.changed(min(FIRST_PAUSE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS))
-            await asyncio.sleep(FIRST_PAUSE_SECONDS)
+                await _pause(tracker, failures)  # the member is about to start
+                continue
+            # 3. Read the log until the connection ends, then go on with the next attempt or the rest of this one.
+            progress = False
+            async with aclosing(self._read(opened, tracker)) as batches:
+                async for batch in batches:
+                    progress = True
+                    yield batch
+            await self.close()
+            is_gone = self._pods.is_gone(opened.pod)
+            if self._request.follow and is_gone and not opened.whole:
+                async for batch in self._after_break(opened):
+                    yield batch
+            is_over = opened.finished or self._pods.is_gone(opened.pod) or (tracker.is_over and not progress)
+            if not self._request.follow or (is_over and (opened.finished or not self._pods.is_finished(opened.pod))):
+                if (end := self._end_of_line(opened.attempt)) is not None:
+                    yield end
+                if not self._request.follow:
+                    return
+                self._finish(opened.attempt)
+            if not is_over:
+                await _pause(tracker, failures)  # the member restarts, or the connection broke
 
     # ------------------------------------------------------------------------------------------ choosing the Pod
 
@@ -448,3 +449,9 @@ def _stamp(moment: datetime | None) -> bytes:
 def _may_pass(error: KajitoriError) -> bool:
     """Whether a log that cannot be opened now may be opened later: the node or the API server does not answer."""
     return isinstance(error, Unavailable) or (isinstance(error, ApiError) and error.status >= 500)
+
+
+async def _pause(tracker: RunTracker, failures: int) -> None:
+    """Wait for a change of the run; longer after each failure in a row."""
+    await tracker.changed(min(FIRST_PAUSE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS))
+    await asyncio.sleep(FIRST_PAUSE_SECONDS)

@@ -292,7 +292,7 @@ class _Unpacking:
                 self.left_out.append(f"{name}: a link to {leads_to}")
 
     def _is_inside(self, path: Path) -> bool:
-        """Whether the path is below the target once all links on the way are followed."""
+        """Whether the path is below the target once all links in it are followed."""
         return Path(os.path.realpath(path)).is_relative_to(self._root)
 
     def _write(self, content: IO[bytes] | None, path: Path, member: tarfile.TarInfo) -> None:

@@ -57,7 +57,7 @@ class Forwarder:
     """Listens on local ports, and joins each connection to one to the member's port."""
 
     def __init__(self, find_target: Callable[[], Target], run: View, rank: int, tell: Callable[[str], None]) -> None:
-        """`find_target` looks for the server again, whose address may be another one after a restart. `tell` reports
+        """`find_target` looks for the server again, because its address may have changed with a restart. `tell` reports
         connections that fail."""
         self._find_target = find_target
         self._target = find_target()

@@ -1,1 +1,1 @@
-"""What `kaji` says of itself to people, shells and programs: completion, descriptions and the shapes of its output."""
+"""Descriptions of `kaji` itself for people, shells and programs: completion, help, and the shapes of its output."""

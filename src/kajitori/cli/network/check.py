@@ -116,7 +116,7 @@ def _rules(rendered: Rendered) -> Found:
     found = f"those of {', '.join(marks) or 'somebody else'}"
     if marks != [rendered.digest]:
         return Found("this host", what, expected, found, False)
-    # The mark stands in one of them: others may have been taken out, or put in.
+    # The mark is in one of these rules; other rules may have been removed or added.
     there, wanted = Counter(rule["chain"] for rule in rules), rendered.rules_by_chain
     changed = sorted(name for name in there.keys() | wanted.keys() if there[name] != wanted[name])
     said = f", changed by somebody in {', '.join(changed)}" if changed else ""

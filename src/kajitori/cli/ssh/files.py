@@ -201,7 +201,7 @@ class MemberFiles(SFTPServer):
         raise SFTPOpUnsupported("sizes of file systems are not known")
 
     def format_user(self, uid: int | None) -> str:
-        """Return the user's number: names of users here are not those of the member."""
+        """Return the user's number: users of this machine have other names than users of the member."""
         return str(uid or 0)
 
     def format_group(self, gid: int | None) -> str:
@@ -312,7 +312,7 @@ class OpenFile:
 
 
 async def _drained(stream: CommandStream) -> bytes:
-    """Return what a command prints until it ends."""
+    """Return everything that a command prints until it ends."""
     return b"".join([data async for _, data in stream.output()])
 
 
@@ -342,7 +342,7 @@ _REASONS: tuple[tuple[str, Callable[[str], SFTPError]], ...] = (
 
 
 async def _translated(work: Awaitable[_T]) -> _T:
-    """Await work in the member, and raise its errors as those of SFTP."""
+    """Await work in the member, and translate its errors into errors of SFTP."""
     try:
         return await work
     except ScriptFailed as error:

@@ -170,7 +170,7 @@ async def _run(member: Member, process: asyncssh.SSHServerProcess[bytes]) -> Non
 
 
 async def _pass_input(process: asyncssh.SSHServerProcess[bytes], stream: CommandStream) -> None:
-    """Pass on what the client sends until its end."""
+    """Pass on the client's data until its end."""
     try:
         while True:
             try:
@@ -181,7 +181,8 @@ async def _pass_input(process: asyncssh.SSHServerProcess[bytes], stream: Command
                 await stream.write(b"\x03")
             except asyncssh.SignalReceived as received:
                 if received.signal in ("INT", "SIGINT"):
-                    await stream.write(b"\x03")  # to a terminal this is the signal; nothing else can be sent
+                    # a terminal turns this byte into the signal; no other signal can be sent
+                    await stream.write(b"\x03")
             else:
                 if not data:
                     await stream.end_input()

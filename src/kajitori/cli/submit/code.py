@@ -107,7 +107,8 @@ _SAYS_WHAT_IS_MISSING = ("no such file", "not found", "can't open", "cannot open
 
 
 def what_code_would_bring(run: View, folder: Path) -> str:
-    """How to bring along what a failed run lacked and `folder` has; empty if that is not why it failed.
+    """Return a hint how to upload the file or module that a failed run lacked and `folder` has; empty if the run failed
+    for another reason.
 
     The program's last words name the file or the module that was missing, and so does a program that was not found.
     """

@@ -1,1 +1,1 @@
-"""Texts for what the Web API answers, as tables and pages show them."""
+"""Answers of the Web API as texts for tables and pages."""

@@ -131,7 +131,7 @@ class CallQueue:
         self.add([], closed=True)
 
     def outcome(self, call: int, *, items: int | None = None, timeout: float | None = None) -> _Outcome:
-        """Wait until a call has ended, or a generator has an item of the number `items`; return what is known.
+        """Wait until a call has ended, or until a generator has `items` items; return its outcome so far.
 
         Raises TimeoutError, NotFound for a call that was never made, and CallFailed if the run ended without it.
         """
@@ -183,7 +183,7 @@ class CallQueue:
                 self._look()
 
     def _hint(self) -> str:
-        """Return what to do about the end of the run."""
+        """Return a hint about the end of the run."""
         if self.run.reason == "CommandNotFound":
             return f"the image has no python3; one that fits: image={IMAGE!r}"
         return f"kaji describe {self.run.name} tells more"

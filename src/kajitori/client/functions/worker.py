@@ -276,7 +276,8 @@ def _outcome(call: int, kind: str, value: Any, part: int = 0) -> dict[str, Any]:
 
 def _too_large(outcome: dict[str, Any], refusal: str) -> dict[str, Any]:
     """Return the error that a call has in place of a result that the server refused."""
-    if "code.value" not in refusal:  # it was too large for a request: what the server says of requests helps nobody
+    # it was too large for a request: the server's message about requests would not help the user
+    if "code.value" not in refusal:
         size = len(base64.b64decode(outcome["value"]))
         refusal = f"the result of a call has {size:,} bytes, which is too much for one request"
     return _error(outcome["call"], ValueError(f"{refusal}; put large data on a volume and return its path"))

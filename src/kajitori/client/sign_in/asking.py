@@ -48,7 +48,7 @@ class Asker:
             transport.close()
 
     def provider(self, issuer: str) -> Provider:
-        """Return what the provider says of itself."""
+        """Return the provider's description of itself."""
         status, body = self.send("GET", description_url(issuer))
         if status != 200:
             hint = "ask your cluster's operators: --sign-in-issuer names the provider"

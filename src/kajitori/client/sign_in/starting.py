@@ -16,7 +16,7 @@ from kajitori.openid.flows import Client, Device, begin_code
 from kajitori.openid.tokens import Tokens, expiry_of
 
 BROWSER_SECONDS = 600.0
-"""How long a person may take in the browser."""
+"""Time that a person may take for the sign-in in the browser."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class SignInPlace:
 
 
 def place_of(document: Any) -> SignInPlace:
-    """Return what a server says. Raises Unavailable if it offers no sign-in."""
+    """Return how to sign in, from a server's answer. Raises Unavailable if the server offers no sign-in."""
     if not isinstance(document, Mapping) or not document.get("issuer"):
         message = "this server offers no sign-in"
         hint = "give it a token of the cluster: kaji login URL --token-stdin; or ask its operators for --sign-in-issuer"

@@ -18,7 +18,7 @@ class SpecFilling:
         """The option or file that wrote a field, by the field's path in the spec."""
         self.faults: list[Fault] = []
         self.notes: list[str] = []
-        """Notes about options that are accepted, but mean nothing or something else here."""
+        """Notes about options that are accepted, but have no effect or another meaning here."""
         self.hints: dict[tuple[str, str], str] = {}
         """Hints that name options, for faults of the spec, by path in the spec and code of the fault."""
         self.complained: set[str] = set()

@@ -47,7 +47,7 @@ class RunRequest:
     """The option or file that wrote a field, by the field's path in the spec."""
     file: str | None = None
     notes: Sequence[str] = ()
-    """Notes about options that are accepted, but mean nothing or something else here."""
+    """Notes about options that are accepted, but have no effect or another meaning here."""
     faults: Sequence[Fault] = ()
     """Faults that are found without the server."""
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Sending a request to the server, and what is asked of it before."""
+"""Sends a request for a run to the server, and asks the server about it before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of what operators do to a cluster: installations, backups and audits."""
+"""Options of operators' commands: installations, backups and audits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class InstallOptions(ClusterOptions):
     """Options of `kaji install`, `kaji upgrade` and `kaji uninstall`."""
 
     settings: Path | None = None
-    """Settings of the installation; None: those of the last call, or defaults."""
+    """Settings of the installation; None: the settings of the last call, or defaults."""
     policy: Path | None = None
     networks: Path | None = None
     """Policy file and address registry; None: those in the cluster stay."""
     namespace: str = ""
-    """Namespace of the parts; empty: that of the settings."""
+    """Namespace of the parts; empty: the settings' namespace."""
     image_prefix: str | None = None
-    """Registry and path before the names of both images; None: that of the settings."""
+    """Registry and path before the names of both images; None: as in the settings."""
     gateway: bool | None = None
     """Whether there is a gateway that impersonates; None: as the settings say."""
     wait_seconds: int = 300

@@ -63,7 +63,7 @@ class HistoryChoice:
 
 
 def limit_faults(texts: Iterable[str]) -> list[Fault]:
-    """Return what is wrong with the values of --limit."""
+    """Return the faults of the values of --limit."""
     try:
         WebLimits.parse(texts)
     except InvalidInput as error:

@@ -1,8 +1,7 @@
-"""The queue of a run's calls, as a log of entries from which everything follows.
-
-The log is append-only, and all servers read the same one; the number of an entry is its place in the log. A worker
-takes calls and hands in outcomes with one entry. If a worker is gone, the calls that it took are free again, so a call
-may be done more than once (at least once). The first outcome of a call counts.
+"""The queue of a run's calls. Its state follows from an append-only log of entries, which all servers share; the number
+of an entry is its place in the log. With one entry a worker takes calls and hands in outcomes. If a worker ends, the
+calls that it took are free again, so a call is done at least once, perhaps several times. The first outcome of a call
+counts.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     if attempt is None or status.phase in (Phase.QUEUED, Phase.RESTARTING):
         return _await_nodes(run, status, members, now)
 
+    # 1. Count the members of the attempt, and end those of earlier attempts.
     run = replace(run, replicas=len(node_by_rank(attempt)))  # a changed spec applies from the next attempt on
     planned = [member for member in members if member.attempt == attempt.number and member.rank < run.replicas]
     current = [_unless_deleted(member, status) for member in planned]
@@ -74,6 +75,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     ):  # rank 0 tells the others when to end
         status = with_start_times(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
+    # 2. End the attempt if a member failed, or if the gang is preempted or resized.
     broken = _cause_of_break(run, status, attempt, current)
     preempted = preempt_batch(run, status, current, broken, now)
     if preempted is not None:
@@ -84,6 +86,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     if resized is not None:
         return resized
 
+    # 3. Create the members that have no Pod yet.
     missing = sorted(set(range(run.replicas)) - {member.rank for member in current})
     if missing:  # only before `created`: after that a missing member is a lost one
         status = with_reason(status, Reason.CREATING, f"creating {members_text(len(missing))}")
@@ -91,9 +94,31 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     if not attempt.created:
         attempt = msgspec.structs.replace(attempt, created=True)
         status = msgspec.structs.replace(status, attempt=attempt)
+    # 4. Finish the run if all members succeeded; make room if a node is drained.
     if all(member.state is MemberState.SUCCEEDED for member in current):
         status = with_start_times(status, attempt, now)
         return Step(finish(status, Phase.SUCCEEDED, Reason.NONE, "", now, exit_code=0), tidy)
+    leaving = _leave_nodes(run, status, current, tidy, now)
+    if leaving is not None:
+        return leaving
+    # 5. Say whether all members run, and restart the gang if it is stuck.
+    pending = [member for member in current if member.state is MemberState.PENDING]
+    if pending:
+        status = as_starting(status, pending)
+        return _within_deadline(run, Step(status, tidy), current, pending, now)
+    if status.stuck is not None and _is_to_restart(run, status.stuck, attempt):
+        odd = _odd_member(status.stuck, current, now)
+        if odd.node:  # so that node health learns from it, if the next attempt does better elsewhere
+            status = msgspec.structs.replace(status, notable=notes_of([odd]))
+        return _end_broken_attempt(run, status, odd, current, now)
+    return Step(as_running(status, attempt, now), tidy)
+
+
+def _leave_nodes(
+    run: Run, status: RunStatus, current: Sequence[Member], tidy: tuple[Action, ...], now: datetime
+) -> Step | None:
+    """Return the step of a gang with members that are evicted, deleted from outside, or on a node that is drained; None
+    if it has none. `tidy` ends members of earlier attempts."""
     ending = [member for member in current if member.terminating and not member.is_over]
     evicted = [member for member in ending if member.reason is Reason.DRAINED]
     if evicted:
@@ -109,16 +134,7 @@ def batch_step(run: Run, status: RunStatus, members: Sequence[Member], now: date
     if to_move:
         nodes = ", ".join(sorted({member.node for member in to_move})[:3])
         return _leave_draining_node(run, status, current, f"moved away from {nodes}, which is being drained", now)
-    pending = [member for member in current if member.state is MemberState.PENDING]
-    if pending:
-        status = as_starting(status, pending)
-        return _within_deadline(run, Step(status, tidy), current, pending, now)
-    if status.stuck is not None and _is_to_restart(run, status.stuck, attempt):
-        odd = _odd_member(status.stuck, current, now)
-        if odd.node:  # so that node health learns from it, if the next attempt does better elsewhere
-            status = msgspec.structs.replace(status, notable=notes_of([odd]))
-        return _end_broken_attempt(run, status, odd, current, now)
-    return Step(as_running(status, attempt, now), tidy)
+    return None
 
 
 def _is_to_restart(run: Run, stuck: Stuck, attempt: Attempt) -> bool:

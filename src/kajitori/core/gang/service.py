@@ -34,6 +34,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     preempted = preempt_service(run, status, members)
     if preempted is not None:
         return preempted
+    # 1. Separate the members that stay from those that are replaced.
     attempt = status.attempt
     newest: dict[int, Member] = {}
     for member in members:
@@ -50,30 +51,20 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     actions: list[Action] = [
         DeleteMember(m.pod, m.uid, run.limits.grace_seconds if not m.is_over else 0) for m in gone if not m.terminating
     ]
+    # 2. Fail the run if a member exceeded its memory limit; else count the failures of members.
     failed = [m for m in gone if m.state is MemberState.FAILED and not m.terminating and m.rank < run.replicas]
     culprit = min((m for m in failed if m.reason is Reason.OUT_OF_MEMORY), key=lambda m: m.rank, default=None)
     if culprit is not None:  # its successor would exhaust the memory of another node (rule 7)
         status = count_members(run, status, members)
         message = f"member {culprit.rank}: {culprit.message}"
         return Step(finish(status, Phase.FAILED, culprit.reason, message, now, exit_code=culprit.exit_code))
-    noted = {(note.rank, note.attempt) for note in status.notable}
-    for member in failed:
-        if (member.rank, member.attempt) not in noted:
-            status = blame_node(status, member)
-    refused = [m for m in failed if m.reason in START_FAILURES and (m.rank, m.attempt) not in noted]
-    not_before = parse_time(status.not_before)
-    is_pausing = not_before is not None and now < not_before  # these failures were counted when the backoff began
-    newly_late = [member for member in late if not member.terminating]
-    if not is_pausing and (refused or newly_late):
-        status, _ = with_backoff(status, run.limits, now)
-        if attempt is not None:
-            status = blame_late(status, attempt, newly_late)
-            status = note_unstarted(status, attempt, [*refused, *newly_late], now)
+    status = _count_failures(run, status, failed, [member for member in late if not member.terminating], now)
     status = count_members(run, status, [*kept.values(), *failed])
 
-    covered = set(expand_ranks(attempt.ranks)) if attempt and attempt.ranks else set(range(run.replicas))
-    made = {m.rank for m in members if attempt and m.attempt == attempt.number}
+    # 3. Complete the attempt: create the members that it covers and that have no Pod yet.
     if attempt is not None and not attempt.created:
+        covered = set(expand_ranks(attempt.ranks)) if attempt.ranks else set(range(run.replicas))
+        made = {m.rank for m in members if m.attempt == attempt.number}
         to_make = sorted((covered - made) & set(range(run.replicas)))
         if to_make:
             status = with_reason(status, Reason.CREATING, f"creating {members_text(len(to_make))}")
@@ -81,25 +72,47 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
         attempt = replace(attempt, created=True)
         status = replace(status, attempt=attempt)
 
+    # 4. Ask for nodes for the members that are missing, once the backoff has passed.
     wanted = sorted(set(range(run.replicas)) - set(kept) - {m.rank for m in ending})
     if wanted:
+        queued = replace(status, phase=Phase.RESTARTING if kept else Phase.QUEUED)
         not_before = parse_time(status.not_before)
         if not_before is not None and now < not_before:
-            status = replace(status, phase=Phase.RESTARTING if kept else Phase.QUEUED)
-            return Step(status, tuple(actions), not_before)
+            return Step(queued, tuple(actions), not_before)
         actions.append(needs_nodes(status, tuple(wanted), expand_previous=False))
-        if attempt is not None and status.phase is not Phase.STARTING:
-            status = replace(status, phase=Phase.RESTARTING if kept else Phase.QUEUED)
-        return Step(status, tuple(actions))
-    pending = [m for m in kept.values() if m.state is MemberState.PENDING]
+        is_starting = attempt is None or status.phase is Phase.STARTING
+        return Step(status if is_starting else queued, tuple(actions))
+    # 5. Say whether all members run.
     if attempt is None or len(kept) < run.replicas:
         return Step(status, tuple(actions))
+    pending = [m for m in kept.values() if m.state is MemberState.PENDING]
     if pending:
         status = as_starting(status, pending)
         if status.started_at:
             status = replace(status, phase=Phase.RESTARTING)
         return Step(status, tuple(actions), deadline)
     return Step(as_running(status, attempt, now), tuple(actions))
+
+
+def _count_failures(
+    run: Run, status: RunStatus, failed: Sequence[Member], newly_late: Sequence[Member], now: datetime
+) -> RunStatus:
+    """Return the status with new failures counted against nodes, and with a backoff after failed starts."""
+    noted = {(note.rank, note.attempt) for note in status.notable}
+    for member in failed:
+        if (member.rank, member.attempt) not in noted:
+            status = blame_node(status, member)
+    refused = [m for m in failed if m.reason in START_FAILURES and (m.rank, m.attempt) not in noted]
+    not_before = parse_time(status.not_before)
+    is_pausing = not_before is not None and now < not_before  # these failures were counted when the backoff began
+    if is_pausing or not (refused or newly_late):
+        return status
+    status, _ = with_backoff(status, run.limits, now)
+    attempt = status.attempt
+    if attempt is not None:
+        status = blame_late(status, attempt, newly_late)
+        status = note_unstarted(status, attempt, [*refused, *newly_late], now)
+    return status
 
 
 def _late_members(

@@ -124,7 +124,7 @@ _verdicts: dict[tuple[str, int, int, bool], tuple[Device, bool]] = {}
 
 
 def counters_left(node: NodeDevices, taken: Collection[DeviceId]) -> dict[CounterId, int]:
-    """Return what is left of the shared counters while these devices are allocated."""
+    """Return the amounts that are left of the shared counters while these devices are allocated."""
     left = dict(node.counters)
     for device in node.devices:
         if device.counters and device.id in taken:

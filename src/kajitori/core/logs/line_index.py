@@ -88,7 +88,7 @@ class RecentIndexes:
         self._indexes: dict[str, LineIndex] = {}
 
     def get(self, key: str) -> LineIndex:
-        """Return what is known of a log. Keep it again after use."""
+        """Return the index of a log. The caller keeps it again after use."""
         return self._indexes.pop(key, None) or LineIndex()
 
     def keep(self, key: str, index: LineIndex) -> None:

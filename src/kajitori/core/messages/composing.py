@@ -105,7 +105,7 @@ def _idle_words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[
 
 
 def _rounded(seconds: int) -> str:
-    """Return a duration in words, from a minute on in whole minutes."""
+    """Return a duration as text, from a minute on in whole minutes."""
     return format_duration(60 * round(seconds / 60) if seconds >= 60 else seconds)
 
 

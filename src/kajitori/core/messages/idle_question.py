@@ -49,10 +49,9 @@ def held_by_attempt(status: RunStatus) -> dict[int, int]:
 def with_question(
     status: RunStatus, finding: Finding | None, rules: IdleGpus, kept_until: datetime | None, now: datetime
 ) -> RunStatus:
-    """Return the status with what was found of its GPUs, and with the next step of the question to its owner.
-
-    `finding` is None if this process has not looked at the run yet; then what was found before stays.
-    `kept_until` is the spec's, which policy limits.
+    """Return the status with the finding about its GPUs, and with the next step of the question to its owner. `finding`
+    is None if this process has not looked at the run yet; then the earlier finding stays. `kept_until` comes from the
+    spec; policy limits it.
     """
     before = status.idle
     if before is not None and before.parked_at:

@@ -147,7 +147,7 @@ def refused(outbox: Outbox, channel: str, error: str, now: float, *, for_good: b
 
 
 def without_channels(outbox: Outbox, present: Mapping[str, object]) -> Outbox:
-    """Return the outbox without what waits for channels that were removed meanwhile."""
+    """Return the outbox without messages for channels that were removed."""
     gone = {name for message in outbox.messages for name in message.channels} | set(outbox.channels)
     for name in gone - set(present):
         waiting = tuple(message.id for message in outbox.messages if name in message.channels)

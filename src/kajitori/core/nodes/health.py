@@ -168,9 +168,8 @@ def examine(
     preflight: Preflight,
     now: datetime,
 ) -> Verdict:
-    """Return what happens to each node.
-
-    `failures` are by node and of any age; only those after the node's last return to the pool count.
+    """Return the verdict about each node. `failures` are by node and of any age; only failures after the node's last
+    return to the pool count.
     """
     verdict = Verdict()
     removals: list[_Removal] = []

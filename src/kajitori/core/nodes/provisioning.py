@@ -213,7 +213,7 @@ class _Planning:
         for run in self.unplaced:
             if run.request is not None and run.request.attempt == run.attempt:
                 self.current[run.gang.key] = self._review(run, run.request)
-        # 2. Count the nodes that are on their way.
+        # 2. Count the nodes that were requested and have not joined yet.
         for key, request in self.others:
             self._expect(key, request)
         for run in self.unplaced:

@@ -41,7 +41,8 @@ def request_name(run: str, request: NodeRequest) -> str:
 def pod_template(
     request: NodeRequest, rules: NodePool, template: Mapping[str, Any], *, run: str, namespace: str, uid: str
 ) -> Manifest:
-    """Return what every member asks of its node in this pool. `template` is the template of the run's members."""
+    """Return the Pod template by which the autoscaler chooses nodes of this pool for the members. `template` is the
+    template of the run's members."""
     spec = template["spec"]
     shown: Manifest = {name: spec[name] for name in _OF_PODS if name in spec}
     for kind in ("containers", "initContainers"):

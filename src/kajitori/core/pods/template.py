@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kajitori.core.gpus.offers import GpuWay, claim_spec
 from kajitori.core.pods import mpi
 from kajitori.core.pods.manifests import CHECKPOINT_ENV, CLAIM_OF_POD, GPU_CLAIM, Manifest, put
@@ -36,21 +38,44 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
 
     Every addition or change by the policy becomes a finding.
     """
-    inject = policy.inject
+    # 1. Mount volumes, secrets, the checkpoint, and the files that the first step writes.
     mounts = Mounts()
     checkpoint_path = mount_everything(mounts, spec, policy, resolved, run, findings)
-    by_mpi = spec.launcher == "mpi"
-    meets_others, has_first_step = _meets_others(spec), begins_with_step(spec, policy)
+    has_first_step = begins_with_step(spec, policy)
     if has_first_step:
-        mount_first_step_files(mounts, spec, policy, resolved, meets_others=meets_others)
+        mount_first_step_files(mounts, spec, policy, resolved, meets_others=_meets_others(spec))
     mount_metrics(mounts)
+    # 2. Describe the container of the user's program, the Pod around it, and the first step before it.
+    env = _env(spec, policy, resolved, checkpoint_path, findings)
+    container = _container(spec, policy, resolved, env, mounts, findings)
+    pod = _pod(spec, policy, resolved, container, mounts)
+    if has_first_step:
+        _add_first_step(pod, container, spec, policy, resolved)
+    if spec.sweep is not None:
+        container["env"] += _variables(sweep_env(spec.sweep))
+    # 3. Report what policy added, and label the Pod.
+    _add_policy_findings(policy, resolved, findings)
+    _add_image_finding(spec, findings)
+    if spec.launcher == "mpi":
+        mpi.add_findings(spec, policy, resolved, findings)
+    template: Manifest = {"metadata": _metadata(spec, policy, resolved, run), "spec": pod}
+    if resolved.gpus and (device_class := resolved.gpu_way.device_class):
+        template[GPU_CLAIM] = claim_spec(device_class, resolved.gpus, resolved.gpu_way.selectors)
+    return template
+
+
+def _container(
+    spec: RunSpec, policy: Policy, resolved: Resolved, env: list[Manifest], mounts: Mounts, findings: Findings
+) -> Manifest:
+    """Return the container that runs the user's program."""
     container: Manifest = {
         "name": names.MEMBER_CONTAINER,
         "image": spec.image,
-        "env": _env(spec, policy, resolved, checkpoint_path, findings),
+        "env": env,
         "resources": _resources(policy, resolved, findings),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+    by_mpi = spec.launcher == "mpi"
     words = [literal(word) for word in (*spec.command, *spec.args)]
     put(container, "command", mpi.launch_command(words) if by_mpi else words[: len(spec.command)])
     put(container, "args", None if by_mpi else words[len(spec.command) :])
@@ -63,7 +88,11 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     put(container, "ports", [{"containerPort": port} for port in spec.ports])
     put(container, "volumeMounts", mounts.mounts)
     put(container, "securityContext", _security_context(spec, policy, resolved, findings))
+    return container
 
+
+def _pod(spec: RunSpec, policy: Policy, resolved: Resolved, container: Manifest, mounts: Mounts) -> Manifest:
+    """Return the spec of the Pod around a member's container, without the first step."""
     pod: Manifest = {
         "restartPolicy": "Always" if spec.type == "service" else "Never",
         "terminationGracePeriodSeconds": resolved.grace_seconds,
@@ -76,40 +105,49 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     }
     put(pod, "nodeSelector", dict(sorted(resolved.node_selector.items())))
     put(pod, "volumes", mounts.volumes)
-    if has_first_step:
-        added = {first_step.HOSTS_ENV: f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"} if meets_others else {}
-        if by_mpi:
-            added |= mpi.launcher_env(policy.start.deadline_seconds)
-        if spec.code is not None:
-            added[first_step.CODE_DIR_ENV] = spec.code.path
-        if spec.type == "notebook":
-            added[first_step.NOTEBOOK_TOKEN_ENV] = f"{first_step.FOLDER}/{first_step.NOTEBOOK_TOKEN_FILE}"
-        if spec.code is not None and spec.sweep is not None:
-            added |= {first_step.CALLS_SERVER_ENV: policy.start.server or ""}
-            added |= {first_step.CALLS_CA_ENV: policy.start.server_ca} if policy.start.server_ca else {}
-        container["env"] += [{"name": name, "value": value} for name, value in added.items()]
-        step = step_container(container, spec, policy, resolved, meets_others=meets_others)
-        pod["initContainers"] = [step, mpi.image_step(container, step)] if by_mpi else [step]
     put(pod, "imagePullSecrets", [{"name": name} for name in policy.images.pull_secrets])
-    put(pod, "runtimeClassName", inject.runtime_class)
-    put(pod, "schedulerName", inject.scheduler_name)
+    put(pod, "runtimeClassName", policy.inject.runtime_class)
+    put(pod, "schedulerName", policy.inject.scheduler_name)
     if policy.security.fs_group is not None:
         pod["securityContext"] = {"fsGroup": policy.security.fs_group}
     if spec.sweep is not None:
-        container["env"] += [{"name": name, "value": value} for name, value in sweep_env(spec.sweep).items()]
         put(pod, "activeDeadlineSeconds", resolved.time_limit_seconds)
     if spec.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    _add_policy_findings(policy, resolved, findings)
-    _add_image_finding(spec, findings)
-    if by_mpi:
-        mpi.add_findings(spec, policy, resolved, findings)
+    return pod
 
-    metadata: Manifest = {"labels": {**spec.labels, **inject.labels}}
+
+def _add_first_step(pod: Manifest, container: Manifest, spec: RunSpec, policy: Policy, resolved: Resolved) -> None:
+    """Add the init container of the first step, and the variables that tell the program where its results are."""
+    meets_others, by_mpi = _meets_others(spec), spec.launcher == "mpi"
+    added = {first_step.HOSTS_ENV: f"{first_step.FOLDER}/{first_step.HOSTS_FILE}"} if meets_others else {}
+    if by_mpi:
+        added |= mpi.launcher_env(policy.start.deadline_seconds)
+    if spec.code is not None:
+        added[first_step.CODE_DIR_ENV] = spec.code.path
+    if spec.type == "notebook":
+        added[first_step.NOTEBOOK_TOKEN_ENV] = f"{first_step.FOLDER}/{first_step.NOTEBOOK_TOKEN_FILE}"
+    if spec.code is not None and spec.sweep is not None:
+        added |= {first_step.CALLS_SERVER_ENV: policy.start.server or ""}
+        added |= {first_step.CALLS_CA_ENV: policy.start.server_ca} if policy.start.server_ca else {}
+    container["env"] += _variables(added)
+    step = step_container(container, spec, policy, resolved, meets_others=meets_others)
+    pod["initContainers"] = [step, mpi.image_step(container, step)] if by_mpi else [step]
+
+
+def _variables(values: Mapping[str, str]) -> list[Manifest]:
+    """Return environment variables as a container has them."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _metadata(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity) -> Manifest:
+    """Return the labels and annotations of all members' Pods."""
+    metadata: Manifest = {"labels": {**spec.labels, **policy.inject.labels}}
     if spec.resources.whole_node:
         metadata["labels"][names.LABEL_WHOLE_NODE] = "true"
-    own = [METRICS_VOLUME, *([first_step.VOLUME] if has_first_step else ())]
-    ours = {first_step.ANNOTATION_OWN_FOLDERS: ",".join(own)}
+    has_first_step = begins_with_step(spec, policy)
+    own_folders = [METRICS_VOLUME, *([first_step.VOLUME] if has_first_step else ())]
+    ours = {first_step.ANNOTATION_OWN_FOLDERS: ",".join(own_folders)}
     if spec.tensorboard is not None:
         ours[names.ANNOTATION_TENSORBOARD] = spec.tensorboard
     if has_first_step and spec.type == "notebook":
@@ -122,11 +160,8 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         ours[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if spec.is_alone else names.ISOLATION_MEMBERS
     if resolved.gpus and resolved.gpu_way != GpuWay():
         ours[names.ANNOTATION_GPU_REQUEST] = f"{resolved.gpus} {resolved.gpu_type}".strip()
-    put(metadata, "annotations", inject.annotations | ours)
-    template: Manifest = {"metadata": metadata, "spec": pod}
-    if resolved.gpus and (device_class := resolved.gpu_way.device_class):
-        template[GPU_CLAIM] = claim_spec(device_class, resolved.gpus, resolved.gpu_way.selectors)
-    return template
+    put(metadata, "annotations", policy.inject.annotations | ours)
+    return metadata
 
 
 def begins_with_step(spec: RunSpec, policy: Policy) -> bool:

@@ -164,10 +164,9 @@ def missing_resolvers(policy: Policy) -> Shortfall:
 
 
 def lacking_nodes(policy: Policy, present: Sequence[CheckedNode]) -> Shortfall:
-    """Return what a policy says of nodes that no node fulfils.
-
-    Fields that the policy leaves out are not checked. Nodes of growing pools count as if they were there. If the
-    cluster grows automatically (nodesOnDemand), everything is a note, because a node that is still to come may have it.
+    """Return the policy's statements about nodes that no node of the cluster meets. Fields that the policy leaves out
+    are not checked. Nodes that pools can still get count as present. If the cluster grows automatically
+    (nodesOnDemand), everything is a note, because a node that is still to come may have it.
     """
     if not present and not policy.node_pools:
         return Shortfall(notes=("the cluster has no nodes yet: labels, resources and GPU types are not checked",))

@@ -1,4 +1,4 @@
-"""Prices of what runs use: the policy file's section `prices`, as types."""
+"""Prices of the resources that runs use: the policy file's section `prices`, as types."""
 
 from __future__ import annotations
 

@@ -92,9 +92,9 @@ class ConnectionTable(Generic[C]):
                 del self._addresses[key]
 
     def _most_dispensable(self, own: int, now: float) -> C | None:
-        """Return the unauthenticated connection to close for a new one, or None. This is the oldest of the address that
-        has most of them, if that is more than the new one's address would have; else the oldest of all, unless it is
-        young."""
+        """Return the unauthenticated connection to close for a new one, or None. It is the oldest connection of the
+        address with most unauthenticated connections, if that address has more than the new connection's address would
+        have. Otherwise it is the oldest of all connections, unless that one is young."""
         heaviest = max(self._addresses.values(), key=lambda address: len(address.unauthenticated))
         if len(heaviest.unauthenticated) > own + 1:
             return next(iter(heaviest.unauthenticated))

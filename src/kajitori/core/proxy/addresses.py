@@ -38,7 +38,7 @@ class Target:
 
     @property
     def segment(self) -> str:
-        """Port and rank as they stand in addresses: `8888` for rank 0, `8888-3` for rank 3."""
+        """Port and rank as addresses contain them: `8888` for rank 0, `8888-3` for rank 3."""
         return f"{self.port}-{self.rank}" if self.rank else str(self.port)
 
     @property
@@ -143,7 +143,7 @@ def host_label(target: Target) -> str:
 
 
 def read_label(label: str) -> Target | HashedRun | None:
-    """Return what a label names, or None if it is no label of a program."""
+    """Return the target that a label of a host name stands for, or None if it is no label of a program."""
     parts = label.split(_SEPARATOR)
     if len(parts) == 3:
         return _target(parts[2], parts[1], parts[0])

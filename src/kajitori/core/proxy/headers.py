@@ -1,7 +1,5 @@
-"""Headers and cookies that pass between a browser and a run's program, and those that must not.
-
-The program never sees what authenticates its visitors. Whatever it answers, it can neither set cookies of the platform
-nor cookies for other programs.
+"""Which headers and cookies pass between a browser and a run's program. The program never sees the credentials of its
+visitors. Its answers can set neither cookies of the platform nor cookies for other programs.
 """
 
 from __future__ import annotations
@@ -78,8 +76,9 @@ class Forwarding:
 def to_program(headers: Headers, forwarding: Forwarding, *, upgrade: bool = False) -> list[tuple[bytes, bytes]]:
     """Return the headers of a request for the program.
 
-    The visitor's credentials, cookies of the platform and of proxies that sign people in, headers of the connection and
-    what names the caller's way are left out. With `upgrade`, the headers of the WebSocket's handshake are kept.
+    The visitor's credentials, cookies of the platform and of proxies that sign people in, headers of the connection,
+    and headers that name the proxies on the way are left out. With `upgrade`, the headers of the WebSocket's handshake
+    are kept.
     """
     dropped = _HOP_BY_HOP | _connection_options(headers)
     kept = [(name, value) for name, value in headers if not _is_internal(name) and name not in dropped]
@@ -195,7 +194,7 @@ def _is_hidden(cookie: str) -> bool:
 
 
 def _is_internal(name: bytes) -> bool:
-    """Whether a header is none of the program's business. Many programs read `_` in a name like `-`."""
+    """Whether a header is for Kajitori and must not reach the program. Many programs read `_` in a name like `-`."""
     name = name.replace(b"_", b"-")
     return name in _NOT_TO_PROGRAMS or name.startswith(_NOT_TO_PROGRAMS_BEGINNINGS)
 

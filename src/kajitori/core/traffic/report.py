@@ -1,4 +1,4 @@
-"""Reports of a node's traffic totals: what an agent sends, and what a server keeps of it.
+"""Reports of a node's traffic totals, as an agent sends them and as a server keeps them.
 
 All figures are totals that only grow, and every report has all of them. A report that arrives twice, late, or at
 another server therefore changes nothing: the largest value of each figure is right. The same holds when the records of

@@ -152,7 +152,7 @@ class Ledger(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     users: dict[str, Totals] = {}
     host: Totals = {}
     strangers: Totals = {}
-    """Totals of counters whose Pods are unknown because an earlier ledger was lost."""
+    """Totals of counters that belong to unknown Pods, because an earlier ledger was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,8 @@ def with_pods(ledger: Ledger, pods: Iterable[Pod]) -> Ledger:
 
 
 def with_reading(ledger: Ledger, reading: Mapping[str, Counter], now: float) -> tuple[Ledger, Lost]:
-    """Return the ledger with these counter values, and what was lost. The same reading again adds nothing."""
+    """Return the ledger with these counter values, and a description of lost counts. A repeated reading adds
+    nothing."""
     fresh: dict[str, Totals] = {}
     reset: list[str] = []
     for name, counter in reading.items():

@@ -1,4 +1,4 @@
-"""Sums of usage by day: the shares of a segment in each sum, and the sums and segments that a time is made of.
+"""Sums of usage by day: the part of a segment that each sum gets, and the sums and segments that cover a period.
 
 Days are those of UTC, numbered from 1970. Each sum exists for one day and for a block of `BLOCK_DAYS` days, so that
 the sums over years are few.
@@ -130,7 +130,7 @@ class TimeAmount(msgspec.Struct):
 
 
 class TimedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One stored segment with what is known of its time."""
+    """One stored segment, with the known facts about its time."""
 
     namespace: str
     owner: str
@@ -169,7 +169,7 @@ def daily_times(parts: Iterable[tuple[TimedPart, Sequence[Slice]]]) -> dict[Time
 
 
 def parts_of(since: int, until: int) -> Parts:
-    """Return what the time between two times (seconds since 1970) is made of."""
+    """Return the sums and segments that cover the period between two times (seconds since 1970)."""
     first, end = -(-since // DAY), until // DAY
     if end <= first:
         return Parts((), ((since, until),) if until > since else ())

@@ -146,7 +146,7 @@ def release(
 
 
 def mark_attempt(usage: Usage, attempt: int, story: Story) -> Usage:
-    """Return the usage with what is known of an attempt, in its open parts that do not say it yet."""
+    """Return the usage with the known facts about an attempt added to its open parts."""
 
     def marked(part: Holding) -> Holding:
         if part.attempt != attempt:
@@ -187,7 +187,7 @@ def nodes_of(part: Holding, attempt: Attempt | None) -> str:
 
 
 def amounts_key(part: Amounts) -> tuple[str, int, int, int]:
-    """Return what tells different amounts apart."""
+    """Return a key that is equal for equal amounts."""
     return part.gpu_type, part.gpus, part.cpu_millis, part.memory_bytes
 
 

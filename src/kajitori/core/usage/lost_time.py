@@ -48,7 +48,7 @@ class Category(StrEnum):
     SAVING = "saving"
     """The program said that it stood still to write a checkpoint."""
     LOST = "lost"
-    """The program ran, and what it did has to be done again: no checkpoint was written between then and the end of the
+    """The program ran, but its work has to be repeated: no checkpoint was written between this time and the end of the
     attempt."""
     UNCLEAR = "unclear"
     """The program ran, and its attempt was interrupted, but it is not known when it wrote its last checkpoint."""
@@ -190,7 +190,7 @@ def is_interruption(cause: str) -> bool:
 
 
 def _kept_until(held: Held, marks: Sequence[Mark], start: int, end: int) -> tuple[int, Category]:
-    """Return the time until which the work of an attempt is kept, and what the time after it is."""
+    """Return the time until which the work of an attempt is kept, and the category of the time after it."""
     if not is_interruption(held.cause) or held.saves_every == NOTHING_TO_LOSE:
         return end, Category.PRODUCTIVE
     saves = [mark for mark in marks if mark.kind == Kind.SAVED]
@@ -382,7 +382,7 @@ class Checkpoints:
 
 
 def checkpoints_of(parts: Sequence[Held], marks: Iterable[Mark]) -> Checkpoints:
-    """Return what the marks of a run, and the ends of its attempts, say of its checkpoints."""
+    """Return facts about a run's checkpoints, from its marks and the ends of its attempts."""
     saves = sorted(mark for mark in marks if mark.kind == Kind.SAVED)
     between = _between(saves)
     cost = float(median(mark.until - mark.since for mark in saves)) if saves else None

@@ -71,7 +71,7 @@ class SegmentRecord(Amounts, frozen=True, kw_only=True):
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """All that history is told of a run at one time. Telling it again changes nothing."""
+    """The record of a run that history stores at one time. Storing it again changes nothing."""
 
     run: RunRecord
     attempts: tuple[AttemptRecord, ...] = ()
@@ -92,7 +92,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One change, or one refused attempt to change something."""
 
     key: str
-    """Tells the entry apart, so that it is not written twice."""
+    """Identifies the entry, so that it is not written twice."""
     at: int
     """Milliseconds since 1970."""
     actor: str

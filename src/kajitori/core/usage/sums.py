@@ -1,4 +1,4 @@
-"""Sums of usage, and what they cost."""
+"""Sums of usage, and their cost."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ NODE_PORTS = range(30000, 32768)
 
 
 def allocate(service: Object, others: Iterable[Object], before: Object | None = None) -> list[Cause]:
-    """Give a Service its cluster address and node ports, in place, and return what is wrong with those it asks for.
+    """Give a Service its cluster address and node ports, in place, and return the faults of those that it asks for.
     `before` is the spec that it replaces.
 
     No proxy runs on the nodes, so nothing answers at these addresses. They exist because clients expect them. Members

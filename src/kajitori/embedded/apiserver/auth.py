@@ -124,7 +124,7 @@ class Authenticator:
         return user
 
     async def identify(self, authorization: str, peer_certificate: Mapping[str, Any] | None) -> User | None:
-        """Return what `authenticate` does, also for signed tokens."""
+        """Return the user like `authenticate`, also for signed tokens."""
         user = self.authenticate(authorization, peer_certificate)
         if user is None and self._signed:
             return await self.find_user(authorization.partition(" ")[2].strip())
@@ -170,7 +170,7 @@ def _user_of_certificate(certificate: Mapping[str, Any]) -> User | None:
 
 
 class AllowKnown:
-    """Lets every authenticated user do everything, and anybody ask how the server is."""
+    """Lets every authenticated user do everything, and all others read the server's health."""
 
     def refusal(self, user: User, attributes: Attributes) -> str:
         return authorize(user, attributes)
@@ -258,7 +258,7 @@ def _rules_status(user: User) -> dict[str, Any]:
 
 
 def faults_of(kind: str, obj: Object) -> Iterable[str]:
-    """Return what is wrong with the spec of a review."""
+    """Return the faults of a review's spec."""
     spec = obj.get("spec") or {}
     if kind.endswith("AccessReview"):
         given = [name for name in ("resourceAttributes", "nonResourceAttributes") if spec.get(name) is not None]

@@ -15,7 +15,7 @@ from kajitori.embedded.objects import Claim, PersistentVolume, Pod, StorageClass
 
 PROVISIONER = "kajitori.dev/local"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-"""Provisioner of classes whose volumes people make."""
+"""Provisioner of classes that no program provisions: people make the volumes."""
 STORAGE_CLASS = "kajitori-local"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

@@ -78,7 +78,7 @@ class NodeIpam(Controller):
                 if not pending.written:
                     await self._write(name, pending)
             except errors.KajitoriError as cause:
-                # It may have been written all the same, so the range stays this node's and is written again.
+                # The write may have succeeded nevertheless, so the range stays this node's and is written again.
                 failed = cause
         if failed is not None:
             raise failed

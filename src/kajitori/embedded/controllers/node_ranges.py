@@ -22,7 +22,7 @@ class NodeRanges:
         self._next = 0
 
     def record(self, node: str, cidrs: Iterable[str]) -> None:
-        """Note a node's ranges, whatever gave them: all their addresses are taken, even if they were cut
+        """Note a node's ranges, also if another program gave them: all their addresses are taken, even if they were cut
         differently."""
         self.forget(node)
         for cidr in cidrs:

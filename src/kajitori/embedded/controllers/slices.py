@@ -56,7 +56,7 @@ class Change:
 
 
 def changes(service: Service | None, pods: Iterable[Pod], slices: Iterable[Slice]) -> list[Change]:
-    """Return what to write so that the slices of a Service are right.
+    """Return the writes that bring the slices of a Service up to date.
 
     An endpoint stays in its slice, so that one Pod's change rewrites one slice. Services without a selector manage
     their own slices; `service` is None if it was deleted.

@@ -195,7 +195,7 @@ class Provisioner(Controller):
         self._record_event(claim, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
     async def _is_claimed(self, volume: PersistentVolume) -> bool:
-        """Ask the API server itself, since a removed folder does not come back."""
+        """Ask the API server itself and not the cache, since a removed folder cannot be restored."""
         reference: ClaimReference | None = volume.spec.claim_ref
         if reference is None:
             return False

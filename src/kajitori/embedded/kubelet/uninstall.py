@@ -19,7 +19,7 @@ from kajitori.embedded.kubelet.shim.cgroups import Cgroup
 from kajitori.errors import Unavailable, WrongState
 
 FILES = ("pods", "logs", "messages", "addresses", "network", "pki", "probe", "pod-cidr")
-"""Names of what a kubelet creates in its folder, beside the lock."""
+"""Names of the files and folders that a kubelet creates in its folder, apart from the lock."""
 
 
 async def uninstall(root: Path, *, force: bool = False) -> list[str]:

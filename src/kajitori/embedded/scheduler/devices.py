@@ -44,14 +44,14 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a Pod needs from the drivers of devices."""
+    """The requests of a Pod to the drivers of devices."""
 
     waits_for: str = ""
     """Why it cannot be placed yet; empty if it can."""
     is_early: bool = False
     """Whether claims are still to be created for it. That takes a moment, so it is not worth a message."""
     claims: tuple[tuple[Key, tuple[Need, ...]], ...] = ()
-    """Claims without devices, and what each of them asks for."""
+    """Claims without devices, each with its requests."""
     allocated: tuple[Key, ...] = ()
     """Claims that have their devices."""
     extended: tuple[Need, ...] = ()

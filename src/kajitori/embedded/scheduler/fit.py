@@ -83,7 +83,7 @@ class Demand:
 
 @dataclass(slots=True)
 class NodeState:
-    """A node and what the Pods on it use."""
+    """A node, and the resources that the Pods on it use."""
 
     name: str
     labels: Mapping[str, str]
@@ -154,7 +154,7 @@ def allocatable_of(node: Node) -> Amounts:
 
 
 def requests(spec: PodSpec) -> Amounts:
-    """Return what the scheduler counts for a Pod. Raises QuantityError."""
+    """Return the resources that the scheduler counts for a Pod. Raises QuantityError."""
     return pod_amounts(
         map(_requests, spec.containers),
         ((_requests(one), one.restart_policy == "Always") for one in spec.init_containers or ()),

@@ -1,4 +1,5 @@
-"""Simulated nodes: `SimulatedNodes` plays a pool that `SimSettings` describes."""
+"""Simulated nodes. `nodes.SimulatedNodes` runs a pool of them, as `SimSettings` describes it, against any API server:
+it creates Nodes, sends heartbeats, and writes the statuses that the Pods' kubelets would write."""
 
 from kajitori.embedded.simulator.nodes import SimulatedNodes
 from kajitori.embedded.simulator.settings import SimSettings

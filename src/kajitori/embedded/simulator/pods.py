@@ -1,4 +1,4 @@
-"""The Pods of all simulated nodes: which of them are due, and what is done about them."""
+"""The Pods of all simulated nodes: finds those with a due step, and performs the step."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class SimulatedPods:
                 )
                 self._busy.discard(key)
                 known = self.pods.get(key)
-                if known is not None and known.metadata.uid == uid:  # not deleted meanwhile
+                if known is not None and known.metadata.uid == uid:  # it still exists
                     with contextlib.suppress(msgspec.ValidationError):  # otherwise the watch delivers it a moment later
                         self.see(key, msgspec.convert(written, Pod))
         except errors.NotFound:

@@ -329,7 +329,7 @@ class Store:
             self._flush()
 
     def _rewrite(self, journal: Journal, error: StoreDamaged) -> None:
-        """Tell the journal to replace its damaged file with the contents of memory. No write is in progress."""
+        """Make the journal replace its damaged file with the contents of memory. No write is in progress."""
         now = time.monotonic()
         log.error("%s", error.message)
         if now - self._rewritten_at < REWRITE_SECONDS:

@@ -61,7 +61,7 @@ class WriteAheadLog:
         return self._content[start : start + self.page_size]
 
     def intact_frames(self) -> list[bool]:
-        """Return for each frame whether it is what was written after the one before it."""
+        """Return for each frame whether it is the one that was written after the frame before it."""
         if not self.pages:
             return []
         import numpy  # only after a crash is there something to look at

@@ -38,9 +38,10 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import CUSTOM_RESOURCES, PODS
 
 SAID_AGAIN_SECONDS = 15.0
-"""The progress of parts is told when it changes, and after this time."""
+"""The progress of parts is printed when it changes, and again after this time."""
 _KEPT_WHEN_UNUSED = ("Namespace", "CustomResourceDefinition", "PriorityClass")
-"""Kinds that stay if an installation does not need them any more: others may, or data would be lost."""
+"""Kinds that stay if an installation does not need them any more: other programs may need them, or data would be
+lost."""
 
 
 def check(options: InstallOptions) -> list[Finding]:
@@ -157,7 +158,8 @@ async def _apply(client: KubeClient, options: InstallOptions, plan: Plan, say: S
 
 
 async def _wait(client: KubeClient, workloads: Sequence[Identity], seconds: float, say: Say) -> None:
-    """Return when all parts are ready in the present version. Raises Unavailable, with what holds them up."""
+    """Return when all parts are ready in the present version. Raises Unavailable, which names the cause of the
+    delay."""
     deadline, said, said_at = time.monotonic() + seconds, "", 0.0
     while True:
         states = [await _progress(client, one) for one in workloads]

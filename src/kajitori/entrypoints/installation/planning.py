@@ -1,4 +1,4 @@
-"""The objects that an installation consists of, from the settings and from what the cluster has."""
+"""The objects of an installation, computed from the settings and the present state of the cluster."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class Plan:
 
 
 def rendered(options: InstallOptions) -> list[Object]:
-    """Return what would be applied to a new cluster, without asking one. Secrets with keys are not part of it."""
+    """Return the objects that would be applied to a new cluster, without asking a cluster. Secrets with keys are not
+    among them."""
     return in_order(_files(_settings(options, None), *_texts(options, None)))
 
 
@@ -70,7 +71,7 @@ def with_client(options: InstallOptions, work: Callable[[KubeClient], Awaitable[
 async def plan_of(
     client: KubeClient, options: InstallOptions, *, has_rights: bool = True, with_teams: bool = True
 ) -> Plan:
-    """Return what is to be applied. Without `has_rights`, what the caller may not read counts as missing.
+    """Return the objects to apply. Without `has_rights`, objects that the caller may not read count as missing.
 
     Raises InvalidInput if the policy in the cluster is faulty, unless its teams are left out.
     """
@@ -126,7 +127,7 @@ def _files(settings: InstallSettings, policy: str, networks: str) -> dict[str, l
 
 
 def _settings(options: InstallOptions, record: Record | None) -> InstallSettings:
-    """Return the settings of the options; without any, those of the last installation."""
+    """Return the settings in the options; without any, the settings of the last installation."""
     if options.settings is not None:
         settings = parse_settings(options.settings.read_bytes())
     else:
@@ -144,7 +145,7 @@ def _settings(options: InstallOptions, record: Record | None) -> InstallSettings
 
 
 def _texts(options: InstallOptions, stored: Object | None) -> tuple[str, str]:
-    """Return policy and address registry: those of the options, else those in the cluster, which operators edit."""
+    """Return policy and address registry from the options, else from the cluster, where operators edit them."""
     data = (stored or {}).get("data") or {}
     policy = options.policy.read_text() if options.policy is not None else data.get("policy.yaml", "{}\n")
     registry = (

@@ -1,4 +1,4 @@
-"""`kaji uninstall`: remove the parts, and tell what stays."""
+"""`kaji uninstall`: remove the parts, and report which objects stay."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Leftovers:
 
 
 def user_data(options: InstallOptions) -> Leftovers:
-    """Return what users have in the cluster."""
+    """Return the users' data in the cluster."""
     return with_client(options, _user_data)
 
 
 def uninstall(options: InstallOptions, say: Say, *, delete_runs: bool) -> list[str]:
-    """Remove the installation; return what stays, in words.
+    """Remove the installation; return sentences about the objects that stay.
 
     Runs, the definition that keeps them stored, their claims and blobs stay, unless `delete_runs`. Then the controllers
     first delete all Runs with their Pods.
@@ -123,7 +123,7 @@ async def _delete_runs(client: KubeClient, say: Say) -> None:
 
 
 def _stays(plan: Plan, left: Leftovers, *, delete_runs: bool) -> list[str]:
-    """Return what an uninstallation leaves, in words."""
+    """Return sentences about the objects that an uninstallation leaves."""
     spaces = " ".join(document["metadata"]["name"] for document in plan.files["namespace"])
     found = []
     if left.runs:

@@ -1,1 +1,2 @@
-"""Builders that several processes share: the Web API, the run controller, their stores, and what `kaji up` adds."""
+"""Builders that several processes share: of the Web API, the run controller and their stores, and of the parts that
+only `kaji up` has."""

@@ -48,7 +48,7 @@ class OwnNode:
         self._was_ready = False
 
     def awaited(self) -> str:
-        """Return what the user still has to wait for; empty once the node has been ready."""
+        """Return a text that says what the user has to wait for; empty once the node has been ready."""
         if not self._was_ready and self._registered.is_set():
             node = self._mirror.nodes.get(self._name)
             self._was_ready = node is not None and node.is_ready

@@ -77,19 +77,19 @@ def run_controller(
     lost after `node_patience`.
     """
     now, metrics = now or mirror.now, metrics or ControllerMetrics.unread()
+    # 1. What every part uses: Events, the work queue, statuses, and what changes in the cluster.
     events = EventRecorder(client, names.MANAGED_BY, clock=now)
     trigger = CycleTrigger()
     work = WorkQueue(now, trigger.note_done)
     statuses = Statuses(client, mirror, events, now, metrics)
     silent_nodes, orphans = SilentNodes(mirror, now, node_patience), Orphans(client, mirror)
     changes = Changes(mirror, view, work, trigger, statuses, silent_nodes, orphans, now)
+    # 2. The parts that start runs: single runs, the queue, and nodes.
     networks = NetworkKeeper(client, changes.note_network)
     provisioning = Provisioning(client, view, changes.note_request)
     key = SigningKey(client, namespace, mirror.use_signing_key)
     starter = Starter(client, mirror, view, statuses, provisioning, networks, key, now)
     planning = Planning(mirror, view, work, trigger, statuses, starter, provisioning, now, metrics)
-    logs = LogKeeper(client, kept_logs, events=events, metrics=metrics, wake=work.wake) if kept_logs else None
-    results = ResultKeeper(client, logs, kept_logs.results if kept_logs else None, work.wake)
     cluster = ClusterParts(client=client, mirror=mirror, view=view, events=events, now=now, metrics=metrics)
     runs = RunParts(
         statuses=statuses,
@@ -102,6 +102,9 @@ def run_controller(
     )
     queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silent_nodes=silent_nodes)
+    # 3. Records that outlive Pods, telemetry of running runs, and messages.
+    logs = LogKeeper(client, kept_logs, events=events, metrics=metrics, wake=work.wake) if kept_logs else None
+    results = ResultKeeper(client, logs, kept_logs.results if kept_logs else None, work.wake)
     keeper = feed = idle = stuck = stragglers = evidence = None
     if history is not None:
         keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
@@ -137,6 +140,7 @@ def run_controller(
         stragglers=stragglers,
         evidence=evidence,
     )
+    # 4. The reconciler and the loop around all of them.
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
     keepers = (
         PolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds),

@@ -1,4 +1,4 @@
-"""Finds the newest of many runs whose names begin alike, day by day."""
+"""Adds the index that finds the newest of many runs with the same beginning of the name, day by day."""
 
 from __future__ import annotations
 

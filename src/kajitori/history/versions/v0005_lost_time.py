@@ -1,4 +1,4 @@
-"""What the time of segments was, and daily sums of it."""
+"""Adds the facts about the time of segments, and daily sums of it."""
 
 from __future__ import annotations
 

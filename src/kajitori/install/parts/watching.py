@@ -1,4 +1,4 @@
-"""What a Prometheus is told to read, alert rules for it, and dashboards for Grafana, as parts of an installation."""
+"""Objects for monitoring: targets and alert rules for Prometheus, and dashboards for Grafana."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Deployments of Web API, controller and relay, the DaemonSet of agents, and what belongs to each of them."""
+"""Deployments of Web API, controller and relay, the DaemonSet of agents, and the Services and accounts that belong to
+each of them."""
 
 from __future__ import annotations
 
@@ -359,7 +360,8 @@ def _container(
 
 
 def _policy_arguments(settings: InstallSettings) -> list[str]:
-    """Return what Web API and controller are both told: they must come to the same decisions."""
+    """Return the arguments about policy that Web API and controller share, because they must come to the same
+    decisions."""
     authority = [f"--member-ca={TLS_FOLDER}/ca.crt"] if settings.encrypts else []
     return [
         f"--policy={POLICY_FOLDER}/policy.yaml",
@@ -374,7 +376,7 @@ def _policy_arguments(settings: InstallSettings) -> list[str]:
 
 
 def _sign_in_arguments(settings: InstallSettings) -> list[str]:
-    """Return what the Web API is told about the OpenID provider and about sessions of browsers."""
+    """Return the Web API's arguments about the OpenID provider and about sessions of browsers."""
     sign_in = settings.sign_in
     found = [f"--sign-in-client-id={sign_in.client_id}", f"--sign-in-scopes={sign_in.scopes}"]
     if sign_in.issuer:

@@ -1,4 +1,4 @@
-"""Alerts about Kajitori itself, and about what it sees of nodes, GPUs and runs."""
+"""Alerts about Kajitori itself, and about nodes, GPUs and runs."""
 
 from __future__ import annotations
 

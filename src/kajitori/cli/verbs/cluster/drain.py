@@ -67,7 +67,8 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool, reason: str) -> int:
 
 
 def _emptied(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
-    """Wait until no run has a member on the node, and return its view. Prints each change of what is waited for."""
+    """Wait until no run has a member on the node, and return its view. Print the runs that are waited for each time
+    they change."""
     from kajitori.cli.lookup import node_path
 
     told, name = "", view["name"]

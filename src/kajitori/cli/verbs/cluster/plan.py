@@ -274,7 +274,8 @@ def _prefix(length: int) -> str:
 
 
 def _until(years: float | None, growth: str | None, *, holds: bool) -> str:
-    """Return in words how long a kind of network carries the growing cluster; `holds` says whether it does today."""
+    """Return a text that says how long a kind of network carries the growing cluster; `holds` says whether it does
+    today."""
     if not holds:
         return "too small now"
     if years is None:

@@ -59,7 +59,8 @@ def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool, output: s
 
 
 def _awaited(cli: Cli, api: Api, chosen: list[str], before: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
-    """Wait until all nodes are tested, and return their views. Prints each change of what is waited for."""
+    """Wait until all nodes are tested, and return their views. Print the nodes that are waited for each time they
+    change."""
     told = ""
     while True:
         known = _nodes(api)

@@ -148,7 +148,8 @@ def command(
 
 
 def _nothing_of_sweep(name: str, rank: int | None) -> str:
-    """Return what to say if no log of a sweep is stored. It is no error: nothing is stored of a silent member."""
+    """Return the message if no log of a sweep is stored. That is no error: a member that printed nothing has no stored
+    log."""
     if rank is not None:
         return f"{name}: member {rank} printed nothing, or its log was not kept; how it ended: kaji results {name}"
     which = "the members that were looked at printed nothing, or their logs were not kept"

@@ -116,7 +116,7 @@ def _notebook(cli: Cli, view: View) -> View | None:
 
 
 def _forwards(view: View, ports: Sequence[str]) -> list[Forward]:
-    """Return what to forward. Raises InvalidInput with all faults."""
+    """Return the ports to forward. Raises InvalidInput with all faults."""
     from kajitori.cli.connection.forwarding import Forward
     from kajitori.errors import Fault, FieldError, InvalidInput
 

@@ -1,1 +1,1 @@
-"""Policy for what runs ask for, and for what their Pods get."""
+"""Policy for the requests of runs, and for the settings of their Pods."""

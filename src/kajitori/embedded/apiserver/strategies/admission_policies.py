@@ -107,7 +107,7 @@ def _mutation_faults(spec: Mapping[str, Any]) -> Iterator[Cause]:
 
 
 def _scope_of(spec: Mapping[str, Any], scope: Scope) -> tuple[list[Cause], Scope]:
-    """Return the faults of what policies of both types have, and the scope with the policy's variables."""
+    """Return the faults of the fields that both types of policies have, and the scope with the policy's variables."""
     found = []
     if spec.get("paramKind") is not None:
         found.append(forbidden("spec.paramKind", _NO_PARAMS))

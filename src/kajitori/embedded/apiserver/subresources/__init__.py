@@ -1,1 +1,1 @@
-"""Subresources: binding, eviction, scale, and what the kubelet answers."""
+"""Subresources: binding, eviction, scale, and requests that are passed on to kubelets."""

@@ -1,4 +1,4 @@
-"""Logs, exec, attach and port-forward, passed on to the kubelet of the Pod's node; what else a kubelet is asked."""
+"""Logs, exec, attach, port-forward and other requests that are passed on to the kubelet of a node."""
 
 from __future__ import annotations
 
@@ -196,10 +196,8 @@ class KubeletProxy:
 
 
 async def _shown(node: str, named: str, address: str, port: int) -> str:
-    """The certificate (PEM) that is shown there.
-
-    Raises:
-        StatusError: 500, there is none, or not the one that the node names.
+    """Return the certificate (PEM) that the server at this address shows. Raises: StatusError: 500, there is none, or
+    not the one that the node names.
     """
     try:
         shown = await asyncio.to_thread(ssl.get_server_certificate, (address, port), timeout=_CONNECT_SECONDS)

@@ -183,7 +183,7 @@ class Subresources:
 
 
 def scale_fault(scale: Object) -> str:
-    """Return what is wrong with the number of replicas that a Scale asks for; empty if nothing is."""
+    """Return the fault of the number of replicas that a Scale asks for; empty if there is none."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if type(replicas) is int or (type(replicas) is float and replicas.is_integer()):
         return ""

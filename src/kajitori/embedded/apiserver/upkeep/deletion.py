@@ -42,7 +42,7 @@ class Deleted:
 
     value: bytes
     at_once: bool
-    """Whether the object is gone; otherwise its grace or finalizers delay it."""
+    """Whether the object was removed; otherwise its grace or finalizers delay that."""
 
 
 async def delete(

@@ -87,7 +87,7 @@ class GarbageCollector:
                     self._add(found.resource, found.key)
 
     def process(self, record: Record) -> None:
-        """Do what is due for one object. The writes are not durable yet.
+        """Take the due steps for one object. The writes are not durable yet.
 
         Raises:
             Stale: it changed meanwhile.

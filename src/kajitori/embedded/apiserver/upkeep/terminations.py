@@ -61,7 +61,7 @@ class Terminations:
             self._add(DEFINITIONS, self._definitions[record.resource])
 
     def process(self, record: Record) -> None:
-        """Do what is due for one namespace or definition. The writes are not durable yet.
+        """Take the due steps for one namespace or definition. The writes are not durable yet.
 
         Raises:
             Stale: it changed meanwhile.

@@ -92,7 +92,7 @@ def _json_path(path: str) -> list[str]:
 
 
 def cidr(text: str) -> list[str]:
-    """Return what is wrong with a range of addresses."""
+    """Return the fault of a range of addresses."""
     try:
         network = ipaddress.ip_network(text)
     except ValueError:

@@ -55,7 +55,7 @@ def _name_details(name: str, of_container: bool) -> tuple[str, ...]:
 
 
 def name_faults(name: str, path: str, *, of_container: bool = False) -> list[Cause]:
-    """Return what is wrong with the name of a resource; `of_container`: one that a container may ask for."""
+    """Return the faults of a resource's name; `of_container`: it has to be one that a container may ask for."""
     return [invalid(path, name, detail) for detail in _name_details(name, of_container)]
 
 
@@ -81,7 +81,7 @@ def requirement_faults(resources: dict[str, Any], path: str) -> Iterator[Cause]:
 
 @functools.lru_cache(maxsize=4096)
 def _amount_details(name: str, amount: str) -> tuple[tuple[str, str], ...]:
-    """Return what is wrong with an amount that a container asks for: the value that is, and why."""
+    """Return the fault of an amount that a container asks for: the faulty value, and why."""
     found = [(name, detail) for detail in _name_details(name, True)]
     nano = parse_nano(amount)
     if nano < 0:

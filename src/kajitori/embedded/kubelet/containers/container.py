@@ -130,7 +130,7 @@ class EngineContainer(msgspec.Struct, frozen=True):
     scheme: str
     name: str
     body: dict[str, Any] = {}
-    """What the engine creates; it may hold secrets, so no file has it."""
+    """The body of the engine's request to create the container. It may hold secrets, so it is in no file."""
     api: str = ""
     """Beginning of the paths of requests; empty in the files of earlier kubelets."""
     create: str = "/containers/create"
@@ -436,7 +436,7 @@ class Container:
     async def _order(self, order: Mapping[str, Any]) -> None:
         connection = await self._connect_while_it_lives()
         if connection is None:
-            return  # it has ended meanwhile, as every order wants
+            return  # it has ended, and every order is about ending it
         try:
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(connection, json.dumps(order).encode())
@@ -489,7 +489,7 @@ def _is_below(pid: int, shims: set[int]) -> bool:
 
 
 def _identity(directory: Path) -> list[Any]:
-    """Return device, inode and boot. They tell a folder from its copies while the machine is up."""
+    """Return device, inode and boot. They distinguish a folder from its copies while the machine is up."""
     found = directory.stat()
     return [found.st_dev, found.st_ino, shim.boot_id()]
 

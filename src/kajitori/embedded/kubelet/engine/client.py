@@ -57,7 +57,7 @@ class EngineClient:
         self._api = api
 
     async def version(self, seconds: float = CALL_SECONDS) -> EngineVersion:
-        """Return what the engine is. Raises Unavailable, also if it is too old."""
+        """Return the engine's name and version. Raises Unavailable, also if it is too old."""
         found = await self._json("GET", "/version", seconds=seconds)
         components = {str(part.get("Name")): part for part in found.get("Components") or ()}
         podman = components.get("Podman Engine")
@@ -78,7 +78,7 @@ class EngineClient:
         return found
 
     async def image(self, reference: str) -> Object:
-        """Return what the engine knows about an image that it has. Raises NotFound."""
+        """Return the engine's description of an image that it has. Raises NotFound."""
         found: Object = await self._json("GET", f"/images/{quote(reference, safe='/:@')}/json")
         return found
 

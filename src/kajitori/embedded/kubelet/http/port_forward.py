@@ -65,7 +65,7 @@ class PodPorts:
     namespace: str
     """File of its network namespace; empty if it uses the machine's network."""
     until_gone: Callable[[], Awaitable[object]]
-    """Returns when the Pod is gone from this node."""
+    """Returns once the Pod has left this node."""
     process: int = 0
     """A process of the Pod. Its network is used if it is neither `namespace` nor the machine's: rootless Docker has a
     network of its own that it calls the host's."""

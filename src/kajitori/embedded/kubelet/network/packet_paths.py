@@ -59,7 +59,7 @@ class NetworkPods:
         self._write(pod, cgroups=(*earlier, *groups))
 
     def forget(self, uid: str) -> None:
-        """Remove the file of a Pod whose network is gone."""
+        """Remove the file of a Pod after its network was removed."""
         self._file(uid).unlink(missing_ok=True)
 
     def keep(self, living: Collection[str]) -> None:

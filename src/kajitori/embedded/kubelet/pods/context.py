@@ -117,7 +117,7 @@ class Context:
         self.gpus.release(uid)
 
     def facts(self, pod_ip: str) -> PodFacts:
-        """Return what a Pod's programs may read about the Pod and its node."""
+        """Return the facts that a Pod's programs may read about the Pod and its node."""
         return PodFacts(
             pod_ip=pod_ip,
             host_ip=self.address,

@@ -34,7 +34,7 @@ class Reporter:
         except NotFound:
             return None
         except Conflict:
-            # Either another Pod has this name, or the server was too busy. Only the first means that this Pod is gone.
+            # Either another Pod has this name, or the server was too busy. Only in the first case this Pod is deleted.
             try:
                 found = await self._cluster.get(resources.PODS, name, namespace)
             except NotFound:

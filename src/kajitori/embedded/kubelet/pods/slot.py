@@ -103,7 +103,7 @@ class Slot:
             self.container.close()
 
     def observed(self, restarts_in_a_row: int) -> Observed:
-        """Return what the next steps are decided by."""
+        """Return the state of the container from which the next steps are decided."""
         state = self.state
         if state is None:
             return Observed()
@@ -118,7 +118,7 @@ class Slot:
         )
 
     def view(self) -> ContainerView:
-        """Return what the Pod's status shows of this container."""
+        """Return the part of the Pod's status about this container."""
         state = self.state
         running = self.running and state is not None and state.running
         if pods.is_sidecar(self.spec) or not self.is_init:

@@ -242,7 +242,7 @@ class PodWorker:
         return min(waits)
 
     def _record_system_oom(self) -> None:
-        """Record the Event before the status, whose OOMKilled does not tell a victim from a culprit."""
+        """Record the Event before the status: the status' OOMKilled does not distinguish a victim from a culprit."""
         for slot in self.slots.values():
             state = slot.state
             if state is None or slot.running or not state.within_limit:

@@ -1,4 +1,4 @@
-"""Attached remotes: each receives a copy of what a container's program prints from now on."""
+"""Attached remotes. Each receives a copy of the output of a container's program from now on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Attachment:
         return [self._outputs[stream] for stream, pending in self._pending.items() if pending]
 
     def write(self, stream: str, data: bytes) -> bool:
-        """Pass on what the program printed. Return False if the remote is gone."""
+        """Pass on output of the program. Return False if the remote has disconnected."""
         if stream not in self._outputs:
             return True
         if not self._pending[stream]:
@@ -47,7 +47,7 @@ class Attachment:
         return self.flush()
 
     def flush(self) -> bool:
-        """Write what fits into the pipes. Return False if the remote is gone or has stalled."""
+        """Write as much as fits into the pipes. Return False if the remote has disconnected or stalled."""
         for stream, pending in self._pending.items():
             try:
                 while pending:

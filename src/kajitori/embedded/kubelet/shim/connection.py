@@ -67,7 +67,7 @@ class Connection:
         if not data:
             self.close()
             return
-        for fd in fds:  # else commands get them besides their own streams, and keep them open
+        for fd in fds:  # otherwise commands would inherit these descriptors and keep them open
             os.set_inheritable(fd, False)
         try:
             self._obey(json.loads(data), fds)

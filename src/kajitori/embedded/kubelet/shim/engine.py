@@ -60,7 +60,7 @@ class EngineShim(Shim):
         self.attached = -1
         self.input: socket.socket | None = None
         self.source = -1
-        """Descriptor with what attached remotes type."""
+        """Descriptor of the input that attached remotes type."""
         self.unsent = b""
         self.waiting: socket.socket | None = None
         self.try_at = 0.0
@@ -275,7 +275,7 @@ class EngineShim(Shim):
                 self._attach()
                 is_lost = True
         except EngineFailure:
-            if not os.path.isdir(self.directory):  # nobody will ask how it ended
+            if not os.path.isdir(self.directory):  # its exit code is not needed
                 self.exit_code, self.leader = 137, 0
             return
         if is_lost:

@@ -131,7 +131,7 @@ def of_session(leader: int) -> set[int]:
 
 
 def file_of(descriptor: int | str) -> tuple[int, int]:
-    """Return what tells the file of a descriptor from all others: its device and inode."""
+    """Return device and inode of a descriptor's file, which identify it."""
     found = os.stat(descriptor)
     return found.st_dev, found.st_ino
 

@@ -1,5 +1,5 @@
-"""The mounts of a container. A node without mount namespaces does without a mount whose source is its target, and
-rewrites variables and the working folder for volumes that may lie elsewhere."""
+"""The mounts of a container. A node without mount namespaces skips mounts with equal source and target. For volumes
+that may be at another path, it rewrites variables and the working folder."""
 
 from __future__ import annotations
 

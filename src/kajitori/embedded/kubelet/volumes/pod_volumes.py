@@ -1,4 +1,4 @@
-"""A Pod's volumes on this machine: where each one is, and what has to be written into it."""
+"""A Pod's volumes on this machine: the place of each, and the files that have to be written into it."""
 
 from __future__ import annotations
 

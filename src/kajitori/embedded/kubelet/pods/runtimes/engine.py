@@ -172,7 +172,7 @@ class EngineRuntime:
 
 
 def container_body(prepared: Prepared, labels: Mapping[str, str], oom_score: int | None) -> dict[str, Any]:
-    """Return what the engine creates, in the words of its API; command and arguments follow Kubernetes' rules."""
+    """Return the body of the engine's request to create a container; command and arguments follow Kubernetes' rules."""
     pod, spec, environment = prepared.pod, prepared.spec, prepared.environment
     limit, request = pods.container_limit(spec), pods.container_request(spec)
     stdin, tty = bool(spec.get("stdin")), bool(spec.get("tty"))

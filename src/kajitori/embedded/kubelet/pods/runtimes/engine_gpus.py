@@ -30,7 +30,7 @@ class GpuAccess:
     why_not: str = ""
 
     def give(self, body: dict[str, Any], gpus: Sequence[str], *, named: bool) -> None:
-        """Add these GPUs to what the engine creates, or none if the container asks for none.
+        """Add these GPUs to the engine's request to create a container, or none if the container asks for none.
 
         Raises ConfigError if the engine can't give them.
         """

@@ -1,5 +1,5 @@
-"""Containers in the words of Podman's own API (libpod), which takes CDI devices in versions whose Docker-compatible API
-takes none (before 5.4)."""
+"""Requests in the format of Podman's own API (libpod). It accepts CDI devices in versions before 5.4, in which Podman's
+Docker-compatible API does not."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ _SAME_OF_HOST = {
     "ReadonlyRootfs": "read_only_filesystem",
 }
 _OF_PODMAN = ("AttachStdin", "AttachStdout", "AttachStderr", "StdinOnce", "RestartPolicy")
-"""Fields whose values Podman has by itself."""
+"""Fields that are left out, because Podman sets them to the same values by default."""
 
 
 def specification(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what creates the same container as `body` does in Docker's words.
-
-    Raises KeyError for a field that is not known here, so that none is lost.
+    """Return Podman's request for the container that `body` describes in Docker's format. Raises KeyError for an
+    unknown field, so that no field is lost.
     """
     rest = dict(body)
     host = dict(rest.pop("HostConfig"))
