@@ -206,6 +206,7 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
         ("DELETE", "/images/python", 501, "nodes delete images themselves"),
         ("GET", "/images/python/history", 501, "nodes and registries only"),
         ("POST", "/build", 501, "not built on the cluster"),
+        ("POST", "/containers/create?name=buildx_buildkit_default", 501, "not built on the cluster"),
         ("POST", "/volumes/create", 403, "made by the cluster's operators"),
         ("POST", "/swarm/init", 503, "not a swarm manager"),
         ("GET", "/services", 503, "not a swarm manager"),

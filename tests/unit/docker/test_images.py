@@ -53,6 +53,13 @@ def test_an_image_is_found_by_name_and_id() -> None:
     assert image_id("python") == image_id("docker.io/library/python:latest")
 
 
+def test_an_image_is_as_old_as_the_users_first_run_with_it() -> None:
+    """`docker compose images` showed an age of 292 years."""
+    used, unused = gathered(ON_NODES, [container(spec={"image": "python:3.12"}, createdAt="2026-11-29T06:00:00Z")], [])
+    assert used.inspection()["Created"] == used.inspection()["Metadata"]["LastTagTime"] == "2026-11-29T06:00:00Z"
+    assert "Created" not in unused.inspection()
+
+
 def test_filters_by_reference() -> None:
     python, bert = gathered(ON_NODES, [], [])
     assert all(fits(python, text) for text in ("python", "python:3.12", "pyth*", "docker.io/library/python"))

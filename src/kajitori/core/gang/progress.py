@@ -239,9 +239,16 @@ def count_members(run: Run, status: RunStatus, members: Sequence[Member]) -> Run
     if failed:
         notable = notes_of([*failed, *waiting], notable)
     elif waiting or (states and MemberState.PENDING not in states):  # the earlier cause of waiting is over
-        ends = [note for note in notable if note.exit_code is not None or note.reason not in _SLOWNESS]
+        renewed = {(member.rank, member.attempt) for member in waiting}
+        ends = [note for note in notable if note.exit_code is not None or _outlasts_waiting(note, renewed)]
         notable = [*notes_of(waiting, notable), *ends]
     return msgspec.structs.replace(status, members=counts, notable=notable[:NOTABLE_LIMIT])
+
+
+def _outlasts_waiting(note: Notable, renewed: Collection[tuple[int, int]]) -> bool:
+    """Return whether a note without an exit code stays. A kubelet starts the program of a service's member again and
+    again in one attempt: the newest note replaces the one before."""
+    return note.reason not in _SLOWNESS and (note.rank, note.attempt) not in renewed
 
 
 def blocked_members(members: Iterable[Member]) -> list[Member]:

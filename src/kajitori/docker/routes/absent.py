@@ -10,13 +10,22 @@ from kajitori.errors import NotFound, Unavailable, Unsupported
 routes = web.RouteTableDef()
 
 
+BUILDER_NAME = "buildx_buildkit_"
+"""Beginning of the name of the container in which Docker's client builds if the engine can't."""
+
+
+def no_builds() -> Unsupported:
+    """Return the refusal of a build."""
+    hint = "build it with another docker context or in CI, and push it to a registry that the nodes can reach"
+    return Unsupported(f"images are not built on the cluster: {hint}; docker context use default")
+
+
 @routes.post("/build")
 @routes.post("/build/cancel")
 @routes.post("/session")
 @routes.post("/grpc")
 async def build(request: web.Request) -> web.Response:
-    hint = "build it with another docker context or in CI, and push it to a registry that the nodes can reach"
-    raise Unsupported(f"images are not built on the cluster: {hint}; docker context use default")
+    raise no_builds()
 
 
 @routes.post("/build/prune")

@@ -12,6 +12,7 @@ from aiohttp import web
 from kajitori.docker.engine import Engine, engine_of, json_answer
 from kajitori.docker.output import flag
 from kajitori.docker.platform import run_path
+from kajitori.docker.routes.absent import BUILDER_NAME, no_builds
 from kajitori.docker.routes.networks import network_of
 from kajitori.docker.translation.container import Container, seconds_of
 from kajitori.docker.translation.creation import EmptyFolders, read_creation
@@ -50,6 +51,8 @@ async def create(request: web.Request) -> web.Response:
         raise InvalidInput.one("", "the body must be an object in JSON")
     platform = request.query.get("platform", "")
     name = request.query.get("name", "").removeprefix("/")
+    if name.startswith(BUILDER_NAME):
+        raise no_builds()
     creation = read_creation(body, name, await _empty_folders(engine, body))
     if platform:
         _, _, architecture = platform.partition("/")

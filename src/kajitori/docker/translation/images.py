@@ -71,19 +71,19 @@ class Image:
         }
 
     def inspection(self) -> dict[str, Any]:
-        """Return the answer of `GET /images/{name}/json`."""
+        """Return the answer of `GET /images/{name}/json`. Compose shows the time of the last tag as an image's age."""
         return {
             "Id": self.id,
             "RepoTags": list(self.tags),
             "RepoDigests": list(self.digests),
-            "Created": self.created,
+            **({"Created": self.created} if self.created != NO_TIME else {}),
             "Size": self.size_bytes,
             "Os": "linux",
             "Architecture": "amd64",
             "Config": {"Cmd": None, "Entrypoint": None, "Env": [], "Labels": {}, "ExposedPorts": {}, "WorkingDir": ""},
             "RootFS": {"Type": "layers", "Layers": []},
             "GraphDriver": {"Name": "kajitori", "Data": None},
-            "Metadata": {"LastTagTime": NO_TIME},
+            "Metadata": {"LastTagTime": self.created},
         }
 
 

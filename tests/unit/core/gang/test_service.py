@@ -47,6 +47,16 @@ def test_a_services_member_on_a_drained_node_moves_alone() -> None:
     assert later.actions == (NeedsNodes((1,), {}, frozenset()),)
 
 
+def test_a_program_that_a_kubelet_starts_again_and_again_is_noted_once() -> None:
+    """Each of its failures added a note to the status, up to 64."""
+    subject = service()
+    for _ in range(3):
+        waits = step(subject, member(0), member(1, PENDING, reason=Reason.PROGRAM_FAILED), member(2))
+        assert [note.rank for note in waits.status.notable] == [1]
+        runs = step(replace(subject, status=waits.status), member(0), member(1), member(2))
+        subject = replace(subject, status=runs.status)
+
+
 def test_a_successor_waits_until_its_predecessor_has_ended() -> None:
     answer = step(service(), member(0), member(1, terminating=True), member(2))
     assert not any(isinstance(action, NeedsNodes) for action in answer.actions)
