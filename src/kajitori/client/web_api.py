@@ -55,6 +55,9 @@ UPLOAD_SECONDS = 300.0
 """Time limit for one part of an upload on a slow line, and for the check of the whole upload."""
 _BUSY = frozenset({429, 500, 502, 503, 504})
 
+_NO_PROGRAM = frozenset({409, 502, 503, 504})
+"""Answers of the proxy while a run has no program that listens, or a program that is still loading."""
+
 _CLASSES: dict[int, type[KajitoriError]] = {
     401: Unauthenticated,
     403: Forbidden,
@@ -148,6 +151,17 @@ class Api:
         if response.status >= 400 and response.status not in ask.expects:
             raise self._error(response)
         return Reply(response.status, response.content)
+
+    def program_answers(self, path: str) -> bool:
+        """Whether a program of a run answers at this path of the proxy, whatever it says. Raises Unsupported if it
+        can't: a simulated node runs no programs."""
+        try:
+            response = self._send(self._request("GET", path, {}))
+        except (_NotReached, _Lost):
+            return False
+        if response.status == Unsupported.http_status:
+            raise self._error(response)
+        return response.status not in _NO_PROGRAM
 
     def all_items(self, path: str, params: Params | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the items of all pages, or the first `limit` items."""

@@ -21,6 +21,7 @@ from kajitori.controllers.records.logs import LogKeeper
 from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.controllers.records.results import ResultKeeper
 from kajitori.controllers.runs.budgets import BudgetKeeper
+from kajitori.controllers.runs.claims import StartingClaims
 from kajitori.controllers.runs.memory_kills import NodeMemoryKills
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
@@ -57,6 +58,7 @@ class RunParts:
     key: SigningKey
     """Signs members and their tickets."""
     networks: NetworkKeeper
+    claims: StartingClaims
     budgets: BudgetKeeper
     node_victims: NodeMemoryKills
     orphans: Orphans

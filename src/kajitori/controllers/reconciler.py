@@ -145,7 +145,8 @@ class Reconciler:
             if (is_earlier or pod.metadata.uid in covered) and lacks_metadata(run, pod):
                 await self._restore_metadata(run, pod)
         seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, node_victims)) is not None]
-        members = [self._patient(key, member) for _, member in seen]
+        present = [self._patient(key, member) for _, member in seen]
+        members = await self._runs.claims.explained(key, run, status.attempt, present)
         counted = [pair for pair in seen if pair[1].uid in covered]
         still_waits = partial(preemptor_waits, self._mirror, self._cluster.specs)
         status = self._records.peaks.noted(run, admitted.life.status, counted)
@@ -403,5 +404,6 @@ class Reconciler:
         if known is not None and self._records.evidence is not None:
             self._records.evidence.forget(known[0][0])
         self._runs.statuses.forget(key)
+        self._runs.claims.forget(key)
         self._work.forget(key)
         self._planning.forget(key)

@@ -378,7 +378,8 @@ def _say_how_to_use(
         instead = ", which replaces the default for one machine" if own_machine else ""
         lines.append(f"The policy is {policy}{instead}.")
     elif own_machine:
-        lines.append(f"The policy is the default for one machine; to replace it, write {_own_policy_file(options)}.")
+        lines.append("The policy is the default for one machine; to change it: kaji policy show > POLICY, edit it, and")
+        lines.append(f"move it to {_own_policy_file(options)}.")
     else:
         lines.append(f"The policy is the strict default; to replace it, write {_own_policy_file(options)}.")
     if kubelet is not None:

@@ -19,7 +19,6 @@ from kajitori.controllers.queue.provisioning import Provisioning
 from kajitori.controllers.queue.queue import Admitted, QueueEntry
 from kajitori.controllers.runs.attempts import (
     StartRefused,
-    check_claims,
     create_members,
     delete_members,
     key_for,
@@ -29,6 +28,7 @@ from kajitori.controllers.runs.attempts import (
     reference_to,
     restrict,
 )
+from kajitori.controllers.runs.claims import check_claims
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.statuses import Statuses
 from kajitori.core import gang

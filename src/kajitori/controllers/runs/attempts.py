@@ -7,13 +7,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 
 from kajitori.cluster.mirror.mirror import Mirror
-from kajitori.cluster.objects import Claim, Event, Pod
+from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.belongings import ensure_of_run, owning_run
@@ -32,14 +31,12 @@ from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import Attempt
 from kajitori.core.words import first_step, names
-from kajitori.core.words.times import parse_time
 from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, KajitoriError, NotFound, Unavailable
 from kajitori.kube.client import KubeClient
 from kajitori.kube.requests import PatchKind
 from kajitori.kube.resources import (
     CLAIM_TEMPLATES,
     CLAIMS,
-    EVENTS,
     LIMIT_RANGES,
     NETWORK_POLICIES,
     PODS,
@@ -67,15 +64,6 @@ class RunReference(NamedTuple):
 def reference_to(run: RunObject) -> RunReference:
     """Return the reference to a Run."""
     return RunReference(run.metadata.namespace, run.metadata.name, run.metadata.uid)
-
-
-CLAIM_FRESH = timedelta(minutes=1)
-"""Age up to which an event about a claim counts. Provisioners try again every 15 s, so an older one may be outdated."""
-_OF_CLAIMS = "involvedObject.kind=PersistentVolumeClaim"
-_NO_VOLUME_FITS = "FailedBinding"
-"""Reason of the volume controller's event, of type Normal, that no volume fits a claim and none is provisioned."""
-_NO_CLASS = "no storage class is set"
-"""Text in that event if the claim names no StorageClass and the cluster has no default one."""
 
 
 class StartRefused(Exception):
@@ -175,60 +163,6 @@ async def key_for(attempt: Attempt, key: SigningKey) -> bytes | None:
         return await key.read()
     except (Forbidden, NotFound) as error:
         raise StartRefused(Reason.ADMISSION, f"the key of members' tickets: {error.message}") from error
-
-
-async def check_claims(client: KubeClient, run: RunObject, attempt: Attempt, now: datetime) -> None:
-    """Check, after a failed start, whether storage is missing for a claim that members mount.
-
-    This avoids creating Pods and holding nodes only to learn it again. Only a warning, or an event that no volume fits,
-    of the last minute counts, and only while its claim is not bound; otherwise it is outdated or about something else,
-    such as enlarging a volume. Raises StartRefused with the claim's name, the event's message, and the way out if the
-    cluster has no default StorageClass.
-    """
-    volumes = attempt.pod_template.get("spec", {}).get("volumes") or ()
-    wanted = {volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume}
-    if not wanted:
-        return
-    namespace = run.metadata.namespace
-    try:
-        found = await client.list(EVENTS, namespace, field_selector=_OF_CLAIMS, type=Event)
-    except Forbidden:
-        return
-    newest: dict[str, Event] = {}
-    for event in sorted(found.items, key=_time_of):
-        said_at = parse_time(_time_of(event))
-        is_fresh = said_at is not None and now - said_at < CLAIM_FRESH
-        is_fault = event.type == "Warning" or event.reason == _NO_VOLUME_FITS
-        if event.involved_object.name in wanted and is_fault and is_fresh:
-            newest[event.involved_object.name] = event
-    for name, event in newest.items():
-        if not await _is_bound(client, name, namespace):
-            way_out = _way_to_a_class(name, run.metadata.name) if _NO_CLASS in event.message else ""
-            raise StartRefused(Reason.STORAGE, f"PersistentVolumeClaim {name}: {event.message}{way_out}")
-
-
-def _way_to_a_class(claim: str, run: str) -> str:
-    """Return a hint for a claim that names no StorageClass in a cluster without a default one."""
-    if claim != names.checkpoint_claim(run):
-        return "; ask the operators to make a StorageClass the cluster's default, or to give the claim a volume"
-    return (
-        "; ask the operators to make a StorageClass the cluster's default, or to set checkpoint.storageClass in the "
-        f"policy (then delete the claim, kaji rm -f -v {run}, and start again), or checkpoint.kind: folder"
-    )
-
-
-def _time_of(event: Event) -> str:
-    """Return the time of the event's last occurrence."""
-    return event.last_timestamp or event.event_time
-
-
-async def _is_bound(client: KubeClient, claim: str, namespace: str) -> bool:
-    """Whether the claim is bound. False if the controller may not read claims, as with older manifests."""
-    try:
-        found = await client.get(CLAIMS, claim, namespace, type=Claim)
-    except (Forbidden, NotFound):
-        return False
-    return found.status.phase == "Bound"
 
 
 async def create_members(

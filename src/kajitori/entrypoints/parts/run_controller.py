@@ -33,6 +33,7 @@ from kajitori.controllers.records.memory import MemoryKeeper
 from kajitori.controllers.records.results import ResultKeeper
 from kajitori.controllers.run_controller import RunController
 from kajitori.controllers.runs.budgets import BudgetKeeper
+from kajitori.controllers.runs.claims import StartingClaims
 from kajitori.controllers.runs.memory_kills import NodeMemoryKills
 from kajitori.controllers.runs.networks import NetworkKeeper
 from kajitori.controllers.runs.orphans import Orphans
@@ -95,6 +96,7 @@ def run_controller(
         statuses=statuses,
         key=key,
         networks=networks,
+        claims=StartingClaims(client, work, now),
         budgets=BudgetKeeper(client),
         node_victims=NodeMemoryKills(client),
         orphans=orphans,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,13 +14,11 @@ from tests.unit.kube.fake_api import client_of, serving, status_of
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
-from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.attempts import (
     DELETED_TOGETHER,
     DELETIONS_AT_A_TIME,
     RunReference,
     StartRefused,
-    check_claims,
     delete_members,
     key_for,
 )
@@ -30,9 +27,7 @@ from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Attempt, template_text
 from kajitori.core.words import first_step, names
 from kajitori.core.words.selectors import parse_labels
-from kajitori.core.words.times import format_time
 from kajitori.kube.client import KubeClient
-from kajitori.kube.metadata import ObjectMeta
 
 RUN = RunReference("vision", "bert", "u1")
 WITH_STEP = Attempt(
@@ -128,116 +123,3 @@ async def test_a_foreign_pod_with_a_runs_label_is_not_deleted() -> None:
     await delete_members(cast(KubeClient, client), mirror, RUN)
     assert [name for name, _, _ in client.deleted[2:]] == ["bert-2-0", "bert-3-0", "bert-3-1", "bert-3-2"]
     assert not client.asked
-
-
-NOW = datetime(2026, 11, 23, 4, 44, tzinfo=UTC)
-ON_CLAIMS = Attempt(
-    number=2,
-    nodes="n",
-    template=template_text(
-        {"spec": {"volumes": [{"persistentVolumeClaim": {"claimName": name}} for name in ("data", "scratch")]}}
-    ),
-)
-
-
-class Storage:
-    """Serve events of claims, by name with their age in seconds, and the claims' phases. `said` is the type, the reason
-    and the message of each event."""
-
-    def __init__(
-        self,
-        events: dict[str, int],
-        phases: dict[str, str],
-        refused: str = "",
-        said: tuple[str, str, str] = ("Warning", "ProvisioningFailed", "no such class"),
-    ) -> None:
-        self.events, self.phases, self.refused, self.said = events, phases, refused, said
-
-    def app(self) -> web.Application:
-        """Return the application that stands for the API server."""
-        app = web.Application()
-        app.router.add_get("/api/v1/namespaces/vision/events", self._list_events)
-        app.router.add_get("/api/v1/namespaces/vision/persistentvolumeclaims/{name}", self._get_claim)
-        return app
-
-    async def _list_events(self, request: web.Request) -> web.Response:
-        items = [
-            {
-                "metadata": {"name": f"{name}.1"},
-                "involvedObject": {"kind": "PersistentVolumeClaim", "name": name},
-                "type": self.said[0],
-                "reason": self.said[1],
-                "message": self.said[2],
-                "lastTimestamp": format_time(NOW - timedelta(seconds=age)),
-            }
-            for name, age in self.events.items()
-        ]
-        return web.json_response({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items})
-
-    async def _get_claim(self, request: web.Request) -> web.Response:
-        name = request.match_info["name"]
-        if self.refused:
-            return web.json_response(status_of(403, "not for you", self.refused), status=403)
-        return web.json_response({"metadata": {"name": name}, "status": {"phase": self.phases[name]}})
-
-
-async def check(storage: Storage, name: str = "bert", attempt: Attempt = ON_CLAIMS) -> str:
-    """Return the message of the refused start; empty if the start may go on."""
-    run = RunObject(metadata=ObjectMeta(name=name, namespace="vision", uid="u1"))
-    async with serving(storage.app()) as url, client_of(url) as client:
-        try:
-            await check_claims(client, run, attempt, NOW)
-        except StartRefused as refused:
-            assert refused.reason is Reason.STORAGE
-            return refused.message
-    return ""
-
-
-@pytest.mark.parametrize(
-    ("events", "phases", "message"),
-    [
-        ({"data": 5}, {"data": "Pending"}, "PersistentVolumeClaim data: no such class"),
-        ({"data": 5}, {"data": "Lost"}, "PersistentVolumeClaim data: no such class"),
-        ({"data": 5}, {"data": "Bound"}, ""),
-        ({"data": 5, "scratch": 5}, {"data": "Bound", "scratch": "Pending"}, "PersistentVolumeClaim scratch: no such"),
-        ({"data": 61}, {"data": "Pending"}, ""),
-        ({"other": 5}, {}, ""),
-    ],
-)
-async def test_a_claims_event_ends_a_start_only_while_it_is_unbound(
-    events: dict[str, int], phases: dict[str, str], message: str
-) -> None:
-    """Neither a claim that was bound after the event nor an old event holds up the start."""
-    found = await check(Storage(events, phases))
-    assert found.startswith(message) and bool(found) == bool(message)
-
-
-async def test_without_the_right_to_read_claims_a_fresh_event_is_believed() -> None:
-    """Manifests of an earlier version do not grant it."""
-    assert await check(Storage({"data": 5}, {}, refused="Forbidden")) == "PersistentVolumeClaim data: no such class"
-
-
-NO_CLASS = "no persistent volumes available for this claim and no storage class is set"
-
-
-@pytest.mark.parametrize(
-    ("run", "ways_out"),
-    [
-        ("bert", ("make a StorageClass the cluster's default", "give the claim a volume")),
-        ("data", ("make a StorageClass", "checkpoint.storageClass", "kaji rm -f -v data", "checkpoint.kind: folder")),
-    ],
-)
-async def test_a_claim_without_a_class_is_refused_with_the_way_out(run: str, ways_out: tuple[str, ...]) -> None:
-    """The volume controller reports it as a Normal event. The claim is the checkpoint of `data`."""
-    claim = names.checkpoint_claim("data")
-    template = template_text({"spec": {"volumes": [{"persistentVolumeClaim": {"claimName": claim}}]}})
-    storage = Storage({claim: 5}, {claim: "Pending"}, said=("Normal", "FailedBinding", NO_CLASS))
-    found = await check(storage, run, Attempt(number=2, nodes="n", template=template))
-    assert found.startswith(f"PersistentVolumeClaim {claim}: {NO_CLASS}; ask the operators")
-    for way_out in ways_out:
-        assert way_out in found, found
-
-
-async def test_other_normal_events_of_a_claim_are_progress() -> None:
-    said = ("Normal", "ExternalProvisioning", "waiting for a volume to be created")
-    assert await check(Storage({"data": 5}, {"data": "Pending"}, said=said)) == ""

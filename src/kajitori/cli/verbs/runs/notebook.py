@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kajitori.client.web_api import Api
 
 POLL_SECONDS = 1.0
+_SILENT = "its program does not answer yet; what it prints: kaji logs {}"
+_TRIES = re.compile(r"; (?:\d+ starts failed, )?tried again in \d+ s$")
+"""End of the message about a failed start, which is another one each time."""
 _MAX_NAME = 48
 
 
@@ -174,16 +177,17 @@ def default_image(api: Api) -> str:
 
 
 def _wait(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
-    """Wait until the notebook runs, and say what it waits for. Raises WrongState if it ends before."""
+    """Wait until the notebook answers, and say what it waits for. Raises WrongState if it ends before."""
     from kajitori.cli.terminal import say
     from kajitori.client.views import is_final, phase_of, status_of
     from kajitori.client.web_api import run_path
     from kajitori.errors import WrongState
 
     told, name = "", view["name"]
-    while not view.get("programs"):
+    while not (programs := view.get("programs")) or not api.program_answers(programs[0]):
         status = status_of(view)
-        now = f"{phase_of(view)}: {status['message']}" if status.get("message") else phase_of(view)
+        words = _SILENT.format(name) if programs else _TRIES.sub("", str(status.get("message") or ""))
+        now = f"{phase_of(view)}: {words}" if words else phase_of(view)
         if is_final(view):
             if not _is_resumed(view):
                 raise WrongState(f"{name} has ended: {now}", hint=f"see what it printed: kaji logs {name}")

@@ -50,6 +50,40 @@ def test_a_notebook_is_started_waited_for_and_opened() -> None:
     assert api.naps == [1.0, 1.0]
 
 
+def test_a_notebook_whose_program_does_not_answer_yet_is_waited_for() -> None:
+    """The run is still called Running for a moment after its Pod was deleted, and JupyterLab takes seconds to load. Any
+    answer of the program will do."""
+    api = server(notebook())
+    gone = problem(503, "Unavailable", "rank 0 of notebook-ada does not run yet")
+    silent = problem(502, "ProgramNotReached", "nothing listens at port 8888")
+    api.queues[f"GET {PATH}"] = [gone, silent, silent, problem(404, "NotFound", "no such page")]
+    done = invoke(api, "notebook")
+    assert (done.exit_code, done.stdout) == (0, f"{LINK}{PATH}\n"), done.stderr
+    assert done.stderr.count("its program does not answer yet; what it prints: kaji logs notebook-ada") == 1
+    assert len(api.calls_to("GET", PATH)) == 4
+
+
+def test_a_notebook_on_a_simulated_node_is_told_to_run_no_program() -> None:
+    api = server(notebook())
+    api.answers[f"GET {PATH}"] = problem(501, "Unsupported", "the node gives no access", hint="it is simulated")
+    refused = invoke(api, "notebook")
+    assert (refused.exit_code, refused.stdout) == (125, "")
+    assert "the node gives no access" in refused.stderr
+
+
+def test_the_reason_of_failed_starts_is_told_once() -> None:
+    """The pause before the next start grows each time."""
+    api = server()
+    storage = "PersistentVolumeClaim a: no class"
+    api.answers["POST /v1/runs"] = notebook("Queued", status={"message": f"{storage}; tried again in 2 s"})
+    failed = [
+        notebook("Queued", status={"message": f"{storage}; {number} starts failed, tried again in {2**number} s"})
+        for number in (2, 3, 4)
+    ]
+    api.queues["GET /v1/runs/vision/notebook-ada"] = [*failed, notebook()]
+    assert invoke(api, "notebook").stderr.count(storage) == 1
+
+
 SAME = ("--gpus", "h100:2", "--time-limit", "60m", "-m", "4g", "-e", "A=1", "-v", "data:/data", "--checkpoint", "/nb")
 HAS = {
     "type": "notebook",
