@@ -224,6 +224,33 @@ async def test_what_can_not_be_done_is_refused_with_a_sentence(
         assert (answer.status, words in message) == (status, True), message
 
 
+@pytest.mark.parametrize(
+    ("query", "spec", "grace"),
+    [
+        ("", {}, "10s"),
+        ("?t=3", {}, "3s"),
+        ("?t=3", {"grace": "5m"}, "3s"),
+        ("", {"grace": "5m"}, None),
+        ("", {"checkpoint": {"path": "/ckpt"}}, None),
+        ("?t=-1", {}, None),
+    ],
+)
+async def test_a_program_has_as_long_to_end_as_with_docker(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, query: str, spec: dict[str, Any], grace: str | None
+) -> None:
+    """`docker stop` took 30 seconds for a program that does not answer SIGTERM. A run with a checkpoint keeps them."""
+    view, bodies = container(spec=spec).view, list[object]()
+
+    async def post(_: object, path: str, body: object = None) -> None:
+        bodies.append(body)
+        raise NotFound(path)
+
+    monkeypatch.setattr(FakePlatform, "post", post)
+    monkeypatch.setitem(FOUND, "/v1/runs", {"items": [view]})
+    async with http.post(f"/containers/my_web/stop{query}"):
+        assert bodies == [{"grace": grace} if grace else None]
+
+
 async def test_a_client_that_leaves_is_no_error(
     http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

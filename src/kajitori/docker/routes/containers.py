@@ -29,6 +29,8 @@ PRUNE_FILTERS = frozenset({"until", "label", "label!"})
 CONDITIONS = ("not-running", "next-exit", "removed")
 OUTPUT_SECONDS = 2.0
 """Time that attached clients have to read the rest of the output before the answer to a wait."""
+STOP_GRACE = "10s"
+"""Time after which Docker kills a program that was told to stop."""
 KILLS = frozenset({"KILL", "SIGKILL", "9", ""})
 TERMINATES = frozenset({"TERM", "SIGTERM", "15", "INT", "SIGINT", "2", "QUIT", "SIGQUIT", "3"})
 
@@ -127,7 +129,7 @@ async def stop(request: web.Request) -> web.Response:
     container = await container_of(request)
     if not container.is_active:
         return web.Response(status=304)
-    await _stop(engine_of(request), container, _grace(request))
+    await _stop(engine_of(request), container, _grace(request, container))
     return web.Response(status=204)
 
 
@@ -136,7 +138,7 @@ async def restart(request: web.Request) -> web.Response:
     container = await container_of(request)
     engine = engine_of(request)
     if container.is_active:
-        container = await _stop(engine, container, _grace(request))
+        container = await _stop(engine, container, _grace(request, container))
     await engine.start(container)
     engine.tell("restart", container)
     return web.Response(status=204)
@@ -262,9 +264,14 @@ async def _stop(engine: Engine, container: Container, grace: str | None) -> Cont
     return container
 
 
-def _grace(request: web.Request) -> str | None:
+def _grace(request: web.Request, container: Container) -> str | None:
+    """Return the time that a program has to end: the client's, or Docker's own if the container has no other; None is
+    that of the run. A run that saves checkpoints, and one that `kaji` made, keep the time that policy gives them."""
     text = request.query.get("t", "")
-    return f"{int(text)}s" if text.isascii() and text.isdigit() else None
+    if text:
+        return f"{int(text)}s" if text.isascii() and text.isdigit() else None
+    spec = container.spec
+    return None if spec.get("grace") or spec.get("checkpoint") or not container.notes else STOP_GRACE
 
 
 def _until(text: str, now: float) -> float:
