@@ -109,8 +109,8 @@ def test_the_readme_is_at_most_one_page() -> None:
 
 
 def test_the_architecture_names_every_package() -> None:
-    """The table of rooms has a row for each package of the source, and no others."""
-    text = (DOCS / "architecture" / "index.md").read_text(encoding="utf-8").partition("## Rooms")[2]
+    """The table of packages has a row for each package of the source, and no others."""
+    text = (DOCS / "architecture" / "index.md").read_text(encoding="utf-8").partition("## Packages")[2]
     rows = set(re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE))
     assert rows == {init.parent.name for init in (ROOT / "src" / "kajitori").glob("*/__init__.py")}
 

@@ -310,7 +310,8 @@ class Sessions:
     # ------------------------------------------------------------------------------------------ authentication
 
     async def _meet(self, key: bytes, token: str, address: str) -> Session:
-        """Return a new session for an unknown token. Simultaneous requests with the same token share one check."""
+        """Check an unknown token, and return a new session for it. Simultaneous requests with the same token share one
+        check."""
         task = self._unknown.get(key)
         if task is None:
             task = self._unknown[key] = asyncio.create_task(self._introduce(key, token, address))

@@ -51,7 +51,7 @@ class HistoryLag:
         return max(0.0, self._now().timestamp() - self._current_at / 1000) if self._current_at else None
 
     def says(self) -> str:
-        """Describe what is wrong; empty if nothing is."""
+        """Return a sentence about the problem; empty if there is none."""
         if self._trouble:
             return self._trouble
         lag = self.seconds()

@@ -46,8 +46,8 @@ if [ -n "$name" ] && [ -z "$group" ] && command -v su >/dev/null; then
 fi
 die "--user $user: $why"
 """
-"""Tries what images have: setpriv of util-linux, chroot of coreutils, su of busybox. The users are those of the image;
-one without an entry there has group 0, as in Docker."""
+"""Tries the programs that images may have: setpriv of util-linux, chroot of coreutils, su of busybox. The users are
+those of the image; one without an entry there has group 0, as in Docker."""
 
 
 def as_user(user: str, words: Sequence[str]) -> list[str]:

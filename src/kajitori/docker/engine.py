@@ -41,7 +41,7 @@ DRAIN_SECONDS = 10.0
 
 @dataclass
 class Terminal:
-    """The size of a container's terminal, and the connection that is told of changes."""
+    """The size of a container's terminal, and the connection that gets changes of it."""
 
     size: tuple[int, int] | None = None
     """Columns and lines."""
@@ -159,7 +159,7 @@ class Engine:
 
     async def untold_end(self, container: Container) -> str:
         """Return the line that says why the platform ended a container; empty if the program or a user ended it, or if
-        the answer to its start has told it."""
+        the answer to its start has already said so."""
         if (answered := self._answering.get(container.uid)) is not None:
             await answered.wait()
         try:
@@ -282,7 +282,7 @@ class Engine:
             await self.read_to_its_end(container, DRAIN_SECONDS)
             await self.platform.delete(container, at_once=True)
         except (NotFound, KajitoriError):
-            return  # it is gone, or the cluster removes it later
+            return  # it is deleted already, or the cluster removes it later
 
 
 def _as_in_go(message: str) -> str:

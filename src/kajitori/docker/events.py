@@ -38,7 +38,7 @@ class EventLog:
         self._events: deque[Event] = deque(maxlen=REMEMBERED)
         self._readers: set[asyncio.Queue[Event]] = set()
         self._foretold: set[tuple[str, str]] = set()
-        """Action and id of events that this bridge told at once, and that the runs will show later."""
+        """Action and id of events that this bridge sent at once, and that the runs will show later."""
         self._seen_first: set[str] = set()
         """Ids of containers that were seen among the runs before their `create` event was announced."""
         self.replaced: set[str] = set()
@@ -55,7 +55,7 @@ class EventLog:
         self.add(action, id, attributes)
 
     def expect(self, action: str, id: str) -> None:
-        """Do not tell of an event that the runs will show."""
+        """Suppress the next such event from the runs, because it was sent already."""
         self._foretold.add((action, id))
 
     def add_seen(self, action: str, id: str, attributes: Mapping[str, str]) -> None:

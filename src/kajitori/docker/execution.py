@@ -36,7 +36,7 @@ class Command:
     words: list[str]
     """The program and its arguments, as the client wrote them."""
     run_words: list[str]
-    """The same with what sets its user, its folder and its variables."""
+    """The words to run in the member: `words` after a prefix that sets user, folder and variables."""
     stdin: bool = False
     tty: bool = False
     stdout: bool = True
@@ -51,7 +51,7 @@ class Command:
 
     @classmethod
     def of(cls, container: Container, body: Mapping[str, Any]) -> Command:
-        """Read a request. Raises InvalidInput for what can't be done in a member."""
+        """Read a request. Raises InvalidInput for options that a member does not support."""
         words = body.get("Cmd") or []
         words = [words] if isinstance(words, str) else [str(word) for word in words]
         if not words:
@@ -102,7 +102,7 @@ class Command:
         }
 
     async def resize(self, columns: int, lines: int) -> None:
-        """Tell the command's terminal its size."""
+        """Set the size of the command's terminal."""
         self.size = columns, lines
         if self.stream is not None:
             with contextlib.suppress(ConnectionClosed):

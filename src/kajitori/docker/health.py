@@ -124,7 +124,7 @@ class HealthChecks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, container: Container, check: HealthCheck) -> None:
-        """Test each start of a container anew."""
+        """Run the test during each start of a container."""
         testing: asyncio.Task[None] | None = None
         started = ""
         try:

@@ -35,7 +35,7 @@ class Hijacked:
     lost: asyncio.Event
     """Set when the connection is closed in both directions."""
     is_raw: bool
-    """Whether the streams are not told apart, as with a terminal."""
+    """Whether stdout and stderr are one stream, as with a terminal."""
     is_detached: bool = False
     """Whether the client has typed the keys that detach: the program goes on without it."""
 

@@ -1,4 +1,4 @@
-/** Signs that the browser's session has ended: they lead to the question who is signed in, and a page that nobody may see goes away. */
+/** Signs that the browser's session has ended. They make the page ask who is signed in, and hide it if the session has ended. */
 const UNAUTHENTICATED = 401;
 /** Its answer is the one that counts. */
 const WHO_AM_I = "/v1/whoami";
@@ -15,7 +15,7 @@ export function doubtSession(): void {
   ask();
 }
 
-/** Return an answer, and doubt the session if it says that nobody is signed in. */
+/** Return an answer. If it says that no one is signed in, check the session. */
 export function noteRefusal(answer: Response, asked: RequestInfo | URL): Response {
   const address = asked instanceof Request ? asked.url : `${asked}`;
   if (answer.status === UNAUTHENTICATED && !address.endsWith(WHO_AM_I)) doubtSession();

@@ -34,7 +34,7 @@ function openProgram(path: string): void {
   if (path.startsWith(PROGRAMS)) window.location.replace(path);
 }
 
-/** Return who is signed in; null if nobody is. */
+/** Return the person who is signed in; null if there is none. */
 export async function whoAmI() {
   try {
     return contentOf(await client.GET("/v1/whoami"));

@@ -6,7 +6,7 @@ import { mayReload, NotLoaded } from "./parts";
 
 const AGAIN_MS = 2_000;
 
-/** What stands in place of a part of the page that can't be shown. If its code did not arrive, the page loads itself again as soon as the server answers. */
+/** The replacement for a part of the page that can't be shown. If its code did not arrive, the page loads itself again as soon as the server answers. */
 export function Broken({ error }: { error: unknown }) {
   const isMissing = error instanceof NotLoaded;
   useEffect(() => (isMissing ? reloadOnceAnswered() : undefined), [isMissing]);
@@ -27,12 +27,12 @@ export function Broken({ error }: { error: unknown }) {
   );
 }
 
-/** What stands in place of a page that can't be shown. */
+/** The replacement for a page that can't be shown. */
 export function BrokenPage() {
   return <Broken error={useRouteError()} />;
 }
 
-/** Ask the server until it answers, then load the page again: what it names now is there. Return a function that ends it. */
+/** Ask the server until it answers, then load the page again: the code that the new page names exists. Return a function that ends this. */
 function reloadOnceAnswered(): () => void {
   let timer: number | undefined;
   const abort = new AbortController();
@@ -51,7 +51,7 @@ function reloadOnceAnswered(): () => void {
 }
 
 interface Properties {
-  /** What is shown while the code is fetched. */
+  /** The placeholder that is shown while the code is fetched. */
   fallback: ReactNode;
   children: ReactNode;
 }

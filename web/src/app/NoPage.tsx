@@ -3,7 +3,7 @@ import Typography from "@mui/material/Typography";
 import { Link, useLocation } from "react-router";
 import { useTitle } from "../words/useTitle";
 
-/** What stands at an address that no page has. */
+/** The page for an address that does not exist. */
 export function NoPage() {
   const { pathname } = useLocation();
   useTitle("No page", "page");

@@ -3,7 +3,7 @@ import Button from "@mui/material/Button";
 import { Refused } from "../api/client";
 import { faultOf } from "../words/sentence";
 
-/** What failed, in the server's own words, where its content would stand. */
+/** An error in the server's own words, shown in place of the content that could not be loaded. */
 export function Problem({ error, retry }: { error: Error; retry?: () => void }) {
   const hint = error instanceof Refused ? error.hint : "Is it running? This page tries again by itself.";
   return (

@@ -38,7 +38,7 @@ const router = createBrowserRouter([
   },
 ]);
 
-/** The pages for somebody who is signed in, else the ways to sign in. */
+/** The pages for people who are signed in; for all others the ways to sign in. */
 export function Session({ refusal }: { refusal: string }) {
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI, refetchInterval: 60_000 });
   const wasIn = useRef(false);

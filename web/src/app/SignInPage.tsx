@@ -5,7 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { hasProvider, providerAddress } from "../api/signIn";
 import { CopyLine } from "../words/CopyLine";
 
-/** What a browser without a session sees: the ways to sign in. `refusal` says why a link was not accepted, `isLost` that there was a session until now. */
+/** The page for a browser without a session: the ways to sign in. `refusal` says why a link was not accepted, `isLost` that there was a session until now. */
 export function SignInPage({ refusal, isLost }: { refusal: string; isLost: boolean }) {
   const provider = useQuery({ queryKey: ["sign-in"], queryFn: hasProvider });
   return (

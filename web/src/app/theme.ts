@@ -48,7 +48,7 @@ export function themeOf(mode: "light" | "dark") {
           root: ({ theme }) => ({ rowGap: theme.spacing(1), "& .MuiToggleButtonGroup-grouped": { borderLeftColor: theme.palette.divider } }),
         },
       },
-      // The chosen button stands out by its ink, too, in dark colours as in light ones.
+      // The chosen button also has another text colour, in the light and in the dark theme.
       MuiToggleButton: {
         styleOverrides: {
           root: ({ theme }) => ({ color: theme.palette.text.secondary, "&.Mui-selected": { color: theme.palette.text.primary } }),

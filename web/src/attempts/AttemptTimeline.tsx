@@ -8,7 +8,7 @@ import { duration } from "../words/times";
 import type { Segment } from "./segments";
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-/** What stands centred below its time. */
+/** A label that is centred below its time. */
 const AT = { position: "absolute", top: 0, transform: "translateX(-50%)", whiteSpace: "nowrap" } as const;
 const ROW_PX = 22;
 /** Of more attempts, the latest ones are drawn; the table has all. */

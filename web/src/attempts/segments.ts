@@ -9,7 +9,7 @@ export interface Segment {
   phase: Phase;
   from: number;
   until: number;
-  /** What ended it, if something went wrong. */
+  /** The cause of its end, if it failed. */
   reason: string;
 }
 
@@ -56,7 +56,7 @@ export function segmentsOf(run: Run, attempts: readonly Recorded[], now: number)
   return found;
 }
 
-/** Return what ended an attempt. */
+/** Return the cause of an attempt's end. */
 export function wordsOf({ reason, message }: Recorded): string {
   return [reason, message].filter(Boolean).join(": ");
 }

@@ -8,7 +8,7 @@ interface Properties {
   children: ReactNode;
   /** The panel of the chosen item; null while none is. */
   panel: ReactNode;
-  /** Width of the window from which they stand beside each other. On narrower screens the panel stands above the list. */
+  /** Width of the window from which on list and panel are side by side. On narrower screens the panel is above the list. */
   fromPx?: number;
   /** Widths of list and panel, as columns of a CSS grid. */
   columns?: string;
@@ -16,7 +16,7 @@ interface Properties {
 
 const EDGE_PX = 16;
 
-/** A list, and beside it what it holds of one item. The panel stays in sight and scrolls by itself, so the list keeps its place. */
+/** A list, and beside it a panel with the details of one item. The panel stays in sight and scrolls by itself, so the list keeps its place. */
 export function Beside({ children, panel, fromPx = 1200, columns = "minmax(0, 1fr) 380px" }: Properties) {
   const isWide = useMediaQuery(`(min-width: ${fromPx}px)`);
   const [box, setBox] = useState<HTMLElement | null>(null);

@@ -6,9 +6,9 @@ import { NavigationType, useNavigationType } from "react-router";
 import { isTyping } from "../app/keys";
 
 interface Properties {
-  /** What it is about, for screen readers: "Node gpu-1". */
+  /** Its title for screen readers: "Node gpu-1". */
   label: string;
-  /** Stands at the left of its upper edge. */
+  /** Shown at the left of its upper edge. */
   head: ReactNode;
   /** More to do with it, before the button that closes it. */
   more?: ReactNode;
@@ -20,7 +20,7 @@ interface Properties {
   children: ReactNode;
 }
 
-/** What a list holds of one item, beside the list. */
+/** The details of one item of a list, beside the list. */
 export function SidePanel({ label, head, more, close, takesFocus = false, isClosedByList = false, children }: Properties) {
   const panel = useRef<HTMLElement>(null);
   // Not when the page was loaded with it, by Back, or while j and k go through the list.
@@ -56,7 +56,7 @@ export function SidePanel({ label, head, more, close, takesFocus = false, isClos
   );
 }
 
-/** What the panel is about, as its heading. */
+/** The panel's heading. */
 export function PanelTitle({ children }: { children: ReactNode }) {
   return (
     <Typography variant="h2" sx={{ overflowWrap: "anywhere" }}>

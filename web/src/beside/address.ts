@@ -1,6 +1,6 @@
 /** Addresses of a list, of one of its items, and of an item beside its list. */
 
-/** What a list with pages of its items has in an address: all of the list's parameters, as one text. */
+/** The parameters of a list, as one text in the address of one of its items. */
 const LIST = "list";
 
 /** Items are addressed by the Web API's names: a run in `/runs` is `/runs/vision/bert`. */
@@ -26,7 +26,7 @@ export function listOf(list: string, parameters: URLSearchParams): string {
   return withText(list, parameters);
 }
 
-/** Return the parameters of the list beside an item; null if the item stands alone. */
+/** Return the parameters of the list beside an item; null if the item has a page of its own. */
 export function listBeside(parameters: URLSearchParams): URLSearchParams | null {
   const text = parameters.get(LIST);
   return text === null ? null : new URLSearchParams(text);

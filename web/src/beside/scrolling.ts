@@ -1,4 +1,4 @@
-/** What scrolls a part of the page: the window, or a panel beside a list. */
+/** The element that scrolls a part of the page: the window, or a panel beside a list. */
 import { useVirtualizer, useWindowVirtualizer } from "@tanstack/react-virtual";
 import { createContext, useCallback, useContext, useEffect, useLayoutEffect, useState, type RefObject } from "react";
 
@@ -33,7 +33,7 @@ export function useRoomBelow(element: RefObject<HTMLElement | null>, belowPx: nu
     setTop(Math.round(panel ? box.top - panel.getBoundingClientRect().top + panel.scrollTop + AROUND_PANEL_PX : box.top + window.scrollY));
   }, [element, panel]);
   useLayoutEffect(measure);
-  // What stands above the element may come later than the element.
+  // Content above the element may be added after the element.
   useEffect(() => {
     const observer = new ResizeObserver(measure);
     observer.observe(panel?.firstElementChild ?? document.body);

@@ -1,7 +1,7 @@
 import useMediaQuery from "@mui/material/useMediaQuery";
 import { useState } from "react";
 
-/** Width of a window from which an item may stand beside its list. */
+/** Width of the window from which on an item can be shown beside its list. */
 export const WIDE_PX = 1280;
 
 interface Opening {

@@ -5,7 +5,7 @@ import { Refused } from "../api/client";
 import { BoardPage } from "./BoardPage";
 import { useBoard } from "./useBoard";
 
-/** The board for somebody who is not signed in; `otherwise` if policy shows it to known people only. */
+/** The board for people who are not signed in; `otherwise` is shown if policy requires a sign-in for it. */
 export function OpenBoard({ signIn, otherwise }: { signIn: () => void; otherwise: ReactNode }) {
   const board = useBoard();
   if (board.error instanceof Refused && [401, 403].includes(board.error.status)) return otherwise;

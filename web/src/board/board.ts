@@ -1,4 +1,4 @@
-/** What the board of GPUs shows. */
+/** Data of the board of GPUs. */
 import type { Schemas } from "../api/client";
 import { hours } from "../usage/usage";
 import { secondsBetween } from "../words/times";
@@ -16,7 +16,7 @@ export interface Part {
   colour: string;
 }
 
-/** Each is told from the ground of the page and from the parts beside it, on light and dark pages. */
+/** Colours of the parts. Each differs visibly from the background and from the parts beside it, on light and dark pages. */
 const COLOURS = { busy: "primary.main", idle: "warning.main", free: "#7f93a6", out: "error.main" };
 
 /** Return the parts of a type's bar that are not empty: GPUs at work, idle ones, free ones, and those of nodes that are broken, drained or cordoned. */

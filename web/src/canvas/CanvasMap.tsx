@@ -21,7 +21,7 @@ interface Properties<Item> {
   box: RefObject<HTMLDivElement | null>;
   label: string;
   items: readonly Item[];
-  /** What a choice names; several items may have the same key. */
+  /** The key of a choice; several items may have the same key. */
   keyOf: (item: Item) => string;
   /** The outline of an item in pixels of the whole map. */
   boxOf: (item: Item) => Rectangle;

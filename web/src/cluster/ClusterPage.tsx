@@ -41,7 +41,7 @@ export function ClusterPage() {
   const legend = useMemo(() => legendOf(view.by, nodes, readings), [view.by, nodes, readings]);
   const columns = useMemo(() => columnsOf(view.by, DIMENSIONS[view.by], legend, readings), [view.by, legend, readings]);
   const [chosen, choose] = useColumns("nodes", columns);
-  // What the person colours by is always shown.
+  // The dimension of the colours is always shown.
   const shown = columns.filter((column) => chosen.includes(column) || column.name === DIMENSIONS[view.by]);
   const search = useRef<HTMLInputElement>(null);
   const explained = useExplanation(view.room);

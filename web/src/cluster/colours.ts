@@ -1,11 +1,11 @@
-/** What the map's colours and shapes mean: one dimension at a time, chosen by the person. */
+/** The meaning of the map's colours and shapes, by one dimension at a time that the person chooses. */
 import type { NodeRow } from "./useNodes";
 
 /** How a cell is drawn, so that colour is never the only sign. */
 export type Fill = "full" | "part" | "hollow" | "crossed";
 
 export interface Kind {
-  /** Stands in the address when the legend filters. */
+  /** The value in the address if the legend filters by it. */
   key: string;
   word: string;
   light: string;
@@ -95,7 +95,7 @@ export type Temperatures = Readonly<Record<string, number>>;
 /** Runs with idle GPUs (`namespace/name`), and whether all of their GPUs are idle. */
 export type IdleRuns = ReadonlyMap<string, boolean>;
 
-/** What some dimensions need beside the nodes. */
+/** Data that some dimensions need besides the nodes. */
 export interface Readings {
   celsius: Temperatures;
   idle: IdleRuns;

@@ -1,4 +1,4 @@
-/** Which nodes stand out on the map, as it stands in the page's address. */
+/** The filter that highlights nodes on the map, as the page's address contains it. */
 import { DIMENSIONS, type Dimension, type Legend } from "./colours";
 import { orderOf, orderText, type Order } from "../table/sorting";
 import { expanded } from "./names";

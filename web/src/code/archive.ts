@@ -26,7 +26,7 @@ export interface Layout<E extends Entry> {
   size: number;
 }
 
-/** Return where each entry stands in the archive: in the order of the bytes of their paths. */
+/** Return the place of each entry in the archive: entries are sorted by the bytes of their paths. */
 export function layoutOf<E extends Entry>(entries: readonly E[]): Layout<E> {
   const named = entries.map((entry) => [bytewise(entry.path), entry] as const).sort(([a], [b]) => (a < b ? -1 : 1));
   let offset = 0;

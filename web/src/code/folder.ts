@@ -16,7 +16,7 @@ export interface FoundFile extends Entry {
 const LONGEST_NAME = 255;
 const DEEPEST = 128;
 
-/** What is packed of a folder. */
+/** The part of a folder that is packed. */
 export interface Contents {
   entries: readonly FoundFile[];
   /** Links that Git knows there. Browsers show no links, so they are left out. */
@@ -61,7 +61,7 @@ export async function contentsOf(top: readonly Found[], signal: AbortSignal): Pr
   return { entries, missingLinks };
 }
 
-/** Return what the folder's Git checkout knows of its files; nothing if it is none. */
+/** Return the index of the folder's Git checkout; nothing if the folder is not a checkout. */
 async function gitModes(top: readonly Found[]): Promise<Modes> {
   const git = top.find(({ name }) => name === GIT_FOLDER);
   if (!git || !("children" in git)) return NO_MODES;

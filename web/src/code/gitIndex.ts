@@ -1,4 +1,4 @@
-/** What the index of a Git checkout says of files that a browser does not tell: which are executable, and which are links. */
+/** The index of a Git checkout says which files are executable and which are links; a browser does not. */
 
 export interface Modes {
   executable: ReadonlySet<string>;

@@ -1,4 +1,4 @@
-/** What a person should know of an uploaded folder: what a browser hides of it, in words. */
+/** Notes about an uploaded folder: the properties that a browser hides. */
 import { bytes } from "../words/amounts";
 import type { Uploaded } from "./useUpload";
 

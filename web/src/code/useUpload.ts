@@ -4,7 +4,7 @@ import { packed } from "./pack";
 import { upload, wordsOf } from "./upload";
 
 export interface Uploading {
-  /** What is being done, and the share of it that is done, from 0 to 1. */
+  /** The present step, and the finished share of it, from 0 to 1. */
   step: "Reading" | "Uploading";
   share: number;
 }
@@ -17,7 +17,7 @@ export interface Uploaded {
   missingLinks: readonly string[];
 }
 
-/** Read, pack and upload a folder; `done` gets what was uploaded. */
+/** Read, pack and upload a folder; `done` gets the uploaded archive. */
 export function useUpload(namespace: string, done: (uploaded: Uploaded) => void) {
   const [state, setState] = useState<Uploading | null>(null);
   const [fault, setFault] = useState<string | null>(null);

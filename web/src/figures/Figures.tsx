@@ -31,7 +31,7 @@ interface Properties {
   chooseRank: (rank: number | null) => void;
 }
 
-/** What was measured of a run, and what its program wrote, over time. */
+/** Telemetry of a run, and the figures that its program wrote, over time. */
 export function Figures({ run, rank, chooseRank }: Properties) {
   const [range, setRange] = useState(isFinal(run) ? "all" : "1h");
   return (
@@ -75,7 +75,7 @@ export function Figures({ run, rank, chooseRank }: Properties) {
   );
 }
 
-/** What the marks in the plots mean, if there are any. */
+/** The meaning of the marks in the plots, if there are any. */
 function Marked({ marks: { attempts, checkpoints } }: { marks: Marks }) {
   const words = [...(attempts.length ? ["Dashed line: another attempt begins."] : []), ...(checkpoints.length ? ["▲: a checkpoint was written."] : [])];
   return words.length > 0 && <Typography color="textSecondary" sx={{ mb: 3 }}>{words.join(" ")}</Typography>;

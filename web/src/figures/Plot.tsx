@@ -25,7 +25,7 @@ interface Properties {
   /** The time axis that all plots of a page share, in seconds; without it that of the columns. */
   range?: readonly [number, number] | undefined;
   marks?: Marks | undefined;
-  /** What the plot shows, for people who do not see it. */
+  /** A description of the plot for people who do not see it. */
   label: string;
   format: (value: number) => string;
   /** Whether values are bytes, so that ticks are powers of two and have short labels. */
@@ -36,7 +36,7 @@ interface Properties {
   onClick?: (time: number, isAbove: boolean) => void;
 }
 
-/** Whether a time range is that of all data of a plot, and not a part that a person dragged out. */
+/** Whether a time range covers all data of a plot, and is not a part that a person selected. */
 function isWhole(plot: uPlot, first: number | null, last: number | null): boolean {
   return first === plot.data[0][0] && last === plot.data[0].at(-1);
 }

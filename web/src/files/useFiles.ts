@@ -30,7 +30,7 @@ export function useFiles({ namespace, title, uid }: ShownRun, path: string) {
     page: pages.at(-1),
     items: pages.flatMap(({ items }) => items),
     error: found.error,
-    /** What a folder that is being opened waits for, in the server's words. */
+    /** The server's text about what a folder that is being opened waits for. */
     waitsFor: found.failureReason?.message ?? "",
     hasMore: found.hasNextPage,
     isLoading: found.isFetching,

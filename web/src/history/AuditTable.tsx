@@ -16,7 +16,7 @@ const WORDS = { overflowWrap: "anywhere", verticalAlign: "top", minWidth: { xs: 
 const WIDE = { display: { xs: "none", sm: "table-cell" } } as const;
 const PHONE = { display: { xs: "table-cell", sm: "none" } } as const;
 
-/** Entries of the audit trail; why something was refused stands whole, since it is what people look for. */
+/** Entries of the audit trail. The reason of a refusal is never shortened, since people look for it. */
 export function AuditTable({ entries }: { entries: readonly Entry[] }) {
   return (
     <Box sx={{ overflowX: "auto" }} tabIndex={0}>
@@ -61,7 +61,7 @@ export function AuditTable({ entries }: { entries: readonly Entry[] }) {
   );
 }
 
-/** Return what was changed, with the beginning of a digest: all of it fills three lines. */
+/** Return the changed object. Only the beginning of a digest is shown: a whole one fills three lines. */
 function objectOf({ object, namespace }: Entry): string {
   return [object.replace(/(sha256:[0-9a-f]{12})[0-9a-f]{52}/, "$1…"), namespace && `in ${namespace}`].filter(Boolean).join(" ");
 }

@@ -10,14 +10,14 @@ export const OUTCOMES: readonly Outcome[] = ["done", "refused", "failed"];
 
 export interface AuditFilter {
   actor: string;
-  /** The kind and the name of what was changed: "run bert". */
+  /** Kind and name of the changed object: "run bert". */
   object: string;
   outcome: Outcome;
   team: string;
   span: Span;
 }
 
-/** Return the filter in an address; what makes no sense is left out. */
+/** Return the filter in an address. Invalid parts are left out. */
 export function auditFilterOf(parameters: URLSearchParams): AuditFilter {
   return {
     actor: parameters.get("actor") ?? "",
@@ -42,7 +42,7 @@ export function auditCommandOf({ actor, object, outcome, team, span }: AuditFilt
   return lineOf("audit log", options, optionsOf(span, now));
 }
 
-/** Return in a sentence which part of the trail the page shows. `namespaces` are those with runs that the caller may read; null stands for all. */
+/** Return a sentence that says which part of the trail the page shows. `namespaces` are those with runs that the caller may read; null stands for all. */
 export function scopeInWords(namespaces: readonly string[] | null, team: string, hasTeams: boolean): string {
   if (team) return `Changes in ${team}.`;
   if (namespaces === null) return "All changes, those of the cluster included. Entries cannot be edited or deleted.";

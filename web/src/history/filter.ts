@@ -1,4 +1,4 @@
-/** Which ended runs a person looks for, as it stands in the page's address. */
+/** The filter for ended runs, as the page's address contains it. */
 import type { Phase, Schemas } from "../api/client";
 import { FINAL } from "../states/states";
 import { optionsOf, spanOf, writeSpan, type Span } from "../past/span";
@@ -18,7 +18,7 @@ export interface Filter {
   span: Span;
 }
 
-/** Return the filter in an address; what makes no sense is left out. */
+/** Return the filter in an address. Invalid parts are left out. */
 export function filterOf(parameters: URLSearchParams): Filter {
   const phases = (parameters.get("phase") ?? "").split(",");
   return {

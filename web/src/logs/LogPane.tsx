@@ -22,7 +22,7 @@ const BELOW_PX = 48;
 const TIMES = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hour12: false });
 const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
-/** What stays in its place while lines come and go: a line at a distance from the upper edge, or in the middle. */
+/** The line that keeps its place while lines are added and removed: at a distance from the upper edge, or in the middle. */
 type Anchor = { key: number; delta: number | "centre" };
 
 export type Place = { since: string } | { line: string } | { hit: Hit };
@@ -36,7 +36,7 @@ interface Properties {
   hasTimes: boolean;
   /** Text that is marked in the lines. */
   needle: string;
-  /** What to show; null: the end, as it grows. */
+  /** The part to show; null: the end of the log, as it grows. */
   place: Place | null;
 }
 
@@ -84,7 +84,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
     }
   }, [feed, place]);
 
-  // What the person reads stays in its place when earlier lines come before it.
+  // The lines that the person reads keep their place when earlier lines are added.
   useLayoutEffect(() => {
     const hit = pending.current;
     const first = items[0];
@@ -102,7 +102,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
       if (fold) return setOpen((held) => new Set(held).add(fold.key));
       pending.current = null;
       setMarked(row.key);
-      // The browser tells of this scroll later; new lines that come before that must not lead back to the old place.
+      // The browser reports this scroll later. Lines that arrive before that must not scroll back to the old place.
       anchor.current = { key: row.key, delta: "centre" };
       lines.scrollToIndex(index, { align: "center" });
     } else if (follows) {

@@ -6,7 +6,7 @@ import { spansOf, type Style } from "./ansi";
 const LIGHT = ["#24292f", "#b3261e", "#2f6b3a", "#8a5200", "#1a5fb4", "#8b2f8b", "#0b6e69", "#5f6368"];
 const DARK = ["#9aa0a6", "#ff8a80", "#8fcf98", "#f0b45c", "#84b6f4", "#e08fc0", "#5cc9c1", "#e8eaed"];
 
-/** What a program printed in one line, with its colours; what was searched for is marked. */
+/** One line of a program's output, with its colours. Matches of the search are marked. */
 export const LogText = memo(function LogText({ text, needle }: { text: string; needle: string }) {
   const dark = useTheme().palette.mode === "dark";
   return spansOf(text).map((span, place) => {

@@ -41,7 +41,7 @@ const MANY_ATTEMPTS = 200;
 const HEIGHT_PX = 37;
 const TOGGLE = { height: HEIGHT_PX, color: "text.primary", textTransform: "none" } as const;
 
-/** What one can choose about the logs: which, how they are shown, and what is searched for. */
+/** The controls of the logs: which logs, how they are shown, and the search. */
 export function LogTools({ run, path, sources, beside, change, options, setOptions, field, found, hit, search, toHit, goTo }: Properties) {
   const [draft, setDraft] = useState(textOf(sources));
   const [wanted, setWanted] = useState("");

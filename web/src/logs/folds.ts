@@ -12,7 +12,7 @@ export interface Fold {
   frame: string;
 }
 
-/** What stands in a line of the page. */
+/** The content of a line of the page. */
 export type Item = { row: Row; fold?: undefined; head?: Fold } | { row: Row; fold: Fold };
 
 const HEADER = "Traceback (most recent call last)";

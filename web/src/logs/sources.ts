@@ -41,7 +41,7 @@ export function keyOf({ rank, attempt }: Source): string {
   return attempt === null ? `${rank}` : `${rank}@${attempt}`;
 }
 
-/** What a log is called: "rank 3", "rank 3, attempt 1". */
+/** The name of a log: "rank 3", "rank 3, attempt 1". */
 export function wordsOf({ rank, attempt }: Source): string {
   return attempt === null ? `rank ${rank}` : `rank ${rank}, attempt ${attempt}`;
 }

@@ -10,7 +10,7 @@ import { kindOf, told, type Placed } from "./kinds";
 interface Properties {
   placed: readonly Placed[];
   order: Order;
-  /** Key of the kind that stands out; null: all are the same. */
+  /** Key of the highlighted kind; null: no kind is highlighted. */
   marked: string | null;
   /** The chosen rank; null if none is. */
   selected: number | null;

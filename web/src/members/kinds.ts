@@ -1,4 +1,4 @@
-/** What the cells of the grid of members mean. */
+/** The meaning of the cells in the grid of members. */
 import type { Member } from "../api/client";
 import type { Kind } from "../cluster/colours";
 import { STATES, type State } from "../states/states";

@@ -14,7 +14,7 @@ interface Sent {
 
 interface Properties {
   label: string;
-  /** What the form sends, once. */
+  /** Send the form, once. */
   sent: Sent;
   /** Names of the fields that show their own faults. */
   fields: readonly string[];
@@ -27,7 +27,7 @@ interface Properties {
 
 const Faults = createContext<readonly Fault[]>([]);
 
-/** A form of the page about oneself. What the server refuses stands beside its field, or below all fields if it is about none of them. */
+/** A form of the page about the signed-in person. A fault is shown beside its field, or below all fields if it is about none of them. */
 export function MineForm({ label, sent, fields, send, isComplete, close, children }: Properties) {
   const faults = sent.error instanceof Refused ? sent.error.faults : [];
   const problem = standBeside(fields, faults) ? null : sent.error;

@@ -5,7 +5,7 @@ import { IdleQuestions } from "./idle/IdleQuestions";
 import { Me } from "./Me";
 import { Tokens } from "./tokens/Tokens";
 
-/** What is mine: who I am, questions to me, where messages reach me, and tokens that act for my teams. */
+/** The page about the signed-in person: identity and rights, open questions, channels of messages, and tokens for robots. */
 export function MinePage() {
   return (
     <>

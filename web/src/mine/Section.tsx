@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import { useId, type ReactNode } from "react";
 
-/** A titled part of the page, with what can be done to the whole of it beside its title. */
+/** A titled part of the page, with actions on the whole part beside its title. */
 export function Section({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
   const id = useId();
   return (

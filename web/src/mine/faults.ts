@@ -1,4 +1,4 @@
-/** What the server refused in a form, beside its fields. */
+/** The server's faults about a form, to be shown beside its fields. */
 import type { Fault } from "../api/client";
 
 /** Return what is wrong with a field, with the way out; empty if nothing is. */

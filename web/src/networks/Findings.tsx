@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import type { Schemas } from "../api/client";
 
-/** What the server finds about the registry, in its own words. */
+/** The server's findings about the registry. */
 export function Findings({ findings, title = "Possible mistakes" }: { findings: readonly Pick<Schemas["Finding"], "message">[]; title?: string }) {
   if (!findings.length) return null;
   return (

@@ -72,9 +72,9 @@ export function yamlOf(planned: Planned): string {
 }
 
 export interface Said {
-  /** What the server says about fields of the form. */
+  /** The server's faults and findings about fields of the form. */
   byField: Partial<Record<keyof Planned, string>>;
-  /** What it says about anything else. */
+  /** Its faults and findings about anything else. */
   others: string[];
 }
 

@@ -7,7 +7,7 @@ const ME = "@me";
 interface Properties {
   owner: string;
   choose: (owner: string) => void;
-  /** What the choice is about. */
+  /** Label of the choice. */
   label?: string;
 }
 

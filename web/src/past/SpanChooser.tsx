@@ -5,7 +5,7 @@ import { KINDS, type Kind, type Span } from "./span";
 interface Properties {
   span: Span;
   choose: (span: Span) => void;
-  /** What the time is about, such as "Created". */
+  /** Label of the time span, such as "Created". */
   label?: string;
   /** Whether any time may be chosen. */
   withAll?: boolean;

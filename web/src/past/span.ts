@@ -1,4 +1,4 @@
-/** The time that a page about the past shows, as it stands in its address. */
+/** The time span of a page about the past, as its address contains it. */
 import { exact } from "../words/times";
 
 export type Kind = "all" | "7d" | "30d" | "month" | "last-month" | "own";
@@ -28,7 +28,7 @@ export interface Bounds {
 const DAY_MS = 86_400_000;
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 
-/** Return the span in an address; what makes no sense is left out. */
+/** Return the span in an address. Invalid parts are left out. */
 export function spanOf(parameters: URLSearchParams, otherwise: Kind = "30d"): Span {
   const kind = parameters.get("time") as Kind | null;
   const [from, to] = [day(parameters.get("from")), day(parameters.get("to"))];

@@ -3,7 +3,7 @@ import Typography from "@mui/material/Typography";
 import { StartButton } from "../runs/StartButton";
 import { CopyLine } from "../words/CopyLine";
 
-/** What stands in place of a queue without runs. `any`: there are runs, and the filter excludes them. */
+/** The replacement for a queue without runs. `any`: there are runs, but the filter excludes all of them. */
 export function EmptyQueue({ any }: { any: boolean }) {
   if (any) return <Typography color="textSecondary">No run fits the filter.</Typography>;
   return (

@@ -19,7 +19,7 @@ interface Properties {
   canTry: boolean;
 }
 
-/** What the page of the queue shows, and how. */
+/** The controls of the page of the queue: what it shows, and how. */
 export function QueueControls({ asTable, rowed, hours, text, search, change, canTry }: Properties) {
   return (
     <>

@@ -18,7 +18,7 @@ interface Properties {
   draw: (rows: readonly QueueRow[]) => void;
 }
 
-/** What if a waiting run asked for other members or GPUs: when it would start, here and on the timeline. */
+/** The what-if of a waiting run with other members or GPUs: when it would start, here and on the timeline. */
 export function WaitingWhatIf({ id, ...others }: Properties & { id: string }) {
   const [isOpen, setOpen] = useState(false);
   const [namespace = "", name = ""] = id.split("/");
@@ -39,7 +39,7 @@ export function WaitingWhatIf({ id, ...others }: Properties & { id: string }) {
   );
 }
 
-/** What if one started a run now: nothing is started. */
+/** The what-if of a new run: when it would start. Nothing is started. */
 export function NewWhatIf({ close, ...others }: Properties & { close: () => void }) {
   const [form, setForm] = useState(NEW_TRIAL.form);
   const draft = useMemo<Draft>(() => ({ form, base: {} }), [form]);

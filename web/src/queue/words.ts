@@ -1,4 +1,4 @@
-/** What is known of a run in the queue, in words. */
+/** Texts about a run in the queue. */
 import { count, gpusWords } from "../words/amounts";
 import type { QueueRow } from "./useQueue";
 

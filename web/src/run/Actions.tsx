@@ -15,7 +15,7 @@ function programWords(path: string, all: readonly string[]): string {
   return all.length === 1 ? "Open" : `Open ${path.split("/").at(-2) ?? ""}`;
 }
 
-/** What the person may do with a run; `leave` goes away from it once it is deleted. If something is lost by it, the page asks first and names that. */
+/** The actions that the person may perform on a run. `leave` leaves its page once it is deleted. If an action loses something, the page names that and asks first. */
 export function Actions({ run, leave }: { run: ShownRun; leave: () => void }) {
   const mayChange = useMayChange()(run.namespace);
   const mayStart = useMayStart();

@@ -9,7 +9,7 @@ import { Age } from "../words/Age";
 
 type Event = Schemas["EventView"];
 
-/** What happened to a run and its members, the newest first. */
+/** Events of a run and its members, the newest first. */
 export function Events({ run }: { run: Run }) {
   const events = useQuery({ queryKey: ["events", run.uid], queryFn: () => read(run), refetchInterval: 5_000 });
   if (events.error && !events.data) return <Problem error={events.error} retry={() => void events.refetch()} />;

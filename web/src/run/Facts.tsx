@@ -11,7 +11,7 @@ const LONG = 13;
 
 type Fact = [name: string, value: ReactNode];
 
-/** What a run is and where it runs, as pairs of name and value. */
+/** Facts about a run and its nodes, as pairs of name and value. */
 export function Facts({ run }: { run: Run }) {
   const { status, spec } = run;
   const members = membersOf(run);

@@ -12,7 +12,7 @@ import { useIdleAnswer } from "./useIdleAnswer";
 const REFRESH_MS = 30_000;
 const DAY_MS = 24 * 3600 * 1000;
 
-/** What the cluster found about a run that its owner should know: it may be stuck, or its GPUs are idle. */
+/** Findings about a run for its owner: it may be stuck, or its GPUs are idle. */
 export function Findings({ run }: { run: Run }) {
   const { stuck, idle } = run.status;
   if (isFinal(run)) return null;

@@ -47,7 +47,7 @@ const Time = later(async () => (await import("../time/Time")).Time);
 const FilesPanel = later(async () => (await import("../files/FilesPanel")).FilesPanel);
 const Figures = later(async () => (await import("../figures/Figures")).Figures);
 
-/** What a removed run has no more: its members, their events and shells. */
+/** The parts of the page that a removed run does not have: members, their events and shells. */
 const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "terminal"]);
 
 interface Properties {
@@ -55,7 +55,7 @@ interface Properties {
   name: string;
   /** Go away from the run, because the person deletes it. */
   leave: () => void;
-  /** Whether it stands in a panel, which has its name and state. */
+  /** Whether it is in a panel, which shows the run's name and state itself. */
   isPart?: boolean;
   /** More to do, in its head. */
   children?: ReactNode;

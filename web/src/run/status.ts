@@ -1,4 +1,4 @@
-/** What a run's status says. The server leaves out fields that have their default. */
+/** A run's status. The server leaves out fields that have their default. */
 import type { Phase, Run } from "../api/client";
 import { FINAL, type Finding } from "../states/states";
 import { gpusWords } from "../words/amounts";

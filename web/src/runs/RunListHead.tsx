@@ -16,7 +16,7 @@ interface Properties {
   /** The input of the filter. */
   search: RefObject<HTMLInputElement | null>;
   placeholder: string;
-  /** Whether the list has little room, because one of the runs stands beside it. */
+  /** Whether the list has little room, because one of the runs is shown beside it. */
   isNarrow?: boolean;
   children?: ReactNode;
 }
@@ -59,7 +59,7 @@ export function RunListHead({ title, list: { filter, change, teams, live }, sear
   );
 }
 
-/** What stands above the table: why there is none yet, and how many rows wait until the pointer has left it. */
+/** The lines above the table: why there is none yet, and how many rows wait until the pointer has left the table. */
 export function RunListNotices({ list: { live, fresh }, one, many }: { list: RunList; one: string; many: string }) {
   return (
     <>

@@ -64,7 +64,7 @@ function why({ starts, message }: ListedRow): string {
   return [starts, message].filter(Boolean).join(": ");
 }
 
-/** What a run waits for or failed with, or how many of its members run. */
+/** Why a run waits or failed, or how many of its members run. */
 function progress(run: ListedRow): string {
   if (why(run) || !FINAL.has(run.phase)) return why(run) || members(run);
   return run.members.total === 1 ? "1 member" : `${members(run)} members`;

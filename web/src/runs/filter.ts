@@ -1,4 +1,4 @@
-/** Which runs a person wants to see, and in which order, as it stands in the page's address. */
+/** The filter and the order of a list of runs, as the page's address contains them. */
 import type { Phase } from "../api/client";
 import { STATES } from "../states/states";
 import { orderOf, orderText, type Order } from "../table/sorting";
@@ -16,7 +16,7 @@ export interface Filter {
   order: Order | null;
 }
 
-/** Return the filter in an address; what makes no sense is left out. */
+/** Return the filter in an address. Invalid parts are left out. */
 export function filterOf(parameters: URLSearchParams): Filter {
   const whose = parameters.get("whose") ?? "";
   return {
@@ -40,7 +40,7 @@ export function parametersOf({ whose, text, phases, order }: Filter): URLSearchP
 /** Return the parameters of the Web API's list for these runs; null until the teams are known. */
 export function selectionOf(whose: Whose, teams: readonly string[] | undefined): string | null {
   if (whose === "all") return "";
-  if (whose === "mine" || teams?.length === 0) return "owner=%40me"; // somebody without a team is alone
+  if (whose === "mine" || teams?.length === 0) return "owner=%40me"; // a person without a team sees only their own runs
   return teams ? teams.map((team) => `team=${encodeURIComponent(team)}`).join("&") : null;
 }
 

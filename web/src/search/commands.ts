@@ -1,4 +1,4 @@
-/** What the search of all pages offers for a text: pages, things to do with runs, runs, nodes, people and teams. */
+/** The offers of the search for a text: pages, actions on runs, runs, nodes, people and teams. */
 import type { Schemas } from "../api/client";
 import type { Row } from "../runs/rows";
 import { applies, VERB_WORDS, VERBS, type Verb } from "../verbs/verbs";
@@ -11,7 +11,7 @@ export interface Page {
 /** A node that the server found by its name, or by who uses it. */
 type FoundNode = Pick<Schemas["NodeTableRow"], "name" | "state" | "holders" | "owner">;
 
-/** What the server found. */
+/** The server's results. */
 export interface Found {
   runs: readonly Row[];
   nodes: readonly FoundNode[];
@@ -24,7 +24,7 @@ export interface Command {
   key: string;
   group: "Do" | "Pages" | "Runs" | "Nodes" | "People" | "Teams";
   words: string;
-  /** What distinguishes it from others. */
+  /** A key that distinguishes it from the other offers. */
   hint: string;
   act: Act;
 }
@@ -40,7 +40,7 @@ export function parsed(text: string): { verb: Verb | null; words: string } {
   return verb ? { verb, words: rest.join(" ") } : { verb: null, words };
 }
 
-/** Return what was found for `asked` of what fits a text that may be longer by now: Enter must not act on a run that it does not name. */
+/** Return those results for `asked` that also match the present text, which may be longer by now: Enter must not act on a run that the text does not name. */
 export function fitting(found: Found, asked: { verb: Verb | null; words: string }, text: string): Found {
   const { verb, words } = parsed(text);
   if (asked.verb === verb && asked.words === words) return found;

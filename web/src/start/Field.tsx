@@ -7,7 +7,7 @@ import { MONOSPACE } from "../app/theme";
 export interface Shown {
   value: string;
   onChange: (value: string) => void;
-  /** What the server says is wrong with the field. */
+  /** The server's fault about the field. */
   faults: readonly Fault[];
 }
 

@@ -54,7 +54,7 @@ export interface Draft {
   base: Partial<Spec>;
 }
 
-/** What is asked for; `spec` holds texts where the person wrote something that is no number. */
+/** The contents of the form. `spec` holds a text in place of a number if the person wrote something that is not a number. */
 export interface Request {
   name?: string;
   namespace?: string;

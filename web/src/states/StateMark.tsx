@@ -12,13 +12,13 @@ const Frame = styled("span")({
 
 interface Properties {
   phase: Phase;
-  /** What is suspected of a running run: it stands instead of the state. */
+  /** A suspicion about a running run. It is shown in place of the state. */
   finding?: Finding | "";
-  /** Stands instead of the state's own word. */
+  /** A text that is shown in place of the state's own word. */
   word?: string;
 }
 
-/** The state of a run: a shape and a word, so that it is never told by colour alone. */
+/** The state of a run, as a shape and a word, so that no one needs to distinguish states by colour alone. */
 export function StateMark({ phase, finding = "", word }: Properties) {
   const dark = useTheme().palette.mode === "dark";
   const state = stateOf(phase, finding);

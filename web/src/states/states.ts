@@ -21,10 +21,10 @@ export const STATES: Record<Phase, State> = {
   Stopped: { word: "Stopped", shape: "square", light: "#5f6368", dark: "#b0b4b9" },
 };
 
-/** What is suspected of a running run. */
+/** A suspicion about a running run. */
 export type Finding = Exclude<Schemas["RunTableRow"]["finding"], "">;
 
-/** What stands in place of the state of a running run that may be stuck, or that does not use its GPUs. */
+/** The replacement for the state of a running run that may be stuck, or that does not use its GPUs. */
 export const FINDINGS: Record<Finding, State> = {
   stuck: { word: "Stuck?", shape: "pause", light: "#a04000", dark: "#ffab70" },
   idle: { word: "Idle", shape: "pause", light: "#a04000", dark: "#ffab70" },

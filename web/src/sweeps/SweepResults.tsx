@@ -25,7 +25,7 @@ import { parametersOf, sorted, viewOf } from "./view";
 const NONE: Trial[] = [];
 const PLOTS_PX = 388;
 
-/** What the members of a sweep found: in plots, and as a table. The view stands in the address. */
+/** The results of a sweep's members, in plots and as a table. The address holds the view. */
 export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }) {
   const [view, change] = useView(viewOf, parametersOf);
   const addressOf = (member: number | null) => `?${parametersOf({ ...view, member })}`;

@@ -1,4 +1,4 @@
-/** What is typed into the filter of a sweep: words, and conditions such as `lr<0.01` or `optimizer=lion|adamw`. */
+/** The filter of a sweep: words, and conditions such as `lr<0.01` or `optimizer=lion|adamw`. */
 import type { Trial, Value } from "./trials/trials";
 import { whyOf } from "./trials/trials";
 

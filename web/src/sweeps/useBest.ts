@@ -21,7 +21,7 @@ export function useBest({ namespace, name, uid }: Sweep, succeeded: number, by =
       ),
     enabled: succeeded > 0,
     staleTime: REFRESH_MS,
-    // No result had a number yet, or none whose name tells that it counts.
+    // No result has a number yet, or no name says which number is the measure.
     refetchInterval: ({ state }) => (state.data && !state.data.by ? REFRESH_MS : false),
     placeholderData: keepPreviousData,
     retry: false,

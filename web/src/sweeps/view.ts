@@ -1,4 +1,4 @@
-/** What a person looks at in a sweep, as it stands in the page's address. */
+/** The view of a sweep, as the page's address contains it. */
 import { compareTexts } from "./plots/scales";
 import type { Order, Trial, Value, ValueColumn } from "./trials/trials";
 import { numberOf, whyOf } from "./trials/trials";
@@ -11,7 +11,7 @@ export interface View {
   most: number;
   /** Name of the value that counts; empty: the server's choice. */
   by: string;
-  /** Empty: what the name of the value tells. */
+  /** Empty: as the name of the value suggests. */
   order: Order | "";
   text: string;
   /** Name of a column, after a dash for descending order; empty: the best first. */

@@ -9,7 +9,7 @@ const RESIZE = 4;
 
 const encoder = new TextEncoder();
 
-/** What was received: output, how the program ended, or why the server runs none. */
+/** A received message: output, the end of the program, or the reason why the server runs none. */
 export type Received = { output: Uint8Array } | { ended: string } | { refused: string; status: number; hint: string } | null;
 
 /** Return the address of a shell in a member: bash if the image has it, else sh. It knows the terminal by its 256 colours. */
@@ -35,7 +35,7 @@ export function resized(columns: number, rows: number): Uint8Array<ArrayBuffer> 
   return onChannel(RESIZE, encoder.encode(JSON.stringify({ Width: columns, Height: rows })));
 }
 
-/** Return what a message says; null if it says nothing to a terminal. */
+/** Decode a message; null if it contains nothing for a terminal. */
 export function read(message: ArrayBuffer): Received {
   const bytes = new Uint8Array(message);
   const content = bytes.subarray(1);

@@ -7,7 +7,7 @@ const NO_CONNECTION = "The server can't be reached, or something between it and 
 /** Statuses of refusals that pass: the server or the cluster is busy, or away. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
-/** What the page knows of the run in which the member is. */
+/** The run of the member, as far as the page knows it. */
 export interface Known {
   /** The run has ended or was removed. */
   isOver: boolean;
@@ -60,7 +60,7 @@ export class ShellConnection {
     this.send(resized(columns, rows));
   }
 
-  /** Close the connection; if there is a reason, the screen tells it. */
+  /** Close the connection. If a reason is given, the screen shows it. */
   close(why = ""): void {
     this.isClosed = true;
     clearTimeout(this.again);

@@ -1,7 +1,7 @@
 import Box from "@mui/material/Box";
 import { hours, measuresOf, money, type Usage } from "./usage";
 
-/** What was used altogether, as large numbers. */
+/** The total usage, as large numbers. */
 export function Totals({ usage }: { usage: Usage }) {
   const { total, currency } = usage;
   const measures = measuresOf(usage);

@@ -23,7 +23,7 @@ import { BY, commandOf, csvOf, largestInWords, measureOf, parametersOf, question
 import { UsageTable } from "./UsageTable";
 import { readUsage, useUsage } from "./useUsage";
 
-/** What was used in a time, by whom, what it cost, and what that time was worth. The address holds the choice. */
+/** The usage of a time span: by whom, its cost, and how much of it was productive. The address holds the choice. */
 export function UsagePage() {
   const [question, change] = useView(questionOf, parametersOf);
   const usage = useUsage(question);

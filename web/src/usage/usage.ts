@@ -14,7 +14,7 @@ export const MEASURES: Readonly<Record<Measure, { word: string; inSentence: stri
   cost: { word: "Cost", inSentence: "cost" },
 };
 
-/** What the sums are by: the word of the choice, and one and several of them in a sentence. */
+/** The groupings of the sums: the label of each, and its words for one and for several in a sentence. */
 export const BY: ReadonlyMap<By, { word: string; one: string; many: string }> = new Map([
   ["team", { word: "Team", one: "team", many: "teams" }],
   ["owner", { word: "Person", one: "person", many: "people" }],
@@ -23,17 +23,17 @@ export const BY: ReadonlyMap<By, { word: string; one: string; many: string }> = 
   ["node", { word: "Node", one: "node", many: "nodes" }],
 ]);
 
-/** Whose usage, when, and by what it is summed up. */
+/** The question: whose usage, of which time, and by which grouping. */
 export interface Question {
   by: By;
   span: Span;
   team: string;
   owner: string;
-  /** What the bars show. */
+  /** The measure that the bars show. */
   measure: Measure;
 }
 
-/** Return the question in an address; what makes no sense is left out. */
+/** Return the question in an address. Invalid parts are left out. */
 export function questionOf(parameters: URLSearchParams): Question {
   const by = parameters.get("by") as By | null;
   const measure = parameters.get("measure");
@@ -62,13 +62,13 @@ export function commandOf({ by, span, team, owner }: Question, now: number): str
   return lineOf("usage", { "--by": by, "--owner": owner, "-N": team }, optionsOf(span, now));
 }
 
-/** What a row is about, for people: of a run its team and name, and no UID. */
+/** The name of a row for people: for a run its team and name, without the UID. */
 export function nameOf(by: string, key: string): string {
   if (by === "run") return key.split("/").slice(0, 2).join("/");
   return key || (by === "type" ? "without GPUs" : "(none)");
 }
 
-/** The address of what a row is about: the page of a run or node, the people of a team, the runs of a person; empty if there is none. */
+/** The address of a row's object: the page of a run or node, the people of a team, the runs of a person; empty if there is none. */
 export function addressOf(question: Question, key: string): string {
   const { by } = question;
   if (by === "team" && key) return `/usage?${parametersOf({ ...question, by: "owner", team: key })}`;
@@ -83,7 +83,7 @@ export function amountOf(row: UsageRow, measure: Measure): number {
   return measure === "gpu" ? row.gpuSeconds : measure === "core" ? row.coreSeconds : row.cost;
 }
 
-/** Return the measure that bars, shares and the order of rows are by: the one that was chosen, if it tells something. */
+/** Return the measure of bars, shares and the order of rows: the chosen one, unless all of its values are 0. */
 export function measureOf(usage: Usage, wanted: Measure): Measure {
   const known = measuresOf(usage);
   return known.includes(wanted) ? wanted : (known[0] ?? "core");
@@ -94,7 +94,7 @@ export function largestFirst({ items }: Usage, measure: Measure): UsageRow[] {
   return [...items].sort((a, b) => amountOf(b, measure) - amountOf(a, measure));
 }
 
-/** Return the measures that tell something: cost if there are prices, GPUs if there were any. */
+/** Return the measures that are worth showing: cost if there are prices, GPUs if there were any. */
 export function measuresOf({ total, currency }: Usage): Measure[] {
   return [...(total.gpuSeconds ? ["gpu" as const] : []), "core" as const, ...(currency || total.cost ? ["cost" as const] : [])];
 }

@@ -23,7 +23,7 @@ interface Properties {
   clear: () => void;
 }
 
-/** What the person may do with the selected runs. The outcome is told for each that could not be changed, and runs that were stopped can be resumed together. */
+/** The actions that the person may perform on the selected runs. Each run that could not be changed is reported, and runs that were stopped can be resumed together. */
 export function BulkBar({ runs, all, clear }: Properties) {
   const mayChange = useMayChange();
   const concernedBy = (verb: Verb) => runs.filter((run) => applies(verb, run) && mayChange(run.namespace));

@@ -1,4 +1,4 @@
-/** What a person can do with runs, one or many, and what is lost by it. */
+/** The actions on one or many runs, and what each action loses. */
 import { FINAL } from "../states/states";
 import { duration, secondsBetween } from "../words/times";
 import type { Row } from "../runs/rows";
@@ -21,7 +21,7 @@ export function applies(verb: Verb, { phase, deleting }: Pick<Row, "phase" | "de
 /** The time of the last checkpoint of runs, by UID: empty if none is known. Runs are missing as long as it was not asked for. */
 export type Checkpoints = ReadonlyMap<string, string>;
 
-/** What has to be known of a run to say what it loses. */
+/** The facts about a run that decide what it loses. */
 export type Losing = Pick<Row, "uid" | "namespace" | "name" | "phase" | "startedAt" | "gpus">;
 
 /** Return the runs of which work is lost if they end now. */
@@ -50,7 +50,7 @@ export interface Outcome<T = Row> {
 
 const AT_ONCE = 6;
 
-/** Do it with each run, a few at the same time, and tell each outcome as it comes. */
+/** Perform the action on each run, a few at the same time, and report each outcome as it arrives. */
 export async function performEach<T>(
   runs: readonly T[],
   act: (run: T) => Promise<void>,

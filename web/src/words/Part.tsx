@@ -2,7 +2,7 @@ import Box from "@mui/material/Box";
 import Typography from "@mui/material/Typography";
 import type { ReactNode } from "react";
 
-/** A titled list in a panel, whose items are `li` elements; `empty` stands where there are none. */
+/** A titled list in a panel, with `li` elements as items; `empty` is shown if there are none. */
 export function Part({ title, empty = "", children }: { title: string; empty?: string; children: ReactNode }) {
   const isEmpty = Array.isArray(children) && !children.length;
   return (
@@ -24,7 +24,7 @@ export function PlainList({ children }: { children: ReactNode }) {
   );
 }
 
-/** What is less important, on a line of its own. */
+/** A less important text on a line of its own. */
 export function Faint({ children }: { children: ReactNode }) {
   return <Box sx={{ color: "text.secondary" }}>{children}</Box>;
 }

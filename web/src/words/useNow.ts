@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import { serverNow } from "../api/clock";
 
-/** Return the present time, in milliseconds, again every `everySeconds`: for ages of what the server told. `clock` is the server's, if it is left out. */
+/** Return the present time in milliseconds, updated every `everySeconds`, for ages of data from the server. `clock` is the server's by default. */
 export function useNow(everySeconds = 1, clock = serverNow): number {
   const [now, setNow] = useState(clock);
   useEffect(() => {

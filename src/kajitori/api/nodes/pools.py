@@ -49,7 +49,8 @@ def pool_views(api: Api) -> list[PoolView] | msgspec.UnsetType:
 def add_node_request(
     api: Api, view: ExplanationView, pending: PendingRun, shortage: Shortage, snapshot: Snapshot
 ) -> None:
-    """Add to an explanation which nodes the run requests of an autoscaler, now or later, or why it requests none."""
+    """Add to an explanation the nodes that the run requests from an autoscaler, now or later, or why it requests
+    none."""
     status = pending.run.current_status
     request, key, now = status.node_request, pending.request.key, api.now()
     if request is not None:

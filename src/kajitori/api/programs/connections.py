@@ -76,7 +76,7 @@ class Tunnel(JoinedEnd):
 
     @abstractmethod
     def is_gone(self) -> bool:
-        """Whether the caller has vanished since the last question."""
+        """Whether the caller has disconnected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,10 @@ AGAIN_SECONDS = 1.0
 _CHUNK_BYTES = 32 * 1024
 LOG_TRIES = 3
 _FEW_LINES = 50
-"""Lines of the log that are remembered as what came before the first connection."""
+"""Number of lines at the end of the log that count as output before the first connection."""
 _SEARCHED_LINES = (2_000, 100_000)
-"""Lines at the end of the log in which the end of what was shown is looked for: first in few, then in many. A log may
-be larger than the memory of the user's machine."""
+"""Numbers of lines at the end of the log that are searched for the end of the shown output: first few, then many. A log
+may be larger than the memory of the user's machine."""
 _SETTLE_TRIES, _SETTLE_SECONDS = 50, 0.01
 """How often, and after which pause, a new connection is asked whether it has brought output."""
 
@@ -283,7 +283,7 @@ class Attachment:
     def _catch_up(self, early: Sequence[tuple[Channel, bytes]] | None = None) -> None:
         """Print what the program has printed since the last connection broke.
 
-        `early` is what the next connection brings meanwhile; None if there is no next one.
+        `early` holds the bytes that the next connection has brought so far; None if there is no next one.
         """
         self._is_broken = False
         for lines in _SEARCHED_LINES:
@@ -310,7 +310,7 @@ class Attachment:
         self._tell(f"{name}: what it printed meanwhile is not shown here; all of it: kaji logs {name}")
 
     def _log(self, lines: int | None = None, attempt: Any = None) -> bytes:
-        """Return what an attempt has printed so far, or its last lines."""
+        """Return the output of an attempt so far, or its last lines."""
         for number in range(LOG_TRIES):
             try:
                 reader = LogReader(self._api, self._view, tail=lines, attempt=attempt)

@@ -308,7 +308,7 @@ def _check_stopped(api: Api, follower: Follower) -> None:
 
 
 def tell_the_end(final: View, *, quiet: bool, remove: bool) -> None:
-    """Print how a run has ended, and what helps."""
+    """Print how a run has ended, and the commands that help."""
     words = end_words(final)
     if is_sweep(final) and not quiet and not remove:
         say(f"{final['name']}: {sweep_words(final)}; each by itself: kaji results {final['name']}")

@@ -114,7 +114,8 @@ class Progress:
 
 
 def _stage(view: View) -> tuple[str, ...]:
-    """Return what identifies a stage. Details of why a run waits change all the time, so they are not part of it."""
+    """Return the values that identify a stage. Details of why a run waits change all the time, so they are not among
+    them."""
     phase, status = phase_of(view), status_of(view)
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
     if failed_starts(view):

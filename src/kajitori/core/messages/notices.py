@@ -37,7 +37,7 @@ def with_notices(
     now: datetime,
     time_limit_seconds: int | None = None,
 ) -> RunStatus:
-    """Return the status with notices of what happened, and without those that are `taken` (by their ids).
+    """Return the status with notices of new events, and without the notices that are `taken` (by their ids).
 
     `wanted`: whether the owner or the team has channels.
     """

@@ -80,7 +80,7 @@ def bands_of(minutes: Sequence[RankMinute]) -> dict[str, Band]:
     by_names: dict[tuple[tuple[str, ...], tuple[str, ...]], list[RankMinute]] = {}
     for each in minutes:
         by_names.setdefault((each.member_names, each.gpu_names), []).append(each)
-    if len(by_names) == 1:  # always, unless agents of two versions report at the same time
+    if len(by_names) == 1:  # true unless agents of two versions report at the same time
         ((member_names, gpu_names),) = by_names
     else:
         member_names = tuple(dict.fromkeys(name for names, _ in by_names for name in names))
@@ -111,7 +111,7 @@ def _training_bands(minutes: Iterable[RankMinute]) -> dict[str, Band]:
 
 
 def _renamed(each: RankMinute, member_names: tuple[str, ...], gpu_names: tuple[str, ...]) -> RankMinute:
-    """Return the same minute with other columns; columns that the agent does not know are NaN."""
+    """Return the minute with the columns in this order; columns that the agent does not know are NaN."""
 
     def moved(names: tuple[str, ...], wanted: tuple[str, ...], values: bytes, rows: int) -> bytes:
         old = np.frombuffer(values, dtype=np.float32).reshape(rows, len(names))
@@ -243,7 +243,7 @@ def pack(bands: Bands) -> bytes:
 class StoredBands(Mapping[str, Band]):
     """Bands of a stored document. A band is made when it is asked for, because most readers want few of thirty.
 
-    Raises ValueError for a band that is none.
+    Raises ValueError for a band that cannot be read.
     """
 
     __slots__ = ("_rows", "document")
@@ -273,12 +273,12 @@ class StoredBands(Mapping[str, Band]):
 
 
 def unpack(document: bytes) -> StoredBands:
-    """Return the bands in a stored document. Raises ValueError if it is none."""
+    """Return the bands in a stored document. Raises ValueError if it is not one."""
     return StoredBands(document)
 
 
 def _short(value: float) -> float:
-    """Return a whole number as an int, which takes less room, and others with six digits."""
+    """Return a whole number as an int, which takes less room, and any other number with six digits."""
     if value.is_integer() and abs(value) < 2**53:
         return int(value)
     return float(f"{value:.6g}")

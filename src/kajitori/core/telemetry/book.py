@@ -1,4 +1,4 @@
-"""The latest minutes of all members, as one server knows them, and the bands that follow from them.
+"""One server's memory of telemetry: the latest minutes of all members, and the bands computed from them.
 
 Times are seconds since 1970 unless they are called minutes. A value arrives up to twice, from an agent or from another
 server, and counts once.
@@ -20,7 +20,7 @@ from kajitori.core.telemetry.report import MAX_QUANTITIES, MemberMinute
 SETTLE_SECONDS = 51.0
 """Time after the end of a minute at which its bands are made. Agents report within two thirds of it."""
 SHARED_AFTER_SECONDS = 36.0
-"""Time after the end of a minute at which a server tells others what it received of it."""
+"""Time after the end of a minute at which a server shares its values of that minute with other servers."""
 KEPT_MINUTES = 6
 """Number of minutes for which single values are kept and late values are accepted."""
 AHEAD_MINUTES = 2
@@ -40,7 +40,7 @@ class Attempt(NamedTuple):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One rank's minute as servers give it to each other."""
+    """One rank's minute in the form in which servers share it."""
 
     run_uid: str
     attempt: int
@@ -85,7 +85,7 @@ class Book:
         return present - KEPT_MINUTES < minute <= present + AHEAD_MINUTES
 
     def add(self, attempt: Attempt, each: RankMinute, *, own: bool = True) -> None:
-        """Note one rank's minute. The first value of a rank and minute counts."""
+        """Add one rank's minute. Only the first value of a rank and minute counts."""
         minute = each.minute.minute
         ranks = self._minutes.setdefault(minute, {}).setdefault(attempt, {})
         if own and (attempt, each.rank) not in (mine := self._own.setdefault(minute, set())):
@@ -108,10 +108,10 @@ class Book:
                     yield minute, attempt, list(self._minutes[minute][attempt].values())
 
     def settle(self, minute: int, attempt: Attempt, ranks: int, bands: Bands) -> Interval:
-        """Remember the bands of one attempt and minute, and return them as an interval."""
+        """Store the bands of one attempt and minute, and return them as an interval."""
         document = pack(bands)
         self._remember(minute, attempt, ranks, document)
-        start, stored = minute * MINUTE_SECONDS, unpack(document)  # so that history need not pack them again
+        start, stored = minute * MINUTE_SECONDS, unpack(document)  # history stores the packed form
         return Interval(attempt.run_uid, attempt.number, MINUTE_SECONDS, start, ranks, stored)
 
     def forget(self, now: float) -> None:
@@ -137,13 +137,14 @@ class Book:
     # ------------------------------------------------------------------------------------------ parts of other servers
 
     def unshared(self, now: float) -> list[int]:
-        """Return the minutes that other servers have to be told, once most of their reports have arrived."""
+        """Return the minutes that have to be shared with other servers; most of their reports have arrived."""
         return sorted(
             minute for minute in self._unshared if now >= (minute + 1) * MINUTE_SECONDS + SHARED_AFTER_SECONDS
         )
 
     def part(self, minute: int) -> bytes:
-        """Return everything that this server received of a minute; it counts as shared then."""
+        """Return all values of a minute that this server received from agents. The minute counts as shared from then
+        on."""
         self._unshared.discard(minute)
         numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
         entries = []
@@ -159,7 +160,7 @@ class Book:
             self._unshared.add(minute)
 
     def take(self, part: Part, now: float) -> None:
-        """Add what another server received."""
+        """Add the values that another server received."""
         if not self.accepts(part.minute, now):
             return
         for entry in part.entries:

@@ -21,9 +21,9 @@ from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAFFIC
 
 LATE_SECONDS = 5 * MINUTE_SECONDS
-"""Age of the newest complete interval beyond which nothing is said."""
+"""If the newest complete interval is older than this, there is no finding."""
 GAP_SECONDS = 15 * MINUTE_SECONDS
-"""Longest time without a complete interval inside an idle stretch. After a longer one the stretch begins anew."""
+"""Longest gap between complete intervals within an idle stretch. After a longer gap a new stretch begins."""
 
 _SHOWS_USE = ("gpu.used", "gpu.sm.active")
 """Quantities of which at least one has to be measured: a GPU without both may be busy."""
@@ -60,7 +60,7 @@ class Patience:
     quiet_seconds: int | None = 2 * 3600
     """Neither GPUs nor processors, disks and networks are used."""
     idle_seconds: int | None = 12 * 3600
-    """GPUs are idle, whatever else works."""
+    """GPUs are idle, although processors, disks or networks may be in use."""
 
 
 class Bounds(NamedTuple):
@@ -170,10 +170,12 @@ class Watched:
 def watch(
     before: Watched | None, intervals: Sequence[Interval], held: Mapping[int, int], limits: Limits
 ) -> Watched | None:
-    """Return what is known after the intervals of one time, which comes after those before; else they are left out.
+    """Return the summary after the intervals of one time. They are left out unless that time is later than the last
+    one.
 
     `held`: GPUs that the run holds, by attempt; members of a sweep or a service may belong to several. If fewer were
-    measured of one of them, the interval says nothing: the others may have worked. A new attempt begins anew.
+    measured of one of them, the interval says nothing: the others may have worked. For a new attempt a new summary
+    begins.
     """
     current = [each for each in intervals if each.attempt in held]
     if not current:
@@ -224,7 +226,7 @@ def _continued(stretch: Stretch | None, use: Use, start: int, end: int) -> Stret
 def watch_all(
     before: Watched | None, intervals: Iterable[Interval], held: Mapping[int, int], limits: Limits
 ) -> Watched | None:
-    """Return what is known after more intervals, in any order."""
+    """Return the summary after more intervals, in any order."""
     ordered = sorted(intervals, key=lambda each: (each.start, each.seconds))
     for _, several in groupby(ordered, key=lambda each: (each.start, each.seconds)):
         before = watch(before, tuple(several), held, limits)
@@ -251,7 +253,7 @@ class Finding:
     since: int = 0
     """Seconds since 1970; 0 unless something was found."""
     is_older: bool = False
-    """Whether nothing is known of the time before `since`, so that they may be idle for longer."""
+    """Whether the time before `since` was not measured, so that the GPUs may be idle for longer."""
     gpus: int = 0
     idle: Bounds = _NONE
     peak: float = 0.0

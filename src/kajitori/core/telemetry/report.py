@@ -90,7 +90,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):
-    """A request for the ring of members of one node."""
+    """A request to one node for the samples (the ring) of some members."""
 
     id: str
     uids: tuple[str, ...]

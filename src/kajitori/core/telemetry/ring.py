@@ -98,7 +98,7 @@ class Readings:
         return values
 
     def peek(self, at: float, reading: Mapping[str, float]) -> list[float]:
-        """Return the same values, but remember nothing."""
+        """Return the same values as `sample`, without storing the reading."""
         seconds = at - self._at
         values = []
         for quantity in self._quantities:

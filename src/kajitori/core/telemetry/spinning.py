@@ -2,7 +2,7 @@
 
 It moves between looks, as a rank that compiles or evaluates does. Those two call other functions, or work on other
 values, within minutes. A rank that waits in a loop is in the same functions with the same values whenever it is looked
-at. A loop that counts its attempts, or calls functions, looks like work, so it is not told to be one.
+at. A loop that counts its attempts, or calls functions, looks like work, so it is not recognised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOP_LEVEL = "<module>"
 
 
 def moving(looks: Sequence[Stacks], ranks: Collection[int]) -> tuple[int, ...]:
-    """Return the ranks that move while all others stand still in a collective operation; none if that is not so."""
+    """Return the ranks that move while all others stand still in a collective operation; empty if the others do not."""
     still = {rank: stood_still([{rank: look[rank]} for look in looks if rank in look], [rank]) for rank in ranks}
     moved = tuple(sorted(rank for rank in ranks if still[rank] is False))
     if not moved or len(moved) > MAX_RANKS or 2 * len(moved) >= len(still):
@@ -51,7 +51,7 @@ _Calls = dict[int, list[tuple[tuple[tuple[str, str], ...], int]]]
 
 
 def _calls(member: MemberStacks) -> _Calls | None:
-    """Return what every process executes; None if that is not known of one that may work."""
+    """Return the present calls of every process; None if they are unknown for a process that may be working."""
     found: _Calls = {}
     if member.left_out:
         return None

@@ -1,7 +1,7 @@
 """A rank or GPU that is persistently slower than its peers, from the bands of a gang's minutes.
 
-In synchronous training all ranks step at the same rate: the slow rank works, and its peers wait for it. So no rate of
-steps tells which one is slow. These quantities do:
+In synchronous training all ranks step at the same rate: the slow rank works, and its peers wait for it. So the rate of
+steps does not show which rank is slow. These quantities do:
 
 - The time of a rank's own part of a step, if the program writes it.
 - A GPU with a lower clock than its peers, while all of them are in use.
@@ -37,7 +37,7 @@ NEEDED_MINUTES = 12
 HELD_MINUTES = 8
 """Minutes of the window in which it must stand out to remain found."""
 LATE_SECONDS = 5 * MINUTE_SECONDS
-"""Age of the newest minute beyond which nothing is said."""
+"""If the newest minute is older than this, there is no finding."""
 
 MIN_DEVIATIONS = 6.0
 """Distance from the median in robust standard deviations. The largest of 60,000 normal values is 4.3 away."""
@@ -56,7 +56,7 @@ _P10_DEVIATIONS = 1.2816
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A quantity that tells a slow rank from its peers."""
+    """A quantity that distinguishes a slow rank from its peers."""
 
     quantity: str
     is_high: bool
@@ -85,7 +85,7 @@ SIGNS = (
     Sign("gpu.power", True, 1.25, 50.0, "it draws more power, so the others seem to wait for it"),
     Sign("cpu.used", True, 1.2, 0.1, "it uses its processors while the others wait"),
 )
-"""In the order in which they explain more."""
+"""All signs. A sign that explains more comes first."""
 _BUSY_PERCENT = 50.0
 """Use from which on a lower clock is not the result of a GPU without work."""
 

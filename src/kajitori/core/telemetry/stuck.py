@@ -2,8 +2,8 @@
 
 Two kinds of signs are told apart. *Progress* is output, a training figure that changed, or bytes to or from disks and
 networks: a program that waits for ever makes none. *Work* is processor time or a GPU in use: a program that spins, or a
-collective operation on a GPU that polls for its peers, looks as if it worked. So a run without both is suspected soon,
-and one that works without progress much later.
+collective operation on a GPU that polls for its peers, looks as if it worked. So a run with neither is suspected soon,
+and a run that works without progress much later.
 
 How long a run is quiet while all is well is learned from itself: evaluations, checkpoints and compilations come again.
 A run that never showed progress is never suspected, because nothing is known of its rhythm.
@@ -32,7 +32,8 @@ WORKING_GPU_PERCENT = 1.0
 RHYTHM_INTERVALS = 3
 """Intervals with progress after which a run's rhythm counts as known."""
 LATE_SECONDS = 4 * MINUTE_SECONDS
-"""Age of the newest interval beyond which nothing is said: bands appear up to two minutes after their beginning."""
+"""If the newest interval is older than this, there is no finding: bands appear up to two minutes after their
+beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Finding:
     since: float = 0.0
     """End of the last complete interval with progress, in seconds since 1970; 0 if it is not quiet."""
     until: float = 0.0
-    """End of the last complete interval, in seconds since 1970: what is known. 0 if nothing is."""
+    """End of the last complete interval, in seconds since 1970; 0 if there was none."""
     step: float | None = None
     """Newest step that any rank wrote to its training figures; None without."""
 

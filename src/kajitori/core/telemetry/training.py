@@ -1,7 +1,7 @@
 """Figures that a program writes about its training: JSON lines, lines with a prefix in its log, TensorBoard's events.
 
-Everything is bounded: lengths of lines, names and their number, and bytes per look. What does not fit is left out; a
-program is never disturbed.
+Lengths of lines, names, the number of names, and bytes per look are limited. Figures beyond a limit are left out; the
+program notices nothing.
 """
 
 from __future__ import annotations

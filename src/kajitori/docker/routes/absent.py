@@ -1,4 +1,5 @@
-"""What a cluster does not have: builds, swarms, plugins and a registry's sign-in. Each is refused with a sentence."""
+"""Routes for features that a cluster does not have: builds, swarms, plugins and a registry's sign-in. Each answers with
+a sentence that says so."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class _AfterLog:
             self._held += data
 
     async def read_log(self, engine: Engine, container: Container) -> None:
-        """Show the log, and what came meanwhile and is not in it."""
+        """Show the log, then the output that arrived while it was read and that is not in it."""
         await asyncio.sleep(PROMPT_SECONDS)
         log = b""
         with contextlib.suppress(KajitoriError):

@@ -105,8 +105,8 @@ def _not_running(container: Container, when: str) -> WrongState:
 
 
 async def _stat_at_rest(engine: Engine, container: Container, path: str) -> dict[str, Any]:
-    """Return what is known of a file of a container that does not run: of those that were copied into it, and of
-    folders that a client calls so, or that every image has. Raises NotFound and WrongState."""
+    """Return the known properties of a file in a container that does not run: a file that was copied into it, or a
+    folder that the client names as one or that every image has. Raises NotFound and WrongState."""
     if container.is_active:
         raise _not_running(container, "files can be copied while it runs")
     full = _full(path)
@@ -143,7 +143,7 @@ def _folders(container: Container) -> set[str]:
 
 
 async def _stat(engine: Engine, container: Container, path: str) -> dict[str, Any]:
-    """Return what Docker's client wants to know of a file. Raises NotFound if there is none."""
+    """Return the properties of a file that Docker's client asks for. Raises NotFound if there is none."""
     words = ["/bin/sh", "-c", _STAT, "sh", path]
     try:
         code, told, complaint = await output_of(engine.platform, container, words)

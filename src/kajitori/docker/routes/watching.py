@@ -1,4 +1,4 @@
-"""Routes that tell what a container prints and uses, and what happens to containers: logs, top, stats and events."""
+"""Routes for the output, the resource use and the events of containers: logs, top, stats and events."""
 
 from __future__ import annotations
 

@@ -131,7 +131,8 @@ class Container:
 
     @property
     def resumes(self) -> int:
-        """How often the run was asked to start again. A smaller number tells an older view."""
+        """Number of times that the run was asked to start again. Of two views, the one with the smaller number is
+        older."""
         return int(self.spec.get("resumes") or 0)
 
     @property

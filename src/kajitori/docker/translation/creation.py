@@ -50,7 +50,8 @@ _RUNS = frozenset({"after"})
 LOG_DRIVERS = frozenset(
     {"awslogs", "etwlogs", "fluentd", "gcplogs", "gelf", "journald", "json-file", "local", "none", "splunk", "syslog"}
 )
-"""Docker's own. All of them keep the log as the cluster does, which the client is told."""
+"""Docker's log drivers. With each of them the cluster keeps the log in its own way, and the client gets a note about
+that."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Image:
 
     @property
     def created(self) -> str:
-        """Time of the user's first run with it, since nodes do not tell when an image was built."""
+        """Time of the user's first run with it, since nodes do not report when an image was built."""
         return str(self.runs[-1].view["createdAt"]) if self.runs else NO_TIME
 
     def add(self, name: str) -> None:

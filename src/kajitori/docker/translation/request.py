@@ -16,7 +16,7 @@ from kajitori.errors import Fault
 
 @dataclass
 class Creation:
-    """A request for a run, and what is said to the client about it."""
+    """A request for a run, and notes about it for the client."""
 
     name: str
     """Name of the container; empty if the server is to make one."""

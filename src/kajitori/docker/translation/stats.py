@@ -13,7 +13,7 @@ NO_READ = "0001-01-01T00:00:00Z"
 
 
 class Meter:
-    """Counts up the values of one container. The platform tells rates, and Docker's clients compare counters."""
+    """Turns the platform's rates of one container into counters, which Docker's clients expect."""
 
     def __init__(self, container: Container) -> None:
         self._container = container

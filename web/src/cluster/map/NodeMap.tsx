@@ -17,7 +17,7 @@ interface Props {
   select: (name: string) => void;
 }
 
-/** Opacity of what does not stand out. */
+/** Opacity of nodes that are not highlighted. */
 export const FAINT = 0.18;
 
 /** All nodes as cells of one canvas. Arrow keys move from cell to cell, Enter opens a node. */

@@ -10,7 +10,7 @@ import type { NodeDetail } from "./NodePanel";
 
 type Verb = "drain" | "uncordon" | "healthy";
 
-/** What an operator can do with a node: empty it with a reason, and return it to the pool. */
+/** An operator's actions on a node: drain it with a reason, and return it to the pool. */
 export function NodeActions({ node }: { node: NodeDetail }) {
   const queries = useQueryClient();
   const [asking, setAsking] = useState(false);

@@ -6,7 +6,7 @@ interface Found {
   toFree?: { kind: string }[];
 }
 
-/** What has to happen before a waiting run starts, on how many nodes, and where the steps stand. */
+/** A sentence about the steps that let a waiting run start, and the number of nodes that they concern. */
 export function RoomWords({ room, found, error, nodes }: { room: string; found: Found | undefined; error: Error | null; nodes: number }) {
   if (error) return <Problem error={error} />;
   if (!found) return null;

@@ -71,7 +71,7 @@ interface TestProperties {
   params: { path: { name: string }; query: { team?: string } };
 }
 
-/** What became of a test: asked again until the channel has taken it or refused it. */
+/** The result of a test message. The server is asked until the channel has accepted or refused it. */
 function Outcome({ id, params }: TestProperties) {
   const test = useQuery({
     queryKey: ["channel-test", id],

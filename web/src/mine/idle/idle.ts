@@ -26,7 +26,7 @@ export function chosenTime(text: string): string {
   return Number.isNaN(time.getTime()) ? "" : time.toISOString();
 }
 
-/** Return in a sentence what becomes of the run if nobody answers. */
+/** Return a sentence that says what happens to the run if its owner does not answer. */
 export function outcomeOf({ answer, keptUntil, parkAt }: IdleRun, now: number): string {
   if (answer === "parked") return "It is being parked.";
   if (keptUntil) return `You keep it until ${exact(keptUntil)}.`;

@@ -3,13 +3,13 @@ import Box from "@mui/material/Box";
 import { CopyLine } from "../../words/CopyLine";
 
 interface Properties {
-  /** What it is, and that it is shown this once. */
+  /** A label that says what the secret is, and that it is shown only once. */
   words: string;
   secret: string;
   close: () => void;
 }
 
-/** A secret that the server tells once, with a button that copies it. It goes when it is closed, and with the page. */
+/** A secret that the server shows only once, with a button that copies it. It disappears when it is closed, or with the page. */
 export function OneTimeSecret({ words, secret, close }: Properties) {
   return (
     <Alert severity="success" variant="outlined" onClose={close} sx={{ my: 3, "& .MuiAlert-message": { flex: 1, minWidth: 0 } }}>

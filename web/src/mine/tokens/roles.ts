@@ -1,7 +1,7 @@
 /** Roles in teams, in words. */
 import type { Schemas } from "../../api/client";
 
-/** What each role may do. */
+/** The rights of each role. */
 export const MEANINGS: Readonly<Record<string, string>> = {
   viewer: "see its runs",
   user: "see and start runs",

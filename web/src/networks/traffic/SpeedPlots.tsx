@@ -12,7 +12,7 @@ const PLOTS: readonly (readonly [Direction, string, string])[] = [
   ["received", "Received", "Average speed of what they received, by class of the addresses at the other end"],
 ];
 
-/** What was sent and received over time, one line a class of addresses. */
+/** Traffic sent and received over time, with one line for each class of addresses. */
 export function SpeedPlots({ past, classes }: { past: TrafficHistory; classes: readonly string[] }) {
   return (
     <>

@@ -107,7 +107,7 @@ export function TrafficTable({ parameters, change }: Properties) {
   );
 }
 
-/** What an operator does so that traffic is counted, and what this page shows without that. */
+/** How an operator switches on the counting of traffic; shown while nothing is counted. */
 function Uncounted({ showAddresses }: { showAddresses: () => void }) {
   return (
     <Box sx={{ maxWidth: 720, mb: 4 }}>

@@ -12,7 +12,7 @@ const MARKS: readonly Mark[] = [
 ];
 const TRIAL: Mark = ["what if", { border: "2px dashed", borderColor: "warning.main" }];
 
-/** What the bars of the timeline mean. */
+/** The meaning of the timeline's bars. */
 export function TimelineLegend({ withTrials }: { withTrials: boolean }) {
   return (
     <Box sx={{ display: "flex", flexWrap: "wrap", columnGap: 4, rowGap: 1, mb: 2, color: "text.secondary" }}>

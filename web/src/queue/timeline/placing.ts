@@ -83,7 +83,7 @@ export function barBeside({ bars }: Placed, from: number, key: Arrow): number {
   return best;
 }
 
-/** Return the index of the first of some things, in the order of their height, that begins at or below `y`. */
+/** Return the index of the first item that begins at or below `y`; items are sorted by their upper edge. */
 export function firstAt(things: readonly { y: number }[], y: number): number {
   let [low, high] = [0, things.length];
   while (low < high) {
@@ -94,7 +94,7 @@ export function firstAt(things: readonly { y: number }[], y: number): number {
   return low;
 }
 
-/** Where the name of a bar stands, in pixels: after the line of the present time, if the bar goes on far enough there, so that the line crosses no word. */
+/** The position of a bar's name, in pixels: after the line of the present time if the bar is long enough there, so that the line crosses no text. */
 export function roomForName({ x, width }: Pick<PlacedBar, "x" | "width">, present: number): { x: number; width: number } {
   const begins = present > x - NAME_GAP_PX && x + width - present >= NAMED_AFTER_NOW_PX ? Math.max(x, present) : x;
   return { x: begins + NAME_GAP_PX, width: x + width - begins - NAME_GAP_PX - 4 };

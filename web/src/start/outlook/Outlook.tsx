@@ -8,7 +8,7 @@ import { notesOf } from "../notes";
 
 type WhatIf = Schemas["WhatIf"];
 
-/** What would happen to a run if it was started now, and what policy changes in it. `isOld`: the form has changed since. */
+/** The server's answer to a dry run: whether the run would start now, and what policy changes in it. `isOld`: the form has changed since. */
 export function Outlook({ found, isOld }: { found: WhatIf; isOld: boolean }) {
   return (
     <Box role="status" aria-busy={isOld}>

@@ -12,7 +12,7 @@ import { useWhatIfs } from "./useWhatIfs";
 
 const MOST_TYPES = 8;
 
-/** What would happen to one alternative. */
+/** The server's answer about one alternative. */
 export interface Outcome {
   members: number;
   gpuType: string;

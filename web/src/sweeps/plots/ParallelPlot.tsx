@@ -135,7 +135,7 @@ export function ParallelPlot({ trials, axes, kept, colourOf, label, brush, ...ma
   );
 }
 
-/** Return the names of the axes to the right of what is seen. */
+/** Return the names of the axes to the right of the visible part. */
 function hiddenAxes(axes: readonly Axis[], { xs }: Lines, until: number): string[] {
   return axes.filter((_, index) => (xs[index] ?? 0) > until).map(({ name }) => name);
 }

@@ -96,7 +96,7 @@ function Choice({ label, value, names, choose }: { label: string; value: string;
   );
 }
 
-/** What the colours mean. */
+/** The meaning of the colours. */
 function Ramp({ by, best, dark }: { by: string; best: readonly Trial[]; dark: boolean }) {
   const valueOf = (trial: Trial | undefined) => {
     const value = trial?.values.get(by);

@@ -20,7 +20,7 @@ export interface Lines {
 export const TOP_PX = 40;
 export const BOTTOM_PX = 16;
 const SIDE_PX = 56;
-/** Narrower axes could not be told apart: the canvas scrolls then. */
+/** Smallest distance between axes. If there is less room, the canvas scrolls. */
 export const LEAST_AXIS_PX = 104;
 const NEAR_PX = 8;
 const NEAR_AXIS_PX = 10;

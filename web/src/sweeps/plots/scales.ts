@@ -46,7 +46,7 @@ export function compareTexts(a: string, b: string): number {
   return TEXTS.compare(a, b);
 }
 
-/** Return where a value stands; null if it has no place. */
+/** Return the position of a value; null if it has none. */
 export function placeOn(scale: Scale, value: Value | undefined): number | null {
   if (value === undefined) return null;
   if (scale.kind === "words") {
@@ -104,7 +104,7 @@ function powers(min: number, max: number, most: number): number[] {
   return found;
 }
 
-/** Return the colour at a place between worst (0) and best (1). Colours differ in lightness, so they are told apart with every colour blindness. */
+/** Return the colour at a place between worst (0) and best (1). Colours differ in lightness, so people with any colour blindness can distinguish them. */
 export function rampColour(at: number, dark: boolean): string {
   const stops = dark ? DARK : LIGHT;
   const place = Math.min(1, Math.max(0, at)) * (stops.length - 1);

@@ -7,7 +7,7 @@ export type Value = number | string;
 export type Order = "lowest" | "highest";
 
 export interface Trial extends Result {
-  /** What its program wrote, by name. */
+  /** The values that its program wrote, by name. */
   values: ReadonlyMap<string, Value>;
   /** How long it took; null until it has ended. */
   seconds: number | null;

@@ -61,7 +61,7 @@ def _faults(api: Api, run: RunObject, other: After, field: str) -> list[Fault]:
 
 
 async def _hint(api: Api, namespace: str, name: str) -> str:
-    """Return what to do about a run that does not exist. History may know it; it says nothing about live runs."""
+    """Return a hint about a run that does not exist. It names a removed run of this name, if history has one."""
     record = await api.stores.history.run(namespace, name) if api.stores.history is not None else None
     if record is None:
         return "submit that run first; see them all: kaji ps -a"

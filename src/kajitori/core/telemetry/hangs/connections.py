@@ -77,10 +77,9 @@ def unanswered(ranks: Mapping[int, MemberStacks], addresses: Mapping[int, str]) 
 
 
 def cut_off(found: Sequence[Unanswered], ranks: Mapping[int, MemberStacks]) -> tuple[int, ...]:
-    """Return the ranks that have lost their network, as far as connections tell.
-
-    Each connection has two ends, and only one of them is cut off. It is the one that all of these connections share. If
-    they share both ends, it is the one with fewer connections: the other one works with more peers.
+    """Return the ranks that have lost their network, judged by their connections. Only one of the two ends of a
+    connection is cut off: the rank that all of these connections have in common. If they have both ends in common, it
+    is the rank with fewer connections, because the other rank works with more peers.
     """
     if not found:
         return ()

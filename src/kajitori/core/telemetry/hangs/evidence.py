@@ -1,4 +1,4 @@
-"""Stacks of a run's ranks at one time, kept to explain a hang or a failure later."""
+"""Stacks of a run's ranks at one time, stored to explain a hang or a failure later."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ _decode = msgspec.json.Decoder(_Dump).decode
 
 
 def read_dump(content: bytes, rank: int, at: float) -> Flight:
-    """Return what a file of the recorder says. Raises ValueError if it is none, or too large."""
+    """Return the content of a file of the recorder. Raises ValueError if it is no such file, or too large."""
     if len(content) > MAX_BYTES:
         raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB")
     try:
@@ -120,7 +120,7 @@ def _groups(dump: _Dump) -> tuple[GroupState, ...]:
 
 
 class _Pickle:
-    """Reads a pickle of plain values. Raises ValueError for every other one."""
+    """Reads a pickle that contains plain values only. Raises ValueError for every other pickle."""
 
     def __init__(self) -> None:
         self._stack: list[Any] = []
@@ -197,7 +197,7 @@ class _Pickle:
 
 
 def _key(value: object) -> str:
-    """Return a key of a dictionary. Tuples of tuples would take for ever to hash."""
+    """Return a key of a dictionary. Nested tuples could take extremely long to hash."""
     if not isinstance(value, str):
         raise ValueError("it has a key that is no text")
     return value

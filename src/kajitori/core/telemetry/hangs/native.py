@@ -1,7 +1,6 @@
-"""Calls in native code: which ranks they are taken of, and what they tell.
-
-They say what a line of Python waits for: a lock, a socket, a collective operation of NCCL, a file server. py-spy
-stops a process for half a second and more to read them, so they are taken of a few ranks, after the stacks of all.
+"""Calls in native code: from which ranks they are taken, and how they are shown. They show what a line of Python waits
+for: a lock, a socket, a collective operation of NCCL, a file server. py-spy stops a process for half a second and more
+to read them, so they are taken of a few ranks, after the stacks of all.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def _calls(process: ProcessStacks) -> str:
         return ""
     inner: list[Frame] = []
     for frame in thread.frames:
-        if not frame.is_native:  # from here on Python's own stack tells more
+        if not frame.is_native:  # from here on Python's own stack is more useful
             break
         if frame.function != _UNNAMED and not _ENTRY.match(frame.function):
             inner.append(frame)

@@ -1,4 +1,5 @@
-"""Stacks of a run's processes: what agents send, and which ranks are where.
+"""Stacks of a run's processes: the form in which agents send them, and groups of ranks at the same place of the
+program.
 
 Ranks are compared by the place in the user's own code at which the main thread of each process is. So "3 ranks wait in
 all_reduce (train.py:88); rank 2 on n1 is in load_batch (data.py:14)" is read off stacks of any depth.
@@ -65,7 +66,7 @@ class ThreadStack(msgspec.Struct, frozen=True, array_like=True):
     name: str
     frames: tuple[Frame, ...]
     active: bool = False
-    """It ran when it was looked at, instead of waiting."""
+    """Whether it ran, instead of waiting, when the stack was taken."""
     values: int = 0
     """A number that follows from the values of all local variables; 0 if they were not read. It says whether they
     change between two looks of the same agent, and nothing else about them."""
@@ -109,7 +110,8 @@ class MemberStacks(msgspec.Struct, frozen=True, array_like=True):
 
 
 def newest(looks: Sequence[Mapping[int, MemberStacks]]) -> dict[int, MemberStacks]:
-    """Return the last look at each rank. A process for which that look had no time is shown as it was seen before."""
+    """Return the last stacks of each rank. A process that could not be read in time has its stacks of the look
+    before."""
     found: dict[int, MemberStacks] = {}
     for look in looks:
         for rank, member in look.items():
@@ -199,7 +201,7 @@ COLLECTIVES = frozenset(
 )
 """Functions of torch.distributed, Horovod and JAX in which a rank waits for others."""
 _PLAIN = frozenset({"broadcast", "gather", "reduce", "recv", "send", "scatter", "barrier"})
-"""Names that libraries use for much else; they count in the libraries of `_TALKERS` only."""
+"""Names that other libraries use for other purposes; they count only in the libraries of `_TALKERS`."""
 _TALKERS = re.compile(r"/(torch/distributed|horovod|jax|deepspeed|accelerate|lightning_fabric)/")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<frozen")
 _WITHIN_LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3[^/]*)/")
@@ -218,7 +220,8 @@ def short_file(file: str) -> str:
 
 
 def place_of(process: ProcessStacks) -> Place:
-    """Return where a process is: its innermost call in code that is no library, or the collective that it waits in."""
+    """Return the place of a process: its innermost call in code that is no library, or the collective operation in
+    which it waits."""
     thread = main_thread(process.threads)
     if thread is None or not thread.frames:
         if process.state == STOPPED:
