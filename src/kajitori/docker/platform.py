@@ -76,7 +76,7 @@ class Platform:
             raise NotFound(f"No such container: {reference}")
         if rank >= found.replicas and "array" not in found.spec:
             raise NotFound(f"No such container: {reference}; {name} has ranks 0 to {found.replicas - 1}")
-        return Container(found.view, rank)
+        return Container(found.view, rank, is_member=True)
 
     async def _find(self, reference: str) -> Container | None:
         place = self._places.get(reference)

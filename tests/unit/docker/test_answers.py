@@ -155,6 +155,20 @@ async def test_a_container_that_runs_has_the_state_of_one(http: aiohttp.ClientSe
     assert {name: type(value) for name, value in state.items()} == wanted
 
 
+async def test_a_rank_has_statistics_of_its_own(http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`docker stats bert.3` showed those of the whole gang."""
+    asked, get = [], FakePlatform.get
+
+    async def noting(platform: FakePlatform, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        asked.append((path, params))
+        return await get(platform, path, params)
+
+    monkeypatch.setattr(FakePlatform, "get", noting)
+    async with http.get("/containers/my_web.0/stats?stream=0") as answer:
+        assert (await answer.json())["name"] == "/my_web.0"
+    assert asked[-1] == ("/v1/runs/default/web/stats", {"rank": 0})
+
+
 async def test_a_pull_checks_the_image_and_answers_in_chunks(http: aiohttp.ClientSession) -> None:
     """docker-py reads messages one by one only from such an answer. The image can be inspected from then on."""
     async with http.get("/images/redis:7/json") as answer:
@@ -195,6 +209,9 @@ async def test_nothing_is_pruned_but_containers(http: aiohttp.ClientSession, kin
         ("GET", "/containers/nope/json", 404, "No such container: nope"),
         ("GET", "/plugins/nope/json", 404, "plugin nope not found"),
         ("POST", "/containers/my_web/rename?name=x", 400, "keeps its name"),
+        ("POST", "/containers/my_web.0/stop", 409, "members start and end together"),
+        ("POST", "/containers/my_web.0/kill", 409, "name my_web"),
+        ("DELETE", "/containers/my_web.0?force=1", 409, "my_web.0 is one member of my_web"),
         ("POST", "/containers/my_web/update", 400, "resources of a run are fixed"),
         ("POST", "/containers/my_web/pause", 400, "would keep its GPUs"),
         ("POST", "/containers/my_web/kill?signal=HUP", 400, "docker top my_web"),

@@ -42,6 +42,15 @@ async def container_of(request: web.Request) -> Container:
     return await engine_of(request).platform.find(request.match_info["id"])
 
 
+async def _whole(request: web.Request) -> Container:
+    """Return the container that the path names. Raises WrongState for one of its ranks."""
+    container = await container_of(request)
+    if container.is_member:
+        message = f"{container.shown_name} is one member of {container.name}, and members start and end together"
+        raise WrongState(message, hint=f"to act on all of them, name {container.name}")
+    return container
+
+
 @routes.post("/containers/create")
 async def create(request: web.Request) -> web.Response:
     engine = engine_of(request)
@@ -117,7 +126,7 @@ async def inspect(request: web.Request) -> web.Response:
 
 @routes.post("/containers/{id}/start")
 async def start(request: web.Request) -> web.Response:
-    container = await container_of(request)
+    container = await _whole(request)
     if container.is_active:
         return web.Response(status=304)
     await engine_of(request).start(container)
@@ -126,7 +135,7 @@ async def start(request: web.Request) -> web.Response:
 
 @routes.post("/containers/{id}/stop")
 async def stop(request: web.Request) -> web.Response:
-    container = await container_of(request)
+    container = await _whole(request)
     if not container.is_active:
         return web.Response(status=304)
     await _stop(engine_of(request), container, _grace(request, container))
@@ -135,7 +144,7 @@ async def stop(request: web.Request) -> web.Response:
 
 @routes.post("/containers/{id}/restart")
 async def restart(request: web.Request) -> web.Response:
-    container = await container_of(request)
+    container = await _whole(request)
     engine = engine_of(request)
     if container.is_active:
         container = await _stop(engine, container, _grace(request, container))
@@ -146,7 +155,7 @@ async def restart(request: web.Request) -> web.Response:
 
 @routes.post("/containers/{id}/kill")
 async def kill(request: web.Request) -> web.Response:
-    container = await container_of(request)
+    container = await _whole(request)
     signal = request.query.get("signal", "").upper()
     if not container.is_active:
         raise WrongState(f"container {container.name} is not running")
@@ -196,7 +205,7 @@ async def wait(request: web.Request) -> web.StreamResponse:
 
 @routes.delete("/containers/{id}")
 async def remove(request: web.Request) -> web.Response:
-    container = await container_of(request)
+    container = await _whole(request)
     force = flag(request.query, "force")
     if flag(request.query, "link"):
         raise InvalidInput.one("--link", "there are no links between containers", hint="leave it out")

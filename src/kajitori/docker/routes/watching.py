@@ -81,8 +81,9 @@ async def stats(request: web.Request) -> web.StreamResponse:
 
 
 async def _sample(engine: Engine, container: Container) -> list[dict[str, Any]]:
-    """Return the latest values of the container's ranks; of one rank if it is one."""
-    answer = await engine.platform.get(run_path(container, "/stats"), {"limit": 1000})
+    """Return the latest values of the container's ranks, or of the one that the client named."""
+    which = {"rank": container.rank} if container.is_member else {"limit": 1000}
+    answer = await engine.platform.get(run_path(container, "/stats"), which)
     ranks: list[dict[str, Any]] = answer["ranks"]
     return ranks
 

@@ -38,6 +38,8 @@ class Container:
     view: Mapping[str, Any]
     """The run, as the Web API shows it."""
     rank: int = 0
+    is_member: bool = False
+    """Whether a client named the rank, as in `bert.3`, and so means one member and not the run."""
 
     @cached_property
     def id(self) -> str:
@@ -60,6 +62,11 @@ class Container:
     def name(self) -> str:
         """Name of the container; it differs from the run's if that can't have such a name."""
         return str(self.notes.get("Name") or self.run)
+
+    @property
+    def shown_name(self) -> str:
+        """Name of the container, or of the member that the client named."""
+        return f"{self.name}.{self.rank}" if self.is_member else self.name
 
     @cached_property
     def notes(self) -> Mapping[str, Any]:

@@ -68,7 +68,7 @@ def inspection(
         "HostnamePath": "",
         "HostsPath": "",
         "LogPath": "",
-        "Name": f"/{container.name}",
+        "Name": f"/{container.shown_name}",
         "RestartCount": int(container.status.get("restarts") or 0),
         "Driver": "kajitori",
         "Platform": "linux",

@@ -42,7 +42,7 @@ class Meter:
         counters = {name: int(value) for name, value in self._counters.items()}
         return {
             "id": self._container.id,
-            "name": f"/{self._container.name}",
+            "name": f"/{self._container.shown_name}",
             "read": self._read,
             "preread": self._preread,
             "pids_stats": {"current": int(self._values.get("processes", 0))},
