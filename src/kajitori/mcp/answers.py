@@ -134,6 +134,8 @@ class Members(Paged):
     """One page of a run's members, sorted by rank."""
 
     members: list[MemberLine]
+    note: str = ""
+    """Which members are not listed, and the tool that shows them. It is empty if all members are listed."""
 
 
 class Explanation(Answer):

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from kajitori.core.documents.faults import Document
+from kajitori.errors import FieldError
 
+
+def _one_fault(value: object, check: ValidatorFunctionWrapHandler) -> object:
+    """Report one fault for a number or text; pydantic reports one for each of the two types, under a name of its own."""
+    try:
+        return check(value)
+    except ValidationError as error:
+        limits = [found["msg"] for found in error.errors() if not found["type"].endswith("_type")]
+        message = limits[0].replace("Input should", "must", 1) if limits else "must be a number or text"
+        raise FieldError(message) from None
+
+
+NumberOrText = WrapValidator(_one_fault)
 Words = Annotated[str, Field(max_length=1_000)]
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 PhaseName = Literal["Queued", "Starting", "Running", "Restarting", "Succeeded", "Failed", "Stopped"]
@@ -206,18 +219,18 @@ class Ask(Arguments):
     """The namespace of the run. The default is the namespace that `whoami` shows."""
     template: Words | None = None
     """The name of a template in the operators' policy. The other options override the template's values."""
-    replicas: Annotated[int, Field(ge=1)] | Words | None = None
+    replicas: Annotated[Annotated[int, Field(ge=1)] | Words | None, NumberOrText] = None
     """The number of members, which start together as a gang. A range, for example `2-8`, makes the gang elastic."""
     array: Words | None = None
     """Makes the run a sweep of independent members. `0-99%8` is 100 members of which at most 8 run at once."""
     after: list[Words] = Field(default=[])
     """Runs that have to end before this run starts: `RUN` or `RUN:succeeded` waits until that run has succeeded,
     `RUN:ended` until it has ended in any way. All of them are in the namespace of this run."""
-    gpus: Annotated[int, Field(ge=0)] | Words | None = None
+    gpus: Annotated[Annotated[int, Field(ge=0)] | Words | None, NumberOrText] = None
     """The number of GPUs of each member, for example `8`. `h100:8` also asks for a type."""
     gpu_type: Words | None = None
     """The type of the GPUs, for example h100. The tool `gpus` lists the types of the cluster."""
-    cpus: Annotated[float, Field(gt=0)] | Words | None = None
+    cpus: Annotated[Annotated[float, Field(gt=0)] | Words | None, NumberOrText] = None
     """The number of CPUs of each member."""
     memory: Words | None = None
     """The memory of each member, for example 64g."""

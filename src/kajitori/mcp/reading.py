@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kajitori import __version__
+from kajitori.client.views import FINAL
 from kajitori.client.web_api import run_path
 from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.mcp import answers, arguments
@@ -59,11 +60,29 @@ async def get_run(session: Session, asked: arguments.OfRun) -> answers.RunDetail
 
 
 async def list_members(session: Session, asked: arguments.ListMembers) -> answers.Members:
-    """List the members of a run by rank, with the node, phase and exit code of each."""
-    view = await session.view(asked.run)
+    """List the members of a run that have Pods now, by rank, with the node, phase and exit code of each. `note` says
+    which members are missing."""
+    view = await session.view(asked.run, or_removed=True)
     found = await session.get(run_path(view, "/members"), _page(asked))
     lines = [answers.MemberLine.model_validate(row) for row in found["items"]]
-    return answers.Members(members=lines, **_paged(found))
+    paged = _paged(found)
+    if not asked.page and not paged["next"]:
+        paged["total"] = len(lines)
+    return answers.Members(members=lines, note=_unlisted(view, paged["total"]), **paged)
+
+
+def _unlisted(view: View, listed: int | None) -> str:
+    """Return why fewer members are listed than the run has, or an empty text."""
+    status = view.get("status") or {}
+    members = (status.get("members") or {}).get("total") or 0
+    if listed is None or listed >= members:
+        return ""
+    less = f"{listed} of {members} members have Pods now."
+    if view.get("spec", {}).get("array"):
+        return f"{less} run_results shows how each member of the sweep ended, and read_logs what it printed."
+    if status.get("phase") in FINAL:
+        return f"{less} get_run shows the members that failed, and read_logs what each member printed."
+    return f"{less} explain_run says what the run waits for."
 
 
 async def explain_run(session: Session, asked: arguments.OfRun) -> answers.Explanation:
@@ -187,7 +206,10 @@ async def run_results(session: Session, asked: arguments.Results) -> answers.Run
     found = await session.get(run_path(view, "/results"), params | _page(asked))
     lines = [answers.ResultLine.model_validate(row) for row in found["items"]]
     told = {"results": lines, "by": found.get("by") or "", "order": found.get("order") or ""}
-    return answers.RunResults.model_validate({**told, "names": found.get("names") or [], **_paged(found)})
+    paged = _paged(found)
+    if not asked.state and not asked.best:
+        paged["total"] = ((view.get("status") or {}).get("members") or {}).get("total")
+    return answers.RunResults.model_validate({**told, "names": found.get("names") or [], **paged})
 
 
 async def report(session: Session, asked: arguments.Report) -> answers.TimeReport:

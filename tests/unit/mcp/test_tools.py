@@ -334,3 +334,36 @@ async def test_a_run_is_started_with_the_options_of_kaji_run() -> None:
 def test_names_of_tools_are_distinct() -> None:
     names: Sequence[str] = [tool.name for tool in (*READING, *CHANGING)]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("phase", "array", "named"),
+    [("Succeeded", "0-9", "run_results"), ("Failed", None, "get_run"), ("Queued", None, "explain_run")],
+)
+async def test_members_without_pods_are_named_with_the_tool_that_shows_them(
+    phase: str, array: str | None, named: str
+) -> None:
+    """An ended sweep has no Pods; its list was empty without a word."""
+    run = view("grid", phase, spec={"array": array} if array else {}, status={"members": {"total": 10}})
+    api = FakeWebApi(runs=[run], answers={"GET /v1/runs/vision/grid/members": {"items": []}})
+    found = await asked(api, "list_members", run="grid")
+    assert (found["total"], found["members"]) == (0, [])
+    assert found["note"].startswith("0 of 10 members have Pods now. ") and named in found["note"]
+
+
+async def test_the_results_of_a_sweep_are_counted() -> None:
+    run = view("grid", "Succeeded", spec={"array": "0-9"}, status={"members": {"total": 10}})
+    page = {"items": [{"index": 0, "state": "Succeeded"}], "continue": "MQ"}
+    api = FakeWebApi(runs=[run], answers={"GET /v1/runs/vision/grid/results": page})
+    assert (await asked(api, "run_results", run="grid", limit=1))["total"] == 10
+
+
+async def test_a_number_or_text_that_is_wrong_has_one_fault() -> None:
+    """It is named as the assistant wrote it, and not by pydantic's branches."""
+    async with assistant(FakeWebApi()) as client:
+        error = error_in(await client.call_tool("what_if", {"image": "x", "gpus": -1, "cpus": [1], "replicas": 0}))
+    assert [(fault["field"], fault["message"]) for fault in error["faults"]] == [
+        ("replicas", "must be greater than or equal to 1"),
+        ("gpus", "must be greater than or equal to 0"),
+        ("cpus", "must be a number or text"),
+    ]
