@@ -11,7 +11,7 @@ from kajitori.errors import FieldError
 
 
 def _one_fault(value: object, check: ValidatorFunctionWrapHandler) -> object:
-    """Report one fault for a number or text; pydantic reports one for each of the two types, under a name of its own."""
+    """Report one fault for a number or text. Pydantic reports one for each type, with a name of its own."""
     try:
         return check(value)
     except ValidationError as error:

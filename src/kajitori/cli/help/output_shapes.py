@@ -184,7 +184,38 @@ OWN_SHAPES: Mapping[str, dict[str, Any]] = {
         ),
         notes=_TEXTS,
     ),
-    "Findings": {"type": "array", "items": {"type": "object", "additionalProperties": _TEXT}},
+    "Findings": _whole_object(
+        items=_list(
+            name=_described(_TEXT, "What was checked."),
+            state={"enum": ["ok", "warn", "fail"]},
+            text=_described(_TEXT, "What was found."),
+            wayOut=_described(_TEXT, "What to do; empty if nothing has to be done."),
+        )
+    ),
+    "KubernetesList": _whole_object(apiVersion=_TEXT, kind={"const": "List"}, items=_array({"type": "object"})),
+    "Backup": _whole_object(backup=_described(_TEXT, "Where the backup is.")),
+    "BackupCheck": _whole_object(
+        takenAt=_TEXT,
+        version=_described(_TEXT, "Version of kaji that took the backup."),
+        counts=_map_of(_WHOLE, "Number of records, by kind."),
+    ),
+    "BackupList": _whole_object(
+        items=_list(
+            name=_TEXT,
+            sizeBytes=_WHOLE,
+            takenAt=_described({"type": ["string", "null"]}, "Null if it is not a complete backup."),
+            fault=_described(_TEXT, "Why it is not a complete backup; empty if it is one."),
+        )
+    ),
+    "Restored": _whole_object(
+        queued=_described(_TEXTS, "Restored runs that are queued, as namespace/name."),
+        ended=_described(_TEXTS, "Restored runs that had ended."),
+        kept=_map_of(_WHOLE, "Number of runs that were not restored, by reason."),
+        objects=_described(_TEXTS, "Namespaces, ConfigMaps and Secrets that were created."),
+        rows=_map_of(_WHOLE, "Number of rows of history that were read, by table."),
+        blobs=_described(_WHOLE, "Number of blobs that were stored."),
+        notes=_TEXTS,
+    ),
     "Context": _whole_object(**_CONTEXT),
     "Contexts": _whole_object(items=_list(**_CONTEXT, running={"type": ["boolean", "null"]})),
     "Versions": _object("client", client=_whole_object(version=_TEXT), server={"type": ["object", "null"]}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,8 +12,12 @@ import pytest
 from tests.helpers.output_schemas import check_output
 from tests.unit.cli.fake_web_api import RUNS, FakeWebApi, invoke, problem
 
+from kajitori.backup.restoring import Report
 from kajitori.cli.app import kaji
 from kajitori.cli.help.contract import CONTRACTS, SCHEMAS
+from kajitori.entrypoints import backup
+from kajitori.entrypoints.installation import installing
+from kajitori.install.checks import Finding, State
 
 
 def leaves(command: click.Command, ctx: click.Context, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
@@ -156,3 +161,15 @@ def test_errors_are_json_with_a_way_out(words: tuple[str, ...], code: str, field
     assert error["hint"] or all(fault["hint"] for fault in error["faults"])
     if field is not None:
         assert error["faults"][0]["field"] == field
+
+
+def test_what_operators_get_has_the_documented_shape(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A check before an installation, the rendered manifests, and a restore; names of fields are camelCase."""
+    found = [Finding("storage", State.WARN, "no StorageClass is the default", "make one the default")]
+    monkeypatch.setattr(installing, "check", lambda _: found)
+    report = Report(queued=["vision/bert"], rows={"runs": 3}, blobs=2)
+    monkeypatch.setattr(backup, "bring_back", lambda *_, **__: report)
+    for words in ("install --check", "install --dry-run", f"restore {tmp_path}"):
+        result = invoke(FakeWebApi(), *words.split(), "-o", "json")
+        assert result.exit_code == 0, result.stderr
+        check_output(json.loads(result.stdout), f"verbs/{words.split()[0]}", complete=True)

@@ -76,7 +76,7 @@ def command(
     if action == "verify":
         about, contents = backup.check(words[1])
         if output is not None:
-            document = {"taken_at": about.taken_at, "version": about.version, "counts": contents.counts}
+            document = {"takenAt": about.taken_at, "version": about.version, "counts": contents.counts}
             print_document(document, output)
         else:
             echo(f"{words[1]} is complete: taken {about.taken_at} by kaji {about.version}.")
@@ -95,7 +95,6 @@ def command(
 def _list(cli: Cli, place: str, max_age: str | None, output: str | None) -> int:
     from kajitori.cli.printing.output import Column, print_document, print_table
     from kajitori.core.words.quantities import parse_duration_seconds
-    from kajitori.core.words.times import format_time
     from kajitori.entrypoints import backup
 
     limit = None
@@ -106,10 +105,7 @@ def _list(cli: Cli, place: str, max_age: str | None, output: str | None) -> int:
             raise click.BadParameter(str(error), param_hint="--max-age") from None
     found, now = backup.listed(place), datetime.now(UTC)
     if output is not None:
-        keys = ("name", "size_bytes", "fault")
-        times = [format_time(one.taken_at) if one.taken_at else None for one in found]
-        rows = [{key: getattr(one, key) for key in keys} for one in found]
-        print_document([row | {"taken_at": at} for row, at in zip(rows, times, strict=True)], output)
+        print_document({"items": [_document(one) for one in found]}, output)
     else:
         columns = [Column("NAME"), Column("AGE", right=True), Column("SIZE", right=True), Column("FAULT")]
         print_table(cli, columns, [_row(one, now) for one in found], cut=False)
@@ -118,6 +114,13 @@ def _list(cli: Cli, place: str, max_age: str | None, output: str | None) -> int:
         say(f"The newest backup is older than {max_age}." if ages else "There is no backup.")
         return 1
     return 0
+
+
+def _document(one: Found) -> dict[str, Any]:
+    from kajitori.core.words.times import format_time
+
+    taken_at = format_time(one.taken_at) if one.taken_at is not None else None
+    return {"name": one.name, "sizeBytes": one.size_bytes, "takenAt": taken_at, "fault": one.fault}
 
 
 def _row(one: Found, now: datetime) -> tuple[str, str, str, str]:

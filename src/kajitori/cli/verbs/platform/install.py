@@ -129,8 +129,8 @@ def _print_findings(cli: Cli, found: list[Finding], output: str | None) -> int:
     from kajitori.install.checks import State
 
     if output is not None:
-        keys = ("name", "state", "text", "way_out")
-        print_document([{key: str(getattr(finding, key)) for key in keys} for finding in found], output)
+        rows = [{"name": one.name, "state": str(one.state), "text": one.text, "wayOut": one.way_out} for one in found]
+        print_document({"items": rows}, output)
     else:
         columns = [Column("CHECK"), Column("STATE", styled=True), Column("FOUND"), Column("WAY OUT")]
         print_table(

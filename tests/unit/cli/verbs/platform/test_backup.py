@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.helpers.output_schemas import check_output
 
 from kajitori.backup.archive import About, writing
 from kajitori.backup.restoring import Report
@@ -45,7 +46,8 @@ def test_backups_are_listed_with_their_age(tmp_path: Path, place: str) -> None:
     assert "not a complete backup" in lines[3]
     assert called("ls", place.format(tmp_path), "--max-age", "2h")[0] == 1
     found = json.loads(called("ls", place.format(tmp_path), "-o", "json")[1])
-    assert [one["name"] for one in found] == ["new.tar.zst", "old.tar.zst", "cut.tar.zst"]
+    check_output(found, "verbs/backup", complete=True)
+    assert [one["name"] for one in found["items"]] == ["new.tar.zst", "old.tar.zst", "cut.tar.zst"]
 
 
 def test_a_folder_that_does_not_exist_is_no_empty_list(tmp_path: Path) -> None:
@@ -57,6 +59,7 @@ def test_a_folder_that_does_not_exist_is_no_empty_list(tmp_path: Path) -> None:
 def test_a_backup_is_verified_as_a_whole(tmp_path: Path) -> None:
     path = backup(tmp_path / "b.tar.zst", 1)
     assert "is complete" in called("verify", str(path))[1]
+    check_output(json.loads(called("verify", str(path), "-o", "json")[1]), "$defs/BackupCheck", complete=True)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InvalidInput, match="not a complete backup"):
         called("verify", str(path))
