@@ -111,29 +111,71 @@ async def test_an_assistant_reads_a_run_through_kaji_mcp(up: KajiUp) -> None:
 
 OUTPUTS = (
     "ps -a", "describe shown", "explain shown", "what-if --cpus 1 x true", "why shown", "idle", "events shown", "stats",
-    "metrics shown", "report", "report shown", "inspect shown", "history --all-users", "files shown", "secret ls",
-    "volumes", "gpus", "queue", "nodes", "team ls", "policy show", "policy audit", "traffic", "network ls",
-    "network forecast", "plan network --nodes 10", "usage", "audit log", "whoami", "token ls", "notify ls",
-    "context ls", "version", "stop shown", "wait shown", "run --dry-run x", "resume shown", "rm -f shown",
+    "metrics shown", "report", "report shown", "inspect shown", "history --all-users", "files shown", "logs shown",
+    "results swept", "top held", "stacks held", "port held", "secret create kept KEY", "secret ls", "secret rm kept",
+    "volumes", "gpus", "queue", "nodes", "team ls", "policy show", "policy check --live", "policy diff policy.yaml",
+    "policy audit", "traffic", "network ls", "network forecast", "plan network --nodes 10", "usage", "audit log",
+    "whoami", "token ls", "notify ls", "context ls", "context show", "version", "stop shown", "wait shown",
+    "run --dry-run x", "resume shown", "park held", "wait held", "start held", "kill held", "wait held", "restart held",
+    "rm -f shown held", "prune -f", "drain NODE", "uncordon NODE",
 )  # fmt: skip
+"""Everything with -o json that one machine can do, in this order."""
+
+JOINED = ("inspect", "whoami")
+"""Their schemas join two shapes, of which neither names the fields of the other."""
+
+OUTPUTS_ELSEWHERE = {
+    **dict.fromkeys(
+        ("install", "restore", "token create", "token rm", "notify rm", "keep", "volumes rm"), "help/test_contract.py"
+    ),
+    "preflight": "verbs/cluster/test_preflight.py",
+    "context use": "test_context.py",
+    "backup": "verbs/platform/test_backup.py",
+    **dict.fromkeys(("notify add", "notify test"), "verbs/people/test_notify.py"),
+    **dict.fromkeys(("network check",), "verbs/cluster/test_network.py"),
+    "network bench": "network/test_bench.py",
+    "audit clients": "verbs/cluster/test_audit.py",
+}
+"""The unit test of `tests/unit/cli` that checks the output of each other verb against its schema."""
+
+
+def verb_and_rest(line: str) -> tuple[str, list[str]]:
+    words = line.split()
+    return (" ".join(words[:2]), words[2:]) if " ".join(words[:2]) in CONTRACTS else (words[0], words[1:])
+
+
+def test_a_test_checks_the_json_of_every_verb() -> None:
+    """A new verb belongs into one of the two tables."""
+    checked = {verb_and_rest(line)[0] for line in OUTPUTS} | set(OUTPUTS_ELSEWHERE)
+    assert checked == {verb for verb, contract in CONTRACTS.items() if contract.shape}
+    for name in OUTPUTS_ELSEWHERE.values():
+        assert "check_output(" in (Path(__file__).parents[1] / "unit/cli" / name).read_text(encoding="utf-8"), name
 
 
 def test_outputs_of_verbs_fit_their_schemas(up: KajiUp) -> None:
     """What a real server makes each verb print with -o json is what the reference promises."""
     server = json.loads((up.data / "kaji.json").read_text())
     environment = up.environment | {"KAJI_SERVER": server["url"], "KAJI_TOKEN": server["token"]}
-    assert up.kaji("run", "-d", "--name", "shown", "--checkpoint", "/ckpt", "python:3", "true").returncode == 0
+    node = socket.gethostname().lower()
+    policy = up.home / "policy.yaml"
+    policy.write_text('defaults: {cpu: "2"}')
+    small = ("--cpus", "0.1", "-m", "64m")
+    assert up.kaji("run", "-d", "--name", "held", *small, "-p", "8765", "python:3", "sleep", "600").returncode == 0
+    assert up.kaji("run", "-d", "--name", "swept", *small, "--array", "0-1", "python:3", "true").returncode == 0
+    assert up.kaji("run", "-d", "--name", "shown", *small, "--checkpoint", "/ckpt", "python:3", "echo").returncode == 0
+    wait_until(lambda: [up.status(run).get("phase") for run in ("held", "swept")] == ["Running", "Succeeded"])
     wait_until(lambda: up.status("shown").get("phase") == "Succeeded")
     wrong = {}
     for line in OUTPUTS:
-        verb, *rest = line.split()
-        if f"{verb} {rest[0] if rest else ''}" in CONTRACTS:
-            verb, rest = f"{verb} {rest[0]}", rest[1:]
-        words = [*verb.split(), "-o", "json", *rest]
-        done = CliRunner().invoke(kaji_group, words, obj=Cli(environment=environment))
+        verb, rest = verb_and_rest(line.replace("policy.yaml", str(policy)).replace("NODE", node))
+        done = CliRunner().invoke(
+            kaji_group, [*verb.split(), "-o", "json", *rest], obj=Cli(environment=environment), input="a value\n"
+        )
         try:
             assert done.exit_code in (0, 1), done.stderr
-            check_output(json.loads(done.stdout), f"verbs/{verb}")
+            documents = done.stdout.splitlines() if verb == "logs" else [done.stdout]
+            for document in documents:
+                check_output(json.loads(document), f"verbs/{verb}", complete=verb not in JOINED)
         except (AssertionError, ValueError, jsonschema.ValidationError) as error:
             wrong[line] = str(error)[:900]
     assert not wrong, json.dumps(wrong, indent=1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from tests.helpers.output_schemas import check_output
 from tests.unit.client.test_target import cluster
 
 from kajitori.cli.app import kaji
@@ -43,6 +44,7 @@ def test_one_of_two_clusters_is_chosen_shown_and_cleared(tmp_path: Path) -> None
         "data": str(tmp_path / "lab"),
     }
     assert run(runtime, "show", "-o", "name").stdout == "lab\n"
+    check_output(json.loads(run(runtime, "use", "lab", "-o", "json").stdout), "verbs/context use", complete=True)
     assert run(runtime, "use", "--none").exit_code == 0
     assert run(runtime, "show").exit_code == 2
 

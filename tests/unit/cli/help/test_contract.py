@@ -84,6 +84,10 @@ def test_help_of_the_program_in_a_run_is_not_ours() -> None:
         (("prune", "-f", "--older-than", "999d"), []),
         (("secret", "rm", "wandb"), [{"name": "wandb"}]),
         (("uncordon", "cpu-1"), [{"name": "cpu-1"}]),
+        (("keep", "gpt", "--until", "2h"), [{"namespace": "vision", "name": "gpt", "uid": "uid-gpt"}]),
+        (("volumes", "rm", "old"), [{"name": "old"}]),
+        (("token", "rm", "ci"), [{"name": "ci"}]),
+        (("notify", "rm", "slack"), [{"name": "slack"}]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -95,6 +99,10 @@ def test_what_was_done_is_told_as_json(words: tuple[str, ...], items: list[dict[
             "GET /v1/nodes/cpu-1": {"name": "cpu-1"},
             "GET /v1/nodes": {"items": [{"name": "cpu-1"}]},
             "POST /v1/nodes/cpu-1/uncordon": {"name": "cpu-1"},
+            "POST /v1/runs/vision/gpt/keep": RUNS[1],
+            "DELETE /v1/volumes/old": (204, None),
+            "DELETE /v1/tokens/ci": (204, None),
+            "DELETE /v1/channels/slack": (204, None),
         },
     )
     result = invoke(api, *words, "-o", "json")
@@ -173,3 +181,12 @@ def test_what_operators_get_has_the_documented_shape(monkeypatch: pytest.MonkeyP
         result = invoke(FakeWebApi(), *words.split(), "-o", "json")
         assert result.exit_code == 0, result.stderr
         check_output(json.loads(result.stdout), f"verbs/{words.split()[0]}", complete=True)
+
+
+def test_a_token_is_told_with_its_documented_shape() -> None:
+    made = {"name": "ci", "namespace": "vision", "user": "system:serviceaccount:vision:ci", "role": "user"}
+    made |= {"token": "secret", "expiresAt": "2026-12-23T08:40:00Z"}
+    result = invoke(
+        FakeWebApi(answers={"POST /v1/tokens": (201, made)}), "token", "create", "--for", "ci", "-o", "json"
+    )
+    check_output(json.loads(result.stdout), "verbs/token create", complete=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from tests.helpers.output_schemas import check_output
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke, problem
 
 PASSED = {"state": "passed", "at": "2026-11-21T12:00:00Z", "run": "test-b", "says": ""}
@@ -13,7 +15,10 @@ TESTING = {"state": "testing", "run": "test-b", "says": "needs 8 h100 on 1 whole
 
 
 def node(name: str, test: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    return {"name": name, "ready": True, "schedulable": True, "testable": True, "why": "", "test": test, **more}
+    amounts = {key: {"total": 8, "used": 0} for key in ("gpus", "cpuMillis", "memoryBytes", "pods")}
+    empty = {"draining": False, "labels": {}, "taints": [], "gpuType": "", "partialGpus": {}, "domains": {}}
+    facts = {"ready": True, "schedulable": True, "testable": True, "why": "", "createdAt": "2026-11-01T12:00:00Z"}
+    return {"name": name, "test": test, **facts, **amounts, **empty, **more}
 
 
 def nodes(*views: dict[str, Any]) -> dict[str, Any]:
@@ -52,6 +57,8 @@ def test_preflight_all_tests_suitable_nodes_and_counts_the_others() -> None:
     api = FakeWebApi(answers={"GET /v1/nodes": known, "POST /v1/preflight": {"nodes": ["g1"]}})
     result = invoke(api, "preflight", "--all", "--no-wait")
     assert (result.exit_code, result.stdout) == (0, "g1\n")
+    told = json.loads(invoke(api, "preflight", "--all", "--no-wait", "-o", "json").stdout)
+    check_output(told, "verbs/preflight")
     assert result.stderr.splitlines() == [
         "note: policy has no test for 1 of 3 nodes",
         "note: 1 of 3 nodes are not ready or cordoned, and are not tested",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from tests.helpers.output_schemas import check_output
 from tests.unit.cli.fake_web_api import FakeWebApi, invoke
 
 from kajitori.client.submit.request import notify_of
@@ -28,6 +30,9 @@ def test_a_channel_is_added_and_tested() -> None:
     api = api_with(state("waiting"), state("delivered"))
     done = invoke(api, "notify", "add", "slack", "--on", "failed,ended", stdin=f"{URL}\n")
     assert (done.exit_code, done.stdout) == (0, "slack\n"), done.output
+    for words in (("add", "slack"), ("test", "slack")):
+        told = invoke(api_with(state("delivered")), "notify", *words, "-o", "json", stdin=f"{URL}\n")
+        check_output(json.loads(told.stdout), f"verbs/notify {words[0]}", complete=True)
     assert api.calls[0].body == {"name": "slack", "url": URL, "webhook": False, "kinds": ["failed", "ended"]}
     assert api.calls[-1].query == {"id": ["t1"]}
     assert "s3cr3t" not in done.output and "slack took a test message" in done.stderr
