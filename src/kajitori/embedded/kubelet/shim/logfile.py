@@ -1,8 +1,9 @@
 """A container's log on disk, as Kubernetes' runtimes write it: `2026-11-21T11:00:00.123456789Z stdout F line`.
 
 `F` ends a line. `P` is a piece of one: longer than 16 KiB, not finished within `PARTIAL_AFTER_SECONDS` (a progress
-bar), or cut off by the program's end. Readers join pieces, so that no byte is added or lost. Entries that are written
-together have the same time, and later entries a later time, even if the machine's clock was set back.
+bar), or cut off by the program's end. Readers join pieces, so that no byte is added or lost. Lines that are written
+together have the same time, and later entries a later time, even if the machine's clock was set back. The rest of a
+line is written alone.
 """
 
 from __future__ import annotations
@@ -109,7 +110,11 @@ class LogWriter:
                     line = line[PIECE_BYTES:]
                 self._append(stream, b"F", [line])
             return
-        self._append(stream, b"F", lines)
+        if self._inside_line:  # else a reader that begins between two pieces takes the rest for a line of this time
+            self._append(stream, b"F", lines[:1])
+            lines = lines[1:]
+        if lines:
+            self._append(stream, b"F", lines)
 
     def _write_piece(self, stream: str, piece: bytes) -> None:
         self._append(stream, b"P", [piece])

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.api.logs.lines import Position, Resumption, Text
 from kajitori.core.words import rotation_notice
 from kajitori.embedded.kubelet.containers import logs
 from kajitori.embedded.kubelet.containers.logs import LogOptions, LogReader, Renderer, read_log
@@ -61,6 +62,11 @@ class Following:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "0.log"
+
+
+def times_in(path: Path) -> list[str]:
+    """Return the time of each entry."""
+    return [entry.split()[0] for entry in path.read_text().splitlines()]
 
 
 def files_of(path: Path) -> list[str]:
@@ -156,6 +162,21 @@ async def test_stdout_and_stderr_are_merged_as_on_a_terminal(path: Path) -> None
     assert await whole(path) == b"10%\rhello\n20%\r100%\n"
     stamped = (await whole(path, timestamps=True)).split(b"\n")
     assert [line[31:] for line in stamped] == [b"10%\rhello", b"20%\r100%", b""]
+
+
+async def test_a_reader_that_resumes_after_a_line_in_two_pieces_gets_no_line_twice(path: Path) -> None:
+    """It reads since the second of the last line, and the line before that began in an earlier second: only its rest is
+    read, which must not look like a line of the same time."""
+    writer = LogWriter(str(path), max_bytes=100_000, max_files=2)
+    writer.write("stdout", b"in two")
+    writer.flush_partial()
+    writer.write("stdout", b" pieces\nlast\n")  # read together on a busy machine
+    writer.close()
+    position = Position().after(Text(await whole(path, timestamps=True)))
+    _, of_the_rest, _ = times_in(path)
+    again = await whole(path, timestamps=True, since=of_the_rest)
+    assert [line[31:] for line in again.split(b"\n")] == [b" pieces", b"last", b""]
+    assert Resumption(position).fresh(Text(again)).text == b""
 
 
 async def test_the_lines_of_one_stream_are_read_alone(path: Path) -> None:
