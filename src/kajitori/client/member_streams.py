@@ -22,10 +22,12 @@ from websockets.typing import Subprotocol
 
 from kajitori.client.connection import Response, proxy_for
 from kajitori.client.target import Target
+from kajitori.client.tunnel_wire import TunnelConnection
 from kajitori.client.views import View
 from kajitori.client.web_api import error_of, run_path
 from kajitori.errors import KajitoriError, Unauthenticated, Unavailable
 from kajitori.kube.connection.joined import PING_SECONDS
+from kajitori.kube.spdy.session import PassOn
 
 COMMAND_PROTOCOL = Subprotocol("v5.channel.k8s.io")
 PORT_PROTOCOL = Subprotocol("v1.port-forward.kajitori.dev")
@@ -144,7 +146,7 @@ class PortConnection:
         self._port = port
         self._is_over = False
 
-    async def read(self) -> bytes:
+    async def read(self, _pass_on: PassOn | None = None) -> bytes:
         """Return the next bytes; none after the end of this direction. Raises Unavailable if nothing listens on the
         port, or if the connection breaks."""
         if self._is_over:
@@ -158,7 +160,7 @@ class PortConnection:
         self._is_over = not data
         return data
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes | memoryview) -> None:
         """Send bytes. Raises ConnectionClosed if the connection has ended."""
         if data:
             await self._socket.send(data)
@@ -228,7 +230,7 @@ async def connected(target: Target, run: View, port: int, rank: int = 0) -> Asyn
     await socket.close()
 
 
-async def open_tunnel(target: Target, run: View, port: int, rank: int) -> ClientConnection | None:
+async def open_tunnel(target: Target, run: View, port: int, rank: int) -> TunnelConnection | None:
     """Open a WebSocket for any number of connections to `port` and other ports of a member.
 
     Return None if the server is older and has a WebSocket for each connection only. Raises KajitoriError as `connected`
@@ -236,7 +238,7 @@ async def open_tunnel(target: Target, run: View, port: int, rank: int) -> Client
     """
     url = _url(target, run_path(run, "/port-forward"), [("port", str(port)), ("rank", str(rank))])
     socket = await _connect(url, target, TUNNEL_PROTOCOL, PORT_PROTOCOL)
-    if socket.subprotocol == TUNNEL_PROTOCOL:
+    if isinstance(socket, TunnelConnection) and socket.subprotocol == TUNNEL_PROTOCOL:
         return socket
     socket.transport.abort()
     return None
@@ -257,7 +259,9 @@ async def _connect(url: str, target: Target, *protocols: Subprotocol) -> ClientC
 
 async def _open(url: str, target: Target, *protocols: Subprotocol) -> ClientConnection:
     """Open a WebSocket that pings the server, so that proxies do not close an idle connection. It does not wait for the
-    answers: a server that passes data on to a slow program does not read them."""
+    answers: a server that passes data on to a slow program does not read them. The session of a tunnel has pings of its
+    own."""
+    is_tunnel = TUNNEL_PROTOCOL in protocols
     try:
         return await connect(
             url,
@@ -268,10 +272,9 @@ async def _open(url: str, target: Target, *protocols: Subprotocol) -> ClientConn
             open_timeout=_OPEN_SECONDS,
             max_size=None,
             compression=None,
-            ping_interval=PING_SECONDS,
+            ping_interval=None if is_tunnel else PING_SECONDS,
             ping_timeout=None,
-            # the session of a tunnel has pings of its own
-            create_connection=ClientConnection if TUNNEL_PROTOCOL in protocols else WatchedConnection,
+            create_connection=TunnelConnection if is_tunnel else WatchedConnection,
         )
     except InvalidStatus as error:
         raise _refusal(error, target) from error

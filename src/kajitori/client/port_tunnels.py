@@ -8,15 +8,13 @@ control: one that is not read at one side stops the others of its WebSocket.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
-from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
-
 from kajitori.client.member_streams import PortConnection, connected, open_tunnel
 from kajitori.client.target import Target
+from kajitori.client.tunnel_wire import TunnelConnection
 from kajitori.client.views import View
 from kajitori.errors import Unavailable
 from kajitori.kube.connection.joined import acknowledges
@@ -171,38 +169,13 @@ class _Tunnel:
             self.retire()
             raise
         pulse = Pulse(partial(acknowledges, socket.transport))
-        session = self._session = Session(_Wire(socket), is_client=True, pulse=pulse, abort=socket.transport.abort)
+        session = self._session = Session(socket.wire, is_client=True, pulse=pulse, abort=socket.transport.abort)
         self._serving = asyncio.create_task(self._serve(session, socket), name=f"tunnel to {self._name}")
         return session
 
-    async def _serve(self, session: Session, socket: ClientConnection) -> None:
+    async def _serve(self, session: Session, socket: TunnelConnection) -> None:
         try:
             await session.run()
         finally:
             self.retire()
             socket.transport.abort()  # a closing handshake would wait for what the server still sends
-
-
-class _Wire:
-    """The bytes of a session as binary messages of a WebSocket."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
-
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
-        try:
-            while True:
-                yield await self._socket.recv(decode=False)
-        except ConnectionClosedOK:
-            return
-        except ConnectionClosed as error:
-            raise ConnectionResetError("the connection to the server broke") from error
-
-    async def send(self, data: bytes) -> None:
-        try:
-            await self._socket.send(data)
-        except ConnectionClosed as error:
-            raise ConnectionResetError("the connection to the server broke") from error
-
-    async def close(self) -> None:
-        self._socket.transport.abort()

@@ -25,7 +25,7 @@ class TakenOver(web.StreamResponse):
 
 @contextlib.asynccontextmanager
 async def taken_over(
-    request: web.BaseRequest, headers: Mapping[str, str], protocol: asyncio.Protocol
+    request: web.BaseRequest, headers: Mapping[str, str], protocol: asyncio.Protocol | asyncio.BufferedProtocol
 ) -> AsyncIterator[asyncio.Transport]:
     """Answer 101 with these headers; `protocol` handles the connection from then on, and it is closed at the end.
 

@@ -15,7 +15,8 @@ from kajitori.kube.connection.config import KubeConfig
 from kajitori.kube.connection.transport import connection_failed
 from kajitori.kube.errors import ConnectionFailed
 from kajitori.kube.spdy.ports import PortChannel
-from kajitori.kube.spdy.session import Session, WebSocketWire
+from kajitori.kube.spdy.session import Session
+from kajitori.kube.spdy.wires import WebSocketWire
 
 EXEC_PROTOCOL = "v5.channel.k8s.io"
 

@@ -14,7 +14,8 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from kajitori.kube.spdy.ports import PORT_PROTOCOL
-from kajitori.kube.spdy.session import Session, Stream, WebSocketWire
+from kajitori.kube.spdy.session import Session, Stream
+from kajitori.kube.spdy.wires import WebSocketWire
 
 Object = dict[str, Any]
 Key = tuple[str, str, str]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 from tests.unit.cli.fake_web_api import TOKEN, view
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 
 from kajitori.client import port_tunnels
 from kajitori.client.member_streams import TUNNEL_PROTOCOL
@@ -18,6 +19,28 @@ from kajitori.errors import Unavailable
 from kajitori.kube.errors import PortUnreachable
 from kajitori.kube.spdy import session as session_module
 from kajitori.kube.spdy.session import Session, Stream
+
+
+class ServerWire:
+    """The server's end of a tunnel's WebSocket, for a session."""
+
+    def __init__(self, socket: ServerConnection) -> None:
+        self.socket = socket
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        with suppress(ConnectionClosed):
+            async for message in self.socket:
+                assert isinstance(message, bytes)
+                yield message
+
+    async def send(self, *parts: bytes | memoryview) -> None:
+        try:
+            await self.socket.send(b"".join(parts))
+        except ConnectionClosed as error:
+            raise ConnectionResetError from error
+
+    async def close(self) -> None:
+        await self.socket.close()
 
 
 class Kubelet:
@@ -45,7 +68,7 @@ class Kubelet:
                 tasks.append(asyncio.create_task(self._answer(pair["data"], pair["error"])))
             return True
 
-        await Session(port_tunnels._Wire(socket), opened).run()  # type: ignore[arg-type]  # a server's has the same methods
+        await Session(ServerWire(socket), opened).run()
         for task in tasks:
             task.cancel()
         self.closed.set()

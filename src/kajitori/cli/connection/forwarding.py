@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import errno
 import os
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from websockets.exceptions import ConnectionClosed
 
@@ -27,10 +27,10 @@ from kajitori.client.views import View, phase_of
 from kajitori.client.web_api import Api
 from kajitori.errors import FieldError, InvalidInput, KajitoriError, Unavailable
 from kajitori.kube.spdy.ports import PortChannel
+from kajitori.kube.spdy.wires import TransportWire
 
-READ_BYTES = 256 * 1024
-"""Largest message to the server, and number of unread bytes at which a local connection is not read."""
 MOST_PORT = 65_535
+KEPT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,14 @@ class Forwarder:
     async def listen(self, address: str, forward: Forward) -> int:
         """Listen on a local port, and return its number. Raises InvalidInput if that is not possible."""
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = cast("asyncio.Task[None]", asyncio.current_task())
+        def serve(program: _LocalProgram) -> None:
+            task = asyncio.create_task(self._serve(forward, program))
             self._joined.add(task)
-            try:
-                await self._serve(forward, reader, writer)
-            finally:
-                self._joined.discard(task)
+            task.add_done_callback(self._joined.discard)
 
+        loop = asyncio.get_running_loop()
         try:
-            server = await asyncio.start_server(serve, address, forward.local, limit=READ_BYTES, backlog=1024)
+            server = await loop.create_server(partial(_LocalProgram, serve), address, forward.local, backlog=1024)
         except (OSError, UnicodeError) as error:
             number = getattr(error, "errno", None) or 0
             why = os.strerror(number) if number in errno.errorcode else str(error)
@@ -99,10 +97,10 @@ class Forwarder:
         await asyncio.gather(*self._joined, return_exceptions=True)
         await self._tunnels.close()
 
-    async def _serve(self, forward: Forward, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, forward: Forward, program: _LocalProgram) -> None:
         try:
             async with contextlib.AsyncExitStack() as stack:
-                await _join(await self._connect(stack, forward.remote), reader, writer)
+                await _join(await self._connect(stack, forward.remote), program)
         except KajitoriError as error:
             self._report(f"port {forward.remote}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         except ConnectionClosed:
@@ -112,7 +110,7 @@ class Forwarder:
         else:
             self._told = ""
         finally:
-            writer.close()
+            await program.close()
 
     async def _connect(self, stack: contextlib.AsyncExitStack, port: int) -> PortChannel | PortConnection:
         """Connect to the member's port. If the server does not answer, look for it again."""
@@ -132,22 +130,58 @@ class Forwarder:
             self._tell(text)
 
 
-async def _join(
-    connection: PortChannel | PortConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+class _LocalProgram(TransportWire):
+    """A connection of a program on this machine. Each direction ends by itself."""
+
+    def __init__(self, serve: Callable[[_LocalProgram], None]) -> None:
+        super().__init__()
+        self._serve = serve
+        self._socket: socket.socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._socket = transport.get_extra_info("socket").dup()
+        self._serve(self)
+
+    def eof_received(self) -> bool:
+        self._has_ended = True
+        self._changed.set()
+        return True
+
+    def pass_on(self, data: bytes | memoryview) -> int:
+        """Send what the system takes at once, without a copy of it, and return the number of bytes."""
+        if self._transport.get_write_buffer_size():
+            return 0  # earlier bytes go first
+        try:
+            return self._socket.send(data)
+        except OSError:  # there is no room, or the program has hung up, which `send` finds out
+            return 0
+
+    def end_writing(self) -> None:
+        """End this direction after all bytes are sent."""
+        self._transport.write_eof()
+
+    async def close(self) -> None:
+        self._socket.close()
+        await super().close()
+
+
+async def _join(connection: PortChannel | PortConnection, program: _LocalProgram) -> None:
     """Copy bytes both ways until both sides have ended. Raises Unavailable with the server's reason if it breaks the
     connection off, OSError if the local program does."""
 
     async def upload() -> None:
-        while data := await reader.read(READ_BYTES):
-            await connection.write(data)
+        async with contextlib.aclosing(program.pieces()) as pieces:
+            async for piece in pieces:
+                await connection.write(piece)
+        if program.is_lost:
+            raise ConnectionResetError("the local program broke its connection")
         await connection.end_writing()
 
     async def download() -> None:
-        while data := await connection.read():
-            writer.write(data)
-            await writer.drain()
-        writer.write_eof()
+        while data := await connection.read(program.pass_on):
+            await program.send(data)
+        program.end_writing()
 
     tasks = [asyncio.create_task(upload()), asyncio.create_task(download())]
     try:
@@ -185,6 +219,7 @@ async def _forward(
     address: str,
     notebook: View | None,
 ) -> None:
+    _keep_freed_memory()
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[View] = loop.create_future()
     try:
@@ -200,6 +235,15 @@ async def _forward(
     finally:
         await forwarder.close()
     say(f"{view['name']} has ended: {phase_of(last)}")
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library keep freed blocks of memory for the next ones.
+
+    After a block of this size was freed, smaller ones are not returned to the system (mallopt(3), M_MMAP_THRESHOLD).
+    Otherwise the system clears new memory for each read and write.
+    """
+    bytes(KEPT_BYTES)
 
 
 def _watch_end(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import threading
 from typing import cast
 
 PING_SECONDS = 4.0
 """Interval at which every end of an upgraded connection pings, since proxies cut idle connections, some after 10 s."""
+READ_BYTES = 256 * 1024
+"""Most bytes that are read at once."""
 RECEIVED_BYTES = 64 * 1024
 """Bytes of an end that is not joined yet, beyond which it is not read."""
 
@@ -16,7 +19,20 @@ _TCP_INFO_BYTES, _UNACKED_OFFSET = 104, 24
 """Size of Linux' `struct tcp_info`, and where it has `tcpi_unacked`."""
 
 
-class JoinedEnd(asyncio.Protocol):
+class _ThreadBuffer(threading.local):
+    """The memory that all ends of a thread's event loop read into: each passes its bytes on before the next one reads.
+
+    TLS decrypts into it and encrypts from it.
+    """
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(READ_BYTES))
+
+
+_buffer = _ThreadBuffer()
+
+
+class JoinedEnd(asyncio.BufferedProtocol):
     """One end of the joined connection. Once joined, it sends received bytes to the other end."""
 
     def __init__(self, received_bytes: int = RECEIVED_BYTES) -> None:
@@ -24,6 +40,8 @@ class JoinedEnd(asyncio.Protocol):
         self.ended = asyncio.Event()
         self.was_heard = False
         """Whether anything has arrived since this was last set to False."""
+        self._encrypts = False
+        """Whether the transport encrypts what it is given at once. Other transports may keep it."""
         self._other: JoinedEnd | None = None
         self._received = bytearray()
         self._received_bytes = received_bytes
@@ -45,17 +63,31 @@ class JoinedEnd(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are not asyncio's by inheritance
+        self._encrypts = transport.get_extra_info("ssl_object") is not None
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _buffer.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        with _buffer.view[:nbytes] as data:
+            self.take(data)
+
+    def take(self, data: memoryview) -> None:
+        """Pass bytes on, or keep them until the ends are joined."""
         self.was_heard = True
         if self._other is not None:
-            if not self._other.transport.is_closing():
-                self._other.transport.write(data)
+            self._other.send(data)
             return
         self._received += data
         if len(self._received) > self._received_bytes:
             self.transport.pause_reading()
         self._changed.set()
+
+    def send(self, data: memoryview) -> None:
+        """Send bytes, whose memory is used again afterwards."""
+        if self.transport.is_closing():
+            return
+        self.transport.write(data if self._encrypts else bytes(data))
 
     def pause_writing(self) -> None:
         if self._other is not None:

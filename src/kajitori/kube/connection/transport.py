@@ -380,7 +380,7 @@ class Upgraded:
         end.connection_made(connection.transport)
         connection.transport.set_protocol(end)
         if early.data:
-            end.data_received(bytes(early.data))
+            end.take(memoryview(early.data))
 
     def close(self) -> None:
         """Close the connection."""

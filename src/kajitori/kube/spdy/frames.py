@@ -87,10 +87,13 @@ class StreamReplied:
 
 @dataclass(frozen=True, slots=True)
 class DataReceived:
-    """The peer sent data on a stream: a frame, or the part of it that has arrived. With `ended` it was the last."""
+    """The peer sent data on a stream: a frame, or the part of it that has arrived. With `ended` it was the last.
+
+    The data are a part of what `receive` was given, not a copy.
+    """
 
     stream: int
-    data: bytes
+    data: bytes | memoryview
     ended: bool
 
 
@@ -166,8 +169,11 @@ class Connection:
         """Accept a stream that the peer opened."""
         return _control(SYN_REPLY, 0, struct.pack(">I", stream) + self._block({}))
 
-    def data(self, stream: int, data: bytes, *, end: bool = False) -> bytes:
-        """Return a DATA frame, or no bytes if this direction of the stream is closed.
+    def data(
+        self, stream: int, data: bytes | memoryview, *, end: bool = False
+    ) -> tuple[()] | tuple[bytes, bytes | memoryview]:
+        """Return head and body of a DATA frame, or nothing if this direction of the stream is closed. The body is the
+        given `data`, not a copy.
 
         Raises ValueError if there are more than MAX_DATA_BYTES.
         """
@@ -175,11 +181,11 @@ class Connection:
             raise ValueError(f"a DATA frame holds at most {MAX_DATA_BYTES} bytes, not {len(data)}")
         found = self._streams.get(stream)
         if found is None or not found.sends:
-            return b""
+            return ()
         if end:
             found.sends = False
             self._forget_closed(stream, found)
-        return struct.pack(">II", stream, (FIN if end else 0) << 24 | len(data)) + data
+        return struct.pack(">II", stream, (FIN if end else 0) << 24 | len(data)), data
 
     def reset(self, stream: int, code: ResetCode = ResetCode.CANCEL) -> bytes:
         """Close both directions of a stream. Return no bytes if it is closed already."""
@@ -211,7 +217,7 @@ class Connection:
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> list[Event]:
+    def receive(self, data: bytes | memoryview) -> list[Event]:
         """Read bytes from the peer, split anywhere; return their events.
 
         Raises ProtocolError. Keeps at most MAX_CONTROL_BYTES between two calls.
@@ -260,7 +266,7 @@ class Connection:
             raise ProtocolError(f"a frame of SPDY/{version}; this side speaks SPDY/{_VERSION}")
         self._take_control(kind, flags, body, events)
 
-    def _take_data(self, piece: bytes, events: list[Event]) -> None:
+    def _take_data(self, piece: bytes | memoryview, events: list[Event]) -> None:
         number = self._data_stream
         ends = self._data_ends and not self._data_left
         found = self._streams.get(number)

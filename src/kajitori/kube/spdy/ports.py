@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from kajitori.kube.errors import ConnectionFailed, PortUnreachable
-from kajitori.kube.spdy.session import Session, Stream
+from kajitori.kube.spdy.session import PassOn, Session, Stream
 
 PORT_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 """SPDY tunnelled in a WebSocket (KEP-4006), as kubectl does it. The older channels can't express the end of a
@@ -34,20 +34,21 @@ class PortChannel:
         data = await session.open({**headers, "streamtype": "data"})
         return cls(session, data, errors, target)
 
-    async def read(self) -> bytes:
+    async def read(self, pass_on: PassOn | None = None) -> bytes:
         """Return the next bytes of the program, or no bytes once it has ended its direction.
 
-        Raises PortUnreachable if the kubelet can't connect to the port, ConnectionFailed if the connection breaks.
+        While this waits, `pass_on` may take bytes at once; only the others are returned. Raises PortUnreachable if the
+        kubelet can't connect to the port, ConnectionFailed if the connection breaks.
         """
         try:
-            data = await self._data.read()
+            data = await self._data.read(pass_on)
         except ConnectionResetError:
             raise self._failure() from None
         if not data:
             self._raise_refusal()
         return data
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes | memoryview) -> None:
         """Send bytes; wait while the program does not read. Raises PortUnreachable and ConnectionFailed."""
         try:
             await self._data.write(data)

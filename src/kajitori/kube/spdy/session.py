@@ -6,9 +6,8 @@ import asyncio
 import collections
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, cast
 
 from kajitori.kube.connection.joined import PING_SECONDS
 from kajitori.kube.spdy.frames import (
@@ -21,9 +20,7 @@ from kajitori.kube.spdy.frames import (
     StreamOpened,
     StreamReset,
 )
-
-if TYPE_CHECKING:  # the command line has no aiohttp
-    from aiohttp import ClientWebSocketResponse, web
+from kajitori.kube.spdy.wires import Wire
 
 log = logging.getLogger(__name__)
 
@@ -35,96 +32,9 @@ UNREAD_BYTES = 4 << 20
 stream can't be stopped."""
 CLOSE_SECONDS = 2.0
 """Longest wait for the peer when a connection is closed."""
-RECEIVED_BYTES = 256 * 1024
-"""Bytes between socket and session at which the socket is not read."""
 
-
-class Wire(Protocol):
-    """Carries the bytes of one connection."""
-
-    def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes that the peer sends, until the connection ends. Raises ConnectionError."""
-        ...
-
-    async def send(self, data: bytes) -> None:
-        """Send bytes in the order of the calls; wait while the peer does not read. Raises ConnectionError."""
-
-    async def close(self) -> None:
-        """Close the connection after all bytes are sent."""
-
-
-class TransportWire(asyncio.Protocol):
-    """A connection that the web server handed over after its upgrade."""
-
-    def __init__(self) -> None:
-        self._transport: asyncio.Transport
-        self._received: collections.deque[bytes] = collections.deque()
-        self._received_bytes = 0
-        self._changed = asyncio.Event()
-        self._may_write = asyncio.Event()
-        self._may_write.set()
-        self._is_lost = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not asyncio's by inheritance
-
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
-        while True:
-            while self._received:
-                piece = self._received.popleft()
-                before, self._received_bytes = self._received_bytes, self._received_bytes - len(piece)
-                if before > RECEIVED_BYTES >= self._received_bytes and not self._is_lost:
-                    self._transport.resume_reading()
-                yield piece
-            if self._is_lost:
-                return
-            self._changed.clear()
-            await self._changed.wait()
-
-    async def send(self, data: bytes) -> None:
-        await self._may_write.wait()
-        if self._is_lost or self._transport.is_closing():
-            raise ConnectionResetError("the connection is closed")
-        self._transport.write(data)
-
-    async def close(self) -> None:
-        self._transport.close()
-
-    def data_received(self, data: bytes) -> None:
-        self._received.append(data)
-        before, self._received_bytes = self._received_bytes, self._received_bytes + len(data)
-        if before <= RECEIVED_BYTES < self._received_bytes:
-            self._transport.pause_reading()
-        self._changed.set()
-
-    def pause_writing(self) -> None:
-        self._may_write.clear()
-
-    def resume_writing(self) -> None:
-        self._may_write.set()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._is_lost = True
-        self._may_write.set()
-        self._changed.set()
-
-
-class WebSocketWire:
-    """A connection that sends its bytes as binary messages of a WebSocket (KEP-4006)."""
-
-    def __init__(self, socket: web.WebSocketResponse | ClientWebSocketResponse) -> None:
-        self._socket = socket
-
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
-        async for message in self._socket:
-            if isinstance(message.data, bytes):
-                yield message.data
-
-    async def send(self, data: bytes) -> None:
-        await self._socket.send_bytes(data)
-
-    async def close(self) -> None:
-        await self._socket.close()
+PassOn = Callable[[bytes | memoryview], int]
+"""Takes bytes at once and returns how many it took. It must not keep them: their memory is used again."""
 
 
 @dataclass
@@ -183,10 +93,12 @@ class Stream:
         self._unread: collections.deque[bytes] = collections.deque()
         self._has_ended = False
         self._changed = asyncio.Event()
+        self._pass_on: PassOn | None = None
 
-    async def read(self) -> bytes:
+    async def read(self, pass_on: PassOn | None = None) -> bytes:
         """Return the next bytes from the peer, or no bytes after it has ended its direction.
 
+        While this waits, `pass_on` may take bytes at once, before they are copied; only the others are returned.
         Raises ConnectionResetError if the peer has reset the stream or the connection is gone, after all bytes that
         arrived before.
         """
@@ -200,7 +112,11 @@ class Stream:
             if self.broken.is_set():
                 raise ConnectionResetError("the peer gave the stream up")
             self._changed.clear()
-            await self._changed.wait()
+            self._pass_on = pass_on
+            try:
+                await self._changed.wait()
+            finally:
+                self._pass_on = None
 
     def read_arrived(self) -> bytes:
         """Return all unread bytes, without waiting for any."""
@@ -209,7 +125,7 @@ class Stream:
         self._session.forget_unread(len(data))
         return data
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes | memoryview) -> None:
         """Send bytes; wait while the peer does not read. Raises ConnectionError."""
         if self.broken.is_set():
             raise ConnectionResetError("the peer gave the stream up")
@@ -225,12 +141,16 @@ class Stream:
         self.give_up()
         await self._session.reset(self.number)
 
-    def take(self, data: bytes, ended: bool) -> None:
-        """Add bytes from the peer. Only the session calls this."""
+    def take(self, data: bytes | memoryview, ended: bool) -> int:
+        """Add bytes from the peer; return the number of those that have to be read. Only the session calls this."""
+        if data and self._pass_on is not None and not self._unread:
+            data = data[self._pass_on(data) :]
         if data:
-            self._unread.append(data)
+            self._unread.append(bytes(data))
         self._has_ended = self._has_ended or ended
-        self._changed.set()
+        if data or ended:
+            self._changed.set()
+        return len(data)
 
     def break_off(self) -> None:
         """Note that both directions are closed. Bytes that arrived before can still be read. Only the session calls
@@ -318,9 +238,9 @@ class Session:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._wire.close()
 
-    async def send_data(self, stream: int, data: bytes, *, end: bool) -> None:
+    async def send_data(self, stream: int, data: bytes | memoryview, *, end: bool) -> None:
         """Send bytes of a stream. Raises ConnectionError."""
-        await self._send(self._connection.data(stream, data, end=end))
+        await self._send(*self._connection.data(stream, data, end=end))
         if end:
             self._forget(stream)
 
@@ -335,12 +255,12 @@ class Session:
         if self._unread_bytes <= UNREAD_BYTES:
             self._has_room.set()
 
-    async def _send(self, data: bytes) -> None:
-        if data:
+    async def _send(self, *parts: bytes | memoryview) -> None:
+        if any(parts):
             if self._pulse is not None:
-                self._pulse.sent(len(data))
+                self._pulse.sent(sum(map(len, parts)))
             async with self._sending:  # keeps the order while several tasks wait for the peer to read
-                await self._wire.send(data)
+                await self._wire.send(*parts)
 
     async def _ping(self) -> None:
         try:
@@ -376,10 +296,9 @@ class Session:
                 self._take_opened(Stream(self, number, dict(headers)), ended)
             case DataReceived(number, data, ended):
                 if (stream := self._streams.get(number)) is not None:
-                    self._unread_bytes += len(data)
+                    self._unread_bytes += stream.take(data, ended)
                     if self._unread_bytes > UNREAD_BYTES:
                         self._has_room.clear()
-                    stream.take(data, ended)
                     if ended:  # events that follow may have closed it already
                         self._forget(number)
             case Ponged(number) if self._pulse is not None:

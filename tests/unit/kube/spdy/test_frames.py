@@ -75,8 +75,8 @@ def test_streams_arrive_for_any_segmentation_of_the_bytes(
     sent = b""
     for headers, pieces in streams:
         number, opening = client.open(headers)
-        sent += opening + b"".join(client.data(number, piece) for piece in pieces)
-        sent += client.data(number, b"", end=True)
+        sent += opening + b"".join(part for piece in pieces for part in client.data(number, piece))
+        sent += b"".join(client.data(number, b"", end=True))
     opened, got, ended = [], dict.fromkeys(range(1, 2 * len(streams), 2), b""), set()
     for event in take(server, sent, lengths):
         if isinstance(event, StreamOpened):
@@ -92,7 +92,7 @@ def test_streams_arrive_for_any_segmentation_of_the_bytes(
     replies = take(client, server.take_owed(), lengths)
     assert replies == [StreamReplied(number, {}, False) for number in numbers]
     for number in numbers:
-        assert take(client, server.data(number, b"bye", end=True)) == [DataReceived(number, b"bye", True)]
+        assert take(client, b"".join(server.data(number, b"bye", end=True))) == [DataReceived(number, b"bye", True)]
     assert (client.streams, server.streams) == (0, 0)
 
 
@@ -112,7 +112,7 @@ def test_damaged_frames_end_in_events_or_a_protocol_error(data: st.DataObject) -
     sent = bytearray()
     for _ in range(3):
         number, opening = client.open({"streamtype": "data", "port": "80"})
-        sent += opening + client.data(number, b"abc") + client.ping()[1]
+        sent += opening + b"".join(client.data(number, b"abc")) + client.ping()[1]
     for _ in range(data.draw(st.integers(1, 4))):
         sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ProtocolError):
@@ -174,19 +174,19 @@ def test_a_reset_ends_both_directions() -> None:
     """Data that is still on its way is ignored, and this side sends nothing more."""
     client, server = Connection(is_client=True), Connection()
     number, opening = client.open({})
-    late = client.data(number, b"late")
+    late = b"".join(client.data(number, b"late"))
     server.receive(opening)
     reset = server.reset(number)
     assert server.receive(late) == []
-    assert (server.data(number, b"x"), server.reset(number), server.take_owed()) == (b"", b"", b"")
+    assert (server.data(number, b"x"), server.reset(number), server.take_owed()) == ((), b"", b"")
     assert client.receive(reset) == [StreamReset(number, ResetCode.CANCEL)]
-    assert client.data(number, b"x", end=True) == b""
+    assert client.data(number, b"x", end=True) == ()
 
 
 def test_data_after_the_end_of_a_direction_resets_the_stream() -> None:
     client, server = Connection(is_client=True), Connection()
     number, opening = client.open({})
-    server.receive(opening + client.data(number, b"", end=True))
+    server.receive(opening + b"".join(client.data(number, b"", end=True)))
     more = struct.pack(">II", number, 1) + b"x"
     assert server.receive(more) == [StreamReset(number, ResetCode.STREAM_ALREADY_CLOSED)]
     assert take(client, server.take_owed()) == [StreamReset(number, ResetCode.STREAM_ALREADY_CLOSED)]

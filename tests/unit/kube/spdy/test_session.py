@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kajitori.kube.spdy.session import Pulse
+import asyncio
+from collections.abc import AsyncGenerator
+
+from kajitori.kube.spdy.session import Pulse, Session, Stream
 
 
 def test_an_idle_peer_that_answers_no_ping_is_gone() -> None:
@@ -46,3 +49,32 @@ def test_confirmed_data_does_not_excuse_a_later_silence() -> None:
     pulse.answered(1)
     pulse.asked(3, now=20)
     assert pulse.is_gone(40)
+
+
+async def test_bytes_are_passed_on_at_once_only_while_a_reader_waits() -> None:
+    """Bytes that could not be passed on are read later, in order, and only those count as unread."""
+    stream = Stream(Session(NoWire()), 1, {})
+    taken = bytearray()
+
+    def pass_on(data: bytes | memoryview) -> int:
+        taken.extend(data[:3])
+        return min(3, len(data))
+
+    reading = asyncio.ensure_future(stream.read(pass_on))
+    await asyncio.sleep(0)
+    assert [stream.take(memoryview(piece), ended=False) for piece in (b"abc", b"defgh", b"ij")] == [0, 2, 2]
+    assert (bytes(taken), await reading, await stream.read(pass_on)) == (b"abcdef", b"gh", b"ij")
+    assert stream.take(b"k", ended=True) == 1
+    assert [await stream.read(pass_on), await stream.read(pass_on)] == [b"k", b""]
+
+
+class NoWire:
+    """Carries nothing."""
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        return
+        yield
+
+    async def send(self, *parts: bytes | memoryview) -> None: ...
+
+    async def close(self) -> None: ...

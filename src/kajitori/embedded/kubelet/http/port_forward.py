@@ -41,10 +41,8 @@ from kajitori.kube.spdy.session import (
     CLOSE_SECONDS,
     Session,
     Stream,
-    TransportWire,
-    WebSocketWire,
-    Wire,
 )
+from kajitori.kube.spdy.wires import TransportWire, WebSocketWire, Wire
 
 PROTOCOL = "portforward.k8s.io"
 TUNNEL = f"{SPDY}+{PROTOCOL}"

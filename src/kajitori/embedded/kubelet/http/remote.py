@@ -25,7 +25,8 @@ from kajitori.embedded.kubelet.containers.execution import (
 from kajitori.embedded.upgrades import TakenOver, taken_over
 from kajitori.errors import InvalidInput
 from kajitori.kube.connection.joined import PING_SECONDS
-from kajitori.kube.spdy.session import Session, Stream, TransportWire
+from kajitori.kube.spdy.session import Session, Stream
+from kajitori.kube.spdy.wires import TransportWire
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STREAMS_SECONDS = 30.0

@@ -124,10 +124,10 @@ class Client:
         return await self.open(streamtype="data", port=str(port), requestid=str(request)), errors
 
     async def write(self, stream: int, data: bytes) -> None:
-        await self.send(self.connection.data(stream, data))
+        await self.send(b"".join(self.connection.data(stream, data)))
 
     async def end(self, stream: int) -> None:
-        await self.send(self.connection.data(stream, b"", end=True))
+        await self.send(b"".join(self.connection.data(stream, b"", end=True)))
 
     async def wait(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(BOUND_SECONDS):
@@ -235,7 +235,7 @@ async def test_a_program_that_closed_its_output_still_gets_input(api: Api) -> No
     async with listening(serve) as port, upgraded(api) as client:
         data, errors = await client.connect(port)
         await client.wait(lambda: data in client.ended)
-        late = client.connection.data(data, b"late ") + client.connection.data(data, b"words", end=True)
+        late = b"".join((*client.connection.data(data, b"late "), *client.connection.data(data, b"words", end=True)))
         await client.send(late)
         await asyncio.wait_for(heard.wait(), BOUND_SECONDS)
         await client.wait(lambda: errors in client.ended)
