@@ -126,11 +126,13 @@ async def test_only_its_user_can_open_the_socket(docker: Docker) -> None:
 
 
 async def test_a_container_runs_and_its_end_is_told(docker: Docker) -> None:
-    """Output streams come apart, the exit code is the program's own, and --rm leaves nothing."""
+    """Output streams come apart, the exit code is the program's own, and --rm leaves nothing. With a terminal, a
+    program that ended before the bridge was connected with it once showed nothing."""
     words = ("sh", "-c", "cat; echo err >&2; exit 3")
     printed = await docker("run", "--rm", "-i", "--name", "d-once", *HERE, "busybox", *words, stdin=b"in\n", code=3)
     assert printed == ("in\n|err\n" if docker.splits_streams else "in\nerr\n")
     assert "No such container: d-once" in await docker("rm", "d-once", code=1)
+    assert (await docker("run", "--rm", "-t", *HERE, "busybox", "echo", "short")).endswith("short\r\n")
 
 
 async def test_a_program_that_cannot_start_and_one_that_is_ended_are_told(docker: Docker) -> None:

@@ -129,6 +129,9 @@ async def _at_terminal(engine: Engine, container: Container, client: Hijacked, k
                 await reading
             finally:
                 reading.cancel()
+    except KajitoriError:  # the program has ended meanwhile, or the server is gone
+        if shown.is_empty:
+            await shown.read_log(engine, await engine.platform.refreshed(container))
     finally:
         terminal.stream = None
 
@@ -141,6 +144,11 @@ class _AfterLog:
         self._shown = Shown()
         self._held: bytes | None = b""
         """Output that came while the log was read; None once it was shown."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was shown."""
+        return self._held is not None
 
     async def write(self, stream: int, data: bytes) -> None:
         if self._held is None:
