@@ -14,6 +14,7 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -29,6 +30,10 @@ READ_BYTES = 1 << 16
 
 class NotReached(Exception):
     """The request was not sent: the client could not connect to the server or its proxy."""
+
+
+class ProxyFailed(NotReached):
+    """The proxy did not answer, or refused to connect to the server."""
 
 
 class NotTrusted(NotReached):
@@ -180,6 +185,10 @@ class HttpTransport:
 
     def _connect(self) -> HTTPConnection:
         server, proxy, seconds = self._url, self._proxy, self._connect_seconds
+        if proxy is not None and proxy.scheme != "http":
+            raise ProxyFailed(
+                f"the proxy {_without_secret(proxy)} can't be used: kaji speaks to proxies by http:// only"
+            )
         host, port = server.hostname or "", server.port
         is_tls = server.scheme == "https"
         if is_tls and self._tls is None:
@@ -201,7 +210,11 @@ class HttpTransport:
         except (OSError, HTTPException) as error:
             connection.close()
             not_trusted = getattr(error, "verify_message", "")  # set by ssl.SSLCertVerificationError
-            raise NotTrusted(not_trusted) if not_trusted else NotReached(_error_text(error)) from error
+            if not_trusted:
+                raise NotTrusted(not_trusted) from error
+            if proxy is not None:
+                raise ProxyFailed(f"the proxy {_without_secret(proxy)} failed: {_error_text(error)}") from error
+            raise NotReached(_error_text(error)) from error
         if self._keeps_alive and connection.sock is not None:
             _enable_keepalive(connection.sock)
         return connection
@@ -270,12 +283,29 @@ def proxy_for(server: SplitResult, environment: Mapping[str, str]) -> SplitResul
 
 
 def _bypasses(server: SplitResult, names: str) -> bool:
-    """Whether $NO_PROXY names this host, a domain that contains it, or everything."""
+    """Whether $NO_PROXY names this host, a domain or a network that contains it, or everything."""
     host = (server.hostname or "").lower()
+    if "/" in names and _is_in_network(host, names):
+        return True
     for name in (entry.strip().lower().lstrip(".") for entry in names.split(",")):
         if name == "*" or (name and name in (host, f"{host}:{server.port}")) or (name and host.endswith(f".{name}")):
             return True
     return False
+
+
+def _is_in_network(host: str, names: str) -> bool:
+    """Whether the host is an address in one of these networks, such as 10.0.0.0/8."""
+    import ipaddress
+
+    for name in names.split(","):
+        with suppress(ValueError):
+            if "/" in name and ipaddress.ip_address(host) in ipaddress.ip_network(name.strip(), strict=False):
+                return True
+    return False
+
+
+def _without_secret(proxy: SplitResult) -> str:
+    return proxy._replace(netloc=proxy.netloc.rpartition("@")[2]).geturl()
 
 
 def _proxy_headers(proxy: SplitResult) -> dict[str, str]:

@@ -16,6 +16,7 @@ from kajitori.client.connection import (
     Lost,
     NotReached,
     NotTrusted,
+    ProxyFailed,
     Request,
     Response,
     Transport,
@@ -302,7 +303,11 @@ class Api:
             raise Unavailable(f"{self.target.url} can't be trusted: {error}", hint=hint) from error
         except NotReached as error:
             self._say(f"< {error}")
-            shown = Unavailable(f"nothing answers at {self.target.url}", hint=self.target.way_out)
+            if isinstance(error, ProxyFailed):
+                hint = "check $HTTPS_PROXY and $HTTP_PROXY; servers that $NO_PROXY names are reached directly"
+                shown = Unavailable(f"{self.target.url} can't be reached: {error}", hint=hint)
+            else:
+                shown = Unavailable(f"nothing answers at {self.target.url}", hint=self.target.way_out)
             raise _NotReached(shown) from error
         except Lost as error:
             self._say(f"< {type(error).__name__}: {error}")

@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.client.connection import HttpTransport, Lost, NotReached, NotTrusted, Request, Response, with_query
+from kajitori.client.connection import (
+    HttpTransport,
+    Lost,
+    NotReached,
+    NotTrusted,
+    ProxyFailed,
+    Request,
+    Response,
+    with_query,
+)
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 
 Script = Callable[[socket.socket, bytes], bool]
@@ -176,13 +185,23 @@ def test_tls_uses_a_tunnel_through_the_proxy() -> None:
     """A server with TLS is reached with CONNECT. If the proxy refuses, nothing was sent."""
     refused = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
     with serving(always(refused, stay=False)) as (url, requests):
-        transport = HttpTransport("https://kaji.test", environment={"HTTPS_PROXY": url})
-        with pytest.raises(NotReached, match="403"):
+        transport = HttpTransport("https://kaji.test", environment={"HTTPS_PROXY": url.replace("//", "//ada:secret@")})
+        with pytest.raises(ProxyFailed, match=f"the proxy {url} failed: .*403"):
             transport.send(get())
     assert requests[0].startswith(b"CONNECT kaji.test:443 HTTP/1.")
 
 
-@pytest.mark.parametrize("names", ["127.0.0.1", "*", "example.com, 127.0.0.1"])
+def test_a_proxy_that_is_spoken_to_by_tls_is_refused() -> None:
+    """The message names it, without the user's password."""
+    transport = HttpTransport("https://kaji.test", environment={"https_proxy": "https://ada:secret@proxy.test:3129"})
+    with pytest.raises(ProxyFailed, match=r"^the proxy https://proxy.test:3129 can't be used: .* http:// only"):
+        transport.send(get())
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["127.0.0.1", "*", "example.com, 127.0.0.1", "10.0.0.0/8, 127.0.0.0/8", "::/0,127.0.0.1/31"],
+)
 def test_no_proxy_names_servers_that_are_reached_directly(names: str) -> None:
     with serving(always(OK)) as (url, _):
         environment = {"http_proxy": "http://127.0.0.1:1", "NO_PROXY": names}
@@ -194,6 +213,12 @@ def test_a_domain_in_no_proxy_covers_all_its_hosts() -> None:
     environment = {"http_proxy": "http://127.0.0.1:1", "no_proxy": ".kaji.test"}
     assert HttpTransport("http://a.kaji.test", environment=environment)._proxy is None
     assert HttpTransport("http://akaji.test", environment=environment)._proxy is not None
+
+
+@pytest.mark.parametrize("server", ["http://11.0.0.1", "http://kaji.test", "http://[fd00::1]"])
+def test_a_network_in_no_proxy_covers_its_addresses_only(server: str) -> None:
+    environment = {"http_proxy": "http://127.0.0.1:1", "no_proxy": "10.0.0.0/8, no/network"}
+    assert HttpTransport(server, environment=environment)._proxy is not None
 
 
 def test_closing_an_unread_answer_closes_its_connection() -> None:
