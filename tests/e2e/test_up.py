@@ -179,6 +179,8 @@ def test_outputs_of_verbs_fit_their_schemas(up: KajiUp) -> None:
         except (AssertionError, ValueError, jsonschema.ValidationError) as error:
             wrong[line] = str(error)[:900]
     assert not wrong, json.dumps(wrong, indent=1)
+    robot = CliRunner().invoke(kaji_group, ["token", "create", "--for", "ci"], obj=Cli(environment=environment))
+    assert "no robot can have rights of its own here" in robot.stderr and "token that its owner has" in robot.stderr
 
 
 def test_kaji_run_prints_the_programs_output(up: KajiUp) -> None:

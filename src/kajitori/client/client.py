@@ -173,6 +173,9 @@ class Client:
         self.namespace = namespace or target.namespace
         """Namespace of runs for which none is named; empty lets the server decide."""
 
+    def __repr__(self) -> str:
+        return f"<Client {self._api.target.url}, namespace {self.namespace or 'of the server'}>"
+
     @classmethod
     def of(cls, api: Api, namespace: str = "") -> Self:
         """Return a client on an existing connection."""

@@ -117,7 +117,12 @@ def test_a_missing_image_is_named_as_an_argument() -> None:
     with pytest.raises(InvalidInput) as caught:
         submitted()
     [fault] = caught.value.faults
-    assert (fault.field, fault.hint) == ("image", 'such as "python:3.11"')
+    assert (fault.field, fault.hint) == ("image", 'name one, such as "python:3.11"')
+
+
+def test_a_client_shows_its_server_and_namespace() -> None:
+    """It is the last value of a notebook's first cell."""
+    assert repr(client_of(FakeWebApi())) == f"<Client {URL}, namespace vision>"
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def seconds_of(field: str, text: str) -> int | None:
         return int(moment.timestamp())
     except (msgspec.ValidationError, ValueError, OverflowError):
         raise InvalidInput.one(
-            field, f"{text!r:.80} is not a time", value=text, hint="such as 2026-11-21T10:00:00Z"
+            field, f"{text!r:.80} is not a time", value=text, hint="write one such as 2026-11-21T10:00:00Z"
         ) from None
 
 

@@ -20,7 +20,7 @@ from kajitori.core.documents.faults import Document, read, show
 from kajitori.core.documents.fields import DnsLabel, DurationAboveZero
 from kajitori.core.words import names
 from kajitori.core.words.texts import dns_label
-from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound
+from kajitori.errors import AlreadyExists, Forbidden, InvalidInput, KajitoriError, NotFound, Unsupported
 from kajitori.install.parts.roles import TEAM_USER, TEAM_VIEWER
 from kajitori.kube.resources import ROLE_BINDINGS, SERVICE_ACCOUNTS
 
@@ -93,6 +93,10 @@ async def create_token(api: Shared, user: Caller, request: Request) -> Response:
     if faults or wanted is None:
         raise InvalidInput(faults)
     namespace = wanted.namespace or api.namespace
+    if why := await _why_none(user, namespace):
+        raise Unsupported(
+            why, hint="programs on this machine use the token that its owner has: kaji finds it by itself"
+        )
     account, is_new = await _account(user, wanted, namespace)
     try:
         await _bind(user, account, wanted, namespace)

@@ -164,9 +164,18 @@ def _run(execute: Execute, words: tuple[str, ...], *, stdin: int = -1, stdout: B
     complaints = io.BytesIO()
     code = execute(words, stdin=stdin, stdout=stdout, stderr=complaints)
     if code:
-        said = complaints.getvalue().decode("utf-8", "replace").strip()[-500:]
+        said = _why(complaints.getvalue().decode("utf-8", "replace"))[-500:]
         hint = "copying needs tar and /bin/sh in the image" if code in (126, 127) else ""
         raise CopyFailed(said or f"{words[0]} ended with exit code {code} in the member", hint=hint)
+
+
+def _why(complaints: str) -> str:
+    """Return what a command said, without the line with which tar says only that it ends."""
+    lines = [line for line in complaints.strip().splitlines() if not line.endswith(_TAR_ENDS)]
+    return "; ".join(lines)
+
+
+_TAR_ENDS = ("Error is not recoverable: exiting now", "Exiting with failure status due to previous errors")
 
 
 @dataclass

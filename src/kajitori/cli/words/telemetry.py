@@ -19,6 +19,8 @@ def value_words(value: float, unit: str) -> str:
     number = f"{value:.4g}" if abs(value) < 100_000 or value % 1 else f"{value:.0f}"
     if "e" in number and 1 <= abs(value) < 1e15:
         number = f"{value:.0f}"
+    if unit == "cores" and abs(value) < 0.001:  # without an exponent, which few people read at a glance
+        number = f"{value:.6f}".rstrip("0").rstrip(".")
     if unit == "%":
         return f"{value:.0f}%"
     if unit == "1/s":

@@ -244,7 +244,10 @@ class Call(Generic[T_co]):
         run, _, number = text.rpartition("/")
         if not number.isdecimal() or "/" not in run:
             raise InvalidInput.one(
-                "id", f"{text!r:.80} is not the id of a call", value=text, hint="NAMESPACE/RUN/NUMBER"
+                "id",
+                f"{text!r:.80} is not the id of a call",
+                value=text,
+                hint="write NAMESPACE/RUN/NUMBER, as in call.id",
             )
         client = client or Client()
         return cls(CallQueue(client, client.get(run)), int(number))

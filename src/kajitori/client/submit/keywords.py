@@ -178,7 +178,7 @@ def _text(value: object) -> str | list[str]:
 def in_keywords(error: InvalidInput) -> InvalidInput:
     """Return the error with keyword arguments in place of options, in fields and hints."""
     faults = [
-        replace(fault, field="image", hint='such as "python:3.11"')
+        replace(fault, field="image", hint='name one, such as "python:3.11"')
         if fault.field == "IMAGE"
         else replace(fault, field=_keywords(fault.field), hint=_keywords(fault.hint))
         for fault in error.faults

@@ -39,7 +39,13 @@ def read_manifest(text: str, file: str) -> Manifest:
         faults.append(Fault(f"{file}: {key}", f"there is no field {key!r:.80}", hint=hint, code="UnknownField"))
     metadata, spec = document.get("metadata") or {}, document.get("spec")
     if not isinstance(spec, Mapping):
-        faults.append(Fault(f"{file}: spec", "must be a mapping of fields", hint="such as image: python:3.11"))
+        faults.append(
+            Fault(
+                f"{file}: spec",
+                "must be a mapping of fields",
+                hint="write at least an image, such as image: python:3.11",
+            )
+        )
     if not isinstance(metadata, Mapping):
         faults.append(Fault(f"{file}: metadata", "must be a mapping of fields"))
         metadata = {}

@@ -205,7 +205,7 @@ class _Builder:
         self.spec.put("image", words.image, "IMAGE")
         if words.image is None and words.file is None and "image" not in self.spec.document:
             self.spec.complained.add("spec.image")
-            self.spec.complain("IMAGE", "is required", hint="such as: kaji run python:3.11 python train.py")
+            self.spec.complain("IMAGE", "is required", hint="name one: kaji run python:3.11 python train.py")
         self.spec.put("workingDir", words.workdir, "--workdir")
         self.spec.put("tensorboard", words.tensorboard, "--tensorboard")
         self.spec.put("user", words.user, "--user")

@@ -64,7 +64,7 @@ def _around(ranges: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
         address = ip_address(text)
     except ValueError:
         message = f"{text!r:.80} is not an address"
-        raise InvalidInput.one("ADDRESS", message, value=text, hint="such as 10.16.3.4") from None
+        raise InvalidInput.one("ADDRESS", message, value=text, hint="write one such as 10.16.3.4") from None
     return [
         used
         for used in ranges

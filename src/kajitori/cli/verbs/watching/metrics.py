@@ -206,7 +206,7 @@ def _plots(series: Iterable[Mapping[str, Any]], rank: int | None) -> Iterator[tu
             if last["count"] > 1:
                 low, high = last["min"], last["max"]
                 title = (
-                    f"{each['name']}: median {value_words(last['p50'], unit)} of {last['count']}, "
+                    f"{each['name']}: median {value_words(last['p50'], unit)} of {last['count']:,} values, "
                     f"least {value_words(low['value'], unit)} ({rank_words(low)}), "
                     f"most {value_words(high['value'], unit)} ({rank_words(high)})"
                 )

@@ -61,7 +61,7 @@ def test_metrics_plot_the_bands_and_name_the_extremes() -> None:
     api = FakeWebApi(RUNS, {f"{RUN}/metrics": bands()})
     result = invoke(api, "metrics", "gpt")
     lines = printed(result.stdout)
-    assert lines[0] == "gpu.used: median 94% of 512, least 4% (rank 77 GPU 1), most 96% (rank 4 GPU 0)"
+    assert lines[0] == "gpu.used: median 94% of 512 values, least 4% (rank 77 GPU 1), most 96% (rank 4 GPU 0)"
     assert lines[2].lstrip().startswith("95%┤")
     assert "\x1b" not in result.stdout
     assert result.stderr == "Also measured: gpu.xid (kaji metrics gpt NAME)\n"
