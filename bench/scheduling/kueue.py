@@ -219,7 +219,7 @@ class MimickingClient(KubeClient):
         key = (pod.metadata.namespace, pod.metadata.name)
         self.mirror.pods[key] = pod
         self.mirror._index(Added(pod) if before is None else Modified(pod, before))
-        self.mirror._tell(PODS, *key)
+        self.mirror._notify(PODS, *key)
 
 
 async def generate(kubeconfig: Path, share: float) -> None:

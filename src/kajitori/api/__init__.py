@@ -1,17 +1,20 @@
-"""The Web API.
+"""The Web API. Begin with `app`, which lists the routes, and `context`, the state that all routes share.
 
-app         the application: routes and the OpenAPI document
-context     state and collaborators that all routes share
 auth        authentication and authorisation of callers
 requests    what all requests pass: middleware, limits of callers, bodies
-answers     what all answers share: pages, compression, errors as problem+json
+answers     what all answers share: pages of lists, compression, errors as problem+json
+views       the types of the answers, from which the OpenAPI document is made
 serving     uvicorn inside a running event loop, and its limits for connections
 runs        submit, list, watch, stop, resume, delete; members and results
 queue       the queue, explanations, and what-if questions
 logs        logs of members, from Pods and from the store
-streams     long answers, events, exec
-nodes       nodes, their health, and the GPU board
+telemetry   figures of runs: bands over ranks, stacks, stuck and idle runs
+streams     what long answers wait for: rows of tables, events, addresses of members
+nodes       nodes, their health, pools, and the GPU board
+history     runs of all times, usage, the audit trail
 start       hosts, SSH keys and code for members in their first step
 traffic     network traffic and the address registry
-code, secrets, volumes, policy, health      one module per subject
+identity, browsers   people and robots; sessions of browsers
+proxy, programs      web pages of runs' programs
+policy, code, secrets, volumes, channels, health   one subject each
 """

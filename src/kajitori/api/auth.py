@@ -221,7 +221,7 @@ class Sessions:
         while True:
             if self._refused.get(key, 0.0) > self._clock():
                 raise _refused()
-            session = self._sessions.get(key) or await self._meet(key, token, address)
+            session = self._sessions.get(key) or await self._check_unknown(key, token, address)
             if not session.retired:
                 break
         if key in self._sessions:
@@ -309,7 +309,7 @@ class Sessions:
 
     # ------------------------------------------------------------------------------------------ authentication
 
-    async def _meet(self, key: bytes, token: str, address: str) -> Session:
+    async def _check_unknown(self, key: bytes, token: str, address: str) -> Session:
         """Check an unknown token, and return a new session for it. Simultaneous requests with the same token share one
         check."""
         task = self._unknown.get(key)

@@ -96,9 +96,9 @@ class EventRecorder:
     def pod(self, pod: HasMetadata, kind: str, reason: str, message: str) -> None:
         """Record an Event about a Pod; `kind` is Normal or Warning."""
         meta = pod.metadata
-        self.say(About("Pod", meta.name, meta.uid, meta.namespace), kind, reason, message)
+        self.emit(About("Pod", meta.name, meta.uid, meta.namespace), kind, reason, message)
 
-    def say(self, about: About, kind: str, reason: str, message: str) -> None:
+    def emit(self, about: About, kind: str, reason: str, message: str) -> None:
         """Record an Event; `kind` is Normal or Warning. It is written later, in the background."""
         content = EventContent(about, kind, reason, message[:1024])
         self._waiting[content] = self._waiting.get(content, 0) + 1

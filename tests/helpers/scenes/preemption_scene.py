@@ -59,7 +59,7 @@ class PreemptionScene:
         )
         raw = before.spec if before else msgspec.Raw(msgspec.json.encode({"image": "x", **spec}))
         self.mirror.runs[team, name] = run = RunObject(metadata=meta, spec=raw, status=status)
-        self.mirror._tell(RUNS, team, name)
+        self.mirror._notify(RUNS, team, name)
         return run
 
     def runs(self, name: str, *nodes: str, phase: Phase = Phase.RUNNING, team: str = "team", **spec: Any) -> RunStatus:
@@ -87,7 +87,7 @@ class PreemptionScene:
         self.pods[name].append(pod)
         self.mirror.pods[team, pod.metadata.name] = pod
         self.mirror._index(Added(pod))
-        self.mirror._tell(PODS, team, pod.metadata.name)
+        self.mirror._notify(PODS, team, pod.metadata.name)
 
     def sweep(self, name: str, *minutes: int) -> RunStatus:
         """Add a sweep with one member per node, started that many minutes ago; return its status."""
@@ -106,14 +106,14 @@ class PreemptionScene:
         self.pods[name].remove(gone)
         del self.mirror.pods["team", gone.metadata.name]
         self.mirror._index(Deleted(gone))
-        self.mirror._tell(PODS, "team", gone.metadata.name)
+        self.mirror._notify(PODS, "team", gone.metadata.name)
 
     def ends(self, name: str, team: str = "team") -> None:
         """Remove all Pods of a run."""
         for pod in self.pods.pop(name):
             del self.mirror.pods[team, pod.metadata.name]
             self.mirror._index(Deleted(pod))
-            self.mirror._tell(PODS, team, pod.metadata.name)
+            self.mirror._notify(PODS, team, pod.metadata.name)
 
     def told(self, name: str) -> None:
         """Mark all Pods of a run as being deleted."""

@@ -93,7 +93,7 @@ class QueueScene:
         document = {"image": "bert:3", "command": ["train"]} | spec
         run = RunObject(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(document)), status=status)
         self.mirror.runs[team, name] = run
-        self.mirror._tell(RUNS, team, name)
+        self.mirror._notify(RUNS, team, name)
         return run
 
     def change(self, run: RunObject, **status: Any) -> RunObject:
@@ -102,13 +102,13 @@ class QueueScene:
         changed = msgspec.structs.replace(run, status=msgspec.structs.replace(run.status, **status))
         namespace, name = run.metadata.namespace, run.metadata.name
         self.mirror.runs[namespace, name] = changed
-        self.mirror._tell(RUNS, namespace, name)
+        self.mirror._notify(RUNS, namespace, name)
         return changed
 
     def lose(self, name: str, team: str = "team") -> None:
         """Remove a Run."""
         del self.mirror.runs[team, name]
-        self.mirror._tell(RUNS, team, name)
+        self.mirror._notify(RUNS, team, name)
 
     def finished(self, name: str, *, seconds: int, until: str, members: int = 1, **more: Any) -> RunObject:
         """Add a run that has succeeded."""
@@ -189,14 +189,14 @@ class QueueScene:
         """Add a Pod to the mirror, or replace it."""
         self.mirror.pods[pod.metadata.namespace, pod.metadata.name] = pod
         self.mirror._index(Added(pod))
-        self.mirror._tell(PODS, pod.metadata.namespace, pod.metadata.name)
+        self.mirror._notify(PODS, pod.metadata.namespace, pod.metadata.name)
 
     def lose_pod(self, name: str, team: str = "team") -> None:
         """Remove a Pod if it exists."""
         before = self.mirror.pods.pop((team, name), None)
         if before is not None:
             self.mirror._index(Deleted(before))
-            self.mirror._tell(PODS, team, name)
+            self.mirror._notify(PODS, team, name)
 
     def waits(self, name: str, members: int, *, since: str = "", priority: int = 0, **more: Any) -> PendingRun:
         """Add a run that waits for nodes."""

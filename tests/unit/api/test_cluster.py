@@ -54,11 +54,11 @@ async def test_devices_are_on_the_board_by_type(world: World) -> None:
         world.mirror.device_classes[written["metadata"]["name"]] = msgspec.convert(written, PublishedClass)
     for written in nvidia.slices("n1", [*devices, nvidia.gpu(1)], [counters]):
         world.mirror.slices[written["metadata"]["name"]] = msgspec.convert(written, ResourceSlice)
-        world.mirror._tell(RESOURCE_SLICES, "", written["metadata"]["name"])
+        world.mirror._notify(RESOURCE_SLICES, "", written["metadata"]["name"])
     results = [{"driver": nvidia.DRIVER, "pool": "n1", "device": "gpu-0-mig-1g10gb-19-3"}]
     claim = {"metadata": {"name": "c"}, "status": {"allocation": {"devices": {"results": results}}}}
     world.mirror.device_claims["", "c"] = msgspec.convert(claim, DeviceClaim)
-    world.mirror._tell(DEVICE_CLAIMS, "", "c")
+    world.mirror._notify(DEVICE_CLAIMS, "", "c")
     types = {row["type"]: (row["free"], row["used"], row["total"]) for row in (await get(world, "/v1/gpus"))["types"]}
     assert types == {"h100": (17, 1, 18), "h100-mig-1g.10gb": (6, 1, 7), "h100-mig-3g.40gb": (1, 1, 2)}
     shown = await get(world, "/v1/nodes/n1")

@@ -166,7 +166,7 @@ class Scene(QueueScene):
             if is_removed(pod):
                 del self.mirror.pods[pod.metadata.namespace, pod.metadata.name]
                 self.mirror._index(Deleted(pod))
-                self.mirror._tell(PODS, pod.metadata.namespace, pod.metadata.name)
+                self.mirror._notify(PODS, pod.metadata.namespace, pod.metadata.name)
 
     def run_ends(self, team: str, name: str) -> None:
         run = self.mirror.runs.get((team, name))
@@ -175,7 +175,7 @@ class Scene(QueueScene):
         self.remove_pods(run.metadata.uid)
         status = msgspec.structs.replace(run.status, phase=Phase.STOPPED)
         self.mirror.runs[team, name] = msgspec.structs.replace(run, status=status)
-        self.mirror._tell(RUNS, team, name)
+        self.mirror._notify(RUNS, team, name)
 
     def member_ends(self, team: str, pod: str) -> None:
         name, _, rank = pod.rsplit("-", 2)
@@ -192,7 +192,7 @@ class Scene(QueueScene):
         status = msgspec.structs.replace(run.status, sweep=state, members=counts)
         run = msgspec.structs.replace(run, status=status)
         self.mirror.runs[team, name] = run
-        self.mirror._tell(RUNS, team, name)
+        self.mirror._notify(RUNS, team, name)
 
     def explains(self) -> dict[str, ExplanationView]:
         """Return the explanation of each waiting run, by `namespace/name`."""

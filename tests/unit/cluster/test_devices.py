@@ -41,7 +41,7 @@ class Scene:
             self.tell(DEVICE_CLASSES, "", found.metadata.name)
 
     def tell(self, resource: Resource, namespace: str, name: str) -> None:
-        self.mirror._tell(resource, namespace, name)
+        self.mirror._notify(resource, namespace, name)
 
     def publish(self, *devices: Any, counters: Any = ()) -> None:
         for written in nvidia.slices("n1", devices, counters):

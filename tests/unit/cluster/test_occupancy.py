@@ -54,7 +54,7 @@ def perform(scene: QueueScene, name: str, change: str) -> None:
             scene.lose(name)
         case "loses its status" if run is not None:
             scene.mirror.runs["team", name] = msgspec.structs.replace(run, status=None)
-            scene.mirror._tell(RUNS, "team", name)
+            scene.mirror._notify(RUNS, "team", name)
         case "loses a Pod":
             scene.lose_pod(pod)
         case "a Pod ends" | "a Pod is asked to end" if ("team", pod) in scene.mirror.pods and run is not None:

@@ -58,9 +58,9 @@ async def test_a_changed_node_wakes_its_runs_and_the_queue() -> None:
     scene.mirror.nodes["n0"] = msgspec.structs.replace(
         node, spec=msgspec.structs.replace(node.spec, unschedulable=True)
     )
-    scene.mirror._tell(NODES, "", "n0")
+    scene.mirror._notify(NODES, "", "n0")
     assert scene.taken() == ({BERT}, True)
-    scene.mirror._tell(NODES, "", "n0")
+    scene.mirror._notify(NODES, "", "n0")
     assert scene.taken() == (set(), False)
 
 
@@ -122,8 +122,8 @@ async def test_a_changed_run_wakes_the_runs_that_wait_for_it() -> None:
     scene.show("eval", RunStatus(phase=Phase.QUEUED), after=[{"run": "bert"}])
     scene.show("far", RunStatus(phase=Phase.QUEUED), after=[{"run": "eval"}])
     for name in ("eval", "far", "bert"):
-        scene.mirror._tell(RUNS, "team", name)
+        scene.mirror._notify(RUNS, "team", name)
     scene.taken()
     scene.show("bert", RunStatus(phase=Phase.SUCCEEDED, attempts=1))
-    scene.mirror._tell(RUNS, "team", "bert")
+    scene.mirror._notify(RUNS, "team", "bert")
     assert scene.taken()[0] == {BERT, ("team", "eval")}

@@ -38,7 +38,7 @@ class SlowServer:
         """Write these Events."""
         recorder = EventRecorder(self, "test", monotonic=lambda: self.now, sleep=self.sleep)
         for reason in reasons:
-            recorder.say(ABOUT, "Normal", reason, "")
+            recorder.emit(ABOUT, "Normal", reason, "")
         expected = len(set(reasons[-QUEUE_LIMIT:]))
         writing = asyncio.create_task(recorder.run())
         while len(self.rests) < expected:  # noqa: ASYNC110 — no event tells when all are written

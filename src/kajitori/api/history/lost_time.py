@@ -29,10 +29,10 @@ from kajitori.core.usage.lost_time import (
     RunTime,
     Slice,
     checkpoints_of,
+    describe,
     divide,
     ratio_of,
     time_of_run,
-    told,
 )
 from kajitori.errors import Forbidden, InvalidInput
 from kajitori.history.lost_time import add_days
@@ -108,7 +108,7 @@ async def report_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
                 between_failures=checkpoints.between_failures,
                 best_seconds=checkpoints.best_seconds,
             ),
-            words=told(found, checkpoints, can_save=can_save),
+            words=describe(found, checkpoints, can_save=can_save),
         )
     )
 

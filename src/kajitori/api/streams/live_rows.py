@@ -278,9 +278,9 @@ class LiveRows(ABC, Generic[K, R]):
         self._timer = None
         self._next_batch_at = asyncio.get_running_loop().time() + BATCH_SECONDS
         self._refresh()
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Wake the streams if there is something new."""
         if self._announced < self._version:
             self._announced = self._version

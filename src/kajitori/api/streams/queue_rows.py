@@ -196,6 +196,6 @@ class QueueRows(LiveRows[Key, QueueRow]):
         changes = [RowChange(key, before.get(key), rows.get(key)) for key in keys]
         changes = [change for change in changes if change.before != change.after]
         self._record(changes)
-        self._tell()
+        self._notify()
         for tell in self._tell_changed:
             tell(change.key for change in changes)

@@ -27,7 +27,7 @@ from kajitori.core.telemetry import stragglers
 from kajitori.core.telemetry.hangs.evidence import Occasion, read
 from kajitori.core.telemetry.hangs.stacks import ProcessStacks
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.telemetry.stuck import Finding, Verdict, judge, stood_still, told
+from kajitori.core.telemetry.stuck import Finding, Verdict, describe, judge, stood_still
 from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import NotFound
@@ -118,7 +118,7 @@ async def _of_running(api: Api, user: User, run: RunObject, pods: Mapping[int, P
     said = list(_about_progress(run, finding, is_still=is_still, is_stuck=found.verdict == Verdict.STUCK))
     if spec.is_gang:
         slow = stragglers.find(intervals, {rank: pod.spec.node_name for rank, pod in pods.items()}, now)
-        said += [stragglers.told(slow)] if slow is not None else []
+        said += [stragglers.describe_straggler(slow)] if slow is not None else []
     found.words[:0] = said
     return found
 
@@ -127,10 +127,10 @@ def _about_progress(run: RunObject, finding: Finding, *, is_still: bool | None, 
     """Yield sentences about the measurements, and about the controller's finding if it knows more than this look
     shows."""
     if is_still and not is_stuck:
-        yield told(finding, is_still=None)
+        yield describe(finding, is_still=None)
         yield _STILL
         return
-    yield told(finding, is_still=is_still)
+    yield describe(finding, is_still=is_still)
     stuck = run.current_status.stuck
     if finding.verdict is Verdict.SUSPECTED and is_still is False and stuck is not None:
         yield f"At {stuck.looked_at or stuck.since}: {stuck.message}"

@@ -202,7 +202,7 @@ class Mirror:
         Without a key only owner references count, and a Pod whose owner reference was removed is no member.
         """
         for pod in self._pods.use_signing_key(key):
-            self._tell(PODS, pod.metadata.namespace, pod.metadata.name)
+            self._notify(PODS, pod.metadata.namespace, pod.metadata.name)
 
     def on_change(self, callback: Callback) -> Callable[[], None]:
         """Call `callback` after every change, from the first list on. Return a function that ends it."""
@@ -316,7 +316,7 @@ class Mirror:
                 state.first_sync.set()
                 for key in list(store):
                     meta = store.pop(key).metadata
-                    self._tell(resource, meta.namespace, meta.name)
+                    self._notify(resource, meta.namespace, meta.name)
                 # An API server that has just started may refuse what it allows a moment later.
                 await self._client.environment.sleep(FORBIDDEN_SECONDS if is_forbidden else ASK_AGAIN_SECONDS)
 
@@ -350,7 +350,7 @@ class Mirror:
                 elif resource is RUNS:
                     self._pods.note_run(change)
                 meta = change.object.metadata
-                self._tell(resource, meta.namespace, meta.name)
+                self._notify(resource, meta.namespace, meta.name)
 
     def _note_trouble(self, state: _State, error: Exception | None) -> None:
         if state.note(error, self._clock()):
@@ -369,7 +369,7 @@ class Mirror:
                 gc.freeze()  # these objects stay, so the collector need not scan them again and again
             state.first_sync.set()
 
-    def _tell(self, resource: Resource, namespace: str, name: str) -> None:
+    def _notify(self, resource: Resource, namespace: str, name: str) -> None:
         for callback in self._callbacks:
             try:
                 callback(resource, namespace, name)

@@ -170,7 +170,7 @@ class HealthKeeper:
         bad = change.entry.what in (TrailEvent.OUT, TrailEvent.LOST, TrailEvent.FAILED, TrailEvent.UNTESTED)
         reason = f"Node{change.entry.what.value.capitalize()}"
         log.info("node %s: %s", change.node, describe_entry(change.entry))
-        self._events.say(_about(node), "Warning" if bad else "Normal", reason, _whole(change))
+        self._events.emit(_about(node), "Warning" if bad else "Normal", reason, _whole(change))
 
     def _patch(self, found: dict[str, Any], node: Node, change: Change) -> dict[str, Any]:
         """Return a patch of Kajitori's own fields. Its resource version makes sure that the others are as read."""
@@ -216,7 +216,7 @@ class HealthKeeper:
                 f"{warning.reason}{why}; it stays in the pool, since policy takes out at most {percent} % of all nodes"
             )
             log.warning("node %s: %s", warning.node, message)
-            self._events.say(_about(node), "Warning", "NodeLooksUnhealthy", message)
+            self._events.emit(_about(node), "Warning", "NodeLooksUnhealthy", message)
         self._warned = still
 
     # ------------------------------------------------------------------------------------------ tests
@@ -236,7 +236,9 @@ class HealthKeeper:
         except AlreadyExists:
             return
         except (NotFound, Conflict, Forbidden, InvalidInput) as error:  # for example a missing namespace
-            self._events.say(_about(node), "Warning", "NodeUntested", f"its test could not be created: {error.message}")
+            self._events.emit(
+                _about(node), "Warning", "NodeUntested", f"its test could not be created: {error.message}"
+            )
             raise
         if (policy.preflight.namespace, called) not in self._mirror.runs:
             self._unseen_runs.add((policy.preflight.namespace, called))

@@ -355,7 +355,7 @@ class Planning:
         status = gang.keep_waiting(msgspec.structs.replace(told, node_request=ask.request), why, message)
         if status != told or not ask.is_done:
             self._being_told.add(waiting.key)
-            self._work.begin(waiting.key, partial(self._tell, waiting, status))
+            self._work.begin(waiting.key, partial(self._write_message, waiting, status))
 
     def _may_retell(self, key: Key) -> bool:
         """Whether a waiting run's message may be renewed now; else plan a cycle for when it may."""
@@ -368,7 +368,7 @@ class Planning:
         self._plan_at(due)
         return False
 
-    async def _tell(self, waiting: QueueEntry, status: RunStatus) -> None:
+    async def _write_message(self, waiting: QueueEntry, status: RunStatus) -> None:
         """Write why a run waits. Node requests that the status no longer names are withdrawn before the write; new ones
         are made after it."""
         run, version, request = waiting.run, waiting.version, status.node_request

@@ -188,7 +188,7 @@ class HistoryKeeper:
                     await self._mark_removed()
                     is_first = False
                 while self._changed or self._entries:
-                    await self._tell()
+                    await self._write_changes()
                 self._has_told = True
             except KajitoriError as error:
                 self._metrics.history_failures.inc()
@@ -200,7 +200,7 @@ class HistoryKeeper:
                 pause = FIRST_PAUSE_SECONDS
             self._metrics.history_waiting.set(len(self._changed))
 
-    async def _tell(self) -> None:
+    async def _write_changes(self) -> None:
         """Write the runs that changed to history, at most `TOGETHER` of them."""
         keys = list(self._changed)[:TOGETHER]
         for key in keys:

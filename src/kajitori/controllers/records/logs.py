@@ -266,7 +266,7 @@ class LogKeeper:
         log.warning("run %s/%s: %s", run.namespace, run.name, message)
         if self._events is not None:
             about = About(names.KIND, run.name, run.uid, run.namespace, names.API_VERSION)
-            self._events.say(about, "Warning", reason, message)
+            self._events.emit(about, "Warning", reason, message)
 
     async def _keep_rest(self, member: Member, name: MemberLogName, size_bytes: int, seconds: float) -> None:
         try:

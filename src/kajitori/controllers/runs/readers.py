@@ -107,7 +107,7 @@ class FolderReaders:
         except KajitoriError as error:
             meta = run.metadata
             about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
-            self._events.say(
+            self._events.emit(
                 about, "Warning", "FilesNotOpened", f"the checkpoint folder can't be opened: {error.message}"
             )
             return RETRY_SECONDS

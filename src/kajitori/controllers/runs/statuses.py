@@ -122,18 +122,18 @@ class Statuses:
             is_bad = status.phase is Phase.FAILED or setbacks or status.reason in _BAD
             reason = status.reason.value or status.phase.value
             message = status.message or status.phase.value
-            self._events.say(about, "Warning" if is_bad else "Normal", reason, message)
+            self._events.emit(about, "Warning" if is_bad else "Normal", reason, message)
             extra = {"run": f"{meta.namespace}/{meta.name}", "phase": status.phase.value, "reason": reason}
             level = logging.INFO if is_bad else logging.DEBUG
             log.log(level, "run %s/%s: %s: %s", meta.namespace, meta.name, reason, message, extra=extra)
         idle, known = status.idle, old.idle
         if idle is not None and idle.asked_at and (known is None or not known.asked_at):
-            self._events.say(about, "Warning", "IdleGPUs", describe_idle(idle, self._now()))
+            self._events.emit(about, "Warning", "IdleGPUs", describe_idle(idle, self._now()))
         if idle is not None and idle.warned_at and (known is None or not known.warned_at):
-            self._events.say(about, "Warning", "ParkingSoon", f"policy parks it at {idle.park_at} unless it is kept")
+            self._events.emit(about, "Warning", "ParkingSoon", f"policy parks it at {idle.park_at} unless it is kept")
         request, last = status.node_request, old.node_request
         if request is not None and request.state in _REQUESTS and (last is None or last.state is not request.state):
-            self._events.say(about, *_REQUESTS[request.state], describe_request(request))
+            self._events.emit(about, *_REQUESTS[request.state], describe_request(request))
 
     def may_write(self, key: Key, old: RunStatus | None, new: RunStatus) -> bool:
         """Whether the status is to be written now.

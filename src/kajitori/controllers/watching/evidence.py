@@ -26,7 +26,7 @@ from kajitori.core.telemetry.hangs import native
 from kajitori.core.telemetry.hangs.evidence import Evidence, Occasion, read
 from kajitori.core.telemetry.hangs.stacks import Detail, MemberStacks, ProcessStacks, newest
 from kajitori.core.telemetry.report import MAX_ASKED
-from kajitori.core.telemetry.stuck import Finding, stayed_quiet, stood_still, told
+from kajitori.core.telemetry.stuck import Finding, describe, stayed_quiet, stood_still
 from kajitori.errors import KajitoriError
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class StackTaker:
         nodes, addresses = nodes_and_addresses(pods)
         reading = read(shown, nodes, addresses)
         meta = run.metadata
-        words = " ".join([told(finding, is_still=is_still), *([SPINS] if spins else [])])
+        words = " ".join([describe(finding, is_still=is_still), *([SPINS] if spins else [])])
         evidence = Evidence(Occasion.STUCK, self._now().timestamp(), words, shown, nodes, addresses)
         await self._keep(run, attempt, evidence, ANSWER_SECONDS)
         hint = f"For details: kaji why --attempt {attempt} {meta.name}"

@@ -17,7 +17,7 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.stored_runs import StoredSpecs
 from kajitori.controllers.watching.feed import Round
 from kajitori.core.spec.status import SLOW_LIMIT, RunStatus, SlowPlace
-from kajitori.core.telemetry.stragglers import Peers, Straggler, told
+from kajitori.core.telemetry.stragglers import Peers, Straggler, describe_straggler
 from kajitori.core.words import names
 from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, time_at
@@ -93,14 +93,14 @@ class StragglerWatcher:
             ranks=compress_ranks(known.peers.ranks_at(found.spot)),
             at=format_time(time_at(until)),
             sign=found.sign.quantity,
-            message=told(found),
+            message=describe_straggler(found),
         )
         if _is_known(place, known.found) or _is_known(place, run.current_status.slow):
             return
         known.found.append(place)
         meta = run.metadata
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
-        self._events.say(about, "Warning", STRAGGLER, place.message)
+        self._events.emit(about, "Warning", STRAGGLER, place.message)
         log.info("run %s/%s: %s", meta.namespace, meta.name, place.message)
         self._wake((meta.namespace, meta.name))
 

@@ -23,7 +23,7 @@ from kajitori.core.policy.idle import use_of
 from kajitori.core.policy.model import Policy
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import Attempt, RunStatus, Stuck
-from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, told
+from kajitori.core.telemetry.stuck import Finding, Patience, Rhythm, Verdict, describe
 from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, parse_time, time_at
 from kajitori.errors import KajitoriError
@@ -190,14 +190,15 @@ class StuckWatcher:
         stuck, inspection = before, known.evidence
         if stuck is None:
             since = format_time(time_at(known.quiet_since))
-            stuck = Stuck(since=since, attempt=known.attempt, message=told(known.finding, is_still=None))
+            stuck = Stuck(since=since, attempt=known.attempt, message=describe(known.finding, is_still=None))
         looked_at = format_time(time_at(known.looked_at))
         if inspection is None or stuck.looked_at == looked_at:
             return stuck
+        sentences = (describe(known.finding, is_still=inspection.is_still), *inspection.words)
         return msgspec.structs.replace(
             stuck,
             verdict=Verdict.STUCK.value if inspection.is_still else Verdict.SUSPECTED.value,
-            message=" ".join((told(known.finding, is_still=inspection.is_still), *inspection.words))[:MESSAGE_LIMIT],
+            message=" ".join(sentences)[:MESSAGE_LIMIT],
             ranks=compress_ranks(inspection.odd) if inspection.odd else "",
             looked_at=looked_at,
         )

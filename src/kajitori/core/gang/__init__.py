@@ -1,20 +1,21 @@
 """The life of a run: pure functions of its stored status, the observed members and the time.
 
-types      members as observed, limits, and the actions that come out
-life       next_step: the rules that hold for every type of run
-batch      members start together and stop together
-service    members live independently
-sweep      members are independent, and each ends by itself
-dependencies runs that have to end before this one starts
-judgement  observations of a sweep's members, merged into its ledger
-ledger     the progress of a sweep's members
-preemption a run that other runs preempt
-holding    which members hold their nodes, for the usage ledger
-growing    an elastic gang that continues with another size
-membership which Pods count as members
-memory     peak memory of runs
-results    the result of one member of a sweep
-progress   changes of a status that several types share
+Begin with `life.next_step`.
+
+types         members as observed, limits, and the actions that come out
+life          the rules that hold for every type of run
+batch         members start together and stop together
+service       members live independently
+sweeps        members are independent, and each ends by itself
+dependencies  runs that have to end before this one starts
+preemption    a run that other runs preempt
+growing       an elastic gang that continues with another size
+membership    which Pods count as members
+ledger        the progress of a sweep's members
+holding       which members hold their nodes, for the usage ledger
+memory        peak memory of runs
+restoring     the status of a run that is restored from a backup
+progress      changes of a status that several types share
 """
 
 from kajitori.core.gang.batch import failed_to_create

@@ -19,13 +19,13 @@ class Shape:
     eligible: Mask
     candidates: Mask
     """The eligible nodes that take work now."""
-    _meets: dict[Shape, bool] = field(default_factory=dict, init=False)
+    _overlaps: dict[Shape, bool] = field(default_factory=dict, init=False)
 
-    def meets(self, other: Shape) -> bool:
-        """Whether both shapes could use the same node."""
-        known = self._meets.get(other)
+    def overlaps(self, other: Shape) -> bool:
+        """Whether both shapes could use the same node; remembered for each other shape."""
+        known = self._overlaps.get(other)
         if known is None:
-            known = self._meets[other] = bool((self.candidates & other.candidates).any())
+            known = self._overlaps[other] = bool((self.candidates & other.candidates).any())
         return known
 
 

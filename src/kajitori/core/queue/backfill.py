@@ -390,7 +390,7 @@ class _Backfill:
 
     def _respect(self, shape: _Shape, claim: _Claim) -> None:
         """Let runs of this shape respect a reservation, if they could use nodes that its run could use."""
-        if not shape.meets(claim.holder):
+        if not shape.overlaps(claim.holder):
             return
         shape.respected.append(claim)
         by = claim.strictly_by(self._priority or 0)

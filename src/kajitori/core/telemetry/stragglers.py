@@ -244,7 +244,7 @@ def find(intervals: Iterable[Interval], node_of: Mapping[int, str], now: float) 
     return peers.judge(now)
 
 
-def told(found: Straggler) -> str:
+def describe_straggler(found: Straggler) -> str:
     """Return a straggler as one sentence."""
     node, rank, gpu = found.spot
     where = f" on {node}" if node and rank >= 0 else ""

@@ -240,7 +240,7 @@ def stayed_quiet(answer: Answer, member: Series, since: float) -> bool:
     return not any(points for name, points in member.training.items() if not name.endswith(".rate"))
 
 
-def told(finding: Finding, *, is_still: bool | None) -> str:
+def describe(finding: Finding, *, is_still: bool | None) -> str:
     """Return a finding as sentences. `is_still`: what `stood_still` says."""
     quiet, longest, after = (
         format_duration(int(seconds // MINUTE_SECONDS) * MINUTE_SECONDS)

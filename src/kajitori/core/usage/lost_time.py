@@ -422,7 +422,7 @@ def best_interval(cost_seconds: float, between_failures: float) -> float:
     return first * (1 + math.sqrt(share) / 3 + share / 9) - cost_seconds
 
 
-def told(found: RunTime, checkpoints: Checkpoints, *, can_save: bool) -> list[str]:
+def describe(found: RunTime, checkpoints: Checkpoints, *, can_save: bool) -> list[str]:
     """Return in sentences how much of a run's time was productive, and what is known of its checkpoints.
 
     `can_save`: whether it has a checkpoint at all, or a type that loses nothing.

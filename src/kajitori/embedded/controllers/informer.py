@@ -65,15 +65,15 @@ class Informer(Generic[T]):
                         listener()
                     self.missed.clear()
                 case Added(new):
-                    self._tell(None, new)
+                    self._notify(None, new)
                 case Modified(new, old):
-                    self._tell(old, new)
+                    self._notify(old, new)
                 case Deleted(old, missed):
                     if missed:
                         self.missed.add((old.metadata.namespace, old.metadata.name))
-                    self._tell(old, None)
+                    self._notify(old, None)
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         if self._keep is not None:
             old = old if old is not None and self._keep(old) else None
             new = new if new is not None and self._keep(new) else None

@@ -117,7 +117,7 @@ class NodeLifecycle(Controller):
             NODES, name, {"status": {"conditions": written}}, kind=PatchKind.STRATEGIC, subresource="status"
         )
         about = About("Node", name, node.metadata.uid)
-        self.events.say(about, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        self.events.emit(about, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
 
     async def _taint(self, node: Node, moment: datetime) -> None:
         wanted = node_health.wanted_taints(node, moment)

@@ -138,4 +138,4 @@ class NodeIpam(Controller):
 
     def _say(self, node: Node, reason: str, message: str) -> None:
         log.warning("node %s: %s", node.metadata.name, message)
-        self.events.say(About("Node", node.metadata.name, node.metadata.uid), "Warning", reason, message)
+        self.events.emit(About("Node", node.metadata.name, node.metadata.uid), "Warning", reason, message)

@@ -226,7 +226,7 @@ class Provisioner(Controller):
         meta = claim.metadata
         if self._last_event.get(meta.uid) != text:
             self._last_event[meta.uid] = text
-            self.events.say(About("PersistentVolumeClaim", meta.name, meta.uid, meta.namespace), kind, reason, text)
+            self.events.emit(About("PersistentVolumeClaim", meta.name, meta.uid, meta.namespace), kind, reason, text)
 
     def _storage_classes(self) -> dict[str, StorageClass]:
         return {name: found for (_, name), found in self._classes.items.items()}

@@ -17,10 +17,10 @@ class EventRecorder(events.EventRecorder):
     def record_system_oom(self, process: int) -> None:
         """Record that the node ran out of memory, in the words of Kubernetes' kubelet."""
         about = events.About("Node", self._node_name, self._node_name)
-        self.say(about, "Warning", "SystemOOM", f"System OOM encountered, victim process: main, pid: {process}")
+        self.emit(about, "Warning", "SystemOOM", f"System OOM encountered, victim process: main, pid: {process}")
 
     def record(self, pod: Manifest, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an Event about a Pod."""
         metadata = pod["metadata"]
         about = events.About("Pod", metadata["name"], metadata["uid"], metadata.get("namespace", "default"))
-        self.say(about, "Warning" if warning else "Normal", reason, message)
+        self.emit(about, "Warning" if warning else "Normal", reason, message)

@@ -216,7 +216,7 @@ def test_ended_members_hold_no_nodes() -> None:
     run = scene.runs("half", "n[0-1]", since=ago(minutes=1), timeLimit="1h")
     assert [gang.rows.tolist() for gang in scene.cluster.occupancy.gangs()] == [[0, 1]]
     scene.pod(run, 0, "n0", phase="Succeeded")
-    scene.mirror._tell(PODS, "team", "half-1-0")
+    scene.mirror._notify(PODS, "team", "half-1-0")
     assert [gang.rows.tolist() for gang in scene.cluster.occupancy.gangs()] == [[1]]
 
 

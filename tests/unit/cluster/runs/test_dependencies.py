@@ -23,11 +23,11 @@ class Scene(QueueScene):
 
     def show_run(self, name: str, *others: str, status: RunStatus = QUEUED) -> None:
         self.show(name, status, after=[{"run": other} for other in others])
-        self.mirror._tell(RUNS, "team", name)
+        self.mirror._notify(RUNS, "team", name)
 
     def forget(self, name: str) -> None:
         del self.mirror.runs["team", name]
-        self.mirror._tell(RUNS, "team", name)
+        self.mirror._notify(RUNS, "team", name)
 
 
 def test_only_waiting_runs_are_dependents() -> None:

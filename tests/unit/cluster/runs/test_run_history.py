@@ -47,11 +47,11 @@ class Scene:
     def show(self, *runs: RunObject) -> None:
         for run in runs:
             self.mirror.runs["vision", run.metadata.name] = run
-            self.mirror._tell(RUNS, "vision", run.metadata.name)
+            self.mirror._notify(RUNS, "vision", run.metadata.name)
 
     def lose(self, name: str) -> None:
         del self.mirror.runs["vision", name]
-        self.mirror._tell(RUNS, "vision", name)
+        self.mirror._notify(RUNS, "vision", name)
 
     def found(self, than: RunObject | None = None) -> list[str]:
         return [run.name for run in self.index.earlier(KIND, than)]

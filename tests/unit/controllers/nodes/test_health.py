@@ -75,7 +75,7 @@ class Cluster:
     async def delete(self, resource: Resource, name: str, namespace: str, *, uid: str) -> None:
         self.deleted.append(name)
 
-    def say(self, about: About, kind: str, reason: str, message: str) -> None:
+    def emit(self, about: About, kind: str, reason: str, message: str) -> None:
         self.events.append((about.name, reason, message))
 
     # ---- steps of the tests
@@ -93,7 +93,7 @@ class Cluster:
     def show(self, name: str) -> None:
         """Make the mirror show the node as it is stored."""
         self.mirror.nodes[name] = msgspec.convert(self.nodes[name], Node)
-        self.mirror._tell(NODES, "", name)
+        self.mirror._notify(NODES, "", name)
         self.keeper._note(NODES, "", name)
 
     def show_run(self, name: str, status: RunStatus | None = None) -> None:

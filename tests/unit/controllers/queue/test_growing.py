@@ -105,7 +105,7 @@ def test_a_changed_spec_takes_effect_at_once() -> None:
     meta = msgspec.structs.replace(run.metadata, generation=2)
     changed = msgspec.structs.replace(run, metadata=meta, spec=msgspec.Raw(msgspec.json.encode(rigid)))
     scene.mirror.runs["team", "bert"] = changed
-    scene.mirror._tell(RUNS, "team", "bert")
+    scene.mirror._notify(RUNS, "team", "bert")
     assert not scene.growing.is_needed()
 
 
@@ -156,7 +156,7 @@ def test_a_leaving_or_unreconciled_run_does_not_grow() -> None:
         msgspec.structs.replace(run, metadata=edited, spec=unreadable),
     ):
         scene.mirror.runs["team", "bert"] = changed
-        scene.mirror._tell(RUNS, "team", "bert")
+        scene.mirror._notify(RUNS, "team", "bert")
         scene.growing = Growing(scene.cluster)
         assert not scene.growing.is_needed()
 

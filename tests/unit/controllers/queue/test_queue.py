@@ -45,7 +45,7 @@ class Scene:
         meta = ObjectMeta(name=name, namespace="team", uid=f"uid-{name}", resource_version=version)
         shown = RunObject(metadata=meta, spec=msgspec.Raw(b'{"type": "%s"}' % type.encode()), status=status)
         self.mirror.runs["team", name] = shown
-        self.mirror._tell(RUNS, "team", name)
+        self.mirror._notify(RUNS, "team", name)
         return shown
 
     def wait(self, name: str, ranks: int, priority: int = 0) -> None:

@@ -54,7 +54,7 @@ class RecordedEvents:
         self.recorded: list[tuple[str, str]] = []
         self.any = asyncio.Event()
 
-    def say(self, about: About, kind: str, reason: str, message: str) -> None:
+    def emit(self, about: About, kind: str, reason: str, message: str) -> None:
         assert (about.kind, about.name, kind) == ("Run", "bert", "Warning")
         self.recorded.append((reason, message))
         self.any.set()

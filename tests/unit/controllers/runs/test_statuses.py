@@ -184,7 +184,7 @@ async def test_each_change_of_phase_is_one_event(monkeypatch: pytest.MonkeyPatch
     waits = RunStatus(phase=Phase.QUEUED, reason=Reason.PROVISIONING_NODES, queued_at="2026-11-21T00:00:00Z")
     asked = NodeRequest(pool="spot", nodes=2, attempt=1, number=1)
     states = [RequestState.ASKED, RequestState.PROVISIONED, RequestState.PROVISIONED, RequestState.FAILED]
-    monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: events.append((kind, reason)))
+    monkeypatch.setattr(EventRecorder, "emit", lambda _, about, kind, reason, message: events.append((kind, reason)))
     async with scene.statuses() as (statuses, _):
         before: RunStatus | None = None
         for message, state in enumerate(states):
@@ -253,7 +253,7 @@ async def test_a_preemption_is_one_event_and_one_line_of_the_log(
     """Both appear when it is decided and name the preemptor; there are none when its members end or when the run
     waits."""
     scene, events = Scene(), list[tuple[str, str]]()
-    monkeypatch.setattr(EventRecorder, "say", lambda _, about, kind, reason, message: events.append((reason, message)))
+    monkeypatch.setattr(EventRecorder, "emit", lambda _, about, kind, reason, message: events.append((reason, message)))
     asked = Preempted(by="nlp/gpt", uid="u2", who="nlp/gpt (high, of bob)")
     first = preempt(RUNNING, asked)
     ending = msgspec.structs.replace(first, phase=Phase.RESTARTING, interruptions=1)

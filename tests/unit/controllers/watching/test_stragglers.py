@@ -33,7 +33,7 @@ class Setting:
         self.woken: list[tuple[str, str]] = []
         self.watcher = StragglerWatcher(cast(StoredSpecs, specs), cast(EventRecorder, self), self.woken.append)
 
-    def say(self, about: About, kind: str, reason: str, message: str) -> None:
+    def emit(self, about: About, kind: str, reason: str, message: str) -> None:
         self.said.append((about.name, kind, reason, message))
 
     async def see(self, run: RunObject, intervals: Sequence[Interval]) -> None:

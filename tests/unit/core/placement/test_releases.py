@@ -121,5 +121,5 @@ def test_distinct_rows_are_sorted(rows: list[int]) -> None:
 def test_two_shapes_meet_if_both_could_use_a_usable_node() -> None:
     whole = shape_of(MEMBERS[0])
     others = [np.array(mask, dtype=bool) for mask in ([1, 0, 0, 0], [0, 0, 0, 1])]
-    met = [whole.meets(Shape(MEMBERS[1], mask, mask)) for mask in others]
+    met = [whole.overlaps(Shape(MEMBERS[1], mask, mask)) for mask in others]
     assert met == [True, False]

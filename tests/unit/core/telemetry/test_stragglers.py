@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kajitori.core.telemetry.bands import Band, Place
 from kajitori.core.telemetry.levels import Interval
-from kajitori.core.telemetry.stragglers import SIGNS, Outlier, Peers, Spot, find, outlier, told
+from kajitori.core.telemetry.stragglers import SIGNS, Outlier, Peers, Spot, describe_straggler, find, outlier
 
 START = 1_999_999_980
 (CPU,) = (sign for sign in SIGNS if sign.quantity == "cpu.used")
@@ -88,7 +88,7 @@ def test_a_node_with_a_worse_network_than_the_others_is_named(quantity: str, usu
         return
     assert found is not None
     assert (found.sign.quantity, found.spot.node) == (quantity, "n5")
-    assert "port" in told(found)
+    assert "port" in describe_straggler(found)
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,13 @@ def test_one_sentence_tells_who_is_slow_and_by_what() -> None:
     series = minutes((15, values), gpus=2)
     found = find(series, NODES, end(series))
     assert found is not None
-    assert told(found) == (
+    assert describe_straggler(found) == (
         "GPU 1 of rank 3 on n1 has been slower than its peers since 2033-05-18T03:33:00Z: its clock is lower "
         "(gpu.clock.sm 1,200 MHz, median of 8 GPUs 2,000 MHz, in 15 of the last 15 minutes)."
     )
     series = minutes(*((1, {"cpu.used": with_one(0.5, 0.95, 4 + number % 2)}) for number in range(15)))
     found = find(series, NODES, end(series))
-    assert found is not None and told(found).startswith("Node n2 has been slower than its peers since ")
+    assert found is not None and describe_straggler(found).startswith("Node n2 has been slower than its peers since ")
 
 
 near = st.lists(st.floats(1.0, 1.19), min_size=4, max_size=40)
@@ -251,13 +251,13 @@ def test_sentences_name_ranks_with_small_and_large_values() -> None:
     series = minutes((15, RANK_5_WORKS))
     found = find(series, NODES, end(series))
     assert found is not None
-    assert told(found) == (
+    assert describe_straggler(found) == (
         "Rank 5 on n2 has been slower than its peers since 2033-05-18T03:33:00Z: it uses its processors while the "
         "others wait (cpu.used 0.95 cores, median of 8 ranks 0.51 cores, in 15 of the last 15 minutes)."
     )
     first = find(minutes((15, {"gpu.used": with_one(96, 10, 0)}), gpus=2), {}, end(series))
-    assert first is not None and told(first).startswith("GPU 0 of rank 0 has been slower")
-    assert "(gpu.used 10 %" in told(first)
+    assert first is not None and describe_straggler(first).startswith("GPU 0 of rank 0 has been slower")
+    assert "(gpu.used 10 %" in describe_straggler(first)
 
 
 @pytest.mark.parametrize("quantity", ["gpu.used", "gpu.sm.active", "gpu.power"])

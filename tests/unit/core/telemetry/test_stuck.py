@@ -19,10 +19,10 @@ from kajitori.core.telemetry.stuck import (
     Patience,
     Rhythm,
     Verdict,
+    describe,
     judge,
     stayed_quiet,
     stood_still,
-    told,
 )
 from kajitori.core.words.times import format_time, time_at
 
@@ -120,8 +120,8 @@ def test_the_last_step_is_told_if_the_program_counts_its_steps() -> None:
     expected = (
         "It is stuck: no rank has shown progress for 15m, since step 1,284, and neither processors nor GPUs work."
     )
-    assert told(found, is_still=True) == expected
-    assert "step" not in told(judged((30, TRAINS), (15, WAITS)), is_still=True)
+    assert describe(found, is_still=True) == expected
+    assert "step" not in describe(judged((30, TRAINS), (15, WAITS)), is_still=True)
 
 
 def test_the_time_is_learned_within_floor_and_ceiling() -> None:
@@ -241,19 +241,19 @@ def test_a_rhythm_is_known_after_three_minutes_with_progress() -> None:
 
 def test_findings_become_sentences() -> None:
     quiet = judged((30, TRAINS), (5, WAITS))
-    assert told(quiet, is_still=None) == (
+    assert describe(quiet, is_still=None) == (
         f"It has shown no progress for 5m (as of {format_time(time_at(START + 35 * 60))}), "
         "which is suspicious only after 10m."
     )
-    assert told(judged((5, TRAINS)), is_still=None).endswith(f"(as of {format_time(time_at(START + 5 * 60))}).")
-    assert told(Finding(Verdict.UNKNOWN), is_still=None).startswith("Whether it makes progress is not known: ")
+    assert describe(judged((5, TRAINS)), is_still=None).endswith(f"(as of {format_time(time_at(START + 5 * 60))}).")
+    assert describe(Finding(Verdict.UNKNOWN), is_still=None).startswith("Whether it makes progress is not known: ")
     suspected = judged((5, TRAINS), (2, WAITS), (5, TRAINS), (90, SPINS))
-    assert told(suspected, is_still=None) == (
+    assert describe(suspected, is_still=None) == (
         "It may be stuck: no rank has shown progress for 1h30m, though processors or GPUs are busy. "
         "Its longest quiet time before was 2m."
     )
-    assert told(suspected, is_still=False).startswith("It may be stuck, but its processes still move: ")
-    assert told(suspected, is_still=True).startswith("It is stuck: ")
+    assert describe(suspected, is_still=False).startswith("It may be stuck, but its processes still move: ")
+    assert describe(suspected, is_still=True).startswith("It is stuck: ")
     rates = Interval("u", 1, 60, START, 4, {"train.step.rate": band(2.0), "train.step": band(7.0)})
     assert judge([rates], START + 60, Patience(exact_seconds=60.0)).step == 7.0
 

@@ -21,11 +21,11 @@ from kajitori.core.usage.lost_time import (
     Slice,
     best_interval,
     checkpoints_of,
+    describe,
     divide,
     is_interruption,
     time_of_run,
 )
-from kajitori.core.usage.lost_time import told as told_of
 
 CAUSES = ("", "NodeLost", "ProgramFailed", "Preempted", "StoppedByUser")
 MAX = 4000
@@ -234,7 +234,7 @@ def test_what_nobody_measured_stays_unknown() -> None:
 def words(*parts: Held, known: tuple[Mark, ...] = (), can_save: bool = True) -> str:
     """Return what is told of a run from 0 to 1010, without the sentence about its ratio."""
     found = time_of_run([(part, divide(part, known)) for part in parts], 0, 1010)
-    return " ".join(told_of(found, checkpoints_of(parts, known), can_save=can_save)[1:])
+    return " ".join(describe(found, checkpoints_of(parts, known), can_save=can_save)[1:])
 
 
 def test_a_report_says_what_is_missing_for_a_better_interval() -> None:

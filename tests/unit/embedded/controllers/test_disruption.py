@@ -49,7 +49,7 @@ class RecordingDisruption(Disruption):
     async def after(self, old: Pod | None, new: Pod | None) -> dict[str, int]:
         """Return what is written after a change of a Pod."""
         self.written.clear()
-        self._pods._tell(old, new)
+        self._pods._notify(old, new)
         await self.reconcile()
         return dict(self.written)
 
@@ -59,9 +59,9 @@ async def test_only_budgets_that_a_change_affects_are_computed(monkeypatch: pyte
     async with KubeClient(KubeConfig(server="https://127.0.0.1:1")) as client:
         disruption = RecordingDisruption(client)
         for name, labels in (("r1", of("u1")), ("r2", of("u2")), ("web", {"app": "web"})):
-            disruption._budgets._tell(None, budget(name, labels))
+            disruption._budgets._notify(None, budget(name, labels))
         first, second = pod("r1-1-0", of("u1")), pod("r2-1-0", of("u2"))
-        disruption._pods._tell(None, first)
+        disruption._pods._notify(None, first)
         assert await disruption.after(None, second) == {"r1": 1, "r2": 1, "web": 0}
         looked_at = []
         judge = budgets.status
@@ -82,7 +82,7 @@ async def test_only_budgets_that_a_change_affects_are_computed(monkeypatch: pyte
 async def test_a_pod_with_an_edited_label_leaves_its_runs_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     async with KubeClient(KubeConfig(server="https://127.0.0.1:1")) as client:
         disruption = RecordingDisruption(client)
-        disruption._budgets._tell(None, budget("r1", of("u1")))
+        disruption._budgets._notify(None, budget("r1", of("u1")))
         mine = pod("r1-1-0", of("u1"))
         assert await disruption.after(None, mine) == {"r1": 1}
         assert await disruption.after(mine, pod("r1-1-0", of("u2"))) == {"r1": 0}
@@ -92,7 +92,7 @@ async def test_an_evicted_pod_is_checked_again_without_a_change() -> None:
     """It counts as available again after a while."""
     async with KubeClient(KubeConfig(server="https://127.0.0.1:1")) as client:
         disruption = RecordingDisruption(client)
-        disruption._budgets._tell(None, budget("r1", of("u1"), {"r1-1-0": "2020-01-01T00:00:00Z"}))
+        disruption._budgets._notify(None, budget("r1", of("u1"), {"r1-1-0": "2020-01-01T00:00:00Z"}))
         await disruption.after(None, pod("r1-1-0", of("u1")))
         disruption.written.clear()
         await disruption.reconcile()

@@ -81,7 +81,7 @@ class Scene:
         now = {(o["metadata"].get("namespace", ""), name): msgspec.convert(o, kind) for name, o in objects.items()}
         for key in {**informer.items, **now}:
             if informer.items.get(key) != now.get(key):
-                informer._tell(informer.items.get(key), now.get(key))
+                informer._notify(informer.items.get(key), now.get(key))
 
     async def reconcile(self) -> None:
         try:

@@ -95,7 +95,7 @@ def _others(rank: int, ranks: Mapping[int, MemberStacks]) -> int:
     return ranks[rank].connections if rank in ranks else 0
 
 
-def told(found: Sequence[Unanswered], nodes: Mapping[int, str]) -> list[str]:
+def describe(found: Sequence[Unanswered], nodes: Mapping[int, str]) -> list[str]:
     """Return a sentence without its full stop for each rank that gets no answer."""
     peers: dict[int, list[str]] = {}
     for each in found:

@@ -92,7 +92,7 @@ def read(ranks: Mapping[int, MemberStacks], nodes: Mapping[int, str], addresses:
         tuple(sentences(groups, nodes)),
         tuple(each.text for each in late[:MAX_LATE]),
         tuple(sorted({rank for each in late for rank in each.members})),
-        tuple(connections.told(silent, nodes)[:MAX_LATE]),
+        tuple(connections.describe(silent, nodes)[:MAX_LATE]),
         connections.cut_off(silent, ranks),
-        tuple(native.told(ranks, groups, nodes)),
+        tuple(native.describe(ranks, groups, nodes)),
     )

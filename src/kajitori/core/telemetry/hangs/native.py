@@ -68,7 +68,7 @@ def merged(frames: Iterable[Frame]) -> list[Frame]:
     return found
 
 
-def told(ranks: Mapping[int, MemberStacks], groups: Sequence[Group], nodes: Mapping[int, str]) -> list[str]:
+def describe(ranks: Mapping[int, MemberStacks], groups: Sequence[Group], nodes: Mapping[int, str]) -> list[str]:
     """Return a sentence without its full stop for each rank with native calls, in the order of the groups."""
     order = (rank for each in groups for rank in each.ranks)
     said = ((rank, next(filter(None, map(_calls, ranks[rank].processes)), "")) for rank in order)

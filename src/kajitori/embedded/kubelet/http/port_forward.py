@@ -360,7 +360,7 @@ class _Channels:
             for channel in (2 * index, 2 * index + 1):
                 await self._send(channel, port.to_bytes(2, "little"))
         forwarding = asyncio.create_task(self._forward_all())
-        hearing = asyncio.create_task(self._hear())
+        hearing = asyncio.create_task(self._receive())
         pinging = asyncio.create_task(keep_awake(self._websocket))
         try:
             await _first(forwarding, hearing, pinging)
@@ -372,7 +372,7 @@ class _Channels:
             for index in range(len(self._channels)):
                 group.create_task(self._forward(index))
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         async for message in self._websocket:
             if message.type is not WSMsgType.BINARY or not message.data:
                 continue
@@ -396,7 +396,7 @@ class _Channels:
                 await self._send(2 * index + 1, self._ports.failure(port, error).encode())
         finally:
             self._open.discard(index)
-            while not incoming.empty():  # otherwise `_hear` would wait, and with it the other ports
+            while not incoming.empty():  # otherwise `_receive` would wait, and with it the other ports
                 incoming.get_nowait()
 
     async def _send(self, channel: int, data: bytes) -> None:

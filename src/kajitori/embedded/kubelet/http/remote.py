@@ -120,8 +120,8 @@ async def _serve_websocket(request: web.Request, wanted: Wanted, make: Make) -> 
     # Clients show nothing before this message.
     await send(STDOUT, b"")
     running = asyncio.create_task(remote.run())
-    hearing = asyncio.create_task(_hear(socket, remote))
-    # `_hear` does not notice that the client is gone while it waits for the program to read input; a ping does.
+    hearing = asyncio.create_task(_receive(socket, remote))
+    # `_receive` does not notice that the client is gone while it waits for the program to read input; a ping does.
     pinging = asyncio.create_task(keep_awake(socket))
     try:
         await asyncio.wait({running, hearing, pinging}, return_when=asyncio.FIRST_COMPLETED)
@@ -134,7 +134,7 @@ async def _serve_websocket(request: web.Request, wanted: Wanted, make: Make) -> 
     return socket
 
 
-async def _hear(socket: web.WebSocketResponse, remote: Remote) -> None:
+async def _receive(socket: web.WebSocketResponse, remote: Remote) -> None:
     """Handle the client's messages until it disconnects."""
     async for message in socket:
         if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT) or not message.data:

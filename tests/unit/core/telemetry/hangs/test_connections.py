@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kajitori.core.telemetry.hangs.connections import Unanswered, connections, cut_off, told, unanswered
+from kajitori.core.telemetry.hangs.connections import Unanswered, connections, cut_off, describe, unanswered
 from kajitori.core.telemetry.hangs.stacks import MemberStacks
 
 TABLE = """\
@@ -78,4 +78,4 @@ def test_both_ends_of_a_silent_connection_are_told() -> None:
     """Ranks that share the address of their node cannot be told apart."""
     found = unanswered(members((3, 0), (3, 1)), {0: "10.0.0.0", 1: "10.0.0.1", 2: "10.0.0.1"})
     assert found == [Unanswered(3, "10.0.0.0", 0), Unanswered(3, "10.0.0.1", None)]
-    assert told(found, {3: "n3"}) == ["rank 3 on n3 gets no answer from rank 0 (10.0.0.0), 10.0.0.1"]
+    assert describe(found, {3: "n3"}) == ["rank 3 on n3 gets no answer from rank 0 (10.0.0.0), 10.0.0.1"]

@@ -31,7 +31,7 @@ def test_the_innermost_calls_with_names_are_told() -> None:
         2: member(*KERNEL, state="D"),
     }
     ranks[3], ranks[4] = member(*KERNEL), member(*KERNEL, is_python=False)
-    assert native.told(ranks, [Group((0, 1), ()), Group((2, 3, 4), ())], {0: "n0"}) == [
+    assert native.describe(ranks, [Group((0, 1), ()), Group((2, 3, 4), ())], {0: "n0"}) == [
         "rank 0 on n0, below its program: recv [libc.so.6], called by f0 [libnccl.so.2]",
         "rank 2, below its program: rpc_wait_bit_killable [sunrpc]",
         "rank 3, below its program: a thread waits in rpc_wait_bit_killable [sunrpc]",
@@ -41,7 +41,7 @@ def test_the_innermost_calls_with_names_are_told() -> None:
 
 def test_a_sentence_has_three_calls_at_most() -> None:
     library = [native.named(f"f{number}", "/lib/libnccl.so.2") for number in range(5)]
-    (told,) = native.told({0: member(*library, TRAIN)}, [Group((0,), ())], {})
+    (told,) = native.describe({0: member(*library, TRAIN)}, [Group((0,), ())], {})
     assert told.endswith("f0 [libnccl.so.2], called by f1 [libnccl.so.2], called by f2 [libnccl.so.2]")
 
 
