@@ -1,4 +1,4 @@
-"""What the client returns: the answers of the Web API as immutable objects.
+"""The answers of the Web API as immutable objects, as the client returns them.
 
 They are msgspec structs like the server's own views, because importing pydantic would take half a second. The fields
 are a part of the views' fields (a test compares them). A field that an older server does not send has its default, and

@@ -113,7 +113,7 @@ class ServerFrames:
         self._left = 0
         """Bytes of the current frame's payload that have not arrived."""
         self._control = bytearray()
-        """What has arrived of the payload of a ping, pong or close."""
+        """The received part of the payload of a ping, pong or close."""
         self._pings: list[bytes] = []
 
     def receive(self, data: memoryview) -> Iterator[memoryview]:

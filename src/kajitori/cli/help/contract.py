@@ -1,4 +1,4 @@
-"""What programs may rely on for each verb: whether it changes something, and the shape of what `-o json` prints.
+"""The contract of each verb with programs: whether it changes something, and the shape of its `-o json` output.
 
 A shape is the name of a shape of the Web API; `items:X` is a document with a list of them, `list:X` the list alone, and
 `X|Y` either of two. `docs/generate.py` makes JSON schemas from them; a test compares this table with click's own tree.
@@ -16,7 +16,7 @@ SCHEMAS = "docs/reference/output.schema.json"
 
 @dataclass(frozen=True)
 class Contract:
-    """What programs may rely on for one verb."""
+    """The contract of one verb with programs."""
 
     shape: str = ""
     """Shape of what it prints with -o json; empty if it has no -o json."""

@@ -1,1 +1,2 @@
-"""What `kaji run` adds to the building of a request: packing code with a status line, notes, options of other tools."""
+"""Parts of `kaji run` that only the command line needs: packing code with a status line, notes, and answers to options
+of other tools."""

@@ -218,7 +218,7 @@ class Pool(Generic[P, Result]):
 
 
 class Decorator(Protocol):
-    """What `@function(…)` returns for its options."""
+    """The decorator that `@function(…)` returns for its options."""
 
     @overload
     def __call__(self, wrapped: Callable[P, Never], /) -> Function[P, Any, Any]: ...

@@ -58,4 +58,4 @@ class Keeper(ABC, Generic[W]):
 
     @abstractmethod
     def _report(self, message: str, wanted: W) -> None:
-        """Log a new failure: as a warning if somebody has to act, else as information."""
+        """Log a new failure: as a warning if an operator has to act, else as information."""

@@ -49,7 +49,7 @@ class NodeOptions(ClusterOptions):
     pod_network: str = "host"
     """`host`, or `namespace`, which gives each Pod its own address and needs root."""
     engine: str = "auto"
-    """What runs containers: `podman`, `docker`, `process` for this machine's own programs, or the engine that
+    """The engine that runs containers: `podman`, `docker`, `process` for this machine's own programs, or the one that
     answers."""
     pod_cidr: str = ""
     """Range of these addresses; empty: the range that the cluster assigns to the Node."""

@@ -50,8 +50,8 @@ class UpOptions(SignInOptions):
     kubelet: bool = True
     """Whether this machine is a node of the embedded cluster."""
     engine: str = "auto"
-    """What runs containers on this machine: `podman`, `docker`, `process` for its own programs, or the engine that
-    answers."""
+    """The engine that runs containers on this machine: `podman`, `docker`, `process` for its own programs, or the one
+    that answers."""
     in_memory: bool = False
     """Keep the objects of the embedded cluster in memory only."""
     repair: bool = False

@@ -37,7 +37,7 @@ ASKED_AGAIN = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class ClaimNews:
-    """What the newest event of a claim without a volume says."""
+    """The message of the newest event of a claim without a volume."""
 
     message: str
     is_fault: bool

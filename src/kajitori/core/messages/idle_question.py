@@ -1,6 +1,6 @@
 """The question to the owner of a run with idle GPUs: keep it, or park it?
 
-It stands in the run's status, and each step follows from the status, the finding and the time. So the next leader goes
+The run's status holds it, and each step follows from the status, the finding and the time. So the next leader goes
 on where the last one was killed, and nobody is asked twice. Without a finding nothing happens: a run is parked only if
 its GPUs are known to be idle now, its owner was asked and warned, and policy says so.
 """

@@ -1,4 +1,5 @@
-"""The connections that `kaji network check` tries, which depend on where it runs, and their expected outcomes."""
+"""The connections that `kaji network check` tries, and their expected outcomes; both depend on the place where it
+runs."""
 
 from __future__ import annotations
 

@@ -236,7 +236,8 @@ def _reason_to_leave(
 
 
 def _are_enough(failures: Sequence[Failure], runs_needed: int) -> bool:
-    """Return whether these failures are enough to blame the node, if so many runs must have failed; 0: never.
+    """Return whether these failures are enough to blame the node: at least `runs_needed` runs must have failed; 0:
+    never.
 
     Several runs must have failed, of several users if possible: the runs of one user may share a fault. Runs without an
     owner do not count as another user.

@@ -16,7 +16,7 @@ RECEIVED_BYTES = 64 * 1024
 """Bytes of an end that is not joined yet, beyond which it is not read."""
 
 _TCP_INFO_BYTES, _UNACKED_OFFSET = 104, 24
-"""Size of Linux' `struct tcp_info`, and where it has `tcpi_unacked`."""
+"""Size of Linux' `struct tcp_info`, and the offset of `tcpi_unacked` in it."""
 
 
 class _ThreadBuffer(threading.local):

@@ -1,4 +1,4 @@
-"""What carries the bytes of a SPDY connection: an upgraded connection, or the messages of a WebSocket."""
+"""The transports that carry the bytes of a SPDY connection: an upgraded connection, or the messages of a WebSocket."""
 
 from __future__ import annotations
 

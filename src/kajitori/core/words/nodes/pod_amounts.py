@@ -1,4 +1,4 @@
-"""What a Pod takes of its node, from what its containers ask for."""
+"""The amounts that a Pod takes of its node, computed from the requests of its containers."""
 
 from __future__ import annotations
 
