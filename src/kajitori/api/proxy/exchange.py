@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import h11
 from starlette.types import Receive, Scope, Send
 
 from kajitori.api.programs.connections import TUNNEL, Connection, Connections, Duplex, PortOfPod, Tunnel
+from kajitori.api.proxy.websockets import pass_bytes
 from kajitori.core.proxy.headers import Forwarding, to_browser, to_program
 from kajitori.errors import KajitoriError
 
@@ -149,23 +149,7 @@ class Exchange:
         headers = [(name.lower(), value) for name, value in head.headers]
         self.began = True
         await tunnel.accept(to_browser(headers, self._forwarding, upgrade=True))
-        if connection.trailing:
-            await tunnel.write(connection.trailing)
-        stream = connection.stream
-        both = [asyncio.create_task(_pass(tunnel, stream)), asyncio.create_task(_pass(stream, tunnel))]
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in both:
-                task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-
-
-async def _pass(source: Tunnel | Duplex, sink: Tunnel | Duplex) -> None:
-    """Pass bytes until one side ends."""
-    with suppress(KajitoriError, OSError):
-        while data := await source.read():
-            await sink.write(data)
+        await pass_bytes(tunnel, connection.stream, connection.trailing)
 
 
 async def _ended(task: asyncio.Task[None] | None) -> None:

@@ -15,14 +15,18 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 from aiohttp import WSMsgType, web
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import attempts, pod, run
 from tests.unit.api.test_openapi import assert_fits
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
+from websockets.frames import Frame, Opcode
 from websockets.typing import Subprotocol
 
 from kajitori.api.app import openapi_document
+from kajitori.api.proxy import websockets
 from kajitori.api.serving.server import ApiServer
 from kajitori.core.pods.tickets import Ticket, derive
 from kajitori.core.proxy.addresses import parse_origins
@@ -74,6 +78,16 @@ class Program:
                 async for message in socket:
                     if message.type is WSMsgType.BINARY:
                         await socket.send_bytes(message.data)
+                return socket
+            case "idle":
+                socket = web.WebSocketResponse(autoping=False)
+                await socket.prepare(request)
+                answers = [await socket.receive() for _ in range(2)]
+                await socket.ping(b"mine")
+                answers.append(await socket.receive())
+                while answers[-1].data != b"mine":
+                    answers.append(await socket.receive())
+                await socket.send_str(" ".join(sorted({one.type.name for one in answers})))
                 return socket
             case "upload":
                 return web.json_response({"bytes": len(await request.content.read())})
@@ -421,6 +435,29 @@ async def test_websockets_pass_as_bytes(scene: Scene) -> None:
     with pytest.raises(InvalidStatus) as refused:
         await dial(scene, scene.server.url, ada(), path="/proxy/team/none/8888/socket")
     assert refused.value.response.status_code == 404
+
+
+async def test_an_idle_websocket_is_pinged_and_the_programs_own_pings_are_answered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program gets the browser's answers; it never has to ping by itself."""
+    monkeypatch.setattr(websockets, "PING_SECONDS", 0.01)
+    async with await dial(scene, scene.server.url, ada(), path="/proxy/team/plain/8888/idle") as socket:
+        assert await socket.recv() == "PONG"
+
+
+@given(st.lists(st.sampled_from([0, 1, 125, 126, 65_535, 65_536]), max_size=4), st.lists(st.integers(0, 140_000)))
+def test_a_ping_goes_between_frames_however_their_bytes_are_split(sizes: list[int], cuts: list[int]) -> None:
+    """Frames end where the library for WebSockets ends them, masked or not."""
+    sent, ends = b"", {0}
+    for number, size in enumerate(sizes):
+        sent += Frame(Opcode.BINARY, bytes(size)).serialize(mask=bool(number % 2))
+        ends.add(len(sent))
+    frames, position = websockets.FrameEnds(), 0
+    for cut in sorted({*(min(cut, len(sent)) for cut in cuts), *ends}):
+        frames.passed(sent[position:cut])
+        position = cut
+        assert frames.is_between == (cut in ends)
 
 
 async def dial(scene: Scene, origin: str, headers: dict[str, str], path: str = "/socket") -> Any:
