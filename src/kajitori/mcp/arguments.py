@@ -103,7 +103,9 @@ class SearchLogs(OfRun):
     """The text to find, and the logs to search."""
 
     text: str = Field(min_length=1, max_length=1_000)
-    """The text that a line has to contain. It is plain text, not a regular expression."""
+    """The text that a line has to contain."""
+    regex: bool = False
+    """Treat the text as a regular expression in the syntax of RE2. `^` and `$` match at the ends of a line."""
     ignore_case: bool = True
     """Treat upper and lower case as the same."""
     rank: int | None = Field(default=None, ge=0, le=99_999)

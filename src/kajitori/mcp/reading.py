@@ -132,7 +132,8 @@ async def read_logs(session: Session, asked: arguments.ReadLogs) -> answers.Logs
 async def search_logs(session: Session, asked: arguments.SearchLogs) -> answers.LogHits:
     """Find the lines that contain a text, in the logs of one member or of all members of a run."""
     view = await session.view(asked.run, or_removed=True)
-    params = {"text": asked.text, "ignoreCase": asked.ignore_case, "attempt": asked.attempt, "limit": asked.limit}
+    params = {"text": asked.text, "regex": asked.regex, "ignoreCase": asked.ignore_case}
+    params |= {"attempt": asked.attempt, "limit": asked.limit}
     params |= {"since": asked.since, "until": asked.until, "rank": asked.rank, "allRanks": asked.rank is None}
     return await asyncio.to_thread(_searched, session, view, params)
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.browser.pages.accessibility import assert_accessible
 from tests.browser.pages.steps import open_address, run
 from tests.harness.kaji_up import KajiUp
 
@@ -57,6 +58,16 @@ def test_a_long_log_is_searched_and_scrolled(cluster: KajiUp, page: Page) -> Non
     page.keyboard.press("n")
     log.locator(".hit").get_by_text("step 12", exact=True).wait_for()
     assert log.locator("mark").first.inner_text() == "step 12"
+    field.fill("^step 12(00|99)$")
+    page.get_by_role("button", name="Regular expression").click()
+    page.get_by_role("status").get_by_text("2 lines").wait_for()
+    field.press("Enter")
+    log.locator(".hit").get_by_text("step 1299").wait_for()
+    page.get_by_role("button", name="Match case").click()
+    field.fill("STEP (")
+    field.press("Enter")
+    page.get_by_role("status").get_by_text("missing ): STEP (").wait_for()
+    assert_accessible(page, "main")
     page.get_by_label("Go to").fill("1500")
     page.get_by_label("Go to").press("Enter")
     log.get_by_text("step 1499", exact=True).wait_for()

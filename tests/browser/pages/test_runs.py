@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser.pages.accessibility import assert_accessible
-from tests.browser.pages.steps import PATIENCE_MS, link, run, visit
+from tests.browser.pages.steps import PATIENCE_MS, link, open_address, run, visit
 from tests.harness.chromium import CALM
 from tests.harness.kaji_up import KajiUp
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -83,10 +83,37 @@ def open_beside_the_list(page: Page) -> None:
     other.get_by_role("tab", name="Log").wait_for()
     visit(page, page.url)
     other.get_by_role("heading", name="keys-too").wait_for()
-    page.get_by_role("link", name="keys-too", exact=True).wait_for()  # the list, in which the focus goes to the run
     page.keyboard.press("Escape")
     page.wait_for_url(re.compile(r"/runs\?text=keys&sort=name$"))
     page.wait_for_function("() => document.activeElement.textContent === 'keys-too'")
+
+
+def test_the_focus_goes_to_the_row_of_a_closed_run_once_the_list_arrives(cluster: KajiUp, page: Page) -> None:
+    """A run that is closed before the list has come leaves the focus to its row, unless the person went elsewhere."""
+    run(cluster, "closed", "sleep", "1000")
+    run(cluster, "above", "sleep", "1000")
+    lists: list[Route] = []
+    page.route("**/v1/runs/changes*", lambda route: lists.append(route))
+
+    def close_before_the_list() -> None:
+        open_address(page, "/runs/default/closed?list=")
+        page.get_by_role("region", name="Run default/closed").get_by_role("tab", name="Log").wait_for()
+        page.keyboard.press("Escape")
+        page.wait_for_url(re.compile("/runs$"))
+
+    def send_the_list() -> None:
+        for held in lists:
+            held.continue_()
+        lists.clear()
+        page.get_by_role("link", name="closed").wait_for()
+
+    close_before_the_list()
+    send_the_list()
+    page.wait_for_function("() => document.activeElement.textContent === 'closed'")
+    close_before_the_list()
+    page.get_by_label("Filter").focus()
+    send_the_list()
+    assert page.get_by_label("Filter").evaluate("field => field === document.activeElement")
 
 
 def test_the_search_finds_runs_and_does_what_it_is_told(cluster: KajiUp, page: Page) -> None:

@@ -22,8 +22,7 @@ const pages = [
   { path: "/audit", lazy: () => fetched(async () => ({ Component: (await import("../history/AuditPage")).AuditPage })) },
   { path: "/mine", lazy: () => fetched(async () => ({ Component: (await import("../mine/MinePage")).MinePage })) },
   { path: "/networks", lazy: () => fetched(async () => ({ Component: (await import("../networks/NetworksPage")).NetworksPage })) },
-  { path: "/sweeps", lazy: () => fetched(async () => ({ Component: (await import("../sweeps/SweepsPage")).SweepsPage })) },
-  { path: "/sweeps/:namespace/:name", lazy: () => fetched(async () => ({ Component: (await import("../sweeps/SweepPage")).SweepPage })) },
+  { path: "/sweeps/:namespace?/:name?", lazy: () => fetched(async () => ({ Component: (await import("../sweeps/SweepsPage")).SweepsPage })) },
 ];
 
 const everyAddress = [...pages, { path: "*", element: <NoPage /> }];

@@ -15,11 +15,11 @@ export const KEYS: readonly Keys[] = [
     ],
   },
   {
-    page: "Runs",
+    page: "Runs, Sweeps",
     keys: [
       ["j, k", "Next run, previous run"],
       ["Enter", "Open the run beside the list; again, as a page"],
-      ["x", "Select the run, or take it out of the selection"],
+      ["x", "Select the run, or take it out of the selection (Runs)"],
       ["Esc", "Close the run beside the list, then select none"],
       ["/", "Filter"],
     ],
@@ -29,6 +29,13 @@ export const KEYS: readonly Keys[] = [
     keys: [
       ["Arrow keys", "Go through the map"],
       ["Enter", "Open the node or run"],
+    ],
+  },
+  {
+    page: "Log of a run",
+    keys: [
+      ["/", "Search"],
+      ["n, N", "Next line found, previous line found"],
     ],
   },
   {

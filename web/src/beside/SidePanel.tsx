@@ -26,7 +26,9 @@ export function SidePanel({ label, head, more, close, takesFocus = false, isClos
   // Not when the page was loaded with it, by Back, or while j and k go through the list.
   const wasOpened = useNavigationType() === NavigationType.Push;
   useEffect(() => {
-    if (takesFocus && wasOpened) panel.current?.focus({ preventScroll: true });
+    if (!wasOpened) return;
+    if (takesFocus) panel.current?.focus({ preventScroll: true });
+    showFrom(panel.current);
   }, [label]);
   useEffect(() => {
     if (isClosedByList) return;
@@ -54,6 +56,12 @@ export function SidePanel({ label, head, more, close, takesFocus = false, isClos
       {children}
     </Box>
   );
+}
+
+/** Scroll to a panel that is out of sight: on narrow screens it stands above its list. */
+function showFrom(panel: HTMLElement | null): void {
+  const box = panel?.getBoundingClientRect();
+  if (box && (box.bottom <= 0 || box.top >= window.innerHeight)) panel?.scrollIntoView({ block: "start" });
 }
 
 /** The panel's heading. */

@@ -1,7 +1,14 @@
-import { useCallback, useEffect, useLayoutEffect, useRef, type RefObject } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type RefObject } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 import { besideOf, listBeside, listOf, pageOf, type Item } from "./address";
 import { useOpening } from "./useOpening";
+
+/** Whether the keyboard's row is to take the focus, once it is there. */
+export interface ReturningFocus {
+  isAsked: boolean;
+  /** The focus has gone to the row, or the person moved it elsewhere. */
+  done: () => void;
+}
 
 /** Time for which the keyboard has to rest at an item before it is shown, if keys follow each other faster. */
 const REST_MS = 180;
@@ -29,15 +36,20 @@ export function useBeside(list: string, opened: Item | null, box: RefObject<HTML
     const isSame = opened?.namespace === item.namespace && opened.name === item.name;
     void navigate(pageOf(list, item, isSame ? parameters : new URLSearchParams(tab ? { tab } : {})));
   };
+  /** Make an item a page, and open others as pages from then on. */
+  const stayPage = (item: Item) => {
+    choose(false);
+    toPage(item);
+  };
   const open = (item: Item) => void navigate(addressOf(item));
-  const returns = useReturningFocus(isOpen, box);
+  const { focus, ask } = useReturningFocus(isOpen);
   const close = () => {
-    returns();
+    ask();
     void navigate(listOf(list, ofList));
   };
   const follow = useRested((item: Item) => void navigate(addressOf(item), { replace: true }));
   useSteadyRows(isOpen, box);
-  return { addressOf, open, toPage, close, follow, choose };
+  return { addressOf, open, toPage, stayPage, close, follow, focus };
 }
 
 /** Return a function that does something with a value: at once, or once no other value has come for a while. */
@@ -56,18 +68,14 @@ function useRested<T>(act: (value: T) => void): (value: T) => void {
   }, []);
 }
 
-/** Return a function that asks for the focus: it goes to the present row once the panel is closed. */
-function useReturningFocus(isOpen: boolean, box: RefObject<HTMLElement | null>): () => void {
-  const asked = useRef(false);
+/** Return whether the focus is to go to the present row, and a function that asks for that. It goes there once the panel is closed and the list has the row, which may come later than the person closes the panel. */
+function useReturningFocus(isOpen: boolean): { focus: ReturningFocus; ask: () => void } {
+  const [isAsked, setIsAsked] = useState(false);
+  const done = useCallback(() => setIsAsked(false), []);
   useEffect(() => {
-    if (isOpen || !asked.current) return;
-    asked.current = false;
-    const row = box.current?.querySelector<HTMLElement>("[role=row][aria-current=true] a") ?? box.current?.querySelector<HTMLElement>("[role=table]");
-    row?.focus({ preventScroll: true });
-  }, [isOpen, box]);
-  return () => {
-    asked.current = true;
-  };
+    if (isOpen) done();
+  }, [isOpen, done]);
+  return { focus: { isAsked: isAsked && !isOpen, done }, ask: () => setIsAsked(true) };
 }
 
 /** Keep the rows of a list where they are in the window when what is above them changes its height, because a panel opens or closes. */

@@ -1,10 +1,10 @@
 import type { Item } from "./folds";
-import { LogText } from "./LogText";
+import { LogText, type Needle } from "./LogText";
 
 interface Properties {
   item: Item;
-  /** Text that is marked. */
-  needle: string;
+  /** Text that is marked; null for none. */
+  needle: Needle | null;
   /** Open or close a traceback, by the key of its first row. */
   toggle: (fold: number) => void;
 }

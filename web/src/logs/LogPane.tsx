@@ -13,6 +13,7 @@ import { LogLine } from "./LogLine";
 import { rankColour } from "./LogText";
 import type { Row } from "./rows";
 import { keyOf, wordsOf, type Source } from "./sources";
+import type { LogSearch } from "./useLogSearch";
 
 export const LINE_PX = 18;
 const AT_END_PX = 24;
@@ -34,14 +35,14 @@ interface Properties {
   mayGrow: boolean;
   wraps: boolean;
   hasTimes: boolean;
-  /** Text that is marked in the lines. */
-  needle: string;
+  /** The search whose matches are marked in the lines. */
+  found: LogSearch;
   /** The part to show; null: the end of the log, as it grows. */
   place: Place | null;
 }
 
 /** Logs in one column: of one rank, or of several by time. It follows their ends until the person scrolls up. */
-export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place }: Properties) {
+export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place }: Properties) {
   const dark = useTheme().palette.mode === "dark";
   const key = sources.map(keyOf).join();
   // A run that ends meanwhile ends the stream: what is on the page stays.
@@ -55,6 +56,9 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
   const [seen, setSeen] = useState(0);
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const [marked, setMarked] = useState(0);
+  const needle = useMemo(() => (found.isRegex ? null : { text: found.text, matchesCase: found.matchesCase }), [found.isRegex, found.text, found.matchesCase]);
+  // The server alone knows what an expression matches, so its lines are marked as a whole.
+  const matching = useMemo(() => new Set(found.isRegex ? found.hits.map(lineOf) : []), [found.isRegex, found.hits]);
   const room = useRoomBelow(scroller, BELOW_PX);
   const items = useMemo(() => folded(state.rows, open), [state.rows, open]);
   const lines = useVirtualizer({
@@ -198,7 +202,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
           "& .rank": { flex: "none", userSelect: "none" },
           "& .note": { color: "text.secondary", fontStyle: "italic" },
           "& .hit": { bgcolor: "action.selected" },
-          "& mark": { bgcolor: dark ? "#6b5300" : "#ffe08a", color: "inherit", borderRadius: "2px" },
+          "& mark, & .match": { bgcolor: dark ? "#6b5300" : "#ffe08a", color: "inherit", borderRadius: "2px" },
           "& button": { font: "inherit", color: "inherit", background: "none", border: 0, p: 0, textAlign: "left", cursor: "pointer", whiteSpace: "inherit" },
           "& .fold": { color: "error.main" },
         }}
@@ -218,7 +222,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, needle, place
                 key={line.key}
                 data-index={line.index}
                 ref={wraps ? lines.measureElement : undefined}
-                className={row.key === marked ? "line hit" : "line"}
+                className={row.key === marked ? "line hit" : matching.has(lineOf(row)) ? "line match" : "line"}
                 style={{ transform: `translateY(${line.start}px)` }}
               >
                 {hasTimes && (
@@ -258,5 +262,10 @@ function told(rows: readonly Row[], isAtBeginning: boolean): string {
 }
 
 function isOf(row: Row, hit: Hit): boolean {
-  return row.rank === hit.rank && row.attempt === hit.attempt && row.time === hit.time && row.nth === hit.nth;
+  return lineOf(row) === lineOf(hit);
+}
+
+/** Return what tells a line from all others. */
+function lineOf({ rank, attempt, time, nth }: Pick<Hit, "rank" | "attempt" | "time" | "nth">): string {
+  return `${rank} ${attempt} ${nth} ${time}`;
 }

@@ -7,7 +7,7 @@ import { isFinal } from "../run/status";
 import { LogPane, type Place } from "./LogPane";
 import { LogTools, type LogOptions } from "./LogTools";
 import { keyOf, parseSources, textOf, wordsOf, type Source } from "./sources";
-import { useLogSearch } from "./useLogSearch";
+import { PLAIN, useLogSearch } from "./useLogSearch";
 
 /** Each pane follows its log on a connection of its own, and a browser has six for a server. */
 const MOST_BESIDE = 4;
@@ -31,7 +31,7 @@ export function LogPanel({ run, rank }: { run: Run; rank: number }) {
 
   const change = (chosen: readonly Source[], isBeside: boolean) => {
     const logs = textOf(chosen).replaceAll(" ", "");
-    search("");
+    search(PLAIN);
     setPlace(null);
     changeAddress((newest) => withValues(newest, { rank: "", logs, beside: isBeside && chosen.length > 1 ? "1" : "" }));
   };
@@ -84,7 +84,7 @@ export function LogPanel({ run, rank }: { run: Run; rank: number }) {
               mayGrow={!isFinal(run)}
               wraps={options.wraps}
               hasTimes={options.hasTimes}
-              needle={found.text}
+              found={found}
               place={placeIn(place, shown, beside)}
             />
           </Box>

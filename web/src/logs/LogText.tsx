@@ -6,8 +6,14 @@ import { spansOf, type Style } from "./ansi";
 const LIGHT = ["#24292f", "#b3261e", "#2f6b3a", "#8a5200", "#1a5fb4", "#8b2f8b", "#0b6e69", "#5f6368"];
 const DARK = ["#9aa0a6", "#ff8a80", "#8fcf98", "#f0b45c", "#84b6f4", "#e08fc0", "#5cc9c1", "#e8eaed"];
 
+/** A text that was searched for. */
+export interface Needle {
+  text: string;
+  matchesCase: boolean;
+}
+
 /** One line of a program's output, with its colours. Matches of the search are marked. */
-export const LogText = memo(function LogText({ text, needle }: { text: string; needle: string }) {
+export const LogText = memo(function LogText({ text, needle }: { text: string; needle: Needle | null }) {
   const dark = useTheme().palette.mode === "dark";
   return spansOf(text).map((span, place) => {
     const parts = partsOf(span.text, needle);
@@ -28,15 +34,15 @@ export function rankColour(rank: number, dark: boolean): string {
   return (dark ? DARK : LIGHT)[1 + (rank % 6)] ?? "inherit";
 }
 
-function partsOf(text: string, needle: string): string[] {
-  if (!needle) return [text];
-  const [lower, wanted] = [text.toLowerCase(), needle.toLowerCase()];
+function partsOf(text: string, needle: Needle | null): string[] {
+  if (!needle?.text) return [text];
+  const [lower, wanted] = needle.matchesCase ? [text, needle.text] : [text.toLowerCase(), needle.text.toLowerCase()];
   if (lower.length !== text.length) return [text];
   const parts: string[] = [];
   let start = 0;
   for (let found = lower.indexOf(wanted); found >= 0; found = lower.indexOf(wanted, start)) {
-    parts.push(text.slice(start, found), text.slice(found, found + needle.length));
-    start = found + needle.length;
+    parts.push(text.slice(start, found), text.slice(found, found + wanted.length));
+    start = found + wanted.length;
   }
   return [...parts, text.slice(start)];
 }

@@ -1,18 +1,16 @@
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
-import IconButton from "@mui/material/IconButton";
 import Menu from "@mui/material/Menu";
 import MenuItem from "@mui/material/MenuItem";
 import TextField from "@mui/material/TextField";
 import ToggleButton from "@mui/material/ToggleButton";
-import Typography from "@mui/material/Typography";
 import { useEffect, useState, type RefObject } from "react";
 import type { Run } from "../api/client";
 import { membersOf } from "../run/status";
-import { bytes } from "../words/amounts";
 import type { Place } from "./LogPane";
+import { LogSearchField } from "./LogSearchField";
 import { parseSources, textOf, wordsOf, type Source } from "./sources";
-import type { LogSearch } from "./useLogSearch";
+import type { LogSearch, Wanted } from "./useLogSearch";
 
 export interface LogOptions {
   wraps: boolean;
@@ -31,7 +29,7 @@ interface Properties {
   found: LogSearch;
   /** Place of the shown line among those that were found; -1: none is shown. */
   hit: number;
-  search: (text: string) => void;
+  search: (wanted: Wanted) => void;
   toHit: (step: 1 | -1) => void;
   goTo: (place: Place) => void;
 }
@@ -44,7 +42,6 @@ const TOGGLE = { height: HEIGHT_PX, color: "text.primary", textTransform: "none"
 /** The controls of the logs: which logs, how they are shown, and the search. */
 export function LogTools({ run, path, sources, beside, change, options, setOptions, field, found, hit, search, toHit, goTo }: Properties) {
   const [draft, setDraft] = useState(textOf(sources));
-  const [wanted, setWanted] = useState("");
   const [place, setPlace] = useState("");
   const [menu, setMenu] = useState<HTMLElement | null>(null);
   useEffect(() => setDraft(textOf(sources)), [sources]);
@@ -96,41 +93,7 @@ export function LogTools({ run, path, sources, beside, change, options, setOptio
           Side by side
         </ToggleButton>
       )}
-      <Box sx={{ display: "flex", alignItems: "center", gap: 1 }}>
-        <TextField
-          size="small"
-          label="Search"
-          value={wanted}
-          inputRef={field}
-          onChange={(event) => {
-            setWanted(event.target.value);
-            if (!event.target.value) search("");
-          }}
-          onKeyDown={(event) => {
-            if (event.key === "Enter" && wanted === found.text) toHit(event.shiftKey ? -1 : 1);
-            else if (event.key === "Enter") search(wanted);
-            else if (event.key === "Escape") {
-              setWanted("");
-              search("");
-            }
-          }}
-          title="Enter searches; then n or Enter is the next line, N the previous one; / comes here"
-          sx={{ width: 180 }}
-        />
-        {found.text && (
-          <>
-            <IconButton size="small" aria-label="Previous line found (N)" disabled={!found.hits.length} onClick={() => toHit(-1)}>
-              ↑
-            </IconButton>
-            <IconButton size="small" aria-label="Next line found (n)" disabled={!found.hits.length} onClick={() => toHit(1)}>
-              ↓
-            </IconButton>
-          </>
-        )}
-        <Typography role="status" color={found.error ? "error" : "textSecondary"} sx={{ fontVariantNumeric: "tabular-nums" }}>
-          {said(found, hit)}
-        </Typography>
-      </Box>
+      <LogSearchField field={field} found={found} hit={hit} search={search} toHit={toHit} />
       <Box sx={{ flex: 1 }} />
       <TextField
         size="small"
@@ -166,17 +129,6 @@ export function LogTools({ run, path, sources, beside, change, options, setOptio
       </Menu>
     </Box>
   );
-}
-
-function said({ text, hits, matches, isSearching, searchedBytes, error }: LogSearch, hit: number): string {
-  if (error) return error.message;
-  if (!text) return "";
-  const count = matches.toLocaleString();
-  if (isSearching) return `${count} so far in ${bytes(searchedBytes)} …`;
-  if (!matches) return "not found";
-  const lines = matches === 1 ? "line" : "lines";
-  const place = hit < 0 ? `${count} ${lines}` : `${(hit + 1).toLocaleString()} of ${count}`;
-  return hits.length < matches ? `${place}; the first ${hits.length.toLocaleString()} can be visited` : place;
 }
 
 function placeOf(text: string): Place {

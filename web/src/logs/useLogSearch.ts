@@ -4,8 +4,16 @@ import { steadyFetch } from "../api/steady";
 import type { Hit } from "./feed";
 import type { Source } from "./sources";
 
-export interface LogSearch {
+/** What lines are searched for. */
+export interface Wanted {
   text: string;
+  /** Whether the text is a regular expression, in the syntax of RE2. */
+  isRegex: boolean;
+  /** Whether upper and lower case differ. */
+  matchesCase: boolean;
+}
+
+export interface LogSearch extends Wanted {
   /** The lines that were found, by time: at most the first 10,000. */
   hits: readonly Hit[];
   /** How many there are, also beyond these. */
@@ -15,26 +23,27 @@ export interface LogSearch {
   error: Error | null;
 }
 
-const NONE: LogSearch = { text: "", hits: [], matches: 0, searchedBytes: 0, isSearching: false, error: null };
+export const PLAIN: Wanted = { text: "", isRegex: false, matchesCase: false };
+const NONE: LogSearch = { ...PLAIN, hits: [], matches: 0, searchedBytes: 0, isSearching: false, error: null };
 const MOST_HITS = 10_000;
 
 type Answer = Schemas["LogMatch"] & Schemas["LogSearchState"];
 
 /** Search logs on the server. Another search, and leaving the page, end the one before. */
-export function useLogSearch(path: string, sources: readonly Source[]): [LogSearch, (text: string) => void] {
+export function useLogSearch(path: string, sources: readonly Source[]): [LogSearch, (wanted: Wanted) => void] {
   const [found, setFound] = useState<LogSearch>(NONE);
   const ending = useRef(new AbortController());
   useEffect(() => () => ending.current.abort(), []);
   const search = useCallback(
-    (text: string) => {
+    (wanted: Wanted) => {
       ending.current.abort();
-      if (!text) return setFound(NONE);
+      if (!wanted.text) return setFound(NONE);
       const abort = new AbortController();
       ending.current = abort;
-      setFound({ ...NONE, text, isSearching: true });
-      run(path, sources, text, abort.signal, (state) => setFound({ ...NONE, text, isSearching: true, ...state }))
-        .then((state) => setFound({ ...NONE, text, ...state }))
-        .catch((error: Error) => !abort.signal.aborted && setFound({ ...NONE, text, error }));
+      setFound({ ...NONE, ...wanted, isSearching: true });
+      run(path, sources, wanted, abort.signal, (state) => setFound({ ...NONE, ...wanted, isSearching: true, ...state }))
+        .then((state) => setFound({ ...NONE, ...wanted, ...state }))
+        .catch((error: Error) => !abort.signal.aborted && setFound({ ...NONE, ...wanted, error }));
     },
     [path, sources],
   );
@@ -43,7 +52,7 @@ export function useLogSearch(path: string, sources: readonly Source[]): [LogSear
 
 type State = Pick<LogSearch, "hits" | "matches" | "searchedBytes">;
 
-async function run(path: string, sources: readonly Source[], text: string, signal: AbortSignal, show: (state: State) => void): Promise<State> {
+async function run(path: string, sources: readonly Source[], wanted: Wanted, signal: AbortSignal, show: (state: State) => void): Promise<State> {
   const hits: Hit[] = [];
   const counts = new Map<string, { matches: number; searched: number }>();
   const state = () => {
@@ -54,7 +63,14 @@ async function run(path: string, sources: readonly Source[], text: string, signa
   const left = requestsOf(sources);
   for (let request = left.shift(); request; request = left.shift()) {
     const limit = Math.max(0, MOST_HITS - hits.length);
-    const query = new URLSearchParams([...request, ["text", text], ["ignoreCase", "true"], ["brief", "true"], ["limit", `${limit}`]]);
+    const query = new URLSearchParams([
+      ...request,
+      ["text", wanted.text],
+      ["regex", `${wanted.isRegex}`],
+      ["ignoreCase", `${!wanted.matchesCase}`],
+      ["brief", "true"],
+      ["limit", `${limit}`],
+    ]);
     const answer = await steadyFetch(`${path}/search?${query}`, { signal });
     if (answer.status === 404) continue;
     if (!answer.ok) throw await refusalFrom(answer);

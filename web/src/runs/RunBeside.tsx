@@ -1,7 +1,7 @@
 import Button from "@mui/material/Button";
 import Skeleton from "@mui/material/Skeleton";
+import type { ReactNode } from "react";
 import { PartBoundary } from "../app/Broken";
-import { later } from "../app/parts";
 import type { Item } from "../beside/address";
 import { SidePanel } from "../beside/SidePanel";
 import { findingOf, phaseOf } from "../run/status";
@@ -9,28 +9,29 @@ import { useRun } from "../run/useRun";
 import { RunTitle } from "./RunTitle";
 import type { Row } from "./rows";
 
-const RunPage = later(async () => (await import("../run/RunPage")).RunPage);
-
 interface Properties {
+  word: "Run" | "Sweep";
   run: Item;
   /** The run at which the keyboard is; its name and state are shown at once, before all of it. */
   row: Row | null;
   close: () => void;
   toPage: () => void;
+  /** All of the run. */
+  children: ReactNode;
 }
 
-/** A run beside the list. */
-export function RunBeside({ run: { namespace, name }, row, close, toPage }: Properties) {
+/** A run or sweep beside its list. */
+export function RunBeside({ word, run: { namespace, name }, row, close, toPage, children }: Properties) {
   const { data } = useRun(namespace, name);
   const isAhead = row !== null && (row.name !== name || row.namespace !== namespace);
   const known = isAhead || !data ? row : { name: data.title, phase: phaseOf(data), finding: findingOf(data) };
   const waiting = <Skeleton variant="rectangular" height={320} sx={{ mt: 3 }} />;
   return (
     <SidePanel
-      label={isAhead ? `Run ${row.namespace}/${row.name}` : `Run ${namespace}/${name}`}
+      label={isAhead ? `${word} ${row.namespace}/${row.name}` : `${word} ${namespace}/${name}`}
       head={known && <RunTitle title={known.name} phase={known.phase} finding={known.finding} isPart />}
       more={
-        <Button size="small" title="Runs open as pages from now on" onClick={toPage}>
+        <Button size="small" title={`${word}s open as pages from now on`} onClick={toPage}>
           Full page
         </Button>
       }
@@ -42,7 +43,7 @@ export function RunBeside({ run: { namespace, name }, row, close, toPage }: Prop
         waiting
       ) : (
         <PartBoundary key={`${namespace}/${name}`} fallback={waiting}>
-          <RunPage namespace={namespace} name={name} leave={close} isPart />
+          {children}
         </PartBoundary>
       )}
     </SidePanel>

@@ -4,15 +4,14 @@ import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
 import { useMemo, useRef } from "react";
 import type { Phase } from "../api/client";
+import { later } from "../app/parts";
 import type { Item } from "../beside/address";
-import { Beside } from "../beside/Beside";
-import { useBeside } from "../beside/useBeside";
-import { WIDE_PX } from "../beside/useOpening";
+import { Beside, WHOLE_ITEM } from "../beside/Beside";
+import { useRowsBeside } from "../beside/useRowsBeside";
 import { StateMark } from "../states/StateMark";
 import { STATES } from "../states/states";
 import { ColumnChoice } from "../table/ColumnChoice";
 import { useColumns } from "../table/useColumns";
-import { useRowKeys } from "../table/useRowKeys";
 import { useSelection } from "../table/useSelection";
 import { CopyLine } from "../words/CopyLine";
 import { BulkBar } from "../verbs/BulkBar";
@@ -26,6 +25,8 @@ import { RunTable, uidOf } from "./RunTable";
 import { StartButton } from "./StartButton";
 import { useRunList } from "./useRunList";
 
+const RunPage = later(async () => (await import("../run/RunPage")).RunPage);
+
 const NONE: readonly Row[] = [];
 
 /** All runs that a person may see, with a filter and an order that stand in the address. `opened` is the run beside them. */
@@ -33,35 +34,20 @@ export function RunList({ opened }: { opened: Item | null }) {
   const list = useRunList();
   const { filter, change, live, shown } = list;
   const search = useRef<HTMLInputElement>(null);
-  const box = useRef<HTMLDivElement>(null);
-  const beside = useBeside("/runs", opened, box);
   const counts = useMemo(() => counted(live.rows ?? []), [live.rows]);
   const [columns, chooseColumns] = useColumns("runs", COLUMNS);
   const selection = useSelection(uidOf);
   const selected = useMemo(() => shown.filter(selection.has), [shown, selection]);
-  const openedRow = useMemo(() => shown.find(({ namespace, name }) => name === opened?.name && namespace === opened.namespace), [shown, opened?.namespace, opened?.name]);
-  const keys = {
-    open: opened ? beside.toPage : beside.open,
-    follow: beside.follow,
-    search: () => search.current?.focus(),
-    choose: selection.toggle,
-    clear: opened ? beside.close : selection.clear,
-  };
-  const current = useRowKeys(shown, uidOf, keys, opened && (openedRow?.uid ?? ""));
+  const keys = { search: () => search.current?.focus(), choose: selection.toggle, clear: selection.clear };
+  const beside = useRowsBeside("/runs", shown, opened, keys);
   const panel = opened && (
-    <RunBeside
-      run={opened}
-      row={current}
-      close={beside.close}
-      toPage={() => {
-        beside.choose(false);
-        beside.toPage(opened);
-      }}
-    />
+    <RunBeside word="Run" run={opened} row={beside.current} close={beside.close} toPage={() => beside.stayPage(opened)}>
+      <RunPage namespace={opened.namespace} name={opened.name} leave={beside.close} isPart />
+    </RunBeside>
   );
 
   return (
-    <Beside panel={panel} fromPx={WIDE_PX} columns="clamp(380px, 32%, 520px) minmax(0, 1fr)">
+    <Beside panel={panel} {...WHOLE_ITEM}>
       <RunListHead title="Runs" list={list} search={search} placeholder="Filter by name, owner, state …" isNarrow={opened !== null}>
         {!opened && <ColumnChoice columns={COLUMNS} chosen={columns} choose={chooseColumns} />}
       </RunListHead>
@@ -69,14 +55,15 @@ export function RunList({ opened }: { opened: Item | null }) {
       <BulkBar runs={selected} all={live.rows ?? NONE} clear={selection.clear} />
       <RunListNotices list={list} one="run" many="runs" />
       {live.rows && !shown.length && <Nothing any={live.rows.length > 0} />}
-      <div ref={box}>
+      <div ref={beside.box}>
         {shown.length > 0 && (
           <RunTable
             runs={shown}
             columns={opened ? BESIDE_COLUMNS : columns}
             minWidth={opened ? 0 : 960}
             addressOf={beside.addressOf}
-            current={current}
+            current={beside.current}
+            focus={beside.focus}
             selection={selection}
             order={filter.order}
             sort={(order) => change({ order })}

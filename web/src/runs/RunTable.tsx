@@ -1,4 +1,5 @@
 import { pageOf } from "../beside/address";
+import type { ReturningFocus } from "../beside/useBeside";
 import { stateOf } from "../states/states";
 import type { Order } from "../table/sorting";
 import type { Selection } from "../table/useSelection";
@@ -13,6 +14,7 @@ interface Properties {
   addressOf: (run: ListedRow) => string;
   /** The run at which the keyboard is. */
   current: ListedRow | null;
+  focus: ReturningFocus;
   selection: Selection<ListedRow>;
   order: Order | null;
   sort: (order: Order | null) => void;

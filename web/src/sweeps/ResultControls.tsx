@@ -58,7 +58,7 @@ export function ResultControls({ search, view, change, columns, by, order, count
         onChange={(event) => change({ text: event.target.value })}
         placeholder={numbers[0] ? `Filter: ${numbers[0]}<0.01, words …` : "Filter by words …"}
         onKeyDown={(event) => event.key === "Escape" && search.current?.blur()}
-        slotProps={{ htmlInput: { "aria-label": "Filter" } }}
+        slotProps={{ htmlInput: { "aria-label": "Filter members" } }}
         sx={{ flex: "1 1 220px", maxWidth: 420 }}
       />
     </Box>

@@ -1,20 +1,32 @@
 import Box from "@mui/material/Box";
 import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
-import { Link, useParams } from "react-router";
+import type { ReactNode } from "react";
+import { Link } from "react-router";
 import { Problem } from "../app/Problem";
 import { phaseOf } from "../run/status";
 import { useRun } from "../run/useRun";
-import { StateMark } from "../states/StateMark";
+import { RunTitle } from "../runs/RunTitle";
+import { stateOf } from "../states/states";
 import { sentence } from "../words/sentence";
 import { Since } from "../words/Since";
+import { useTitle } from "../words/useTitle";
 import { ProgressBar, progressWords } from "./Progress";
 import { SweepResults } from "./SweepResults";
 
+interface Properties {
+  namespace: string;
+  name: string;
+  /** Whether it stands in a panel, which has its name and state. */
+  isPart?: boolean;
+  /** More to do, in its head. */
+  children?: ReactNode;
+}
+
 /** One sweep: how far it is, and what its members found. */
-export function SweepPage() {
-  const { namespace = "", name = "" } = useParams();
+export function SweepPage({ namespace, name, isPart = false, children }: Properties) {
   const run = useRun(namespace, name);
+  useTitle(run.data ? `${run.data.title}: ${stateOf(phaseOf(run.data), "").word}` : name);
   if (run.error && !run.data) return <Problem error={run.error} retry={() => void run.refetch()} />;
   if (!run.data) return <Skeleton variant="rectangular" height={480} />;
   const view = run.data;
@@ -24,16 +36,14 @@ export function SweepPage() {
   return (
     <>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4, mb: 3 }}>
-        <Typography variant="h1" sx={{ overflowWrap: "anywhere", minWidth: 0 }}>
-          {view.title}
-        </Typography>
-        <StateMark phase={phaseOf(view)} />
+        {!isPart && <RunTitle title={view.title} phase={phaseOf(view)} finding="" />}
         <Typography color="textSecondary" sx={{ overflowWrap: "anywhere", minWidth: 0 }}>
           {[view.owner && `of ${view.owner}`, `in ${view.namespace}`].filter(Boolean).join(" ")}
         </Typography>
-        <Box sx={{ flex: 1 }} />
+        {isPart && <Box sx={{ flex: 1 }} />}
         <Since currentAt={run.dataUpdatedAt} error={run.error} />
         <Link to={page}>Log, events and actions</Link>
+        {children}
       </Box>
       {view.spec.array ? (
         <>

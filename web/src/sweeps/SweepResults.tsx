@@ -3,10 +3,10 @@ import Skeleton from "@mui/material/Skeleton";
 import Typography from "@mui/material/Typography";
 import { useDeferredValue, useMemo, useRef } from "react";
 import { Link } from "react-router";
-import { useView } from "../address/useAddress";
 import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
 import { Beside } from "../beside/Beside";
+import { useItemView } from "../beside/useItemView";
 import { isFinal } from "../run/status";
 import { CopyLine } from "../words/CopyLine";
 import { Since } from "../words/Since";
@@ -27,8 +27,8 @@ const PLOTS_PX = 388;
 
 /** The results of a sweep's members, in plots and as a table. The address holds the view. */
 export function SweepResults({ run, succeeded }: { run: Run; succeeded: number }) {
-  const [view, change] = useView(viewOf, parametersOf);
-  const addressOf = (member: number | null) => `?${parametersOf({ ...view, member })}`;
+  const [view, change, addressWith] = useItemView(viewOf, parametersOf);
+  const addressOf = (member: number | null) => addressWith({ member });
   const results = useResults(run);
   const trials = results.trials ?? NONE;
   const columns = useMemo(() => columnsOf(trials), [trials]);

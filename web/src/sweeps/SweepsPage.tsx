@@ -1,85 +1,15 @@
-import Box from "@mui/material/Box";
-import Typography from "@mui/material/Typography";
-import { useRef } from "react";
-import { useNavigate } from "react-router";
-import type { Row } from "../runs/rows";
-import { RunListHead, RunListNotices } from "../runs/RunListHead";
-import { uidOf } from "../runs/RunTable";
-import { StartButton } from "../runs/StartButton";
-import { useRunList } from "../runs/useRunList";
-import { StateMark } from "../states/StateMark";
-import { useRowKeys } from "../table/useRowKeys";
-import { Age } from "../words/Age";
-import { CopyLine } from "../words/CopyLine";
-import { VirtualTable, type Column } from "../words/VirtualTable";
-import { BestResult } from "./BestResult";
-import { ProgressBar, progressWords } from "./Progress";
+import { useAddressed } from "../beside/useAddressed";
+import { BesideButton } from "../beside/BesideButton";
+import { SweepList } from "./SweepList";
+import { SweepPage } from "./SweepPage";
 
-const COLUMNS: Column<Row>[] = [
-  { name: "State", width: "112px", phone: "98px", sort: "phase", cell: ({ phase }) => <StateMark phase={phase} /> },
-  { name: "Sweep", width: "minmax(140px, 2fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: ({ name }) => name },
-  { name: "Best so far", width: "minmax(160px, 2fr)", cell: (sweep) => <BestResult sweep={sweep} succeeded={sweep.members.succeeded ?? 0} /> },
-  { name: "Progress", width: "120px", phone: "80px", cell: ({ members }) => <ProgressBar counts={countsOf(members)} /> },
-  { name: "Members", width: "minmax(160px, 2fr)", sort: "members", descending: true, cell: ({ members }) => progressWords(countsOf(members)) },
-  { name: "Owner", width: "minmax(80px, 1fr)", sort: "owner", cell: ({ owner }) => owner },
-  { name: "Team", width: "minmax(80px, 1fr)", sort: "namespace", cell: ({ namespace }) => namespace },
-  { name: "Age", width: "96px", right: true, sort: "createdAt", descending: true, cell: ({ createdAt }) => <Age time={createdAt} /> },
-];
-
-/** All sweeps that a person may see, with how far they are and their best results. */
+/** The list of sweeps, one sweep, or both beside each other, as the address says. */
 export function SweepsPage() {
-  const list = useRunList("sweep=true");
-  const { filter, live, shown } = list;
-  const search = useRef<HTMLInputElement>(null);
-  const navigate = useNavigate();
-  const current = useRowKeys(shown, uidOf, { open: (sweep) => void navigate(addressOf(sweep)), search: () => search.current?.focus() });
+  const { item, isAlone } = useAddressed("/sweeps");
+  if (!item || !isAlone) return <SweepList opened={item} />;
   return (
-    <>
-      <RunListHead title="Sweeps" list={list} search={search} placeholder="Name, owner, team, state …" />
-      <RunListNotices list={list} one="sweep" many="sweeps" />
-      {live.rows && !shown.length && <Nothing any={live.rows.length > 0} />}
-      {shown.length > 0 && (
-        <VirtualTable
-          label="Sweeps"
-          columns={COLUMNS}
-          items={shown}
-          minWidth={1080}
-          keyOf={uidOf}
-          addressOf={addressOf}
-          current={current}
-          nameOf={({ name, phase, members }) => `${name}, ${phase}, ${progressWords(countsOf(members))}`}
-          opensOnClick
-          order={filter.order}
-          sort={(order) => list.change({ order })}
-          onHover={list.setHovered}
-        />
-      )}
-      {shown.length > 0 && (
-        <Box sx={{ mt: 4 }}>
-          <CopyLine text={`kaji ps -a ${filter.whose === "mine" ? "" : "--all-users "}--filter sweep=true`} />
-        </Box>
-      )}
-    </>
-  );
-}
-
-function countsOf({ total = 0, succeeded = 0, failed = 0, running = 0, pending = 0 }: Row["members"]) {
-  return { total, succeeded, failed, running, pending };
-}
-
-function addressOf({ namespace, name }: Row): string {
-  return `/sweeps/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
-}
-
-function Nothing({ any }: { any: boolean }) {
-  if (any) return <Typography color="textSecondary">No sweep fits the filter.</Typography>;
-  return (
-    <Box sx={{ maxWidth: 720 }}>
-      <Typography gutterBottom>
-        There are no sweeps yet. A sweep is one run of many members, each with its own number in KAJI_ARRAY_INDEX; what a member writes to the file in KAJI_RESULT is its result here:
-      </Typography>
-      <CopyLine text={`kaji run --array 0-9%4 python:3.11 python3 -c 'import json, os; i = int(os.environ["KAJI_ARRAY_INDEX"]); json.dump({"lr": 10**-i, "loss": (i - 4)**2}, open(os.environ["KAJI_RESULT"], "w"))'`} wraps />
-      <StartButton />
-    </Box>
+    <SweepPage key={`${item.namespace}/${item.name}`} {...item}>
+      <BesideButton list="/sweeps" item={item} many="Sweeps" />
+    </SweepPage>
   );
 }

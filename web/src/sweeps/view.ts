@@ -23,6 +23,9 @@ export interface View {
   member: number | null;
 }
 
+/** The parameter of the address that names the member. */
+export const MEMBER = "member" satisfies keyof View;
+
 const MOST = [10, 20, 50, 100];
 const DEFAULT_MOST = 10;
 

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, type RefObject } from "react";
 import { isTyping } from "../app/keys";
 
 interface Actions<T> {
@@ -7,13 +7,22 @@ interface Actions<T> {
   /** Show the item that j or k led to, because another one is shown beside the list. */
   follow?: (item: T) => void;
   /** Select an item, or take it out of the selection. */
-  choose?: (item: T) => void;
+  choose?: ((item: T) => void) | undefined;
   /** Give up the selection. */
-  clear?: () => void;
+  clear?: (() => void) | undefined;
 }
 
-/** Move through items by j and k, open one by Enter, select one by x, and find the filter by /. `opened` is the key of the item that is shown beside the list; null for none. Return the present item, which stays the same one when others come and go; null for none. */
-export function useRowKeys<T>(items: readonly T[], keyOf: (item: T) => string, actions: Actions<T>, opened: string | null = null): T | null {
+interface Place {
+  /** Key of the item that is shown beside the list; null for none. */
+  opened?: string | null;
+  /** The part of the page in which the keys are for these items. Without it, all of the page is. */
+  within?: RefObject<HTMLElement | null>;
+}
+
+const LIST_KEYS: ReadonlySet<string> = new Set(["j", "k", "Enter", "x", "/"]);
+
+/** Move through items by j and k, open one by Enter, select one by x, and find the filter by /. Return the present item, which stays the same one when others come and go; null for none. */
+export function useRowKeys<T>(items: readonly T[], keyOf: (item: T) => string, actions: Actions<T>, { opened = null, within }: Place = {}): T | null {
   const [key, setKey] = useState<string | null>(opened);
   const followed = useRef<string | null>(null);
   const index = key === null ? -1 : items.findIndex((item) => keyOf(item) === key);
@@ -27,8 +36,9 @@ export function useRowKeys<T>(items: readonly T[], keyOf: (item: T) => string, a
   }, [opened]);
 
   useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (event.defaultPrevented || isTyping(event)) return;
+    const place = within?.current ?? window;
+    const onKey = (event: Event) => {
+      if (!(event instanceof KeyboardEvent) || event.defaultPrevented || isTyping(event)) return;
       const { items, keyOf, actions, index, opened } = latest.current;
       const item = items[index];
       const go = (to: number) => {
@@ -49,10 +59,11 @@ export function useRowKeys<T>(items: readonly T[], keyOf: (item: T) => string, a
         event.preventDefault();
         actions.search();
       }
+      if (within && LIST_KEYS.has(event.key)) event.preventDefault(); // not for the list around it, too
     };
-    window.addEventListener("keydown", onKey);
-    return () => window.removeEventListener("keydown", onKey);
-  }, []);
+    place.addEventListener("keydown", onKey);
+    return () => place.removeEventListener("keydown", onKey);
+  }, [within]);
   return items[index] ?? null;
 }
 

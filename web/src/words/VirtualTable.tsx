@@ -3,6 +3,7 @@ import { useTheme } from "@mui/material/styles";
 import useMediaQuery from "@mui/material/useMediaQuery";
 import { useEffect, useRef, type ReactNode } from "react";
 import { useVisibleRows } from "../beside/scrolling";
+import type { ReturningFocus } from "../beside/useBeside";
 import { BodyRow, ROW_PX } from "../table/BodyRow";
 import { HeaderRow } from "../table/HeaderRow";
 import type { Selection } from "../table/useSelection";
@@ -38,6 +39,8 @@ interface Properties<T> {
   addressOf: (item: T) => string;
   /** The item at which the keyboard is, and its words for a screen reader. */
   current?: T | null;
+  /** Whether the focus is to go to that item. */
+  focus?: ReturningFocus;
   nameOf?: (item: T) => string;
   /** Whether a click anywhere in a row opens its page. */
   opensOnClick?: boolean;
@@ -57,6 +60,7 @@ export function VirtualTable<T>({
   keyOf,
   addressOf,
   current = null,
+  focus,
   nameOf,
   opensOnClick = false,
   order,
@@ -73,6 +77,10 @@ export function VirtualTable<T>({
     // The virtualizer would scroll back to where it was if the window was scrolled just now.
     if (at >= 0 && !isSeen(list.current, at)) rows.scrollToIndex(at, { align: "auto" });
   }, [at]);
+  // After each render: the virtualizer adds the rows later than the table.
+  useEffect(() => {
+    if (focus?.isAsked) returnFocus(list.current, at, focus.done);
+  });
   const widths = shown.map(({ width, phone }) => (isPhone && phone) || width);
   const layout = {
     display: "grid" as const,
@@ -128,6 +136,17 @@ export function VirtualTable<T>({
       )}
     </>
   );
+}
+
+/** Give the focus to a row, and until it is there to the table; or leave it where the person moved it. */
+function returnFocus(list: HTMLElement | null, index: number, done: () => void): void {
+  const table = list?.closest<HTMLElement>("[role=table]");
+  if (!list || !table) return;
+  const held = document.activeElement;
+  if (held && held !== document.body && held !== table) return done();
+  const row = list.querySelector<HTMLElement>(`[aria-rowindex="${index + 2}"] a`);
+  (row ?? table).focus({ preventScroll: true });
+  if (row || index < 0) done();
 }
 
 /** Whether all of a row is in the window. */

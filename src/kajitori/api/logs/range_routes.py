@@ -16,6 +16,7 @@ from starlette.responses import Response
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
+from kajitori.api.logs.expressions import Expression
 from kajitori.api.logs.lines import UNKNOWN_TIME, utc_time
 from kajitori.api.logs.pods import LOOKED_AT_BY_NAME, MemberPods, attempt_of, has_log
 from kajitori.api.logs.ranges import AttemptLog, PodLog, StoredLog
@@ -72,7 +73,9 @@ class WindowParameters(Parameters):
 
 class SearchParameters(Parameters):
     text: str = Field(default="", max_length=1000)
-    """Lines that contain this text; it is no pattern. Empty: all lines."""
+    """Lines that contain this text. Empty: all lines."""
+    regex: bool = False
+    """Take the text as a regular expression in the syntax of RE2. `^` and `$` match at the ends of lines."""
     rank: list[Annotated[int, Field(ge=0, le=99_999)]] = Field(default_factory=list, max_length=MAX_RANKS)
     """The member's rank, default 0; may be repeated. In a sweep the member's index, default the first."""
     all_ranks: bool = False
@@ -80,7 +83,7 @@ class SearchParameters(Parameters):
     attempt: int | None = Field(default=None, ge=1, le=10**9)
     """The attempt. Default: of each member the newest with a log."""
     ignore_case: bool = False
-    """Take upper and lower case of the letters A to Z as the same."""
+    """Take upper and lower case as the same; without `regex`, of the letters A to Z alone."""
     since: str = Field(default="", max_length=64)
     """Only lines younger than this duration (`10m`), or written since this time (RFC 3339)."""
     until: str = Field(default="", max_length=64)
@@ -163,7 +166,8 @@ async def search_logs(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[SearchParameters, Query()]
 ) -> Response:
     """Members are searched one after the other, each from the beginning of its log. The search ends when the caller
-    disconnects. One call searches at most 128 MiB of a log, and then names the position to go on."""
+    disconnects. One call searches at most 128 MiB of a log, with `regex` for at most ten seconds, and then names the
+    position to go on."""
     faults = []
     if "\n" in query.text:
         faults.append(Fault("text", "contains a line end", hint="search for a part of one line"))
@@ -174,6 +178,7 @@ async def search_logs(
     now = api.now()
     wanted = SearchQuery(
         text=query.text.encode(errors="surrogatepass"),
+        expression=Expression(query.text, ignores_case=query.ignore_case) if query.regex and query.text else None,
         ignores_case=query.ignore_case,
         since=stamp_of(read_since(query.since, now)) if query.since else b"",
         until=stamp_of(read_since(query.until, now, "until")) if query.until else b"",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kajitori.api.logs.expressions import Expression
 from kajitori.api.logs.lines import STAMP_BYTES, Position, Text
 from kajitori.api.logs.ranges import AttemptLog, Blocks
 from kajitori.errors import Unavailable
@@ -17,6 +19,10 @@ COUNTED_BYTES = 512 << 20
 """Most bytes that one request counts to find a line by its number."""
 SEARCHED_BYTES = 128 << 20
 """Most bytes that one request searches; the client goes on with another."""
+SEARCHED_SECONDS = 10.0
+"""Longest time for which one request looks for an expression; the client goes on with another."""
+PIECE_BYTES = 1 << 20
+"""Bytes that are searched at once."""
 TOLD_BYTES = 16 << 20
 """A search reports its progress each time it has searched this many bytes."""
 
@@ -187,6 +193,8 @@ class Query:
 
     text: bytes
     """Every line that contains it is found; empty: every line."""
+    expression: Expression | None = None
+    """Every line that it matches is found, whatever the text."""
     ignores_case: bool = False
     """Whether upper and lower case of ASCII letters are the same."""
     since: bytes = b""
@@ -217,20 +225,38 @@ async def search(log: AttemptLog, query: Query) -> AsyncGenerator[Found]:
     searching = _Search(query, is_numbered=not begin)
     told = searched = 0
     following = None
-    async with aclosing(log.since(begin)) as blocks:
+    began = time.monotonic()
+    async with aclosing(_pieces(log.since(begin))) as blocks:
         async for block in blocks:
-            lines = searching.feed(block)
+            if query.expression is None:
+                lines = searching.feed(block)
+            else:  # RE2 does not hold the interpreter while it looks
+                lines = await asyncio.to_thread(searching.feed, block)
             searched += len(block)
             if lines or searched - told > TOLD_BYTES:
                 told = searched
                 yield Found(lines, searching.matches, searched)
             if query.until and block[block.rfind(b"\n", 0, -1) + 1 :][:30] >= query.until:
                 break
-            if searched > SEARCHED_BYTES:
+            is_late = query.expression is not None and time.monotonic() - began > SEARCHED_SECONDS
+            if searched > SEARCHED_BYTES or (is_late and searching.is_beyond(query.after)):
                 following = searching.place
                 break
             await asyncio.sleep(0)
     yield Found([], searching.matches, searched, is_over=True, next=following)
+
+
+async def _pieces(blocks: Blocks) -> Blocks:
+    """Yield blocks in pieces of whole lines, each of about `PIECE_BYTES`."""
+    async with aclosing(blocks):
+        async for block in blocks:
+            start = 0
+            while len(block) - start > PIECE_BYTES:
+                end = block.find(b"\n", start + PIECE_BYTES - 1) + 1
+                yield block[start:end]
+                start = end
+            if start < len(block):
+                yield block[start:]
 
 
 class _Search:
@@ -262,8 +288,15 @@ class _Search:
         self._pass(block, len(block))
         return found
 
+    def is_beyond(self, position: Position | None) -> bool:
+        """Whether lines after this one were passed, so that another request begins later than this one."""
+        return position is None or (self.place.time, self.place.count) > (position.time, position.count)
+
     def _matches(self, block: bytes) -> Iterator[tuple[int, int]]:
-        """Yield begin and end of each line that contains the text behind its stamp."""
+        """Yield begin and end of each line that contains the text behind its stamp, or that the expression matches."""
+        if self._query.expression is not None:
+            yield from self._query.expression.lines(block)
+            return
         text = block.lower() if self._query.ignores_case else block
         at = 0
         while (place := text.find(self._needle, at)) >= 0:

@@ -19,6 +19,8 @@ class LogSearch:
     """The conditions of a search in the logs of a run."""
 
     text: str = ""
+    is_regex: bool = False
+    """Whether the text is a regular expression in RE2's syntax."""
     ignores_case: bool = False
     since: str = ""
     until: str = ""
@@ -47,6 +49,7 @@ def _all_lines(api: Api, run: View, search: LogSearch, which: dict[str, Any]) ->
     """Yield the lines of all answers: one searches a part of a long log, and names where to go on."""
     asked = {
         "text": search.text,
+        "regex": "true" if search.is_regex else None,
         "ignoreCase": "true" if search.ignores_case else None,
         "since": search.since or None,
         "until": search.until or None,

@@ -100,6 +100,15 @@ async def test_a_search_names_lines_that_a_window_shows(world: World, run: KeptL
     assert texts(around) == [f"{word} {second}" for second in (18, 19, 20, 21)]
 
 
+async def test_a_search_by_an_expression_is_refused_if_it_is_none(world: World, run: KeptLogs) -> None:
+    """In the words of its syntax."""
+    *found, state = await search(world, text="^LINE 2$", regex="true", ignoreCase="true", attempt=2)
+    assert ([each["line"] for each in found if "line" in each], state["matches"]) == (["line 2"], 1)
+    response = await world.http.get(f"{PATH}/search", params={"text": "(", "regex": "true"})
+    assert response.status_code == 422
+    assert "is no regular expression: missing ): (" in response.text
+
+
 async def test_members_without_a_log_are_left_out_of_a_search(world: World, run: KeptLogs) -> None:
     states = [each for each in await search(world, text="line 30", allRanks="true") if each.get("done")]
     assert [(state["rank"], state["matches"]) for state in states] == [(0, 1)]

@@ -8,6 +8,7 @@ import pytest
 from tests.helpers.memory_blobs import MemoryBlobs
 
 from kajitori.api.logs import ranges, windows
+from kajitori.api.logs.expressions import Expression
 from kajitori.api.logs.lines import Position
 from kajitori.api.logs.ranges import StoredLog
 from kajitori.api.logs.windows import Query, Window
@@ -115,6 +116,29 @@ async def test_a_search_finds_lines_and_counts_the_others(log: StoredLog) -> Non
     found = [(line.text, number) for part in parts for line, number in part.lines]
     assert found == [(b"line 49", 50), (b"line 490", 491), (b"line 491", 492)]
     assert (parts[-1].matches, parts[-1].is_over, parts[-1].next) == (111, True, None)
+
+
+async def test_a_search_by_an_expression_finds_the_same_lines(log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their numbers and positions, also if a block is searched in pieces and by further requests."""
+    plain = [part async for part in windows.search(log, Query(b"line 49", limit=3))]
+    expression = Query(b"", expression=Expression("^line 49"), limit=3)
+    for piece_bytes in (1 << 20, 1, 1000):
+        monkeypatch.setattr(windows, "PIECE_BYTES", piece_bytes)
+        parts = [part async for part in windows.search(log, expression)]
+        assert [line for part in parts for line in part.lines] == [line for part in plain for line in part.lines]
+        assert (parts[-1].matches, parts[-1].next) == (111, None)
+    monkeypatch.setattr(windows, "SEARCHED_SECONDS", 0)
+    monkeypatch.setattr(windows, "PIECE_BYTES", 10_000)
+    found = 0
+    afters: list[Position | None] = [None]
+    for after in afters:
+        query = Query(b"", expression=Expression("line"), after=after)
+        part = [part async for part in windows.search(log, query)][-1]
+        found += part.matches
+        if part.next is not None:
+            assert part.next not in afters, "each request comes further, also among lines of the same time"
+            afters.append(part.next)
+    assert found == LINES and len(afters) > 10
 
 
 async def test_a_search_does_not_find_times(log: StoredLog) -> None:

@@ -33,6 +33,14 @@ def test_the_last_lines_found_are_shown() -> None:
     assert result.stdout == "loss 2\nloss 3\n", result.output
 
 
+def test_a_search_may_be_by_an_expression() -> None:
+    api = server([line(1), state()])
+    assert invoke(api, "logs", "-E", "--grep", "^loss", "bert").stdout == "loss 1\n"
+    assert [call.query["regex"] for call in api.calls_to("GET", "/search")] == [["true"]]
+    result = invoke(FakeWebApi(), "logs", "-E", "bert")
+    assert (result.exit_code, "--regex needs --grep" in result.stderr) == (2, True)
+
+
 def test_a_search_does_not_follow() -> None:
     """The message names a command that does."""
     result = invoke(FakeWebApi(), "logs", "-f", "--grep", "loss", "bert")

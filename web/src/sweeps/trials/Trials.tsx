@@ -1,9 +1,10 @@
 import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
-import { useMemo } from "react";
+import { useContext, useMemo, useRef } from "react";
 import { useNavigate } from "react-router";
 import type { Run } from "../../api/client";
+import { ScrollingPanel } from "../../beside/scrolling";
 import { ColumnChoice } from "../../table/ColumnChoice";
 import { orderText } from "../../table/sorting";
 import { useColumns } from "../../table/useColumns";
@@ -41,10 +42,13 @@ export function Trials({ run, trials, total, columns, part, by, hasFailures, sor
   const [chosen, choose] = useColumns(`sweep${part === "failed" ? "-failed" : ""} ${run.namespace}/${run.name.replace(/[-.]?\d+$/, "")}`, all);
   const { rows, fresh, setHovered } = useInPlace(trials, keyOf, `${sort} ${part} ${by}`);
   const to = (trial: Trial) => addressOf(trial.index);
-  const current = useRowKeys(rows, keyOf, { open: (trial) => void navigate(to(trial)), search });
+  const box = useRef<HTMLDivElement>(null);
+  // Beside the list of sweeps, the keys are for that list unless the focus is in this one.
+  const isPart = useContext(ScrollingPanel) !== null;
+  const current = useRowKeys(rows, keyOf, { open: (trial) => void navigate(to(trial)), search }, isPart ? { within: box } : {});
   const order = sort ? { by: sort.replace(/^-/, ""), descending: sort.startsWith("-") } : null;
   return (
-    <>
+    <div ref={box}>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 2, mt: 4, mb: 1 }}>
         <Typography role="status" color="textSecondary" sx={{ flex: "1 1 auto" }}>
           {trials.length === total ? `${counted(total)} members` : `${counted(trials.length)} of ${counted(total)} members`}
@@ -71,7 +75,7 @@ export function Trials({ run, trials, total, columns, part, by, hasFailures, sor
           onHover={setHovered}
         />
       )}
-    </>
+    </div>
   );
 }
 

@@ -27,7 +27,8 @@ _OPTIONS = {
 @click.command(
     epilog="\b\nExamples:\n  kaji logs -f bert\n  kaji logs --tail 100 --rank 3 -t bert\n"
     "  kaji logs --attempt 1 bert    # what it printed before it was restarted\n"
-    "  kaji logs --all-ranks -i --grep 'nccl warn' bert"
+    "  kaji logs --all-ranks -i --grep 'nccl warn' bert\n"
+    "  kaji logs -E --grep 'loss=(nan|inf)$' bert"
 )
 @run_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends, across restarts.")
@@ -35,6 +36,7 @@ _OPTIONS = {
 @click.option("--since", metavar="TIME", help="Newer than 10m, or than 2026-11-21T10:00:00Z.")
 @click.option("--until", metavar="TIME", help="Older than 10m, or than 2026-11-21T10:00:00Z.")
 @click.option("--grep", "text", metavar="TEXT", help="Only lines that contain TEXT; the server searches.")
+@click.option("-E", "--regex", "is_regex", is_flag=True, help="With --grep: TEXT is a regular expression (RE2).")
 @click.option("-i", "--ignore-case", is_flag=True, help="With --grep: a to z and A to Z are the same.")
 @click.option("-t", "--timestamps", is_flag=True, help="Show the time of each line.")
 @click.option("--rank", "--index", "rank", type=click.IntRange(min=0), metavar="R", help="This member only.")
@@ -52,6 +54,7 @@ def command(
     since: str | None,
     until: str | None,
     text: str | None,
+    is_regex: bool,
     ignore_case: bool,
     timestamps: bool,
     rank: int | None,
@@ -81,8 +84,9 @@ def command(
     if follow and (text is not None or until is not None):
         hint = f"follow it through grep: kaji logs -f {run} | grep TEXT" if until is None else "leave out one of them"
         raise click.UsageError(f"--follow excludes {'--until' if until is not None else '--grep'}; {hint}")
-    if ignore_case and text is None:
-        raise click.UsageError("--ignore-case needs --grep")
+    for option, is_given in (("--ignore-case", ignore_case), ("--regex", is_regex)):
+        if is_given and text is None:
+            raise click.UsageError(f"{option} needs --grep")
     last, oldest, newest = line_count(tail), _since(since), _since(until, "--until")
     with cli.api() as api:
         view = find_run(api, run, namespace, or_removed=True)
@@ -118,7 +122,7 @@ def command(
         )
         parts = reader.parts
         if text is not None or until is not None:
-            searched = LogSearch(text or "", ignore_case, oldest, newest, attempt, last, timestamps)
+            searched = LogSearch(text or "", is_regex, ignore_case, oldest, newest, attempt, last, timestamps)
             parts = partial(found_parts, api, view, searched, rank=rank, all_ranks=several)
         all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")
         silent = set(range(replicas)) if all_of_them and parts == reader.parts else set()
