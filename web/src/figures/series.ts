@@ -165,7 +165,7 @@ function seconds(time: string): number {
 }
 
 const DAY_SECONDS = 24 * 3600;
-const SECOND = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const SECOND = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit", second: "2-digit" });
 
 /** Return the labels of a time axis, in the person's time zone, for times that are `stepSeconds` apart. */
 export function timeLabels(times: readonly number[], stepSeconds: number): string[] {

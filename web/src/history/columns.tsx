@@ -1,10 +1,14 @@
 import type { Phase } from "../api/client";
 import { StateMark } from "../states/StateMark";
 import { Age } from "../words/Age";
+import { DELETED_WORDS } from "../run/findRun";
 import { reasonWords } from "../words/reason";
 import { duration } from "../words/times";
 import type { Column } from "../words/VirtualTable";
 import { lasted, type RecordedRun } from "./filter";
+
+/** The reason of a run whose deletion began before its end. */
+const DELETED = "Deleting";
 
 /** The columns of the table of ended runs. */
 export const COLUMNS: Column<RecordedRun>[] = [
@@ -16,7 +20,7 @@ export const COLUMNS: Column<RecordedRun>[] = [
   { name: "Attempts", width: "72px", right: true, isExtra: true, cell: (run) => (run.type === "sweep" ? "" : run.attempts || "") },
   { name: "Lasted", width: "80px", right: true, cell: time },
   { name: "Created", width: "104px", phone: "88px", right: true, cell: (run) => <Age time={run.createdAt} /> },
-  { name: "Why", width: "minmax(120px, 1fr)", cell: (run) => reasonWords(run.reason) },
+  { name: "Why", width: "minmax(120px, 1fr)", cell: ({ reason }) => (reason === DELETED ? DELETED_WORDS : reasonWords(reason)) },
 ];
 
 function time(run: RecordedRun): string {

@@ -48,8 +48,8 @@ export function QueuePage() {
   const drawn = useMemo(() => (trials.length ? [...runs, ...trials] : runs), [runs, trials]);
   const dependents = useMemo(() => live.dependents.filter((run) => fits(run, text)), [live.dependents, text]);
   const isThere = live.runs !== null;
-  // Once chosen it stays, so that the timeline does not jump while one looks at it.
-  const suited = useMemo(() => suitableSpan(live.runs ?? [], now), [isThere]);
+  // Once chosen it stays until another run is selected, so that the timeline does not jump while one looks at it.
+  const suited = useMemo(() => suitableSpan(live.runs ?? [], now, selected), [isThere, selected]);
   const hours = SPANS.find((span) => `${span}` === parameters.get("hours")) ?? suited;
   const [from, until] = spanned(now, hours);
   const change = (key: string, value: string) => changeAddress((newest) => withValues(newest, { [key]: value }));

@@ -74,6 +74,13 @@ describe("timeline", () => {
     expect(suitableSpan([], NOW)).toBe(24);
     expect(suitableSpan([run("long", { endsAt: at(500) })], NOW)).toBe(168);
   });
+
+  it("chooses a span that shows the start of the selected run", () => {
+    const late = run("late", { state: "waiting", startsAt: at(40), endsAt: "" });
+    expect(suitableSpan([...RUNS, late], NOW)).toBe(6);
+    expect(suitableSpan([...RUNS, late], NOW, "team/late")).toBe(72);
+    expect(suitableSpan(RUNS, NOW, "team/gone")).toBe(6);
+  });
 });
 
 it("says expected times in words", () => {

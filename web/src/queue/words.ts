@@ -1,5 +1,6 @@
 /** Texts about a run in the queue. */
 import { count, gpusWords } from "../words/amounts";
+import { HOUR_AND_MINUTE } from "../words/times";
 import type { QueueRow } from "./useQueue";
 
 /** Return the name under which a run is known everywhere: `namespace/name`. */
@@ -82,7 +83,7 @@ export function ahead(time: string, now: number): string {
   const at = Date.parse(time);
   const left = until(time, now);
   const isToday = new Date(at).toDateString() === new Date(now).toDateString();
-  return left === NOW ? NOW : `in ${left} (${(isToday ? CLOCK : DAY_AND_CLOCK).format(at)})`;
+  return left === NOW ? NOW : `in ${left} (${(isToday ? HOUR_AND_MINUTE : DAY_AND_CLOCK).format(at)})`;
 }
 
 /** Return the time until another one; "now" if it has come. */
@@ -91,7 +92,6 @@ export function until(time: string, now: number): string {
   return milliseconds < 60_000 ? NOW : inTwoUnits(milliseconds / 1_000);
 }
 
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
 const DAY_AND_CLOCK = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 
 /** Return a time of at least a minute in its two largest units: "1 h 59 min". */

@@ -42,6 +42,6 @@ it("addresses a removed run by its UID, and says that it ended", async () => {
     recorded: async () => record("bert", "u-1", "2026-11-23T10:00:00Z", "Running") as never,
   });
   expect(run?.name).toBe("u-1");
-  expect(run?.status).toEqual({ phase: "Stopped", message: "It was deleted before it had ended." });
+  expect(run?.status).toEqual({ phase: "Stopped", message: "deleted before its end" });
   expect(run?.pastAttempts.length).toBe(1);
 });

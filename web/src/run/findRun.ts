@@ -16,6 +16,9 @@ export interface ShownRun extends Run {
   pastAttempts: readonly Schemas["RecordedAttempt"][];
 }
 
+/** What is said of a run whose deletion began before its end. The server keeps the same words. */
+export const DELETED_WORDS = "deleted before its end";
+
 const UID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 interface Readers {
@@ -42,7 +45,7 @@ function liveRun(run: Run): ShownRun {
 
 function removedRun({ attempts, ...run }: Recorded): ShownRun {
   const { phase = "Queued" } = run.status;
-  const ending = { phase: "Stopped" as const, message: "It was deleted before it had ended." };
+  const ending = { phase: "Stopped" as const, message: DELETED_WORDS };
   const status = FINAL.has(phase) ? run.status : { ...run.status, ...ending };
   return { ...run, status, name: run.uid, title: run.name, isRemoved: true, pastAttempts: attempts };
 }

@@ -34,7 +34,7 @@ export function durationUntil(time: string | undefined, now: number): string {
 }
 
 /** Words of a clock and of a calendar, in the person's language and time zone. */
-export const HOUR_AND_MINUTE = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+export const HOUR_AND_MINUTE = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
 export const MONTH_AND_DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 

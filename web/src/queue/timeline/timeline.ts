@@ -87,13 +87,14 @@ export function spanned(now: number, hours: number): [number, number] {
   return [now - PAST_SHARE * hours * HOUR_MS, now + (1 - PAST_SHARE) * hours * HOUR_MS];
 }
 
-/** Return the shortest span in which the next expected ends and starts can be seen. */
-export function suitableSpan(runs: readonly QueueRow[], now: number): number {
+/** Return the shortest span in which the next expected ends and starts can be seen, and the start of the selected run. */
+export function suitableSpan(runs: readonly QueueRow[], now: number, selected = ""): number {
   const times = runs.flatMap(({ startsAt, endsAt }) => [startsAt, endsAt]).filter(Boolean).map((time) => Date.parse(time));
   const ahead = times.filter((time) => time > now).sort((a, b) => a - b);
   const middle = ahead[Math.floor(ahead.length / 2)];
   if (middle === undefined) return 24;
-  return SPANS.find((hours) => spanned(now, hours)[1] >= middle) ?? 168;
+  const start = Date.parse(runs.find((run) => keyOf(run) === selected)?.startsAt || "") || 0;
+  return SPANS.find((hours) => spanned(now, hours)[1] > Math.max(middle, start)) ?? 168;
 }
 
 export interface Tick {
