@@ -14,11 +14,12 @@ from websockets.exceptions import ConnectionClosed
 from kajitori.client.member_streams import PortConnection, connected
 from kajitori.docker.platform import Platform
 from kajitori.docker.translation.container import Container
-from kajitori.errors import KajitoriError, Unavailable
+from kajitori.errors import InvalidInput, KajitoriError, Unavailable
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+LAST_PORT = 65535
 CHUNK_BYTES = 64 * 1024
 
 Bindings = dict[str, list[dict[str, str]]]
@@ -66,17 +67,19 @@ class PublishedPorts:
             await self._forward(container, port, reader, writer)
 
         host = binding.get("HostIp") or LOOPBACK
-        text = str(binding.get("HostPort") or "0")
-        if not text.isdigit():
-            raise Unavailable(f"{text} is no single port", hint="publish ports one by one: -p 8080:80")
-        try:
-            server = await asyncio.start_server(serve, host, int(text))
-        except OSError as error:
-            hint = "publish another port, or -p CONTAINER_PORT for a free one"
-            raise Unavailable(f"port {host}:{text} can't be opened here: {error.strerror}", hint=hint) from error
-        published.servers.append(server)
-        number = server.sockets[0].getsockname()[1]
-        published.bindings.setdefault(name, []).append({"HostIp": host, "HostPort": str(number)})
+        text, why = str(binding.get("HostPort") or "0"), ""
+        for number in _numbers(text):
+            try:
+                server = await asyncio.start_server(serve, host, number)
+            except OSError as error:
+                why = str(error.strerror)
+                continue
+            published.servers.append(server)
+            bound = server.sockets[0].getsockname()[1]
+            published.bindings.setdefault(name, []).append({"HostIp": host, "HostPort": str(bound)})
+            return
+        hint = "publish another port, or -p CONTAINER_PORT for a free one"
+        raise Unavailable(f"port {host}:{text} can't be opened here: {why}", hint=hint)
 
     async def _forward(
         self, container: Container, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -111,6 +114,19 @@ class PublishedPorts:
             for server in published.servers:
                 server.close()
         self._open.clear()
+
+
+def _numbers(text: str) -> range:
+    """Return the ports of which one is to be opened: `8080`, or `8080-8099` for the first that is free.
+
+    Raises InvalidInput for a text that names none.
+    """
+    first, dash, last = text.partition("-")
+    last = last if dash else first
+    if not (first.isdigit() and last.isdigit() and int(first) <= int(last) <= LAST_PORT):
+        hint = "write a port such as -p 8080:80, or a range such as -p 8080-8099:80"
+        raise InvalidInput.one("--publish", "is neither a port nor a range of ports", value=text, hint=hint)
+    return range(int(first), int(last) + 1)
 
 
 async def _send(reader: asyncio.StreamReader, connection: PortConnection) -> None:
