@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from typing import Any
 
 import pytest
 from tests.unit.cli.fake_web_api import (
-    TOKEN,
     FakeWebApi,
     clock_in,
     cut_after,
@@ -339,23 +337,6 @@ def test_port_lists_addresses_of_running_members() -> None:
         assert message in invoke(api, "port", *args).stderr
     api.answers["GET /v1/runs/vision/web/members"] = {"items": []}
     assert "no member of web runs" in invoke(api, "port", "web").stderr
-
-
-def test_a_port_of_a_member_without_a_network_of_its_own_is_this_machines() -> None:
-    """Forwarding it to the same number is impossible, and needless. A server elsewhere says nothing of this machine."""
-    here = "http://127.0.0.1:9"
-    with socket.create_server(("127.0.0.1", 0)) as program:
-        port = program.getsockname()[1]
-        api = FakeWebApi([view("web", spec={"ports": [port]})])
-        member = {"rank": 0, "phase": "Running", "address": "127.0.0.1"}
-        api.answers["GET /v1/runs/vision/web/members"] = {"items": [member]}
-        listed = invoke(api, "port", "web", url=here)
-        assert (listed.stdout, listed.stderr) == (f"{port}/tcp -> 127.0.0.1:{port}\n", "")
-        assert "kaji port-forward web" in invoke(api, "port", "web").stderr
-        for url, way_out in ((here, f"open http://127.0.0.1:{port}"), ("http://elsewhere:9", "choose a free port")):
-            environment = {"KAJI_SERVER": url, "KAJI_TOKEN": TOKEN, "KAJI_INSECURE_HTTP": "1"}
-            refused = invoke(api, "port-forward", "web", url=url, environment=environment)
-            assert (refused.exit_code, way_out in refused.stderr) == (2, True), refused.stderr
 
 
 def test_attach_shows_only_new_output_until_the_end() -> None:

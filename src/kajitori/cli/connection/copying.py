@@ -12,14 +12,16 @@ import posixpath
 import shutil
 import tarfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from kajitori.cli.connection.folders import open_folder
 from kajitori.cli.terminal import write_as_is
+from kajitori.core.words.quantities import round_memory
 from kajitori.errors import InvalidInput, KajitoriError
 
 if TYPE_CHECKING:
@@ -33,6 +35,10 @@ _PROBE = """
 if [ -d "$1" ]; then echo folder; elif [ -e "$1" ]; then echo file; elif [ -d "$(dirname -- "$1")" ]; then echo new; fi
 """
 _MODES = 0o777
+_PART = ".kaji-cp-{}"
+"""Name of a file that is being written here: an interrupted copy leaves what was there before."""
+_TOLD_AFTER_SECONDS, _TOLD_AGAIN_SECONDS = 1.0, 0.5
+"""Time after which a copy shows how far it is, and the pause between two such reports."""
 _NO_FOLLOW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -60,7 +66,43 @@ def read_place(text: str) -> Place:
     return Place(path or ".", run)
 
 
-def copy_out(execute: Execute, source: str, target: str) -> list[str]:
+class Meter:
+    """Counts the bytes that a copy has moved, and shows them if it takes longer than a moment."""
+
+    def __init__(self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._show = show
+        self._clock = clock
+        self._bytes = 0
+        self._shown_at = clock() + _TOLD_AFTER_SECONDS - _TOLD_AGAIN_SECONDS
+
+    def counted(self, stream: BinaryIO) -> BinaryIO:
+        """Return a stream that writes to `stream` and counts."""
+        return cast(BinaryIO, _Counted(stream, self))
+
+    def add(self, count: int) -> None:
+        self._bytes += count
+        if self._clock() - self._shown_at >= _TOLD_AGAIN_SECONDS:
+            self._shown_at = self._clock()
+            self._show(f"{round_memory(self._bytes)} copied")
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    stream: BinaryIO
+    meter: Meter
+
+    def write(self, data: bytes) -> int:
+        self.meter.add(len(data))
+        return self.stream.write(data)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+_UNSEEN = Meter(lambda text: None)
+
+
+def copy_out(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN) -> list[str]:
     """Copy a file or folder of a member to a path here; `-` writes the archive to stdout. Return what was left out.
 
     As docker does: into a folder that is there, else under the target's name; `SOURCE/.` is the content of a folder.
@@ -70,10 +112,10 @@ def copy_out(execute: Execute, source: str, target: str) -> list[str]:
         folder, name = source, "."
     words = ("tar", "-cf", "-", "-C", folder or ".", "--", name)
     entry = "" if name == "." else name
-    return _receive(partial(_run, execute, words), source, entry, target, entry)
+    return _receive(partial(_run, execute, words), source, entry, target, entry, meter)
 
 
-def copy_checkpoint(api: Api, run: View, source: str, target: str) -> list[str]:
+def copy_checkpoint(api: Api, run: View, source: str, target: str, meter: Meter = _UNSEEN) -> list[str]:
     """Copy a file or folder of a run's checkpoint to a path here, like `copy_out`. No member has to be running."""
     only_content = source.endswith("/.")
     name = "" if only_content else posixpath.basename(posixpath.normpath(source))
@@ -85,10 +127,10 @@ def copy_checkpoint(api: Api, run: View, source: str, target: str) -> list[str]:
         for chunk in open_folder(api, run, "/files/archive", {"path": source, "name": prefix}):
             write(chunk)
 
-    return _receive(send, source, prefix, target, name)
+    return _receive(send, source, prefix, target, name, meter)
 
 
-def _receive(send: Callable[..., None], source: str, prefix: str, target: str, name: str) -> list[str]:
+def _receive(send: Callable[..., None], source: str, prefix: str, target: str, name: str, meter: Meter) -> list[str]:
     """Unpack the archive that `send(stdout=…)` writes. All its names begin with `prefix`, unless that is empty. A
     target that is a folder gets an entry `name`; with an empty name, the content of the source."""
     if target == "-":
@@ -108,7 +150,7 @@ def _receive(send: Callable[..., None], source: str, prefix: str, target: str, n
         thread.start()
         try:
             with open(writer, "wb") as stream:
-                send(stdout=stream)
+                send(stdout=meter.counted(stream))
         except BrokenPipeError:
             pass  # the other thread knows why
         finally:
@@ -120,8 +162,9 @@ def _receive(send: Callable[..., None], source: str, prefix: str, target: str, n
     return unpacking.left_out
 
 
-def copy_in(execute: Execute, source: str, target: str) -> None:
+def copy_in(execute: Execute, source: str, target: str, meter: Meter = _UNSEEN) -> list[str]:
     """Copy a file or folder to a path in a member; `-` reads an archive from stdin and unpacks it in a folder there.
+    Return what was left out.
 
     As docker does: into a folder that is there, else under the target's name; `SOURCE/.` is the content of a folder.
     """
@@ -145,9 +188,9 @@ def copy_in(execute: Execute, source: str, target: str) -> None:
     words = ("tar", "-xf", "-", "-C", folder or ".")
     if source == "-":
         _run(execute, words, stdin=0, stdout=io.BytesIO())
-        return
+        return []
     reader, writer = os.pipe()
-    packing = _Packing(path, name)
+    packing = _Packing(path, name, meter)
     thread = threading.Thread(target=packing.run, args=(writer,), name="pack", daemon=True)
     thread.start()
     try:
@@ -157,6 +200,7 @@ def copy_in(execute: Execute, source: str, target: str) -> None:
         thread.join()
     if packing.error is not None:
         raise packing.error
+    return packing.left_out
 
 
 def _run(execute: Execute, words: tuple[str, ...], *, stdin: int = -1, stdout: BinaryIO | None) -> None:
@@ -184,22 +228,29 @@ class _Packing:
 
     source: Path
     name: str
+    meter: Meter
+    left_out: list[str] = field(default_factory=list)
     error: Exception | None = None
 
     def run(self, writer: int) -> None:
         try:
-            with open(writer, "wb") as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
-                archive.add(self.source, self.name, filter=_as_root)
+            with (
+                open(writer, "wb") as stream,
+                tarfile.open(fileobj=self.meter.counted(stream), mode="w|") as archive,
+            ):
+                archive.add(self.source, self.name, filter=self._as_root)
         except BrokenPipeError:
             return  # the member's tar ended first, and says why
         except OSError as error:
             self.error = InvalidInput.one("SOURCE", f"{error.filename} can't be read: {error.strerror}")
 
-
-def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
+    def _as_root(self, member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        if member.isreg() or member.isdir() or member.issym() or member.islnk():
+            return member
+        self.left_out.append(f"{member.name}: neither a file nor a folder")
+        return None
 
 
 @dataclass
@@ -307,11 +358,16 @@ class _Unpacking:
     def _write(self, content: IO[bytes] | None, path: Path, member: tarfile.TarInfo) -> None:
         assert content is not None
         path.parent.mkdir(exist_ok=True, parents=True)
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, _NO_FOLLOW, 0o600), "wb") as file:
-            shutil.copyfileobj(content, file, 1 << 20)
-        path.chmod(member.mode & _MODES)
-        os.utime(path, (member.mtime, member.mtime))
+        part = path.with_name(_PART.format(os.getpid()))
+        part.unlink(missing_ok=True)
+        try:
+            with os.fdopen(os.open(part, _NO_FOLLOW, 0o600), "wb") as file:
+                shutil.copyfileobj(content, file, 1 << 20)
+            part.chmod(member.mode & _MODES)
+            os.utime(part, (member.mtime, member.mtime))
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def _leads_out(path: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from kajitori.cli.connection.copying import CopyFailed, Place, copy_in, copy_out, read_place
+from kajitori.cli.connection.copying import CopyFailed, Meter, Place, copy_in, copy_out, read_place
 from kajitori.errors import InvalidInput
 
 
@@ -258,12 +258,35 @@ def test_nothing_is_written_through_an_existing_link(folder: Path, tmp_path: Pat
 def test_an_incomplete_archive_is_an_error(folder: Path) -> None:
     def half(command: tuple[str, ...], *, stdin: int, stdout: BinaryIO, stderr: BinaryIO) -> int:
         whole = io.BytesIO()
-        sender((entry("x/a"), b"1" * 5000))(command, stdin=-1, stdout=whole, stderr=stderr)
+        sender((entry("./a"), b"1" * 5000))(command, stdin=-1, stdout=whole, stderr=stderr)
         stdout.write(whole.getvalue()[:3000])
         return 0
 
+    (folder / "out").mkdir()
+    (folder / "out" / "a").write_text("the copy of yesterday")
     with pytest.raises(CopyFailed, match="can't be read"):
-        copy_out(half, "/x", "out")
+        copy_out(half, "/x/.", "out")
+    left = [(path.name, path.read_text()) for path in folder.rglob("*") if path.is_file()]
+    assert left == [("a", "the copy of yesterday")], "what was interrupted replaces nothing"
+
+
+def test_what_is_no_file_is_named_and_left_out(member: Path, folder: Path) -> None:
+    """Also of what is copied into a member: a pipe or a socket."""
+    (folder / "x").mkdir()
+    (folder / "x" / "file").write_text("1")
+    os.mkfifo(folder / "x" / "pipe")
+    assert copy_in(execute, "x", str(member)) == ["x/pipe: neither a file nor a folder"]
+    assert [path.name for path in (member / "x").iterdir()] == ["file"]
+
+
+def test_a_long_copy_shows_how_far_it_is() -> None:
+    """A short one shows nothing."""
+    shown: list[str] = []
+    times = iter((0.0, 0.1, 0.9, 1.0, 1.0, 1.2, 1.6, 1.6))
+    stream = Meter(shown.append, lambda: next(times)).counted(io.BytesIO())
+    for _ in range(5):
+        stream.write(b"x" * 2**20)
+    assert shown == ["3Mi copied", "5Mi copied"]
 
 
 def test_a_dash_reads_or_writes_an_archive(

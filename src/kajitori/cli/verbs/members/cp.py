@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from kajitori.cli.context import Cli
 from kajitori.cli.options import complete_copied, namespace_option, server_options
+from kajitori.errors import Unavailable
+
+if TYPE_CHECKING:
+    from kajitori.cli.connection.copying import Meter
 
 
 @click.command(
@@ -32,6 +39,7 @@ def command(cli: Cli, source: str, target: str, rank: int, namespace: str | None
     from kajitori.cli.connection.copying import copy_checkpoint, copy_in, copy_out, read_place
     from kajitori.cli.connection.execution import execute
     from kajitori.cli.connection.folders import find_with_folder
+    from kajitori.cli.terminal import say
     from kajitori.client.views import is_final
 
     there, here = read_place(source), read_place(target)
@@ -40,13 +48,38 @@ def command(cli: Cli, source: str, target: str, rank: int, namespace: str | None
         raise click.UsageError(f"one of the two is RUN:PATH; {what} (write ./NAME for a path here with a colon)")
     with cli.api() as api:
         view = find_with_folder(api, there.run or here.run, namespace)
-        if there.run and is_final(view):
-            return _say_left_out(copy_checkpoint(api, view, there.path, target))
-    run = partial(execute, cli.find_target(), view, rank=rank, debug=cli.debug)
-    if here.run:
-        copy_in(run, source, here.path)
-        return 0
-    return _say_left_out(copy_out(run, there.path, target))
+        try:
+            with _meter(cli) as meter:
+                if there.run and is_final(view):
+                    return _say_left_out(copy_checkpoint(api, view, there.path, target, meter))
+                copies = copy_in if here.run else copy_out
+                run = partial(execute, cli.find_target(), view, rank=rank, debug=cli.debug)
+                return _say_left_out(copies(run, there.path, here.path, meter))
+        except (KeyboardInterrupt, Unavailable):
+            if here.run:
+                say(f"kaji: the copy was interrupted: {target} may be incomplete")
+            raise
+
+
+@contextmanager
+def _meter(cli: Cli) -> Iterator[Meter]:
+    """Show a person how much was copied, in a line that is taken away at the end."""
+    from kajitori.cli.connection.copying import Meter
+    from kajitori.cli.printing.output import StatusLine
+
+    line: StatusLine | None = None
+
+    def show(text: str) -> None:
+        nonlocal line
+        if cli.has_person:
+            line = line or StatusLine(cli, text)
+            line.update(text)
+
+    try:
+        yield Meter(show)
+    finally:
+        if line is not None:
+            line.stop()
 
 
 def _say_left_out(left_out: list[str]) -> int:

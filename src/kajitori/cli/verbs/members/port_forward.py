@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from kajitori.client.views import View
 
 
+_LOOPBACK = "127.0.0.1"
+_POLL_SECONDS = 1.0
+
+
 @click.command(
     "port-forward",
     epilog="\b\nExamples:\n  kaji port-forward web 8888           # http://127.0.0.1:8888\n"
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--address",
-    default="127.0.0.1",
+    default=_LOOPBACK,
     metavar="ADDRESS",
     help="Address of this machine to listen on; default: 127.0.0.1.",
 )
@@ -44,24 +48,33 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
     or the run's end, and survives restarts of the run and of the server. Use an `--address` of the network only if
     everybody there may connect. For a notebook, the link with its token is printed.
     """
-    from kajitori.cli.connection.forwarding import Forwarder, forward_until_end
+    from kajitori.cli.connection.forwarding import Forward, Forwarder, forward_until_end
     from kajitori.cli.terminal import say
     from kajitori.client.lookup import find_run
     from kajitori.client.views import is_final, phase_of
     from kajitori.errors import InvalidInput, WrongState
 
     with cli.api() as api:
-        view = find_run(api, run, namespace)
+        view: View = find_run(api, run, namespace)
     name = view["name"]
     if is_final(view):
         raise WrongState(
             f"{name} is {phase_of(view)}: nothing listens there", hint=f"start it again: kaji resume {name}"
         )
-    secret = _notebook(cli, view) if rank == 0 else None
-    if secret is not None and not ports and not view["spec"].get("ports"):
-        # On this machine's own network the notebook itself has the port.
-        ports = (f":{secret['port']}" if _shares_network(cli, view, rank) else str(secret["port"]),)
     forwards = _forwards(view, ports)
+    secret = _notebook(cli, view) if rank == 0 else None
+    if secret is not None and not ports and not forwards:
+        forwards = [Forward(secret["port"], secret["port"])]
+    if not forwards:
+        hint = f"name one: kaji port-forward {name} 8888"
+        raise InvalidInput.one("PORT", f"{name} publishes no port", hint=hint)
+    if cli.find_target().is_local and address == _LOOPBACK and any(map(_is_same, forwards)):
+        view = _wait_until_it_runs(cli, view)
+        secret = secret or (_notebook(cli, view) if rank == 0 else None)
+        if _shares_network(cli, view, rank):
+            forwards = _without_own(view, forwards, has_token=secret is not None)
+            if not forwards:
+                return 0
     if phase_of(view) != "Running":
         say(f"{name} is {phase_of(view)}; connections fail until it runs")
 
@@ -69,15 +82,47 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
         cli.target = None
         return cli.find_target()
 
-    try:
-        forward_until_end(cli.api, Forwarder(find, view, rank, say), view, forwards, address, secret)
-    except InvalidInput as error:
-        same = [forward.remote for forward in forwards if forward.local == forward.remote]
-        if same and _shares_network(cli, view, rank):
-            hint = _open_directly(same, has_token=secret is not None)
-            raise InvalidInput([replace(fault, hint=hint) for fault in error.faults]) from error
-        raise
+    forward_until_end(cli.api, Forwarder(find, view, rank, say), view, forwards, address, secret)
     return 0
+
+
+def _is_same(forward: Forward) -> bool:
+    return forward.local == forward.remote
+
+
+def _wait_until_it_runs(cli: Cli, view: View) -> View:
+    """Return the view of a run that runs: on a `kaji up` its program may need the very port of this machine that would
+    be taken from it. Raises WrongState if it ends before."""
+    from kajitori.cli.terminal import say
+    from kajitori.client.views import is_final, phase_of
+    from kajitori.client.web_api import run_path
+    from kajitori.errors import WrongState
+
+    told = False
+    while phase_of(view) != "Running":
+        if is_final(view):
+            raise WrongState(f"{view['name']} is {phase_of(view)}: nothing listens there")
+        if not told:
+            say(f"{view['name']} is {phase_of(view)}; waits until it runs")
+            told = True
+        cli.sleep(_POLL_SECONDS)
+        with cli.api() as api:
+            view = api.get(run_path(view))
+    return view
+
+
+def _without_own(view: View, forwards: Sequence[Forward], *, has_token: bool) -> list[Forward]:
+    """Return what is left to forward of a member that listens on this machine itself, and say where it does. The link
+    of a notebook comes with a forward, so it gets another local port."""
+    from kajitori.cli.terminal import say
+
+    if has_token:
+        return [replace(forward, local=0) if _is_same(forward) else forward for forward in forwards]
+    for forward in filter(_is_same, forwards):
+        say(
+            f"{view['name']} listens on this machine itself, so nothing is forwarded: http://{_LOOPBACK}:{forward.local}"
+        )
+    return [forward for forward in forwards if not _is_same(forward)]
 
 
 def _shares_network(cli: Cli, view: View, rank: int) -> bool:
@@ -90,13 +135,6 @@ def _shares_network(cli: Cli, view: View, rank: int) -> bool:
     with cli.api() as api:
         members = api.all_items(run_path(view, "/members"))
     return any(member["rank"] == rank and has_network_of_this_machine(member) for member in members)
-
-
-def _open_directly(ports: Sequence[int], *, has_token: bool) -> str:
-    shares = "the member shares this machine's network"
-    if has_token:
-        return f"{shares}: forward :{ports[0]}, which prints the notebook's link"
-    return f"{shares}: open http://127.0.0.1:{ports[0]}, or forward :{ports[0]}"
 
 
 def _notebook(cli: Cli, view: View) -> View | None:
@@ -116,14 +154,11 @@ def _notebook(cli: Cli, view: View) -> View | None:
 
 
 def _forwards(view: View, ports: Sequence[str]) -> list[Forward]:
-    """Return the ports to forward. Raises InvalidInput with all faults."""
+    """Return the ports to forward: if none are named here, those of the run. Raises InvalidInput with all faults."""
     from kajitori.cli.connection.forwarding import Forward
     from kajitori.errors import Fault, FieldError, InvalidInput
 
     texts = [*ports] or [str(port) for port in (view.get("spec") or {}).get("ports") or ()]
-    if not texts:
-        hint = f"name one: kaji port-forward {view['name']} 8888"
-        raise InvalidInput.one("PORT", f"{view['name']} publishes no port", hint=hint)
     found, faults = [], []
     for text in texts:
         try:

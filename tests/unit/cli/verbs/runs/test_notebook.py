@@ -247,24 +247,3 @@ def test_event_files_of_an_ended_run_are_shown_here(tmp_path: Path, monkeypatch:
     done = invoke(api, "tensorboard", "bert", "--print", environment=environment)
     assert (done.exit_code != 0, "no checkpoint folder" in done.stderr) == (True, True)
     assert "is shown" not in done.stderr, "nothing is announced that does not happen"
-
-
-@pytest.mark.parametrize(("url", "forward"), [("http://127.0.0.1:9", (0, 8888)), ("https://elsewhere:9", (8888, 8888))])
-def test_port_forward_knows_the_port_of_a_notebook(
-    monkeypatch: pytest.MonkeyPatch, url: str, forward: tuple[int, int]
-) -> None:
-    """Where the notebook shares the network of this machine, it has the port itself."""
-    api = server(notebook())
-    told = {"port": 8888, "path": PATH.rstrip("/"), "token": "s3cret"}
-    api.answers["GET /v1/runs/vision/notebook-ada/notebook"] = told
-    api.answers["GET /v1/runs/vision/notebook-ada/members"] = {
-        "items": [{"rank": 0, "phase": "Running", "address": "127.0.0.1"}]
-    }
-    asked: list[Any] = []
-    where = "kajitori.cli.connection.forwarding.forward_until_end"
-    monkeypatch.setattr(where, lambda *arguments: asked.append(arguments[3:]))
-    found = {"KAJI_SERVER": url, "KAJI_TOKEN": TOKEN, "KAJI_NAMESPACE": "vision"}  # a forwarder looks for it again
-    done = invoke(api, "port-forward", "notebook-ada", environment=found, url=url)
-    assert (done.exit_code, len(asked)) == (0, 1), done.output
-    forwards, address, secret = asked[0]
-    assert ([(each.local, each.remote) for each in forwards], address, secret) == ([forward], "127.0.0.1", told)
