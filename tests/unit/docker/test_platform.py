@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.unit.docker.test_containers import NEVER_STARTED, container
@@ -12,9 +13,11 @@ from tests.unit.docker.test_containers import NEVER_STARTED, container
 from kajitori.client.target import Target
 from kajitori.docker import output
 from kajitori.docker import platform as module
-from kajitori.docker.hijack import STDERR, STDOUT
+from kajitori.docker.engine import Engine
+from kajitori.docker.hijack import STDERR, STDOUT, Hijacked
 from kajitori.docker.output import LogQuery, read_output
 from kajitori.docker.platform import Platform
+from kajitori.docker.routes import attaching
 from kajitori.docker.translation.container import Container
 
 
@@ -146,3 +149,24 @@ async def test_each_reason_to_wait_is_told_once(monkeypatch: pytest.MonkeyPatch)
     pieces = [piece async for piece in output.follow_start(server, STARTED, (STDOUT,))]
     told = [text for stream, text in pieces if stream == STDERR]
     assert [b"it starts" in told[0], b"no such image" in told[1], len(told)] == [True, True, 2]
+
+
+async def test_a_terminal_is_told_that_its_run_waits_though_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`docker run -it` showed an empty terminal while its run was queued: only a later change was told."""
+    told, lines = asyncio.Event(), list[bytes]()
+
+    class Waiting(SlowServer):
+        async def documents(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[Any]:
+            yield QUEUED.view
+            await told.wait()
+            yield ENDED.view
+
+    async def write(stream: int, data: bytes) -> None:
+        lines.append(data)
+        told.set()
+
+    monkeypatch.setattr(attaching, "QUEUED_AFTER_SECONDS", 0.01)
+    engine = SimpleNamespace(platform=Waiting([QUEUED.view]), now=lambda: 0.0)
+    client = SimpleNamespace(write=write)
+    assert not await attaching._until_running(cast(Engine, engine), STARTED, cast(Hijacked, client))
+    assert [line.endswith(b"\r\n") and b" is Queued: " in line for line in lines] == [True]

@@ -159,6 +159,8 @@ class TunnelProtocol(Tunnel):
         scope["extensions"] = {**scope.get("extensions", {}), TUNNEL: self, "websocket.http.response": {}}
         try:
             await app(scope, self._no_body, self._refuse)
+        except ConnectionResetError:
+            log.debug("a caller hung up before the handshake was answered")
         except Exception:
             log.exception("a WebSocket is closed because of a bug")
         finally:

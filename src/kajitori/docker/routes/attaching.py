@@ -172,14 +172,32 @@ class _AfterLog:
 async def _until_running(engine: Engine, container: Container, client: Hijacked | None = None) -> bool:
     """Wait until a container runs. Return False if it ends without. `client` is told that it waits, and why."""
     told, until = set[str](), engine.now() + QUEUED_AFTER_SECONDS
-    async with aclosing(engine.platform.changes(await engine.platform.refreshed(container))) as changes:
-        async for seen in changes:
-            if seen.phase is Phase.RUNNING:
-                return True
-            text = phase_words(seen)
-            if client is not None and seen.is_active and text not in told and engine.now() >= until:
-                told.add(text)
-                await client.write(STDERR, f"{text}\r\n".encode())
+    latest: Container | None = None
+
+    async def tell() -> None:
+        if client is None or latest is None or not latest.is_active:
+            return
+        text = phase_words(latest)
+        if text not in told:
+            told.add(text)
+            await client.write(STDERR, f"{text}\r\n".encode())
+
+    async def tell_after_a_moment() -> None:
+        """A run that waits for nodes may not change for hours."""
+        await asyncio.sleep(QUEUED_AFTER_SECONDS)
+        await tell()
+
+    telling = asyncio.create_task(tell_after_a_moment())
+    try:
+        async with aclosing(engine.platform.changes(await engine.platform.refreshed(container))) as changes:
+            async for seen in changes:
+                if seen.phase is Phase.RUNNING:
+                    return True
+                latest = seen
+                if engine.now() >= until:
+                    await tell()
+    finally:
+        telling.cancel()
     return False
 
 

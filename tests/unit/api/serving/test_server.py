@@ -7,12 +7,15 @@ import json
 import signal
 import socket
 from contextlib import suppress
+from typing import Any, cast
 
 import httpx2
 import pytest
+from starlette.types import Receive, Scope, Send
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod, run
 
+from kajitori.api.serving.protocols import TunnelProtocol
 from kajitori.api.serving.server import ApiServer
 from kajitori.errors import Unavailable
 
@@ -125,3 +128,23 @@ async def test_a_stopping_server_finishes_requests_in_progress(world: World) -> 
         response = await submitting
     assert response.status_code == 201
     assert json.loads(response.text)["name"] == "bert"
+
+
+async def test_a_caller_that_hung_up_before_its_handshake_was_answered_is_no_bug(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """JupyterLab's page connects again and again while its Pod is replaced; the log had a traceback for each."""
+
+    class Gone(asyncio.Transport):
+        def is_closing(self) -> bool:
+            return True
+
+        def pause_reading(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.http.response.start", "status": 502, "headers": []})
+
+    await TunnelProtocol(cast(Any, None), Gone(), set()).serve(refuse, {}, b"")
+    assert not caplog.records
