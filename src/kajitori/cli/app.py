@@ -17,7 +17,7 @@ from kajitori.cli.help.other_words import answer
 from kajitori.cli.options import server_options
 from kajitori.cli.problems import print_error, print_usage_error, write_bug_report
 from kajitori.cli.terminal import echo
-from kajitori.core.words.suggestions import nearest
+from kajitori.core.words.suggestions import similar
 from kajitori.errors import KajitoriError, Unsupported
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ class Kaji(click.Group):
         if args and args[0] not in VERBS and not args[0].startswith("-") and not ctx.resilient_parsing:
             if (elsewhere := answer(args[0])) is not None:
                 raise elsewhere
-            near = nearest(args[0], VERBS)
-            hint = f" Did you mean {near}?" if near else ""
+            near = similar(args[0], VERBS)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
             raise click.UsageError(f"there is no verb {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 

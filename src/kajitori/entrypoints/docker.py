@@ -133,7 +133,9 @@ def _host_and_port(options: DockerOptions) -> tuple[str, int]:
     """Return host and port to listen on. Raises InvalidInput for an invalid address, or if certificates are missing."""
     host, _, port = options.tcp.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise InvalidInput.one("--tcp", "is no address", value=options.tcp, hint="such as 127.0.0.1:2376")
+        raise InvalidInput.one(
+            "--tcp", "is not an address", value=options.tcp, hint="write HOST:PORT, for example 127.0.0.1:2376"
+        )
     if options.certificate is None or options.key is None or options.client_authority is None:
         hint = "add --tls-cert, --tls-key and --tls-client-ca"
         message = "everybody who reaches the port could act as you, so TLS with client certificates is needed"

@@ -118,7 +118,7 @@ def test_every_option_has_a_help_text_or_shows_its_default() -> None:
 def test_an_unknown_verb_exits_with_2_and_names_the_nearest() -> None:
     result = invoke(FakeWebApi(), "logz", "bert")
     assert result.exit_code == 2
-    assert result.stderr == "kaji: there is no verb 'logz'. Did you mean logs?\n      see kaji --help\n"
+    assert result.stderr == "kaji: there is no verb 'logz'. Did you mean logs or login?\n      see kaji --help\n"
     assert invoke(FakeWebApi(), "frobnicate").exit_code == 2
 
 

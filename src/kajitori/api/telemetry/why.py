@@ -21,7 +21,7 @@ from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import nodes_and_addresses
-from kajitori.core.policy.idle import use_of
+from kajitori.core.policy.idle import Use, use_of
 from kajitori.core.spec.stored import read_stored
 from kajitori.core.telemetry import stragglers
 from kajitori.core.telemetry.hangs.evidence import Occasion, read
@@ -43,6 +43,12 @@ _STILL = (
     "None of its processes moved between two looks, but what was measured is up to two minutes old: it may have gone "
     "on since. Ask again in a minute."
 )
+_NOT_JUDGED = {
+    Use.BATCH: "Its progress is not judged: the policy has no limits for batch runs (stuck.batch).",
+    Use.NOTEBOOK: "Its progress is not judged: it listens on ports, as a notebook does.",
+    Use.SERVICE: "Its progress is not judged: it is a service.",
+}
+_NOT_JUDGED_SWEEP = "Its progress is not judged: it is a sweep, whose members do not depend on each other."
 _NO_RIGHT = "Where its processes are is shown to those who may run programs in its members (create pods/exec)."
 
 
@@ -115,7 +121,10 @@ async def _of_running(api: Api, user: User, run: RunObject, pods: Mapping[int, P
     is_still = await _look(api, user, pods, found, twice=finding.verdict is Verdict.SUSPECTED) if look else None
     if is_still and _is_confirmed(run, attempt):
         found.verdict = Verdict.STUCK.value
-    said = list(_about_progress(run, finding, is_still=is_still, is_stuck=found.verdict == Verdict.STUCK))
+    if is_judged:
+        said = list(_about_progress(run, finding, is_still=is_still, is_stuck=found.verdict == Verdict.STUCK))
+    else:
+        said = [_NOT_JUDGED_SWEEP if spec.is_sweep else _NOT_JUDGED[use]]
     if spec.is_gang:
         slow = stragglers.find(intervals, {rank: pod.spec.node_name for rank, pod in pods.items()}, now)
         said += [stragglers.describe_straggler(slow)] if slow is not None else []

@@ -241,7 +241,7 @@ class Call(Generic[T_co]):
         """Return the call with this `id`, of another process as well. Raises NotFound if its run was removed."""
         from kajitori.client.client import Client
 
-        run, _, number = text.rpartition("/")
+        run, _, number = text.rpartition("/") if isinstance(text, str) else ("", "", "")
         if not number.isdecimal() or "/" not in run:
             raise InvalidInput.one(
                 "id",

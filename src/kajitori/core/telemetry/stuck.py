@@ -250,8 +250,7 @@ def describe(finding: Finding, *, is_still: bool | None) -> str:
     busy = "though processors or GPUs are busy" if finding.works else "and neither processors nor GPUs work"
     match finding.verdict:
         case Verdict.UNKNOWN:
-            why = "it showed no rhythm yet, or is a service, a notebook or a sweep"
-            return f"Whether it makes progress is not known: {why}."
+            return "Whether it makes progress is not known yet: it has not shown for long enough how regularly it does."
         case Verdict.WELL if not finding.quiet_seconds:
             return f"It makes progress: output, training figures, or bytes of disks or networks (as of {as_of})."
         case Verdict.WELL:

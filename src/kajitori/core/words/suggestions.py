@@ -54,6 +54,19 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return by_letters[min(parts, key=lambda name: abs(len(name) - len(letters)))] if parts else None
 
 
+def similar(word: str, known: Iterable[str]) -> list[str]:
+    """Return up to two known names that are similar to `word`, the most similar one first.
+
+    Two are returned, since the closer one may do harm: `rum` is closer to `rm` than to `run`.
+    """
+    known = list(known)
+    near = nearest(word, known)
+    if near is None:
+        return []
+    close = get_close_matches(word[:80].casefold(), known, n=2, cutoff=0.65)
+    return [near, *(name for name in close if name != near)][:2]
+
+
 def did_you_mean(word: str, known: Iterable[str], *, shown: int = 20) -> str:
     """Return a hint for an unknown name: the most similar known one, else the first `shown` known ones."""
     names = sorted(known)

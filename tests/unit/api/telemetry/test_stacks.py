@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 from tests.unit.api.conftest import NOW, World
+from tests.unit.api.fake_kubernetes import pod, run
 from tests.unit.api.telemetry.test_routes import RUN, answer_one, described, gang
 
 from kajitori.blobs.logs import KeptLogs
@@ -141,6 +142,16 @@ async def test_why_names_the_rank_that_slows_the_gang(world: World) -> None:
     assert shown["words"][1].endswith(
         "(cpu.used 0.95 cores, median of 4 ranks 0.50 cores, in 15 of the last 15 minutes)."
     )
+
+
+async def test_why_says_that_a_service_is_not_judged(world: World) -> None:
+    """Not that it may be a service: the server knows it."""
+    made = run("bert", type="service", ports=[{"port": 80}])
+    made = world.kubernetes.put("runs", made | {"status": {"phase": "Running", "attempts": 1}})
+    world.kubernetes.put("pods", pod(made, node="g1"))
+    await world.caught_up()
+    shown = (await world.http.get(f"{RUN}/why", params={"look": False})).json()
+    assert shown["words"] == ["Its progress is not judged: it is a service."]
 
 
 async def test_why_shows_no_code_without_the_right_to_it(world: World) -> None:

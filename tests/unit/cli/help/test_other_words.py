@@ -67,3 +67,4 @@ def test_a_verb_of_slurm_exits_with_2_and_names_kajis_verb() -> None:
     assert "nodes from a registry" in invoke(api, "build", "--help").stderr
     assert answer("rum") is None
     assert "Did you mean rm?" in invoke(api, "rmm").stderr
+    assert "Did you mean rm or run?" in invoke(api, "rum").stderr

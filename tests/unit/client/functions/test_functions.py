@@ -257,6 +257,8 @@ def test_a_call_is_found_again_by_its_id() -> None:
     assert Call.from_id(call.id, cluster.client).result(10) == 42
     with pytest.raises(kajitori.errors.InvalidInput):
         Call.from_id("doubled", cluster.client)
+    with pytest.raises(kajitori.errors.InvalidInput, match="3 is not the id of a call"):
+        Call.from_id(3, cluster.client)  # type: ignore[arg-type]
     with pytest.raises(kajitori.errors.NotFound, match="has no call 7") as caught:
         Call.from_id(call.id[:-1] + "7", cluster.client).result(10)
     assert caught.value.hint == "its calls are 0 to 0"

@@ -246,7 +246,7 @@ def test_findings_become_sentences() -> None:
         "which is suspicious only after 10m."
     )
     assert describe(judged((5, TRAINS)), is_still=None).endswith(f"(as of {format_time(time_at(START + 5 * 60))}).")
-    assert describe(Finding(Verdict.UNKNOWN), is_still=None).startswith("Whether it makes progress is not known: ")
+    assert describe(Finding(Verdict.UNKNOWN), is_still=None).startswith("Whether it makes progress is not known yet: ")
     suspected = judged((5, TRAINS), (2, WAITS), (5, TRAINS), (90, SPINS))
     assert describe(suspected, is_still=None) == (
         "It may be stuck: no rank has shown progress for 1h30m, though processors or GPUs are busy. "

@@ -183,4 +183,5 @@ def _row(item: dict[str, Any], unit: str, shown: list[str], whole: int) -> list[
 
 
 def _hours(seconds: float) -> str:
-    return f"{seconds / _HOUR:.2f}"
+    hours = seconds / _HOUR
+    return "<0.01" if 0 < hours < 0.005 else f"{hours:.2f}"

@@ -67,6 +67,13 @@ def test_the_cluster_is_told_by_cause() -> None:
     assert "32.00 of them are unclear" in result.stderr
 
 
+def test_a_small_share_is_not_shown_as_zero() -> None:
+    shown = report("cause", item("NodeLost", 3, part("lost", 2)))
+    shown["total"]["categories"][-1] = part("unclear", 0.001, gpus=1)
+    api = FakeWebApi(RUNS, {"GET /v1/report": shown})
+    assert "<0.01 of them are unclear" in invoke(api, "report", "--all-users").stderr
+
+
 def test_teams_are_told_with_their_total() -> None:
     """In hours of members where nobody has GPUs."""
     rows = [item(team, 1, part("productive", 3, gpus=0), part("lost", 1, gpus=0)) for team in ("speech", "vision")]
