@@ -133,8 +133,8 @@ async def bound_claim(cluster: Cluster, nodes: list[str]) -> None:
 
 @pytest.mark.conformance
 async def test_a_missing_storage_class_is_named_and_no_node_is_avoided(cluster: Cluster) -> None:
-    """The first start fails on some node. Before further starts the controller reads the claim's events, and creates no
-    Pod."""
+    """The first start creates a Pod, which gets no node. Before further starts the controller reads the claim's events,
+    and creates no Pod."""
     cluster.use_policy(
         volumes={"data": {"claim": "data"}}, start={"pause": "1s", "longestPause": "1s", "deadline": "3s"}
     )
@@ -165,6 +165,16 @@ async def test_a_missing_storage_class_is_named_and_no_node_is_avoided(cluster: 
     await cluster.submit("bert", volumes=[{"name": "data", "path": "/data"}])
     told = f"PersistentVolumeClaim data: {said}"
     await cluster.until(lambda: told in cluster.status("bert").message, "the class is named")
+    await cluster.until(
+        lambda: cluster.status("bert").failed_starts and not cluster.pods("bert"), "the start has failed"
+    )
+    before = cluster.status("bert").failed_starts
+
+    def tried_again() -> bool:
+        assert not cluster.pods("bert"), "nothing is held meanwhile"
+        return cluster.status("bert").failed_starts >= before + 2
+
+    await cluster.until(tried_again, "two more starts")
     status = cluster.status("bert")
     assert (status.phase, status.reason, status.avoid_nodes) == (Phase.QUEUED, Reason.STORAGE, {})
-    assert not cluster.pods("bert"), "nothing is held meanwhile"
+    assert told in status.message
