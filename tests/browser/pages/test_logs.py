@@ -25,7 +25,8 @@ try:
 except ValueError:
     import traceback
     traceback.print_exc(file=sys.stdout)  # lines of two streams may be mixed
-print("\\x1b[31mred\\x1b[0m", flush=True)
+print("javascript:alert(1) https://a@b.example")
+print("\\x1b[31mred\\x1b[0m (https://a.example/\\x1b[1mloss\\x1b[0m?step=1)", flush=True)
 while True:
     print("tick", flush=True)
     time.sleep(0.1)
@@ -97,8 +98,8 @@ def test_a_long_log_is_searched_and_scrolled(cluster: KajiUp, page: Page) -> Non
     assert cluster.kaji("rm", "-f", "long").returncode == 0
 
 
-def test_a_traceback_is_folded(cluster: KajiUp, page: Page) -> None:
-    """To its message and its last frame, until the person opens it."""
+def test_a_traceback_is_folded_and_an_address_is_a_link(cluster: KajiUp, page: Page) -> None:
+    """To its message and its last frame, until the person opens it. Colours and matches go on within the link."""
     run(cluster, "broken", "python3", "-c", PRINTS.partition("while True")[0] + "time.sleep(1000)")
     open_address(page, "/runs/default/broken")
     log = page.get_by_role("log")
@@ -108,5 +109,13 @@ def test_a_traceback_is_folded(cluster: KajiUp, page: Page) -> None:
     fold.click()
     log.get_by_text("Traceback (most recent call last)").wait_for()
     assert log.get_by_text("red", exact=True).evaluate("found => found.style.color") != ""
+    (address,) = log.get_by_role("link").all()
+    assert address.get_attribute("href") == address.inner_text() == "https://a.example/loss?step=1"
+    assert (address.get_attribute("target"), address.get_attribute("rel")) == ("_blank", "noopener noreferrer nofollow")
+    page.get_by_label("Search", exact=True).fill("EXAMPLE/LOSS")
+    page.get_by_label("Search", exact=True).press("Enter")
+    log.get_by_role("link").locator("mark").first.wait_for()
+    assert "".join(address.locator("mark").all_inner_texts()) == "example/loss"
+    assert_accessible(page, "main")
     page.goto("about:blank")
     assert cluster.kaji("rm", "-f", "broken").returncode == 0

@@ -28,7 +28,7 @@ export function LogLine({ item, needle, toggle }: Properties) {
   if (row.isNote) return <span className="text note">{row.text}</span>;
   const text = (
     <>
-      <LogText text={row.text} needle={needle} />
+      <LogText text={row.text} needle={needle} hasLinks={!item.head} />
       {row.cut && <span className="note"> (the rest of this long line is left out; download the log for it)</span>}
     </>
   );

@@ -204,6 +204,7 @@ export function LogPane({ path, sources, mayGrow, wraps, hasTimes, found, place 
           "& .hit": { bgcolor: "action.selected" },
           "& mark, & .match": { bgcolor: dark ? "#6b5300" : "#ffe08a", color: "inherit", borderRadius: "2px" },
           "& button": { font: "inherit", color: "inherit", background: "none", border: 0, p: 0, textAlign: "left", cursor: "pointer", whiteSpace: "inherit" },
+          "& a:focus-visible": { outline: "2px solid currentColor", outlineOffset: "-1px", borderRadius: "2px" },
           "& .fold": { color: "error.main" },
         }}
       >

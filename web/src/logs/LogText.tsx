@@ -1,6 +1,7 @@
 import { useTheme } from "@mui/material/styles";
-import { memo, type CSSProperties } from "react";
-import { spansOf, type Style } from "./ansi";
+import { Fragment, memo, type CSSProperties } from "react";
+import { spansOf, type Span, type Style } from "./ansi";
+import { cut, linksIn, type Range } from "./links";
 
 /** The eight colours of terminals, each readable on the page. */
 const LIGHT = ["#24292f", "#b3261e", "#2f6b3a", "#8a5200", "#1a5fb4", "#8b2f8b", "#0b6e69", "#5f6368"];
@@ -12,39 +13,70 @@ export interface Needle {
   matchesCase: boolean;
 }
 
-/** One line of a program's output, with its colours. Matches of the search are marked. */
-export const LogText = memo(function LogText({ text, needle }: { text: string; needle: Needle | null }) {
+interface Properties {
+  text: string;
+  needle: Needle | null;
+  /** Whether addresses are links. Those inside a button cannot be. */
+  hasLinks?: boolean;
+}
+
+/** One line of a program's output, with its colours. Matches of the search are marked, and addresses are links. */
+export const LogText = memo(function LogText({ text, needle, hasLinks = true }: Properties) {
   const dark = useTheme().palette.mode === "dark";
-  return spansOf(text).map((span, place) => {
-    const parts = partsOf(span.text, needle);
-    const marked = parts.map((part, index) => (index % 2 ? <mark key={index}>{part}</mark> : part));
-    const style = cssOf(span.style, dark ? DARK : LIGHT);
-    return style ? (
-      <span key={place} style={style}>
-        {marked}
-      </span>
+  const spans = placed(spansOf(text));
+  const shown = spans.map((span) => span.text).join("");
+  const marks = marksIn(shown, needle);
+  const written = ({ start, end }: Range) =>
+    cut(start, end, marks).map((part) => {
+      const words = shown.slice(part.start, part.end);
+      return part.isIn ? <mark key={part.start}>{words}</mark> : words;
+    });
+  const coloured = (within: Range) =>
+    spans.flatMap(({ start, end, style }) => {
+      const part = { start: Math.max(start, within.start), end: Math.min(end, within.end) };
+      if (part.start >= part.end) return [];
+      const css = cssOf(style, dark ? DARK : LIGHT);
+      if (!css) return written(part);
+      return (
+        <span key={part.start} style={css}>
+          {written(part)}
+        </span>
+      );
+    });
+  return cut(0, shown.length, hasLinks ? linksIn(shown) : []).map((part) =>
+    part.isIn ? (
+      <a key={part.start} href={shown.slice(part.start, part.end)} target="_blank" rel="noopener noreferrer nofollow">
+        {coloured(part)}
+      </a>
     ) : (
-      marked
-    );
-  });
+      <Fragment key={part.start}>{coloured(part)}</Fragment>
+    ),
+  );
 });
+
+/** Return a line's spans with their places in it. */
+function placed(spans: readonly Span[]): (Span & Range)[] {
+  let end = 0;
+  return spans.map((span) => {
+    const start = end;
+    end += span.text.length;
+    return { ...span, start, end };
+  });
+}
 
 /** The colour of a rank in the gutter. */
 export function rankColour(rank: number, dark: boolean): string {
   return (dark ? DARK : LIGHT)[1 + (rank % 6)] ?? "inherit";
 }
 
-function partsOf(text: string, needle: Needle | null): string[] {
-  if (!needle?.text) return [text];
+/** Return where a text has what was searched for. */
+function marksIn(text: string, needle: Needle | null): Range[] {
+  if (!needle?.text) return [];
   const [lower, wanted] = needle.matchesCase ? [text, needle.text] : [text.toLowerCase(), needle.text.toLowerCase()];
-  if (lower.length !== text.length) return [text];
-  const parts: string[] = [];
-  let start = 0;
-  for (let found = lower.indexOf(wanted); found >= 0; found = lower.indexOf(wanted, start)) {
-    parts.push(text.slice(start, found), text.slice(found, found + wanted.length));
-    start = found + wanted.length;
-  }
-  return [...parts, text.slice(start)];
+  if (lower.length !== text.length) return [];
+  const marks: Range[] = [];
+  for (let start = lower.indexOf(wanted); start >= 0; start = lower.indexOf(wanted, start + wanted.length)) marks.push({ start, end: start + wanted.length });
+  return marks;
 }
 
 function cssOf(style: Style, colours: readonly string[]): CSSProperties | null {

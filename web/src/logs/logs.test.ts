@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { plain, spansOf } from "./ansi";
 import { folded } from "./folds";
 import { FrameReader } from "./frames";
+import { cut, linksIn } from "./links";
 import { chunkOf, lastDrawing, latestToBegin, merged, MOST_ROWS, only, sizeOf, withEarlier, withLater, withNew, type LogWindow, type Row } from "./rows";
 import { parseSources, textOf } from "./sources";
 
@@ -87,6 +88,53 @@ describe("colours", () => {
 
   it("show the last drawing of a progress bar", () => {
     expect([lastDrawing("10%\r20%"), lastDrawing("10%\r20%\r"), lastDrawing("x")]).toEqual(["20%", "20%", "x"]);
+  });
+});
+
+describe("addresses in a line", () => {
+  const found = (text: string) => linksIn(text).map(({ start, end }) => text.slice(start, end));
+
+  it.each([
+    ["Open http://127.0.0.1:8888/lab?token=a1b2 now", ["http://127.0.0.1:8888/lab?token=a1b2"]],
+    ["see HTTPS://Example.org/a, https://[::1]:80/b.", ["HTTPS://Example.org/a", "https://[::1]:80/b"]],
+    ["(https://a.org/x_(y)) [https://b.org/] <https://c.org>…", ["https://a.org/x_(y)", "https://b.org/", "https://c.org"]],
+    [`{"a":"https://a.org/","b":['http://b.org','http://c.org']}`, ["https://a.org/", "http://b.org", "http://c.org"]],
+    ["学習はhttps://例え.jp/図。", ["https://例え.jp/図"]],
+    ["שלום https://a.org/שלום, עולם", ["https://a.org/שלום"]],
+  ])("%s", (text, links) => expect(found(text)).toEqual(links));
+
+  it.each([
+    "javascript:alert(1)//",
+    "javascript://a.org/%0aalert(1)",
+    "data:text/html,<script>alert(1)</script>",
+    "file:///etc/passwd ftp://a.org vbscript://x",
+    "xhttps://a.org",
+    "http:// https:// http://. https://]",
+    "https://a@evil.example https://good.org:x@evil.example/",
+    "http://a.org:99999999/",
+  ])("are not in %s", (text) => expect(found(text)).toEqual([]));
+
+  it("end where the direction of text is turned or markup begins", () => {
+    expect(found("https://a.org/\u202egro.doog")).toEqual(["https://a.org/"]);
+    expect(found('https://a.org/"onclick="x https://b.org/<img src=x>')).toEqual(["https://a.org/", "https://b.org/"]);
+  });
+
+  it("are found in linear time", () => {
+    const size = 1_000_000;
+    for (const text of ["http://", "https", "://", "h", "https://a.org/" + ")".repeat(50) + " ", "http://a(".repeat(400) + ")".repeat(400) + ". "]) {
+      const began = performance.now();
+      linksIn(text.repeat(size / text.length));
+      linksIn(`https://a.org/${text.repeat(size / text.length)}`);
+      expect(performance.now() - began).toBeLessThan(3_000);
+    }
+  });
+
+  it("are cut out of a text beside colours and matches", () => {
+    const link = { start: 2, end: 6 };
+    expect(cut(0, 8, [link])).toEqual([{ start: 0, end: 2, isIn: false }, { ...link, isIn: true }, { start: 6, end: 8, isIn: false }]);
+    expect(cut(3, 5, [{ start: 0, end: 1 }, link, { start: 7, end: 8 }])).toEqual([{ start: 3, end: 5, isIn: true }]);
+    expect(cut(4, 9, [{ start: 0, end: 5 }, { start: 8, end: 12 }]).map(({ start, isIn }) => [start, isIn])).toEqual([[4, true], [5, false], [8, true]]);
+    expect(cut(3, 3, [link])).toEqual([]);
   });
 });
 
