@@ -6,6 +6,7 @@ import { useState, type RefObject } from "react";
 import type { Run } from "../api/client";
 import { useRoomBelow } from "../beside/scrolling";
 import { membersOf } from "../run/status";
+import { Connect } from "./Connect";
 import { useShell } from "./useShell";
 
 /** Room for the edge of the page. */
@@ -32,6 +33,7 @@ export function TerminalPanel({ run, rank, chooseRank }: Properties) {
           sx={{ width: 96, mb: 3 }}
         />
       )}
+      <Connect run={run} rank={rank} />
       <Shell key={`${rank} ${tries}`} run={run} rank={rank} again={() => setTries(tries + 1)} />
     </>
   );
