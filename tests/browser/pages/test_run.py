@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.browser.pages.accessibility import assert_accessible
 from tests.browser.pages.steps import MINUTES, open_address, run
-from tests.harness.kaji_up import KajiUp
+from tests.harness.kaji_up import KajiUp, KajiUpOnRealServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -23,6 +23,14 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 SCRIPT = f"import time\nprint('{HOSTILE}')\nprint('10%\\r20%\\r30%')\nprint('second', flush=True)\ntime.sleep(1000)"
 
 BAND = {"attempt": 1, "count": 2, "min": {"value": 1, "rank": 0}, "max": {"value": 9, "rank": 1}}
+
+HANGS = """
+import os, threading
+def load_batch(): threading.Event().wait()
+def all_reduce(): threading.Event().wait()
+print("first step", flush=True)
+load_batch() if os.environ["KAJI_RANK"] == "1" else all_reduce()
+"""
 
 POINTS = [{**BAND, "at": at, "p10": 1.5, "p50": 2, "p90": 3} for at in MINUTES]
 
@@ -147,6 +155,57 @@ def test_findings_about_a_run_are_shown_and_answered(cluster: KajiUp, page: Page
         page.get_by_role("alert").filter(has_text="8 GPUs idle").get_by_role("button", name="Keep for a day").click()
     page.get_by_role("row", name=re.compile("^productive|^starting|^queued")).first.wait_for()
     assert len(answers) == 1 and "until" in answers[0]
+
+
+def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> None:
+    """Rank 1 hangs, and rank 0 waits for it: a look at real processes. The page looks when it is asked to, and never
+    by itself. That stacks of an earlier attempt are kept is a written answer, and so is the refusal to show them."""
+    asked: list[str] = []
+
+    def of_attempts(route: Route) -> None:
+        asked.append(urlsplit(route.request.url).query)
+        if asked[-1]:
+            # The browser logs a status of 403 as an error, for which a test fails.
+            problem = {"detail": "you may not create pods/exec", "hint": "ask your team's lead", "status": 403}
+            route.fulfill(status=422, content_type="application/problem+json", json=problem)
+        else:
+            route.fulfill(json=route.fetch().json() | {"keptAttempts": [1]})
+
+    def with_suspicion(route: Route) -> None:
+        view = route.fetch().json()
+        view["status"] |= {"stuck": {"since": MINUTES[0], "message": "It may be stuck: no progress for 20m."}}
+        route.fulfill(json=view)
+
+    run(cluster, "hung", "python3", "-c", HANGS)
+    page.route("**/v1/runs/default/hung", with_suspicion)
+    page.route(re.compile("/hung/why"), of_attempts)
+    open_address(page, "/runs/default/hung?rank=1")
+    page.get_by_role("log").get_by_text("first step").wait_for()
+    page.get_by_role("button", name="Show why").click()
+    page.wait_for_url(re.compile(r"tab=why&rank=1$"))
+    if isinstance(cluster, KajiUpOnRealServer):  # nothing on its node takes stacks, and the page says so
+        page.get_by_text(re.compile("^Where its processes are is not known: ")).wait_for()
+        assert not page.get_by_role("heading", name=re.compile("^Rank")).count()
+        return
+    page.get_by_role("heading", name="Rank 1").wait_for()
+    page.get_by_text(re.compile(r"Rank 1 on .* is in load_batch")).wait_for()
+    unfold = page.get_by_role("button", name="Show the stack of rank 1")
+    unfold.focus()
+    page.keyboard.press("Enter")
+    stack = re.compile(r"Rank 1 on .*, process \d+: .*\n +load_batch", re.DOTALL)
+    page.locator("code").filter(has_text=stack).wait_for()
+    assert_accessible(page, "main")
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert asked == [""]
+    with page.expect_response(re.compile("/hung/why$")):
+        page.get_by_role("button", name="Look again").press("Enter")
+    page.get_by_label("Stacks").select_option("Kept of attempt 1")
+    page.wait_for_url(re.compile(r"tab=why&attempt=1$"))
+    page.get_by_role("alert").get_by_text("you may not create pods/exec").wait_for()
+    page.get_by_label("Stacks").select_option("A look now")
+    page.get_by_role("heading", name="Rank 1").wait_for()
+    assert asked == ["", "", "attempt=1"]
 
 
 def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> None:

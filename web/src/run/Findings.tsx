@@ -13,13 +13,22 @@ const REFRESH_MS = 30_000;
 const DAY_MS = 24 * 3600 * 1000;
 
 /** Findings about a run for its owner: it may be stuck, or its GPUs are idle. */
-export function Findings({ run }: { run: Run }) {
+export function Findings({ run, showWhy }: { run: Run; showWhy: () => void }) {
   const { stuck, idle } = run.status;
   if (isFinal(run)) return null;
   return (
     <>
       {stuck && (
-        <Alert severity="warning" variant="outlined" sx={{ mb: 3 }}>
+        <Alert
+          severity="warning"
+          variant="outlined"
+          sx={{ mb: 3 }}
+          action={
+            <Button color="inherit" size="small" onClick={showWhy} sx={{ whiteSpace: "nowrap" }}>
+              Show why
+            </Button>
+          }
+        >
           {stuck.message || "It may be stuck: it has made no progress for long."}
         </Alert>
       )}

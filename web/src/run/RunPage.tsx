@@ -3,7 +3,7 @@ import Skeleton from "@mui/material/Skeleton";
 import Tab from "@mui/material/Tab";
 import Tabs from "@mui/material/Tabs";
 import Typography from "@mui/material/Typography";
-import type { ReactNode } from "react";
+import { useRef, type ReactNode } from "react";
 import { useAddress } from "../address/useAddress";
 import { PartBoundary } from "../app/Broken";
 import { later } from "../app/parts";
@@ -28,7 +28,7 @@ import { findingOf, phaseOf } from "./status";
 import { useRun } from "./useRun";
 import { When } from "./When";
 
-const TABS = ["log", "figures", "members", "attempts", "files", "events", "time", "terminal"] as const;
+const TABS = ["log", "figures", "members", "attempts", "files", "events", "time", "why", "terminal"] as const;
 type TabName = (typeof TABS)[number];
 
 const TITLES: Record<TabName, string> = {
@@ -39,16 +39,18 @@ const TITLES: Record<TabName, string> = {
   files: "Files",
   events: "Events",
   time: "Time",
+  why: "Why",
   terminal: "Terminal",
 };
 
 const TerminalPanel = later(async () => (await import("../terminal/TerminalPanel")).TerminalPanel);
 const Time = later(async () => (await import("../time/Time")).Time);
+const WhyPanel = later(async () => (await import("../why/WhyPanel")).WhyPanel);
 const FilesPanel = later(async () => (await import("../files/FilesPanel")).FilesPanel);
 const Figures = later(async () => (await import("../figures/Figures")).Figures);
 
-/** The parts of the page that a removed run does not have: members, their events and shells. */
-const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "terminal"]);
+/** The parts of the page that a removed run does not have: members, their events, stacks and shells. */
+const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "why", "terminal"]);
 
 interface Properties {
   namespace: string;
@@ -67,10 +69,15 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
   const run = useRun(namespace, name);
   const mayEnter = useMayChange()(namespace);
   const first: TabName = useMayReadLogs()(namespace) ? "log" : "figures";
-  const rank = rankIn(parameters);
+  const head = useRef<HTMLDivElement>(null);
+  const rank = numberIn(parameters, "rank");
   const go = (shown: Readonly<Record<string, string>>) => changeAddress((newest) => withItem(newest, shown), true);
   const show = (next: TabName, ofRank: number | null = rank) =>
     go({ ...(next === first ? {} : { tab: next }), ...(ofRank === null ? {} : { rank: `${ofRank}` }) });
+  const showWhy = () => {
+    show("why");
+    head.current?.scrollIntoView();
+  };
 
   useTitle(run.data ? `${run.data.title}: ${stateOf(phaseOf(run.data), findingOf(run.data)).word}` : name);
 
@@ -101,12 +108,12 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
         </Typography>
       )}
       <When run={view} />
-      <Findings run={view} />
+      <Findings run={view} showWhy={showWhy} />
       <Facts run={view} />
       <Box sx={{ my: 4 }}>
         <CommandLine run={view} />
       </Box>
-      <Tabs value={tab} onChange={(_, next: TabName) => show(next)} sx={{ mb: 3 }}>
+      <Tabs ref={head} value={tab} onChange={(_, next: TabName) => show(next)} sx={{ mb: 3, scrollMarginTop: 64 }}>
         {tabs.map((known) => (
           <Tab key={known} value={known} label={TITLES[known]} sx={{ minWidth: 72, px: 3 }} />
         ))}
@@ -115,6 +122,9 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
       <PartBoundary key={tab} fallback={<Skeleton variant="rectangular" height={320} />}>
         {tab === "figures" && <Figures run={view} rank={rank} chooseRank={(chosen) => show("figures", chosen)} />}
         {tab === "time" && <Time run={view} />}
+        {tab === "why" && (
+          <WhyPanel key={view.uid} run={view} attempt={numberIn(parameters, "attempt")} choose={(attempt) => go({ tab, ...(attempt !== null && { attempt: `${attempt}` }) })} />
+        )}
         {tab === "files" && (
           <FilesPanel run={view} path={parameters.get("path") ?? ""} open={(path) => go({ tab, ...(path && { path }) })} />
         )}
@@ -129,8 +139,8 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
   );
 }
 
-/** Return the rank in an address; null if it names none. */
-function rankIn(parameters: URLSearchParams): number | null {
-  const text = parameters.get("rank");
+/** Return the rank or attempt in an address; null if it names none. */
+function numberIn(parameters: URLSearchParams, name: "rank" | "attempt"): number | null {
+  const text = parameters.get(name);
   return text !== null && /^\d{1,5}$/.test(text) ? Number(text) : null;
 }

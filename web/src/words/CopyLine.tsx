@@ -3,8 +3,15 @@ import Button from "@mui/material/Button";
 import { useRef, useState } from "react";
 import { MONOSPACE } from "../app/theme";
 
+interface Properties {
+  text: string;
+  wraps?: boolean;
+  /** Show many lines, such as those of a stack. */
+  tall?: boolean;
+}
+
 /** A line for a terminal, with a button that copies it. A long line scrolls, or `wraps`. */
-export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
+export function CopyLine({ text, wraps, tall }: Properties) {
   const [told, setTold] = useState("Copy");
   const line = useRef<HTMLElement>(null);
   const copy = async () => {
@@ -18,7 +25,7 @@ export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
     <Box
       sx={{
         display: "flex",
-        alignItems: "center",
+        alignItems: tall ? "flex-start" : "center",
         gap: 2,
         border: 1,
         borderColor: "divider",
@@ -39,7 +46,7 @@ export function CopyLine({ text, wraps }: { text: string; wraps?: boolean }) {
           whiteSpace: wraps ? "pre-wrap" : "pre",
           overflowWrap: wraps ? "anywhere" : "normal",
           py: 2,
-          maxHeight: 160,
+          maxHeight: tall ? 480 : 160,
         }}
         tabIndex={0}
       >

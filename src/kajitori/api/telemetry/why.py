@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -30,7 +31,7 @@ from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stuck import Finding, Verdict, describe, judge, stood_still
 from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, time_at
-from kajitori.errors import NotFound
+from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube.resources import PODS
 
 router = APIRouter(tags=["telemetry"])
@@ -99,6 +100,7 @@ async def _of_others(api: Api, run: RunObject) -> RunReason:
     found.words = [f"{found.run} is {found.phase}: none of its members is running."]
     found.words += filter(None, [run.current_status.message])
     if kept := await _kept_attempts(api, run):
+        found.kept_attempts = kept
         found.words.append(f"Stacks were kept of attempt {kept[-1]}: kaji why --attempt {kept[-1]} {found.run}")
     return found
 
@@ -129,6 +131,8 @@ async def _of_running(api: Api, user: User, run: RunObject, pods: Mapping[int, P
         slow = stragglers.find(intervals, {rank: pod.spec.node_name for rank, pod in pods.items()}, now)
         said += [stragglers.describe_straggler(slow)] if slow is not None else []
     found.words[:0] = said
+    with suppress(KajitoriError):  # what runs is told, also while the storage of logs is away
+        found.kept_attempts = await _kept_attempts(api, run)
     return found
 
 
@@ -160,11 +164,13 @@ async def _kept(api: Api, run: RunObject, attempt: int) -> RunReason:
     """Return the stored evidence about an attempt. Raises NotFound if there is none."""
     meta = run.metadata
     kept = [] if api.stores.logs is None else await api.stores.logs.stacks.read(meta.namespace, meta.uid, attempt)
+    all_kept = await _kept_attempts(api, run)
     if not kept:
-        others = compress_ranks(await _kept_attempts(api, run))
+        others = compress_ranks(all_kept)
         hint = f"attempts with stacks: {others}" if others else "stacks are kept of attempts that hang or fail"
         raise NotFound(f"no stacks of attempt {attempt} of {meta.name} were kept", hint=hint)
     found = _answer_about(run, attempt)
+    found.kept_attempts = all_kept
     for each in kept:
         reading = read(each.ranks, each.nodes, each.addresses)
         at = format_time(time_at(each.at))

@@ -101,3 +101,5 @@ class RunReason(View, omit_defaults=True):
     """Ranks grouped by their places in the program, the odd groups first."""
     late: list[int] = msgspec.field(default_factory=list)
     """Ranks that have not entered a collective operation in which others wait, as PyTorch's flight recorder says."""
+    kept_attempts: list[int] = msgspec.field(default_factory=list)
+    """Attempts of which stacks are kept: `attempt` asks for them."""

@@ -174,6 +174,9 @@ async def test_why_shows_what_was_kept_of_an_attempt(world: World) -> None:
     shown = described("/v1/runs/{namespace}/{name}/why", await world.http.get(f"{RUN}/why", params={"attempt": 1}))
     assert shown["words"][0].endswith(", before its members were ended: member 1: exit code 3.")
     assert shown["words"][1:] == ["Rank 0 on g1 is in f (data.py:14).", "The agents of 1 ranks did not answer."]
+    assert shown["keptAttempts"] == [1]
+    shown = (await world.http.get(f"{RUN}/why", params={"look": False})).json()
+    assert shown["keptAttempts"] == [1], "a running run names them as well"
     missing = await world.http.get(f"{RUN}/why", params={"attempt": 7})
     assert missing.status_code == 404 and missing.json()["hint"] == "attempts with stacks: 1"
     world.kubernetes.denied.add(("mallory", "create", "pods/exec", "*"))

@@ -1,0 +1,63 @@
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import Chip from "@mui/material/Chip";
+import LinearProgress from "@mui/material/LinearProgress";
+import Typography from "@mui/material/Typography";
+import { useState } from "react";
+import type { Run, Schemas } from "../api/client";
+import { Problem } from "../app/Problem";
+import { Age } from "../words/Age";
+import { CopyLine } from "../words/CopyLine";
+import { sentence } from "../words/sentence";
+import { markOf, ranksTitle, stackText } from "./stacks";
+import { useStacks } from "./useWhy";
+
+interface Properties {
+  run: Run;
+  group: Schemas["StackGroupView"];
+  late: readonly number[];
+  /** The time of the look; null if the group was kept, and its processes are gone. */
+  look: string | null;
+}
+
+/** Ranks at the same place in the program; the whole stack of the first one unfolds. */
+export function StackGroup({ run, group, late, look }: Properties) {
+  const [isOpen, setOpen] = useState(false);
+  const [first] = group.ranks;
+  const mark = markOf(group, late);
+  return (
+    <Box component="li" sx={{ borderTop: 1, borderColor: "divider", py: 2, overflowWrap: "anywhere" }}>
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 2 }}>
+        <Typography variant="h3" sx={{ fontSize: 14, fontWeight: 600 }}>
+          {ranksTitle(group.ranks)}
+        </Typography>
+        {mark && <Chip size="small" variant="outlined" color="warning" label={mark} />}
+      </Box>
+      <Typography>{sentence(group.words)}</Typography>
+      {look !== null && first !== undefined && (
+        <>
+          <Button size="small" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)} sx={{ ml: -1 }}>
+            {isOpen ? "Hide" : "Show"} the stack of rank {first}
+          </Button>
+          {isOpen && <Stack run={run} rank={first} look={look} />}
+        </>
+      )}
+    </Box>
+  );
+}
+
+function Stack({ run, rank, look }: { run: Run; rank: number; look: string }) {
+  const stacks = useStacks(run, rank, look);
+  if (stacks.error) return <Problem error={stacks.error} retry={() => void stacks.refetch()} />;
+  if (!stacks.data) return <LinearProgress aria-label={`Looking at rank ${rank}`} />;
+  const [member] = stacks.data.ranks;
+  if (!member) return <Typography>{sentence(stacks.data.trouble || "its node did not answer")}</Typography>;
+  return (
+    <>
+      <Typography color="textSecondary">
+        On {member.node}, looked at <Age time={member.at} />
+      </Typography>
+      <CopyLine text={stackText(member)} tall />
+    </>
+  );
+}

@@ -1,0 +1,116 @@
+import Alert from "@mui/material/Alert";
+import Box from "@mui/material/Box";
+import Button from "@mui/material/Button";
+import LinearProgress from "@mui/material/LinearProgress";
+import TextField from "@mui/material/TextField";
+import Typography from "@mui/material/Typography";
+import type { Run } from "../api/client";
+import { Problem } from "../app/Problem";
+import { Age } from "../words/Age";
+import { StackGroup } from "./StackGroup";
+import { rangesOf, wordsBeside } from "./stacks";
+import { useWhy } from "./useWhy";
+
+interface Properties {
+  run: Run;
+  /** The attempt whose kept stacks are shown; null: a look now. */
+  attempt: number | null;
+  choose: (attempt: number | null) => void;
+}
+
+/** Whether a run is stuck, for which rank the others wait, and where the ranks are in their program. */
+export function WhyPanel({ run, attempt, choose }: Properties) {
+  const why = useWhy(run, attempt);
+  const found = why.data;
+  const isOld = attempt === null && !!found && found.attempt !== (run.status.attempts ?? 0);
+  const kept = found?.keptAttempts ?? [];
+  return (
+    <Box sx={{ maxWidth: 960 }}>
+      <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 4, rowGap: 2, mb: 3 }}>
+        {(kept.length > 0 || attempt !== null) && <Attempts kept={kept} attempt={attempt} choose={choose} />}
+        {attempt === null && (
+          <Button
+            size="small"
+            variant="outlined"
+            aria-disabled={why.isFetching}
+            onClick={() => why.isFetching || void why.refetch()} // a disabled button would lose the keyboard's focus
+          >
+            Look again
+          </Button>
+        )}
+        {found && (
+          <Typography color="textSecondary">
+            {attempt === null ? "Looked at" : "Kept"} <Age time={found.at} />
+            {found.since && (
+              <>
+                , last progress <Age time={found.since} />
+              </>
+            )}
+          </Typography>
+        )}
+      </Box>
+      <Box role="status" sx={{ minHeight: 28 }}>
+        {why.isFetching && (
+          <>
+            {attempt === null ? "Looking at its processes … This takes some seconds." : `Reading the stacks of attempt ${attempt} …`}
+            <LinearProgress aria-label="Looking" />
+          </>
+        )}
+      </Box>
+      {why.error && !why.isFetching && <Problem error={why.error} retry={() => void why.refetch()} />}
+      {isOld && !why.isFetching && (
+        <Alert severity="info" variant="outlined" sx={{ mb: 3 }}>
+          This is about attempt {found.attempt}. Another attempt has begun since: look again.
+        </Alert>
+      )}
+      {found && (
+        <>
+          <Box aria-live="polite" sx={{ overflowWrap: "anywhere" }}>
+            {wordsBeside(found.words, found.groups ?? []).map((sentence, index) => (
+              <Typography key={sentence} sx={{ mb: 1, fontWeight: index ? 400 : 600 }}>
+                {sentence}
+              </Typography>
+            ))}
+            {!!found.late?.length && (
+              <Typography sx={{ mb: 1 }}>Late, as others wait for them in a collective operation: rank {rangesOf(found.late)}.</Typography>
+            )}
+          </Box>
+          {!!found.groups?.length && (
+            <>
+              <Typography variant="h2" sx={{ fontSize: 16, fontWeight: 600, mt: 4, mb: 2 }}>
+                Ranks by their place in the program
+              </Typography>
+              <Box component="ul" sx={{ listStyle: "none", m: 0, p: 0 }}>
+                {found.groups.map((group) => (
+                  <StackGroup key={group.ranks.join()} run={run} group={group} late={found.late ?? []} look={attempt === null ? found.at : null} />
+                ))}
+              </Box>
+            </>
+          )}
+        </>
+      )}
+    </Box>
+  );
+}
+
+/** Chooses a look now, or an attempt of which stacks are kept. */
+function Attempts({ kept, attempt, choose }: Pick<Properties, "attempt" | "choose"> & { kept: readonly number[] }) {
+  const all = [...new Set([...kept, ...(attempt === null ? [] : [attempt])])].sort((one, other) => other - one);
+  return (
+    <TextField
+      select
+      size="small"
+      label="Stacks"
+      value={attempt ?? ""}
+      onChange={({ target }) => choose(target.value ? Number(target.value) : null)}
+      slotProps={{ select: { native: true }, inputLabel: { shrink: true } }}
+    >
+      <option value="">A look now</option>
+      {all.map((each) => (
+        <option key={each} value={each}>
+          Kept of attempt {each}
+        </option>
+      ))}
+    </TextField>
+  );
+}
