@@ -36,15 +36,17 @@ class TunnelConnection(ClientConnection):
         super().__init__(*given, **options)
         self.wire = TunnelWire()
         self._head = b""
+        self._has_head = False
 
     def data_received(self, data: bytes) -> None:
-        if self.response is not None:  # the body of a refusal
+        if self._has_head:  # the body of a refusal
             super().data_received(data)
             return
         self._head += data
         head, end, rest = self._head.partition(_HEAD_END)
         if not end:
             return
+        self._has_head = True
         super().data_received(head + end)
         if self.protocol.state is State.OPEN:
             self.wire.take_over(self, rest)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from unittest.mock import create_autospec
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
 from websockets.protocol import SERVER, State
 from websockets.server import ServerProtocol
+from websockets.uri import parse_uri
 
-from kajitori.client.tunnel_wire import ServerFrames, _frame
+from kajitori.client.tunnel_wire import ServerFrames, TunnelConnection, _frame
 
 SIZES = st.sampled_from([0, 1, 125, 126, 127, 65_535, 65_536, 70_000])
 
@@ -68,3 +74,19 @@ def test_a_frame_is_what_servers_expect_of_clients(parts: list[bytes], size: int
     (received,) = server.events_received()
     assert isinstance(received, Frame)
     assert (received.opcode, bytes(received.data)) == (Opcode.BINARY, b"".join(payload))
+
+
+@pytest.mark.parametrize("split", [0, 1, 40, 120, 126])
+async def test_a_refusal_is_read_however_its_bytes_are_split(split: int) -> None:
+    """The body says why, and may arrive after the head."""
+    body = b'{"title": "no"}'
+    head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    connection = TunnelConnection(ClientProtocol(parse_uri("ws://127.0.0.1/")))
+    connection.connection_made(create_autospec(asyncio.Transport, instance=True))
+    handshake = asyncio.create_task(connection.handshake())
+    await asyncio.sleep(0)
+    for piece in ((head + body)[:split], (head + body)[split : len(head)], (head + body)[max(split, len(head)) :]):
+        connection.data_received(piece)
+    with pytest.raises(InvalidStatus) as caught:
+        await handshake
+    assert (caught.value.response.status_code, caught.value.response.body) == (403, body)
