@@ -19,7 +19,7 @@ from kajitori.errors import NotFound
 PREFIX = "calls"
 MAX_ENTRY_BYTES = 64 << 20
 MAX_QUEUES = 256
-"""Number of queues whose state is kept in memory. Any other queue is read from its log again."""
+"""Number of queues that are kept in memory. Any other queue is read from its log again."""
 MAX_RECENT_BYTES = 32 << 20
 """Memory for payloads that were written or read last."""
 

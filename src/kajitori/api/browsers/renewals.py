@@ -88,7 +88,7 @@ class SharedRenewals:
 
     async def _claim(self, key: str) -> bool:
         """Whether this server is the first to claim a key. Raises _NoStore. A store's client may repeat a request after
-        it lost the answer, and then finds its own claim. The content of the claim shows whose it is."""
+        it lost the answer, and then finds its own claim. The content of the claim names the server that made it."""
         mine = secrets.token_hex(16).encode()
         return await _stored(self._blobs.create(key, mine)) or await _stored(self._read(key)) == mine
 

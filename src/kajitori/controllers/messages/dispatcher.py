@@ -51,7 +51,7 @@ LOG_SECONDS = 5.0
 TEST_SECONDS = 600.0
 """Age from which a test of a channel is not sent any more."""
 MOST_OUTPUTS = 10
-"""Largest number of runs that failed at once whose output is read."""
+"""If more runs than this fail at once, no output is read: their digest shows none."""
 _LOG_BYTES = 64 * 1024
 
 

@@ -142,7 +142,7 @@ class NodeTable:
         self.nodes: tuple[NodeFacts, ...] = tuple(sorted(nodes, key=lambda n: (n.domains, natural_key(n.name))))
         self.index: dict[str, int] = {node.name: i for i, node in enumerate(self.nodes)}
         self.by_devices: Mask = np.array([bool(n.gpu_offers) and n.is_by_devices for n in self.nodes], dtype=bool)
-        """Mask of the nodes whose GPUs are devices that only the scheduler can allocate."""
+        """Mask of the nodes with GPUs that only the scheduler can allocate (devices)."""
         partial = {o.type for n in self.nodes for o in n.gpu_offers if not o.is_whole}
         self.gpu_columns: dict[str, int] = {name: PODS + 1 + i for i, name in enumerate(sorted(partial))}
         """The column of each type of partial GPUs, such as MIG slices."""

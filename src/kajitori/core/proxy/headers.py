@@ -1,5 +1,5 @@
-"""Which headers and cookies pass between a browser and a run's program. The program never sees the credentials of its
-visitors. Its answers can set neither cookies of the platform nor cookies for other programs.
+"""The headers and cookies that pass between a browser and a run's program. The program never sees the credentials of
+its visitors. Its answers can set neither cookies of the platform nor cookies for other programs.
 """
 
 from __future__ import annotations
