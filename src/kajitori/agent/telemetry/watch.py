@@ -29,6 +29,7 @@ from kajitori.core.telemetry.report import (
     Series,
 )
 from kajitori.core.telemetry.ring import Readings, Ring, summary
+from kajitori.monitoring.lasting_failure import LastingFailure
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class Watch:
         self._lock = threading.Lock()
         self._ports = ports or Ports()
         self._stack_reader = StackReader()
-        self._said = ""
+        self._failure = LastingFailure(log, "members of this node cannot be listed now: %s")
 
     def sample(self, at: float | None = None) -> None:
         """Take one sample of every member. `at` is the time that it is meant for; by default the present."""
@@ -117,11 +118,9 @@ class Watch:
         try:
             members = self._source.members()
         except OSError as error:
-            if str(error) != self._said:
-                log.warning("members of this node cannot be listed now: %s", error)
-            self._said = str(error)
+            self._failure.note(str(error))
             return
-        self._said = ""
+        self._failure.end()
         for member in members[:MAX_MEMBERS]:
             known = self._watched.get(member.uid)
             if known is None or known.gpus != member.gpus[:MAX_GPUS]:

@@ -36,6 +36,7 @@ from kajitori.core.telemetry.training import MAX_CHECKPOINT_SECONDS
 from kajitori.core.usage.lost_time import Kind, Mark
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 from kajitori.history.store import History
+from kajitori.monitoring.lasting_failure import LastingFailure
 
 log = logging.getLogger(__name__)
 
@@ -192,17 +193,15 @@ class TelemetryKeeper:
 
     async def run(self) -> None:
         """Call `look` periodically until cancelled, and write what was received then. Questions do not wait for it."""
-        said = ""
+        failure = LastingFailure(log, "telemetry cannot be stored now; it is tried again: %s", logging.ERROR)
         answering = asyncio.create_task(self._answer_others(self._blobs)) if self._blobs is not None else None
         try:
             while True:
                 try:
                     await self.look()
-                    said = ""
+                    failure.end()
                 except KajitoriError as error:
-                    if str(error) != said:
-                        log.error("telemetry cannot be stored now; it is tried again: %s", error)
-                    said = str(error)
+                    failure.note(str(error))
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             if answering is not None:

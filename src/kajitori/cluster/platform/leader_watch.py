@@ -13,6 +13,7 @@ from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
 from kajitori.kube.resources import LEASES
+from kajitori.monitoring.lasting_failure import LastingFailure
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class LeaderWatch:
         self._clock = clock
         self._seen = Sighting()
         self._looked_at: float | None = None
-        self._trouble = ""
+        self._failure = LastingFailure(log, "the controllers' Lease can't be read: %s")
 
     async def follow(self) -> None:
         """Read the Lease until cancelled."""
@@ -41,7 +42,6 @@ class LeaderWatch:
 
     async def look(self) -> None:
         """Read the Lease once. A failure is kept, and logged if it is a new one."""
-        trouble = ""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 lease = await self._client.get(LEASES, LEASE_NAME, self._namespace, type=_Lease)
@@ -49,21 +49,19 @@ class LeaderWatch:
         except NotFound:
             self._note("", "")
         except TimeoutError:
-            trouble = f"the API server did not answer within {ANSWER_SECONDS:.0f} s"
+            self._failure.note(f"the API server did not answer within {ANSWER_SECONDS:.0f} s")
         except KajitoriError as error:
-            trouble = error.message
-        if trouble and trouble != self._trouble:
-            log.warning("the controllers' Lease can't be read: %s", trouble)
-        self._trouble = trouble
+            self._failure.note(error.message)
 
     def state(self) -> LeaderState:
         """Return the state of the Lease. Its age is the age at the last successful read."""
         now, looked_at = self._clock(), self._looked_at
-        if looked_at is None or (self._trouble and now - looked_at > LOOK_PATIENCE_SECONDS):
-            return LeaderState(trouble=self._trouble)
+        if looked_at is None or (self._failure.message and now - looked_at > LOOK_PATIENCE_SECONDS):
+            return LeaderState(trouble=self._failure.message)
         return LeaderState(self._seen.holder, self._seen.unchanged_seconds(looked_at))
 
     def _note(self, holder: str, version: str) -> None:
+        self._failure.end()
         self._looked_at = self._clock()
         self._seen.observe(holder, version, self._looked_at)
 

@@ -17,6 +17,7 @@ from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta, Wire
 from kajitori.kube.resources import SECRETS
 from kajitori.kube.watch import Deleted, Synced, watch_if_allowed
+from kajitori.monitoring.lasting_failure import LastingFailure
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class ChannelBook:
         """Tests that were asked for: a token by recipient and channel."""
         self.synced = asyncio.Event()
         """Set once the channels are known, or known to be unreadable."""
+        self._failure = LastingFailure(log, "channels can't be read, so no messages are sent: %s")
         self.is_known = False
         """Whether the channels were read. Until then no message may be dropped because its channel is missing."""
 
@@ -71,14 +73,11 @@ class ChannelBook:
 
     async def follow(self) -> None:
         """Follow the Secrets until cancelled."""
-        trouble = ""
         while True:
             try:
                 await self._watch()
             except KajitoriError as error:
-                if error.message != trouble:
-                    log.warning("channels can't be read, so no messages are sent: %s", error.message)
-                trouble = error.message
+                self._failure.note(error.message)
             self.synced.set()
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
@@ -93,6 +92,7 @@ class ChannelBook:
                 if isinstance(change, Synced):
                     self.is_known = True
                     self.synced.set()
+                    self._failure.end()
                     continue
                 recipient = change.object.recipient
                 channels = {} if isinstance(change, Deleted) else change.object.channels()

@@ -20,6 +20,7 @@ from kajitori.errors import AlreadyExists, Conflict, Forbidden, InvalidInput, Ka
 from kajitori.kube.client import KubeClient
 from kajitori.kube.resources import NETWORK_POLICIES
 from kajitori.kube.watch import Synced, watch_if_allowed
+from kajitori.monitoring.lasting_failure import LastingFailure
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class NetworkKeeper:
         self._known: dict[Key, NetworkPolicy] = {}
         """The NetworkPolicies of runs by namespace and name, which are the run's."""
         self._synced = False
+        self._failure = LastingFailure(log, "NetworkPolicies of runs can't be watched and restored: %s")
         self._written: dict[str, str] = {}
         """The resource version after the last write, by the UID of the run."""
         self._refused: dict[str, Rules] = {}
@@ -50,14 +52,11 @@ class NetworkKeeper:
 
     async def follow(self) -> None:
         """Follow the NetworkPolicies until cancelled."""
-        trouble = ""
         while True:
             try:
                 await self._watch()
             except KajitoriError as error:
-                if error.message != trouble:
-                    log.warning("NetworkPolicies of runs can't be watched and restored: %s", error.message)
-                trouble = error.message
+                self._failure.note(error.message)
             self._synced = False
             self._known.clear()
             await self._client.environment.sleep(LOOK_AGAIN_SECONDS)
@@ -69,6 +68,7 @@ class NetworkKeeper:
             async for change in changes:
                 if isinstance(change, Synced):
                     self._synced = True
+                    self._failure.end()
                     self._on_change(None)
                 else:
                     meta = change.object.metadata

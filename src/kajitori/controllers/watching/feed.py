@@ -30,6 +30,7 @@ from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.core.words.times import parse_time
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.history.store import History
+from kajitori.monitoring.lasting_failure import LastingFailure
 
 log = logging.getLogger(__name__)
 
@@ -133,15 +134,13 @@ class Feed:
 
     async def follow(self) -> None:
         """Look once a minute until cancelled, as soon as the next minute has settled."""
-        said = ""
+        failure = LastingFailure(log, "running runs cannot be watched now; it is tried again: %s")
         while True:
             try:
                 await self.look()
-                said = ""
+                failure.end()
             except KajitoriError as error:
-                if str(error) != said:
-                    log.warning("running runs cannot be watched now; it is tried again: %s", error)
-                said = str(error)
+                failure.note(str(error))
             past = (self._now().timestamp() - SETTLE_SECONDS) % MINUTE_SECONDS
             await asyncio.sleep(MINUTE_SECONDS - past + 1)
 

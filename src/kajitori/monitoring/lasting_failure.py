@@ -1,0 +1,29 @@
+"""Failures of work that is tried again and again: each is logged once, not at every try."""
+
+from __future__ import annotations
+
+import logging
+
+
+class LastingFailure:
+    """The failure of work that is tried again until it succeeds. It is logged when it begins and when its message
+    changes, and again if it comes back after a success.
+    """
+
+    def __init__(self, log: logging.Logger, text: str, level: int = logging.WARNING) -> None:
+        """`text` is what is logged; its `%s` stands for the message of the failure."""
+        self._log = log
+        self._text = text
+        self._level = level
+        self.message = ""
+        """What failed at the last try; empty if it succeeded."""
+
+    def note(self, message: str) -> None:
+        """Note that a try failed."""
+        if message != self.message:
+            self._log.log(self._level, self._text, message)
+        self.message = message
+
+    def end(self) -> None:
+        """Note that a try succeeded."""
+        self.message = ""
