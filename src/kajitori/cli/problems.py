@@ -79,6 +79,9 @@ def print_usage_error(error: click.ClickException, *, as_json: bool = False) -> 
     if as_json:
         say(json_text(_usage_fault(error, message).document()))
         return
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the whole help of a group
+        say(message)
+        return
     say(f"kaji: {message[:1].lower()}{message[1:]}")
     if isinstance(error, click.UsageError) and error.ctx is not None:
         say(f"      {_usage_hint(error)}")

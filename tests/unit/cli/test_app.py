@@ -122,6 +122,14 @@ def test_an_unknown_verb_exits_with_2_and_names_the_nearest() -> None:
     assert invoke(FakeWebApi(), "frobnicate").exit_code == 2
 
 
+def test_a_verb_that_needs_another_word_shows_its_help() -> None:
+    """As it is, and not as an error that names its own help; the exit code is that of wrong usage."""
+    done = CliRunner().invoke(kaji, ["audit"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Usage: kaji audit [OPTIONS] COMMAND")
+    assert "see kaji audit --help" not in done.stderr
+
+
 def test_the_option_for_json_is_named_to_who_guesses_another() -> None:
     result = invoke(FakeWebApi(), "queue", "--json")
     assert result.stderr == "kaji: no such option '--json'.\n      kaji queue -o json\n"
