@@ -23,6 +23,7 @@ from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 if TYPE_CHECKING:
     import ssl
 
+HTTP_PORT, HTTPS_PORT = 80, 443
 CONNECT_SECONDS = 5.0
 KEEPALIVE_SECONDS = 30
 READ_BYTES = 1 << 16
@@ -185,30 +186,19 @@ class HttpTransport:
 
     def _connect(self) -> HTTPConnection:
         server, proxy, seconds = self._url, self._proxy, self._connect_seconds
-        if proxy is not None and proxy.scheme != "http":
+        if proxy is not None and proxy.scheme not in ("http", "https"):
             raise ProxyFailed(
-                f"the proxy {_without_secret(proxy)} can't be used: kaji speaks to proxies by http:// only"
+                f"the proxy {_without_secret(proxy)} can't be used: its address has to begin with http:// or https://"
             )
-        host, port = server.hostname or "", server.port
-        is_tls = server.scheme == "https"
-        if is_tls and self._tls is None:
+        if server.scheme == "https" and self._tls is None:
             self._tls = self._make_tls() if self._make_tls is not None else _default_tls()
-        connection: HTTPConnection
-        if proxy is None:
-            connection = (
-                HTTPSConnection(host, port, timeout=seconds, context=self._tls)
-                if is_tls
-                else HTTPConnection(host, port, timeout=seconds)
-            )
-        elif is_tls:
-            connection = HTTPSConnection(proxy.hostname or "", proxy.port or 80, timeout=seconds, context=self._tls)
-            connection.set_tunnel(host, port or 443, headers=_proxy_headers(proxy))
-        else:
-            connection = HTTPConnection(proxy.hostname or "", proxy.port or 80, timeout=seconds)
         try:
-            connection.connect()
+            connection = (
+                _opened(server.hostname or "", server.port, self._tls, seconds)
+                if proxy is None
+                else self._connected_through(proxy)
+            )
         except (OSError, HTTPException) as error:
-            connection.close()
             not_trusted = getattr(error, "verify_message", "")  # set by ssl.SSLCertVerificationError
             if not_trusted:
                 raise NotTrusted(not_trusted) from error
@@ -218,6 +208,26 @@ class HttpTransport:
         if self._keeps_alive and connection.sock is not None:
             _enable_keepalive(connection.sock)
         return connection
+
+    def _connected_through(self, proxy: SplitResult) -> HTTPConnection:
+        """Return a connection to the server through a proxy: a tunnel by CONNECT if the server has TLS, else one to the
+        proxy, which gets whole URLs. Raises OSError, HTTPException and ProxyFailed."""
+        server, seconds = self._url, self._connect_seconds
+        host, port = proxy.hostname or "", proxy.port
+        target = server.hostname or "", server.port or HTTPS_PORT
+        if proxy.scheme == "https":
+            connection = _opened_tls_proxy(proxy, seconds)
+            if self._tls is None:
+                return connection
+            from kajitori.client.nested_tls import tunnelled
+
+            return tunnelled(connection, self._tls, *target, _proxy_headers(proxy))
+        if self._tls is None:
+            return _opened(host, port, None, seconds)
+        tunnel = HTTPSConnection(host, port or HTTP_PORT, timeout=seconds, context=self._tls)
+        tunnel.set_tunnel(*target, headers=_proxy_headers(proxy))
+        _begin(tunnel)
+        return tunnel
 
     def _absolute(self, path: str) -> str:
         """Return the request's target: the path below the server's URL, or the whole URL for a proxy of plain HTTP."""
@@ -236,6 +246,43 @@ def with_query(path: str, params: Mapping[str, Any] | None) -> str:
     """Return path and query; a parameter with a list value is repeated for each element."""
     query = urlencode(params, doseq=True) if params else ""
     return f"{path}?{query}" if query else path
+
+
+def _opened(host: str, port: int | None, tls: ssl.SSLContext | None, seconds: float) -> HTTPConnection:
+    """Return an open connection to this host; with TLS if there are settings for it."""
+    connection = (
+        HTTPConnection(host, port or HTTP_PORT, timeout=seconds)
+        if tls is None
+        else HTTPSConnection(host, port or HTTPS_PORT, timeout=seconds, context=tls)
+    )
+    _begin(connection)
+    return connection
+
+
+def _opened_tls_proxy(proxy: SplitResult, seconds: float) -> HTTPSConnection:
+    """Return an open connection to a proxy that is spoken to by TLS. Its certificate is verified by the authorities of
+    this machine, not by that of the server."""
+    connection = HTTPSConnection(
+        proxy.hostname or "", proxy.port or HTTPS_PORT, timeout=seconds, context=_default_tls()
+    )
+    try:
+        _begin(connection)
+    except OSError as error:
+        if verify_message := getattr(error, "verify_message", ""):
+            raise ProxyFailed(
+                f"the proxy {_without_secret(proxy)} can't be trusted: {verify_message}; a PEM file in $SSL_CERT_FILE "
+                "names the authorities of this machine"
+            ) from error
+        raise
+    return connection
+
+
+def _begin(connection: HTTPConnection) -> None:
+    try:
+        connection.connect()
+    except (OSError, HTTPException):
+        connection.close()
+        raise
 
 
 def _error_text(error: Exception) -> str:

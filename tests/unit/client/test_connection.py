@@ -23,7 +23,7 @@ from kajitori.client.connection import (
     Response,
     with_query,
 )
-from kajitori.embedded.apiserver.certificates import ensure_certificates
+from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates
 
 Script = Callable[[socket.socket, bytes], bool]
 """Answers one request, given its head and the body so far; returns whether the connection stays open."""
@@ -32,13 +32,19 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 @contextmanager
-def serving(script: Script) -> Iterator[tuple[str, list[bytes]]]:
+def serving(script: Script, *, tls: Certificates | None = None) -> Iterator[tuple[str, list[bytes]]]:
     """Serve `script`'s answers; yield the URL, and the list of requests."""
     requests: list[bytes] = []
     listener = socket.create_server(("127.0.0.1", 0))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if tls is not None:
+        context.load_cert_chain(tls.server, tls.server_key)
 
-    def serve_connection(connection: socket.socket) -> None:
-        with connection:
+    def serve_connection(raw: socket.socket) -> None:
+        with (
+            contextlib.suppress(OSError),
+            context.wrap_socket(raw, server_side=True) if tls is not None else raw as connection,
+        ):
             while True:
                 head = b""
                 while b"\r\n\r\n" not in head:
@@ -61,7 +67,7 @@ def serving(script: Script) -> Iterator[tuple[str, list[bytes]]]:
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
+        yield f"http{'s' if tls is not None else ''}://127.0.0.1:{listener.getsockname()[1]}", requests
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
@@ -191,11 +197,94 @@ def test_tls_uses_a_tunnel_through_the_proxy() -> None:
     assert requests[0].startswith(b"CONNECT kaji.test:443 HTTP/1.")
 
 
-def test_a_proxy_that_is_spoken_to_by_tls_is_refused() -> None:
+def test_a_proxy_of_another_kind_is_refused() -> None:
     """The message names it, without the user's password."""
-    transport = HttpTransport("https://kaji.test", environment={"https_proxy": "https://ada:secret@proxy.test:3129"})
-    with pytest.raises(ProxyFailed, match=r"^the proxy https://proxy.test:3129 can't be used: .* http:// only"):
+    transport = HttpTransport("https://kaji.test", environment={"https_proxy": "socks5://ada:secret@proxy.test:1080"})
+    with pytest.raises(ProxyFailed, match=r"^the proxy socks5://proxy.test:1080 can't be used: .* http:// or https://"):
         transport.send(get())
+
+
+@contextmanager
+def tls_proxy(made: Certificates, answer: bytes | None = None) -> Iterator[tuple[str, list[bytes]]]:
+    """A proxy that is spoken to by TLS: it takes CONNECT and leads every host to the port of this machine that the host
+    names, or gives the same `answer` to each request."""
+
+    def script(connection: socket.socket, head: bytes) -> bool:
+        if answer is not None:
+            connection.sendall(answer)
+            return False
+        port = int(head.split(b" ")[1].rpartition(b":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as server:
+            connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=copy, args=(server, connection), daemon=True)
+            back.start()
+            copy(connection, server)
+            back.join(10)
+        return False
+
+    with serving(script, tls=made) as (url, requests):
+        yield url, requests
+
+
+def copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+def test_tls_to_the_server_goes_through_tls_to_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy's certificate is verified by the authorities of this machine, the server's by those that were given.
+    The connection is kept for the next request, and an answer may be longer than a record of TLS."""
+    of_proxy, of_server = ensure_certificates(tmp_path / "proxy"), ensure_certificates(tmp_path / "server")
+    monkeypatch.setenv("SSL_CERT_FILE", str(of_proxy.ca))
+    body = b"long" * 100_000
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    trusting = partial(ssl.create_default_context, cafile=str(of_server.ca))
+    with tls_proxy(of_proxy) as (proxy, asked), serving(always(answer), tls=of_server) as (url, requests):
+        environment = {"https_proxy": proxy.replace("//", "//ada:secret@")}
+        transport = HttpTransport(url, environment=environment, tls=trusting)
+        assert transport.send(get("/a")).content == body
+        assert transport.send(get("/b")).content == body
+        transport.close()
+        with pytest.raises(NotTrusted, match="unable to get local issuer"):
+            HttpTransport(url, environment=environment, tls=partial(ssl.create_default_context)).send(get())
+    (connect, _) = asked
+    assert connect.startswith(b"CONNECT %s HTTP/1.1\r\n" % url.removeprefix("https://").encode())
+    assert b"Proxy-Authorization: Basic YWRhOnNlY3JldA==\r\n" in connect
+    assert [head.split(b" ")[1] for head in requests] == [b"/a", b"/b"]
+
+
+def test_a_server_without_tls_is_reached_through_tls_to_the_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ensure_certificates(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
+    with tls_proxy(made, OK) as (proxy, asked):
+        transport = HttpTransport("http://kaji.test:8080", environment={"http_proxy": proxy})
+        assert transport.send(get("/v1/runs")).content == b"ok"
+    assert asked[0].startswith(b"GET http://kaji.test:8080/v1/runs HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "407 Proxy Authentication Required"),
+        (b"no HTTP at all\r\n\r\n", "Tunnel connection failed"),
+        (b"HTTP/1.1 200", "did not answer CONNECT"),
+    ],
+)
+def test_the_answer_of_a_proxy_with_tls_that_refuses_is_told(
+    answer: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ensure_certificates(tmp_path)
+    with tls_proxy(made, answer) as (proxy, _):
+        transport = HttpTransport("https://kaji.test", environment={"https_proxy": proxy})
+        with pytest.raises(ProxyFailed, match=rf"^the proxy {proxy} can't be trusted: .*\$SSL_CERT_FILE"):
+            transport.send(get())
+        monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
+        with pytest.raises(ProxyFailed, match=f"^the proxy {proxy} failed: .*{why}"):
+            transport.send(get())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from websockets.protocol import Event
 from kajitori.client import member_streams
 from kajitori.client.member_streams import COMMAND_PROTOCOL, command_url, running
 from kajitori.client.target import Target
+from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.errors import Unavailable
 from kajitori.kube.connection.joined import PING_SECONDS
 
@@ -157,6 +160,35 @@ async def test_streams_take_the_proxy_that_requests_take(variable: str, monkeypa
     assert b"Proxy-Authorization: Basic YWRhOnNlY3JldA==\r\n" in asked
     monkeypatch.setenv("NO_PROXY", ".example.org")
     assert member_streams._proxy(target) is None
+
+
+@pytest.mark.parametrize("server_scheme", ["http", "https"])
+async def test_streams_take_a_proxy_that_is_spoken_to_by_tls(
+    server_scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS to an https server then goes through TLS to the proxy."""
+    of_proxy, of_server = ensure_certificates(tmp_path / "proxy"), ensure_certificates(tmp_path / "server")
+    monkeypatch.setenv("SSL_CERT_FILE", str(of_proxy.ca))
+    proxy_tls, server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    proxy_tls.load_cert_chain(of_proxy.server, of_proxy.server_key)
+    server_tls.load_cert_chain(of_server.server, of_server.server_key)
+
+    async def answer(socket: ServerConnection) -> None:
+        await socket.send(bytes([member_streams.Channel.STATUS]) + b'{"status": "Success"}')
+
+    given = server_tls if server_scheme == "https" else None
+    async with serve(answer, "127.0.0.1", 0, subprotocols=[COMMAND_PROTOCOL], ssl=given) as served:
+        port = next(iter(served.sockets)).getsockname()[1]
+        proxy = Proxy(port)
+        async with await asyncio.start_server(proxy.take, "127.0.0.1", 0, ssl=proxy_tls) as listening:
+            address = f"ada:secret@127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+            monkeypatch.setenv("ALL_PROXY", f"https://{address}")
+            target = Target(f"{server_scheme}://localhost:{port}", TOKEN, ca=of_server.ca)
+            monkeypatch.setattr(Target, "is_local", False)  # the certificate's names are of this machine alone
+            async with running(target, command_url(target, view("bert"), ["true"])) as stream:
+                assert [piece async for piece in stream.output()] == []
+    assert stream.exit_code == 0
+    assert proxy.asked[0].startswith(b"CONNECT localhost:%d HTTP/1.1\r\n" % port)
 
 
 async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
