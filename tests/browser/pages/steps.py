@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
@@ -57,8 +57,8 @@ def open_address(page: Page, address: str) -> None:
     visit(page, urljoin(page.url, address))
 
 
-def run(cluster: KajiUp, name: str, *command: str) -> None:
+def run(cluster: KajiUp, name: str, *command: str, options: Sequence[str] = ("--grace", "1s")) -> None:
     """Start a run of two small members on this machine."""
-    here = ("-n", "2", "--cpus", "0.1", "-m", "64m", "--grace", "1s")
-    done = cluster.kaji("run", "-d", "-q", "--name", name, *here, "python:3", *command)
+    here = ("-n", "2", "--cpus", "0.1", "-m", "64m")
+    done = cluster.kaji("run", "-d", "-q", "--name", name, *here, *options, "python:3", *command)
     assert done.returncode == 0, done

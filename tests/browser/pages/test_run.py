@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.browser.pages.accessibility import assert_accessible
-from tests.browser.pages.steps import MINUTES, open_address, run
+from tests.browser.pages.steps import MINUTES, open_address, run, visit
 from tests.harness.kaji_up import KajiUp, KajiUpOnRealServer
 
 if TYPE_CHECKING:
@@ -159,7 +162,8 @@ def test_findings_about_a_run_are_shown_and_answered(cluster: KajiUp, page: Page
 
 def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> None:
     """Rank 1 hangs, and rank 0 waits for it: a look at real processes. The page looks when it is asked to, and never
-    by itself. That stacks of an earlier attempt are kept is a written answer, and so is the refusal to show them."""
+    by itself. The stacks that are kept when rank 1 is killed are shown when the run is removed. The refusal to show
+    those of an earlier attempt is a written answer."""
     asked: list[str] = []
 
     def of_attempts(route: Route) -> None:
@@ -176,7 +180,8 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
         view["status"] |= {"stuck": {"since": MINUTES[0], "message": "It may be stuck: no progress for 20m."}}
         route.fulfill(json=view)
 
-    run(cluster, "hung", "python3", "-c", HANGS)
+    once = ("--restarts", "0", "--grace", "10s", "-e", f"MARK={cluster.home}")
+    run(cluster, "hung", "python3", "-c", HANGS, options=once)
     page.route("**/v1/runs/default/hung", with_suspicion)
     page.route(re.compile("/hung/why"), of_attempts)
     open_address(page, "/runs/default/hung?rank=1")
@@ -197,6 +202,7 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
     assert_accessible(page, "main")
     page.set_viewport_size({"width": 360, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    removed = page.url
     assert asked == [""]
     with page.expect_response(re.compile("/hung/why$")):
         page.get_by_role("button", name="Look again").press("Enter")
@@ -206,6 +212,21 @@ def test_why_shows_where_a_hung_runs_ranks_are(cluster: KajiUp, page: Page) -> N
     page.get_by_label("Stacks").select_option("A look now")
     page.get_by_role("heading", name="Rank 1").wait_for()
     assert asked == ["", "", "attempt=1"]
+    page.unroute_all()
+    os.kill(cluster.members("hung")[1], signal.SIGKILL)
+    page.get_by_text("Failed", exact=True).wait_for()
+    uid = json.loads(cluster.kaji("inspect", "hung", "-o", "json").stdout)[0]["uid"]
+    page.goto("about:blank")
+    assert cluster.kaji("rm", "hung").returncode == 0
+    visit(page, removed.replace("hung", uid))
+    page.get_by_text(re.compile("^Removed from the cluster")).wait_for()
+    page.get_by_text(re.compile("^Attempt 1 at .*, before its members were ended: member 1: ")).wait_for()
+    page.get_by_text(re.compile(r"Rank 0 on .* (is|waits) in all_reduce")).wait_for()
+    page.get_by_role("button", name="Show the stack of rank 0").click()
+    page.locator("code").filter(
+        has_text=re.compile(r"Rank 0 on .*, process \d+: .*\n +all_reduce", re.DOTALL)
+    ).wait_for()
+    assert page.get_by_role("tab", name="Why").evaluate("tab => tab.getBoundingClientRect().right") <= 360
 
 
 def test_a_terminal_runs_a_shell_in_a_member(cluster: KajiUp, page: Page) -> None:

@@ -49,8 +49,8 @@ const WhyPanel = later(async () => (await import("../why/WhyPanel")).WhyPanel);
 const FilesPanel = later(async () => (await import("../files/FilesPanel")).FilesPanel);
 const Figures = later(async () => (await import("../figures/Figures")).Figures);
 
-/** The parts of the page that a removed run does not have: members, their events, stacks and shells. */
-const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "why", "terminal"]);
+/** The parts of the page that a removed run does not have: members, their events and shells. */
+const OF_LIVE_RUNS: ReadonlySet<TabName> = new Set(["members", "events", "terminal"]);
 
 interface Properties {
   namespace: string;
@@ -113,7 +113,7 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
       <Box sx={{ my: 4 }}>
         <CommandLine run={view} />
       </Box>
-      <Tabs ref={head} value={tab} onChange={(_, next: TabName) => show(next)} sx={{ mb: 3, scrollMarginTop: 64 }}>
+      <Tabs ref={head} value={tab} onChange={(_, next: TabName) => show(next)} variant="scrollable" scrollButtons="auto" sx={{ mb: 3, scrollMarginTop: 64 }}>
         {tabs.map((known) => (
           <Tab key={known} value={known} label={TITLES[known]} sx={{ minWidth: 72, px: 3 }} />
         ))}

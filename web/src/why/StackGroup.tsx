@@ -6,6 +6,7 @@ import Typography from "@mui/material/Typography";
 import { useState } from "react";
 import type { Run, Schemas } from "../api/client";
 import { Problem } from "../app/Problem";
+import { briefly, expanded } from "../cluster/names";
 import { Age } from "../words/Age";
 import { CopyLine } from "../words/CopyLine";
 import { sentence } from "../words/sentence";
@@ -16,12 +17,14 @@ interface Properties {
   run: Run;
   group: Schemas["StackGroupView"];
   late: readonly number[];
-  /** The time of the look; null if the group was kept, and its processes are gone. */
-  look: string | null;
+  /** The attempt of which the group was kept; null: it is of a look at running processes. */
+  attempt: number | null;
+  /** When the processes were looked at. */
+  at: string;
 }
 
 /** Ranks at the same place in the program; the whole stack of the first one unfolds. */
-export function StackGroup({ run, group, late, look }: Properties) {
+export function StackGroup({ run, group, late, attempt, at }: Properties) {
   const [isOpen, setOpen] = useState(false);
   const [first] = group.ranks;
   const mark = markOf(group, late);
@@ -34,20 +37,39 @@ export function StackGroup({ run, group, late, look }: Properties) {
         {mark && <Chip size="small" variant="outlined" color="warning" label={mark} />}
       </Box>
       <Typography>{sentence(group.words)}</Typography>
-      {look !== null && first !== undefined && (
+      {group.ranks.length > 1 && group.nodes && <GroupNodes list={group.nodes} />}
+      {first !== undefined && (
         <>
           <Button size="small" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)} sx={{ ml: -1 }}>
             {isOpen ? "Hide" : "Show"} the stack of rank {first}
           </Button>
-          {isOpen && <Stack run={run} rank={first} look={look} />}
+          {isOpen && <Stack run={run} rank={first} attempt={attempt} at={at} />}
         </>
       )}
     </Box>
   );
 }
 
-function Stack({ run, rank, look }: { run: Run; rank: number; look: string }) {
-  const stacks = useStacks(run, rank, look);
+/** The nodes of a group: a short list, which unfolds to all of them. */
+function GroupNodes({ list }: { list: string }) {
+  const [isWhole, setWhole] = useState(false);
+  const brief = briefly(list);
+  const count = expanded(list).length;
+  return (
+    <Typography color="textSecondary">
+      {count === 1 ? "On node " : `On ${count.toLocaleString("en")} nodes: `}
+      {isWhole ? list : brief}
+      {brief !== list && (
+        <Button size="small" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)} sx={{ ml: 1, py: 0 }}>
+          {isWhole ? "Fewer" : "All nodes"}
+        </Button>
+      )}
+    </Typography>
+  );
+}
+
+function Stack({ run, rank, attempt, at }: { run: Run; rank: number; attempt: number | null; at: string }) {
+  const stacks = useStacks(run, rank, attempt, at);
   if (stacks.error) return <Problem error={stacks.error} retry={() => void stacks.refetch()} />;
   if (!stacks.data) return <LinearProgress aria-label={`Looking at rank ${rank}`} />;
   const [member] = stacks.data.ranks;

@@ -4,31 +4,36 @@ import Button from "@mui/material/Button";
 import LinearProgress from "@mui/material/LinearProgress";
 import TextField from "@mui/material/TextField";
 import Typography from "@mui/material/Typography";
-import type { Run } from "../api/client";
 import { Problem } from "../app/Problem";
+import type { ShownRun } from "../run/findRun";
+import { isFinal } from "../run/status";
 import { Age } from "../words/Age";
 import { StackGroup } from "./StackGroup";
 import { rangesOf, wordsBeside } from "./stacks";
 import { useWhy } from "./useWhy";
 
 interface Properties {
-  run: Run;
-  /** The attempt whose kept stacks are shown; null: a look now. */
+  run: ShownRun;
+  /** The attempt whose kept stacks are shown; null: a look now, or the newest ones that were kept if the run has ended. */
   attempt: number | null;
   choose: (attempt: number | null) => void;
 }
 
 /** Whether a run is stuck, for which rank the others wait, and where the ranks are in their program. */
-export function WhyPanel({ run, attempt, choose }: Properties) {
-  const why = useWhy(run, attempt);
+export function WhyPanel({ run, attempt: chosen, choose }: Properties) {
+  const hasEnded = run.isRemoved || isFinal(run);
+  const now = useWhy(run, chosen);
+  const attempt = chosen ?? (hasEnded ? (now.data?.keptAttempts?.at(-1) ?? null) : null);
+  const why = useWhy(run, attempt); // the same query, unless the run has ended and something was kept
   const found = why.data;
-  const isOld = attempt === null && !!found && found.attempt !== (run.status.attempts ?? 0);
+  const isOld = attempt === null && !!found && !hasEnded && found.attempt !== (run.status.attempts ?? 0);
   const kept = found?.keptAttempts ?? [];
+  if (hasEnded && attempt === null && found) return <Typography color="textSecondary">{NOTHING_KEPT}</Typography>;
   return (
     <Box sx={{ maxWidth: 960 }}>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", columnGap: 4, rowGap: 2, mb: 3 }}>
-        {(kept.length > 0 || attempt !== null) && <Attempts kept={kept} attempt={attempt} choose={choose} />}
-        {attempt === null && (
+        {(kept.length > 0 || attempt !== null) && <Attempts kept={kept} attempt={attempt} canLook={!hasEnded} choose={choose} />}
+        {attempt === null && !hasEnded && (
           <Button
             size="small"
             variant="outlined"
@@ -52,7 +57,7 @@ export function WhyPanel({ run, attempt, choose }: Properties) {
       <Box role="status" sx={{ minHeight: 28 }}>
         {why.isFetching && (
           <>
-            {attempt === null ? "Looking at its processes … This takes some seconds." : `Reading the stacks of attempt ${attempt} …`}
+            {attempt !== null ? `Reading the stacks of attempt ${attempt} …` : hasEnded ? "Looking for kept stacks …" : "Looking at its processes … This takes some seconds."}
             <LinearProgress aria-label="Looking" />
           </>
         )}
@@ -82,7 +87,7 @@ export function WhyPanel({ run, attempt, choose }: Properties) {
               </Typography>
               <Box component="ul" sx={{ listStyle: "none", m: 0, p: 0 }}>
                 {found.groups.map((group) => (
-                  <StackGroup key={group.ranks.join()} run={run} group={group} late={found.late ?? []} look={attempt === null ? found.at : null} />
+                  <StackGroup key={`${attempt} ${group.ranks.join()}`} run={run} group={group} late={found.late ?? []} attempt={attempt} at={found.at} />
                 ))}
               </Box>
             </>
@@ -93,8 +98,10 @@ export function WhyPanel({ run, attempt, choose }: Properties) {
   );
 }
 
+const NOTHING_KEPT = "No stacks were kept of this run. They are kept when an attempt may be stuck, and when a member of a gang fails.";
+
 /** Chooses a look now, or an attempt of which stacks are kept. */
-function Attempts({ kept, attempt, choose }: Pick<Properties, "attempt" | "choose"> & { kept: readonly number[] }) {
+function Attempts({ kept, attempt, canLook, choose }: Pick<Properties, "attempt" | "choose"> & { kept: readonly number[]; canLook: boolean }) {
   const all = [...new Set([...kept, ...(attempt === null ? [] : [attempt])])].sort((one, other) => other - one);
   return (
     <TextField
@@ -105,7 +112,7 @@ function Attempts({ kept, attempt, choose }: Pick<Properties, "attempt" | "choos
       onChange={({ target }) => choose(target.value ? Number(target.value) : null)}
       slotProps={{ select: { native: true }, inputLabel: { shrink: true } }}
     >
-      <option value="">A look now</option>
+      {canLook && <option value="">A look now</option>}
       {all.map((each) => (
         <option key={each} value={each}>
           Kept of attempt {each}

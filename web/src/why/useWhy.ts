@@ -19,12 +19,12 @@ export function useWhy({ namespace, name, uid }: Run, attempt: number | null) {
   });
 }
 
-/** Return the whole stacks of one rank, by a look of their own. `look` is the time of the look at all ranks. */
-export function useStacks({ namespace, name, uid }: Run, rank: number, look: string) {
+/** Return the whole stacks of one rank: by a look of their own, or, of an attempt, as they were kept. `at` is the time of the stacks of all ranks. */
+export function useStacks({ namespace, name, uid }: Run, rank: number, attempt: number | null, at: string) {
   return useQuery({
-    queryKey: ["stacks", uid, rank, look],
+    queryKey: ["stacks", uid, rank, attempt, at],
     queryFn: async () => {
-      const params = { path: { namespace, name }, query: { rank: [rank] } };
+      const params = { path: { namespace, name }, query: { rank: [rank], ...(attempt !== null && { attempt }) } };
       return contentOf(await client.GET("/v1/runs/{namespace}/{name}/stacks", { params }));
     },
     ...ONCE,

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import find_run
+from kajitori.api.lookup import find_run_or_record
 from kajitori.api.runs.members import newest_pods
 from kajitori.api.telemetry.live import questions_of
 from kajitori.api.views.runs import phase_of
@@ -31,8 +31,9 @@ from kajitori.cluster.run_object import RunObject
 from kajitori.cluster.runs.members import member_of, nodes_and_addresses
 from kajitori.core.gang import MemberState
 from kajitori.core.telemetry.hangs import native
-from kajitori.core.telemetry.hangs.evidence import Reading, read
+from kajitori.core.telemetry.hangs.evidence import Evidence, Reading, read
 from kajitori.core.telemetry.hangs.stacks import Detail, MemberStacks, ProcessStacks, ThreadStack
+from kajitori.core.words.nodes.node_lists import compress, compress_ranks
 from kajitori.core.words.times import format_time, time_at
 from kajitori.errors import KajitoriError, NotFound, WrongState
 from kajitori.kube.resources import PODS
@@ -49,6 +50,8 @@ class StacksParameters(Parameters):
     native: bool = False
     """Take calls in native code as well: of the ranks in `rank` if these are at most eight, else of one or two of each
     group. A process is stopped for half a second or more for that."""
+    attempt: int | None = Field(default=None, ge=1)
+    """Answer with the newest stacks that were kept of this attempt, instead of a look at its processes."""
 
 
 @router.get(
@@ -58,9 +61,14 @@ async def run_stacks(
     api: Shared, user: Caller, request: Request, namespace: str, name: str, query: Annotated[StacksParameters, Query()]
 ) -> Response:
     """Stacks of the processes of each rank, taken by the agents on their nodes, and the ranks grouped by them: the odd
-    ones first. Needs the right to run programs in the members (`create pods/exec`), because stacks show code."""
-    run = await find_run(api, user, namespace, name)
+    ones first. With `attempt`, those that were kept of it, also of a run that has ended or was removed. Needs the right
+    to run programs in the members (`create pods/exec`), because stacks show code."""
+    run = await find_run_or_record(api, user, namespace, name)
     await user.require("create", run.metadata.namespace, resource=PODS, subresource="exec")
+    about = f"run {run.metadata.name}"
+    api.audit.note(request.scope, user.name, "read stacks", namespace=run.metadata.namespace, object=about)
+    if query.attempt is not None:
+        return answer(await _kept(api, run, query.attempt, query.rank))
     pods = running_members(api, run)
     if not pods:
         message = f"{run.metadata.name} is {phase_of(run).value}: none of its members is running"
@@ -70,8 +78,7 @@ async def run_stacks(
         hint = f"see kaji describe {run.metadata.name}"
         raise NotFound(f"{run.metadata.name} has no running member of rank {missing} now", hint=hint)
     asked = {rank: pods[rank] for rank in sorted(set(query.rank) or pods)[:MAX_RANKS]}
-    about = f"run {run.metadata.name}"
-    api.audit.note(request.scope, user.name, "read stacks", namespace=run.metadata.namespace, object=about)
+    nodes, addresses = nodes_and_addresses(asked)
     taken = await take_stacks(api, asked)
     if query.native:
         await add_native(api, asked, taken, chosen=query.rank)
@@ -80,12 +87,49 @@ async def run_stacks(
         namespace=run.metadata.namespace,
         attempt=run.status.attempts if run.status is not None else 0,
         at=format_time(api.now()),
-        groups=group_views(read(taken.ranks, *nodes_and_addresses(asked))),
-        ranks=[_member(rank, asked[rank].spec.node_name, each) for rank, each in sorted(taken.ranks.items())],
+        groups=group_views(read(taken.ranks, nodes, addresses), nodes),
+        ranks=[_member(rank, nodes[rank], each) for rank, each in sorted(taken.ranks.items())],
         silent=sorted(set(asked) - set(taken.ranks)),
         trouble=taken.trouble,
     )
     return answer(found)
+
+
+async def _kept(api: Api, run: RunObject, attempt: int, ranks: Sequence[int]) -> RunStacks:
+    """Return the newest stacks that were kept of an attempt. Raises NotFound if there are none, or none of a rank."""
+    kept = (await kept_evidence(api, run, attempt))[-1]
+    missing = next((rank for rank in ranks if rank not in kept.ranks), None)
+    if missing is not None:
+        hint = f"ranks with stacks: {compress_ranks(sorted(kept.ranks))}"
+        raise NotFound(f"no stacks of rank {missing} in attempt {attempt} were kept", hint=hint)
+    shown = sorted(set(ranks) or kept.ranks)[:MAX_RANKS]
+    return RunStacks(
+        run=run.metadata.name,
+        namespace=run.metadata.namespace,
+        attempt=attempt,
+        at=format_time(time_at(kept.at)),
+        groups=group_views(read({rank: kept.ranks[rank] for rank in shown}, kept.nodes, kept.addresses), kept.nodes),
+        ranks=[_member(rank, kept.nodes.get(rank, ""), kept.ranks[rank]) for rank in shown],
+        silent=[] if ranks else sorted(set(kept.nodes) - set(kept.ranks)),
+        trouble="",
+    )
+
+
+async def kept_attempts(api: Api, run: RunObject) -> list[int]:
+    """Return the attempts of which stacks are kept."""
+    meta = run.metadata
+    return await api.stores.logs.stacks.attempts(meta.namespace, meta.uid) if api.stores.logs is not None else []
+
+
+async def kept_evidence(api: Api, run: RunObject, attempt: int) -> list[Evidence]:
+    """Return the stacks that were kept of an attempt, the oldest first. Raises NotFound if there are none."""
+    meta = run.metadata
+    kept = [] if api.stores.logs is None else await api.stores.logs.stacks.read(meta.namespace, meta.uid, attempt)
+    if not kept:
+        others = compress_ranks(await kept_attempts(api, run))
+        hint = f"attempts with stacks: {others}" if others else "stacks are kept of attempts that hang or fail"
+        raise NotFound(f"no stacks of attempt {attempt} of {meta.name} were kept", hint=hint)
+    return kept
 
 
 def running_members(api: Api, run: RunObject) -> dict[int, Pod]:
@@ -133,10 +177,14 @@ async def take_stacks(api: Api, pods: Mapping[int, Pod], detail: Detail = Detail
     return taken
 
 
-def group_views(reading: Reading) -> list[StackGroupView]:
-    """Return the ranks by the places of their processes, with the nodes of single ranks."""
+def group_views(reading: Reading, nodes: Mapping[int, str]) -> list[StackGroupView]:
+    """Return the ranks by the places of their processes, with their nodes."""
     pairs = zip(reading.groups, reading.places, strict=True)
-    return [StackGroupView(list(each.ranks), each.odd, told) for each, told in pairs]
+    return [StackGroupView(list(each.ranks), each.odd, told, _nodes_of(each.ranks, nodes)) for each, told in pairs]
+
+
+def _nodes_of(ranks: Sequence[int], nodes: Mapping[int, str]) -> str:
+    return compress(dict.fromkeys(nodes[rank] for rank in ranks if nodes.get(rank)))
 
 
 def _member(rank: int, node: str, found: MemberStacks) -> MemberStacksView:

@@ -14,9 +14,17 @@ from starlette.responses import Response
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.auth import Caller, User
 from kajitori.api.context import Api, Shared, answer, describes
-from kajitori.api.lookup import find_run
+from kajitori.api.lookup import find_run_or_record
 from kajitori.api.telemetry.routes import intervals_of
-from kajitori.api.telemetry.stacks import MAX_RANKS, add_native, group_views, running_members, take_stacks
+from kajitori.api.telemetry.stacks import (
+    MAX_RANKS,
+    add_native,
+    group_views,
+    kept_attempts,
+    kept_evidence,
+    running_members,
+    take_stacks,
+)
 from kajitori.api.views.runs import phase_of
 from kajitori.api.views.stacks import RunReason
 from kajitori.cluster.objects import Pod
@@ -29,9 +37,8 @@ from kajitori.core.telemetry.hangs.evidence import Occasion, read
 from kajitori.core.telemetry.hangs.stacks import ProcessStacks
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.stuck import Finding, Verdict, describe, judge, stood_still
-from kajitori.core.words.nodes.node_lists import compress_ranks
 from kajitori.core.words.times import format_time, time_at
-from kajitori.errors import KajitoriError, NotFound
+from kajitori.errors import KajitoriError
 from kajitori.kube.resources import PODS
 
 router = APIRouter(tags=["telemetry"])
@@ -73,7 +80,7 @@ async def why(
     its processes are taken twice. It is stuck if none of them moved, and the controller has confirmed it: the run made
     no progress up to a look of the controller. Stacks need the right `create pods/exec`. A rank or
     GPU that has been slower than its peers for most of the last 15 minutes is named as well."""
-    run = await find_run(api, user, namespace, name)
+    run = await find_run_or_record(api, user, namespace, name)
     if query.attempt is not None:
         await user.require("create", run.metadata.namespace, resource=PODS, subresource="exec")
         return answer(await _kept(api, run, query.attempt))
@@ -98,8 +105,9 @@ async def _of_others(api: Api, run: RunObject) -> RunReason:
     """Return the answer for a run of which no member is running."""
     found = _answer_about(run, run.current_status.attempts)
     found.words = [f"{found.run} is {found.phase}: none of its members is running."]
-    found.words += filter(None, [run.current_status.message])
-    if kept := await _kept_attempts(api, run):
+    if message := run.current_status.message.removesuffix("."):
+        found.words.append(f"{message[:1].upper()}{message[1:]}.")
+    if kept := await kept_attempts(api, run):
         found.kept_attempts = kept
         found.words.append(f"Stacks were kept of attempt {kept[-1]}: kaji why --attempt {kept[-1]} {found.run}")
     return found
@@ -132,7 +140,7 @@ async def _of_running(api: Api, user: User, run: RunObject, pods: Mapping[int, P
         said += [stragglers.describe_straggler(slow)] if slow is not None else []
     found.words[:0] = said
     with suppress(KajitoriError):  # what runs is told, also while the storage of logs is away
-        found.kept_attempts = await _kept_attempts(api, run)
+        found.kept_attempts = await kept_attempts(api, run)
     return found
 
 
@@ -155,22 +163,11 @@ def _is_confirmed(run: RunObject, attempt: int) -> bool:
     return stuck is not None and stuck.attempt == attempt and stuck.verdict == Verdict.STUCK
 
 
-async def _kept_attempts(api: Api, run: RunObject) -> list[int]:
-    meta = run.metadata
-    return await api.stores.logs.stacks.attempts(meta.namespace, meta.uid) if api.stores.logs is not None else []
-
-
 async def _kept(api: Api, run: RunObject, attempt: int) -> RunReason:
     """Return the stored evidence about an attempt. Raises NotFound if there is none."""
-    meta = run.metadata
-    kept = [] if api.stores.logs is None else await api.stores.logs.stacks.read(meta.namespace, meta.uid, attempt)
-    all_kept = await _kept_attempts(api, run)
-    if not kept:
-        others = compress_ranks(all_kept)
-        hint = f"attempts with stacks: {others}" if others else "stacks are kept of attempts that hang or fail"
-        raise NotFound(f"no stacks of attempt {attempt} of {meta.name} were kept", hint=hint)
+    kept = await kept_evidence(api, run, attempt)
     found = _answer_about(run, attempt)
-    found.kept_attempts = all_kept
+    found.kept_attempts = await kept_attempts(api, run)
     for each in kept:
         reading = read(each.ranks, each.nodes, each.addresses)
         at = format_time(time_at(each.at))
@@ -179,7 +176,7 @@ async def _kept(api: Api, run: RunObject, attempt: int) -> RunReason:
         found.words += [f"Attempt {attempt} at {at}, {when}: {each.told.removesuffix('.')}.", *reading.words()]
         if silent:
             found.words.append(f"The agents of {silent:,} ranks did not answer.")
-        found.groups = group_views(reading)
+        found.groups = group_views(reading, each.nodes)
         found.late = list(reading.late_ranks)
         found.at = at
     return found
@@ -203,8 +200,9 @@ async def _look(api: Api, user: User, running: Mapping[int, Pod], found: RunReas
         again = await take_stacks(api, pods)
         first = dict(taken.ranks)
         await add_native(api, pods, taken)
-    reading = read(taken.ranks, *nodes_and_addresses(pods))
-    found.groups, found.late = group_views(reading), list(reading.late_ranks)
+    nodes, addresses = nodes_and_addresses(pods)
+    reading = read(taken.ranks, nodes, addresses)
+    found.groups, found.late = group_views(reading, nodes), list(reading.late_ranks)
     found.words += reading.words()
     if not twice:
         return None

@@ -63,6 +63,8 @@ class StackGroupView(View):
     """Whether the other ranks may wait for these."""
     words: str
     """Their place in the program: `rank 2 on n1 is in load_batch (data.py:14)`."""
+    nodes: str = ""
+    """Their nodes, each once, as a compact list: `gpu-[1-3]`."""
 
 
 class RunStacks(View, omit_defaults=True):

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 from tests.unit.api.conftest import NOW, World
 from tests.unit.api.fake_kubernetes import pod, run
+from tests.unit.api.history.test_history_routes import recorded
 from tests.unit.api.telemetry.test_routes import RUN, answer_one, described, gang
 
 from kajitori.blobs.logs import KeptLogs
@@ -16,6 +17,7 @@ from kajitori.core.telemetry.hangs.flight import Flight, GroupState
 from kajitori.core.telemetry.hangs.stacks import Detail, Frame, MemberStacks, ProcessStacks, ThreadStack
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.report import Answer
+from kajitori.history.store import History
 
 
 def told(uid: str, function: str) -> MemberStacks:
@@ -57,6 +59,7 @@ async def test_the_odd_rank_is_named_with_its_node(world: World) -> None:
         (True, "rank 2 on g1 is in load_batch (data.py:14)"),
         (False, "2 ranks (0-1) are in barrier (data.py:14)"),
     ]
+    assert [each["nodes"] for each in shown["groups"]] == ["g1", "g1"]
     assert shown["ranks"][2]["processes"][0]["threads"][0]["frames"][0]["function"] == "load_batch"
 
 
@@ -183,3 +186,34 @@ async def test_why_shows_what_was_kept_of_an_attempt(world: World) -> None:
     as_mallory = {"Authorization": "Bearer mallory"}
     refused = await world.http.get(f"{RUN}/why", params={"attempt": 1}, headers=as_mallory)
     assert refused.status_code == 403
+
+
+async def test_whole_stacks_that_were_kept_are_shown_of_a_removed_run(world: World, history: History) -> None:
+    """With all nodes of a group. They need the same right as stacks of running processes."""
+    await history.record([recorded("bert")])
+    logs = KeptLogs(world.blobs)
+    world.change("stores", logs=logs)
+    ranks = {rank: told(f"p{rank}", "load" if rank == 1 else "barrier") for rank in range(4)}
+    nodes = {rank: f"g{rank}" for rank in range(5)}
+    kept = Evidence(Occasion.STUCK, NOW.timestamp(), "It is stuck.", ranks, nodes)
+    await logs.stacks.keep("team", "uid-bert", 2, kept)
+    removed = "/v1/runs/team/uid-bert"
+    why = described("/v1/runs/{namespace}/{name}/why", await world.http.get(f"{removed}/why"))
+    assert why["keptAttempts"] == [2]
+    why = (await world.http.get(f"{removed}/why", params={"attempt": 2})).json()
+    assert [(each["ranks"], each["nodes"]) for each in why["groups"]] == [([1], "g1"), ([0, 2, 3], "g[0,2-3]")]
+    asked = await world.http.get(f"{removed}/stacks", params={"attempt": 2, "rank": 2})
+    shown = described("/v1/runs/{namespace}/{name}/stacks", asked)
+    (member,) = shown["ranks"]
+    assert (member["rank"], member["node"], member["processes"][0]["command"]) == (2, "g2", "python train.py")
+    assert (shown["attempt"], shown.get("silent", [])) == (2, [])
+    shown = (await world.http.get(f"{removed}/stacks", params={"attempt": 2})).json()
+    assert ([each["rank"] for each in shown["ranks"]], shown["silent"]) == ([0, 1, 2, 3], [4])
+    missing = await world.http.get(f"{removed}/stacks", params={"attempt": 2, "rank": 4})
+    assert missing.status_code == 404 and missing.json()["hint"] == "ranks with stacks: 0-3"
+    missing = await world.http.get(f"{removed}/stacks", params={"attempt": 1})
+    assert missing.status_code == 404 and missing.json()["hint"] == "attempts with stacks: 2"
+    world.kubernetes.denied.add(("mallory", "create", "pods/exec", "*"))
+    as_mallory = {"Authorization": "Bearer mallory"}
+    refused = await world.http.get(f"{removed}/stacks", params={"attempt": 2}, headers=as_mallory)
+    assert refused.status_code == 403, refused.text

@@ -36,7 +36,7 @@ def command(cli: Cli, run: str, attempt: int | None, namespace: str | None, outp
     from kajitori.client.web_api import run_path
 
     with cli.api() as api:
-        view = find_run(api, run, namespace)
+        view = find_run(api, run, namespace, or_removed=True)
         answer = api.get(run_path(view, "/why"), {"attempt": attempt} if attempt is not None else None)
     if output is not None:
         print_document(answer, output)
@@ -44,5 +44,7 @@ def command(cli: Cli, run: str, attempt: int | None, namespace: str | None, outp
     echo(" ".join(answer["words"]))
     if answer["phase"] == "Queued":
         say(f"Why it waits: kaji explain {view['name']}")
-    elif answer.get("groups") and attempt is None:
-        say(f"The whole stacks of a rank: kaji stacks --rank {answer['groups'][0]['ranks'][0]} {view['name']}")
+    elif answer.get("groups"):
+        of_attempt = f" --attempt {attempt}" if attempt is not None else ""
+        first = answer["groups"][0]["ranks"][0]
+        say(f"The whole stacks of a rank: kaji stacks --rank {first}{of_attempt} {view['name']}")

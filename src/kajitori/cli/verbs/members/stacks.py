@@ -14,6 +14,7 @@ from kajitori.cli.terminal import echo, say
 
 @click.command(
     epilog="\b\nExamples:\n  kaji stacks bert\n  kaji stacks --rank 3 bert\n  kaji stacks --native bert\n"
+    "  kaji stacks --rank 3 --attempt 2 bert    # kept when attempt 2 hung or failed\n"
     "  kaji stacks -o json bert > stacks.json"
 )
 @run_argument
@@ -31,11 +32,20 @@ from kajitori.cli.terminal import echo, say
     is_flag=True,
     help="Also calls in native code, of the ranks of --rank or of a few. Stops each process for half a second or more.",
 )
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="The stacks that were kept of attempt N.")
 @namespace_option()
 @output_option("json", "yaml")
 @server_options
 @click.pass_obj
-def command(cli: Cli, run: str, ranks: tuple[int, ...], native: bool, namespace: str | None, output: str | None) -> int:
+def command(
+    cli: Cli,
+    run: str,
+    ranks: tuple[int, ...],
+    native: bool,
+    attempt: int | None,
+    namespace: str | None,
+    output: str | None,
+) -> int:
     """Show where the processes of a run are in their code.
 
     The agents on the nodes read the stacks of Python programs from outside, with py-spy: programs and images need
@@ -44,14 +54,18 @@ def command(cli: Cli, run: str, ranks: tuple[int, ...], native: bool, namespace:
 
     --native says what a line of Python waits for: a lock, a socket, NCCL. Of a thread that waits in the kernel, and of
     programs without Python, the kernel's functions are shown in any case.
+
+    --attempt shows the stacks that were kept when an attempt was suspected to be stuck, or before its members were
+    ended because one had failed, also if the run has ended or was removed.
     """
     from kajitori.cli.printing.output import print_document
     from kajitori.client.lookup import find_run
     from kajitori.client.web_api import run_path
 
     with cli.api() as api:
-        view = find_run(api, run, namespace)
-        answer = api.get(run_path(view, "/stacks"), {"rank": list(ranks) or None, "native": native or None})
+        view = find_run(api, run, namespace, or_removed=attempt is not None)
+        asked = {"rank": list(ranks) or None, "native": native or None, "attempt": attempt}
+        answer = api.get(run_path(view, "/stacks"), asked)
     if output is not None:
         print_document(answer, output)
         return 0 if answer["ranks"] else 1
@@ -64,12 +78,14 @@ def command(cli: Cli, run: str, ranks: tuple[int, ...], native: bool, namespace:
                 echo(line)
     elif answer["groups"]:
         first = answer["groups"][0]["ranks"][0]
-        say(f"The whole stacks of a rank: kaji stacks --rank {first} {view['name']}")
+        of_attempt = f" --attempt {attempt}" if attempt is not None else ""
+        say(f"The whole stacks of a rank: kaji stacks --rank {first}{of_attempt} {view['name']}")
     silent = answer.get("silent", [])
     if silent:
         from kajitori.core.words.nodes.node_lists import compress_ranks
 
-        say(f"kaji: no stacks of rank {compress_ranks(silent)}: {answer.get('trouble', '')}")
+        trouble = answer.get("trouble") or "their agents did not answer"
+        say(f"kaji: no stacks of rank {compress_ranks(silent)}: {trouble}")
     if not answer["ranks"]:
         say("      see kaji agent, and kaji node --report")
         return 1
