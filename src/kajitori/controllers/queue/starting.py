@@ -151,10 +151,11 @@ class Starter:
         try:
             if spec is None:
                 raise StartRefused(Reason.ADMISSION, "its spec was edited meanwhile and can't be read any more")
+            nodes = len(set(attempt.node_by_rank().values()))
             with preceding(
                 decision.priority if decision else 0
             ):  # its nodes are reserved and idle until the Pods exist
-                await prepare(self._client, run, spec, decision.claim if decision else None)
+                await prepare(self._client, run, spec, decision.claim if decision else None, nodes)
                 await prepare_devices(self._client, run, attempt)
                 await restrict(self._networks, run, attempt, decision.network if decision else None)
                 if status.failed_starts:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kajitori.cluster.mirror.mirror import Mirror
-from kajitori.cluster.objects import Pod
+from kajitori.cluster.objects import Claim, Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
 from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.belongings import ensure_of_run, owning_run
@@ -49,6 +49,9 @@ log = logging.getLogger(__name__)
 DELETED_TOGETHER = 250
 """Number of members of a large run that one request deletes, which takes about a second."""
 
+SEVERAL_NODES = "ReadWriteMany"
+"""Access mode of a claim that Pods on several nodes may mount."""
+
 DELETIONS_AT_A_TIME = 4
 """Number of such requests at a time. The API server works on all of them in turn, so with more none would end early."""
 
@@ -77,8 +80,11 @@ class StartRefused(Exception):
         """Whether some of the members may have been created."""
 
 
-async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None) -> None:
-    """Create what the members of all attempts share: the Service for their names, and the claim of their checkpoint."""
+async def prepare(
+    client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapping[str, Any] | None, nodes: int
+) -> None:
+    """Create what the members of all attempts share: the Service for their names, and the claim of their checkpoint.
+    `nodes` is the number of nodes of this attempt. Raises StartRefused."""
     namespace = run.metadata.namespace
     if spec.array is None:  # members of a sweep do not look up each other's names
         service = manifests.headless_service(
@@ -87,8 +93,29 @@ async def prepare(client: KubeClient, run: RunObject, spec: RunSpec, claim: Mapp
         with _refusals_of(service), suppress(AlreadyExists):  # a foreign Service of that name stays
             await ensure_of_run(client, SERVICES, service, run)
     if claim is not None:
-        with _refusals_of(claim), suppress(AlreadyExists):
-            await client.create(CLAIMS, claim, namespace)
+        with _refusals_of(claim):
+            try:
+                await client.create(CLAIMS, claim, namespace)
+            except AlreadyExists:  # of an earlier attempt, or of an earlier run of this name
+                if nodes > 1:
+                    await _check_modes(client, run, claim)
+
+
+async def _check_modes(client: KubeClient, run: RunObject, wanted: Mapping[str, Any]) -> None:
+    """Check that the existing claim of a checkpoint can be mounted on several nodes, if a new one could. Otherwise
+    members would wait for its volume on all nodes but one. Raises StartRefused with the way out."""
+    name = wanted["metadata"]["name"]
+    if SEVERAL_NODES not in wanted["spec"]["accessModes"]:
+        return
+    with suppress(Forbidden, NotFound):  # older manifests do not let the controller read claims
+        found = await client.get(CLAIMS, name, run.metadata.namespace, type=Claim)
+        if SEVERAL_NODES not in found.spec.access_modes:
+            raise StartRefused(
+                Reason.STORAGE,
+                f"PersistentVolumeClaim {name} can be mounted on one node only ({', '.join(found.spec.access_modes)}), "
+                "because a run of one member made it: give this run another name, or delete the claim with all files "
+                f"in it (kaji rm -f -v {run.metadata.name}) and start again",
+            )
 
 
 async def prepare_devices(client: KubeClient, run: RunObject, attempt: Attempt) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from kajitori.cluster.objects import Claim, Event
 from kajitori.cluster.run_object import RunObject
-from kajitori.controllers.runs.attempts import StartRefused
+from kajitori.controllers.runs.attempts import SEVERAL_NODES, StartRefused
 from kajitori.controllers.workqueue import Key, WorkQueue
 from kajitori.core.gang import Member, MemberState
 from kajitori.core.spec.reasons import Reason
@@ -26,6 +28,8 @@ _NO_VOLUME_FITS = "FailedBinding"
 """Reason of the volume controller's event, of type Normal, that no volume fits a claim and none is provisioned."""
 _NO_CLASS = "no storage class is set"
 """Text in that event if the claim names no StorageClass and the cluster has no default one."""
+_ABOUT_MODES = re.compile("access.?mode|ReadWriteOnce|multi.?(node|writer)", re.IGNORECASE)
+"""What provisioners write about an access mode that they do not have; each has its own words."""
 _WAITS_FOR_PROVISIONER = "ExternalProvisioning"
 """Reason of the volume controller's event, of type Normal, that a provisioner has to act, which may not even run."""
 
@@ -137,8 +141,17 @@ async def news_of_claims(client: KubeClient, run: RunObject, attempt: Attempt, n
             if _is_fault(event) or (event.reason == _WAITS_FOR_PROVISIONER and claim not in newest):
                 newest[claim] = event
     for name, event in sorted(newest.items(), key=lambda pair: not _is_fault(pair[1])):
-        if not await _is_bound(client, name, namespace):
-            way_out = _way_to_a_class(name, run.metadata.name) if _NO_CLASS in event.message else ""
+        volume_claim = await _claim(client, name, namespace)
+        if volume_claim is None or volume_claim.status.phase != "Bound":
+            way_out = ""
+            if _NO_CLASS in event.message:
+                way_out = _way_to_a_class(name, run.metadata.name)
+            elif (
+                volume_claim is not None
+                and SEVERAL_NODES in volume_claim.spec.access_modes
+                and _ABOUT_MODES.search(event.message)
+            ):
+                way_out = _way_to_a_mode(name, run.metadata.name, members=len(attempt.node_by_rank()))
             return ClaimNews(f"PersistentVolumeClaim {name}: {event.message}{way_out}", _is_fault(event))
     return None
 
@@ -157,15 +170,26 @@ def _way_to_a_class(claim: str, run: str) -> str:
     )
 
 
+def _way_to_a_mode(claim: str, run: str, members: int) -> str:
+    """Return a hint for a claim that several nodes could mount, if its StorageClass makes no such volumes."""
+    if claim != names.checkpoint_claim(run):
+        return ""
+    again = f"delete the claim (kaji rm -f -v {run}) and start again"
+    if members == 1:
+        return f"; a run of one member needs no {SEVERAL_NODES}: leave checkpoint.accessMode out of the policy, {again}"
+    return (
+        f"; its members may be on several nodes ({SEVERAL_NODES}): ask the operators for a StorageClass that makes "
+        f"such volumes (checkpoint.storageClass in the policy; then {again}), or for checkpoint.kind: folder"
+    )
+
+
 def _time_of(event: Event) -> str:
     """Return the time of the event's last occurrence."""
     return event.last_timestamp or event.event_time
 
 
-async def _is_bound(client: KubeClient, claim: str, namespace: str) -> bool:
-    """Whether the claim is bound. False if the controller may not read claims, as with older manifests."""
-    try:
-        found = await client.get(CLAIMS, claim, namespace, type=Claim)
-    except (Forbidden, NotFound):
-        return False
-    return found.status.phase == "Bound"
+async def _claim(client: KubeClient, claim: str, namespace: str) -> Claim | None:
+    """Return the claim; None if it is gone, or if the controller may not read claims, as with older manifests."""
+    with suppress(Forbidden, NotFound):
+        return await client.get(CLAIMS, claim, namespace, type=Claim)
+    return None

@@ -132,6 +132,6 @@ def _claim(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity) 
         run_name=run.name,
         namespace=run.namespace,
         size_bytes=resolved.checkpoint_size_bytes,
-        access_mode=rules.access_mode,
+        access_mode=rules.access_mode_for(spec.members),
         storage_class=rules.storage_class,
     )

@@ -86,10 +86,10 @@ def reader_node(policy: Policy, status: RunStatus, is_usable: Callable[[str], bo
     attempt = status.attempt
     if attempt is None:
         return ""
-    elsewhere = policy.checkpoint.kind == "claim" and (
-        policy.checkpoint.access_mode == "ReadWriteMany" or status.phase.is_final
-    )
     nodes = attempt.node_by_rank()
+    elsewhere = policy.checkpoint.kind == "claim" and (
+        policy.checkpoint.access_mode_for(len(nodes)) == "ReadWriteMany" or status.phase.is_final
+    )
     node = nodes[min(nodes)] if nodes else ""
     return node if node and not elsewhere and is_usable(node) else ""
 

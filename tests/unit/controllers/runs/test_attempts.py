@@ -14,6 +14,7 @@ from tests.unit.kube.fake_api import client_of, serving, status_of
 from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.platform.ticket_key import SigningKey
+from kajitori.cluster.run_object import RunObject
 from kajitori.controllers.runs.attempts import (
     DELETED_TOGETHER,
     DELETIONS_AT_A_TIME,
@@ -21,13 +22,16 @@ from kajitori.controllers.runs.attempts import (
     StartRefused,
     delete_members,
     key_for,
+    prepare,
 )
 from kajitori.core.gang import DeleteMembers
+from kajitori.core.spec.parsing import parse_spec
 from kajitori.core.spec.reasons import Reason
 from kajitori.core.spec.status import Attempt, template_text
 from kajitori.core.words import first_step, names
 from kajitori.core.words.selectors import parse_labels
 from kajitori.kube.client import KubeClient
+from kajitori.kube.metadata import ObjectMeta
 
 RUN = RunReference("vision", "bert", "u1")
 WITH_STEP = Attempt(
@@ -48,6 +52,46 @@ async def test_a_start_without_rights_on_the_signing_key_is_refused(code: int, r
         with pytest.raises(StartRefused, match=r"the key of members' tickets: .*not for you") as caught:
             await key_for(WITH_STEP, SigningKey(client, "kajitori", lambda key: None))
     assert caught.value.reason is Reason.ADMISSION
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "existing", "refused"),
+    [
+        (2, "ReadWriteMany", ["ReadWriteOnce"], True),
+        (2, "ReadWriteMany", ["ReadWriteOnce", "ReadWriteMany"], False),
+        (1, "ReadWriteMany", ["ReadWriteOnce"], False),
+        (2, "ReadWriteOnce", ["ReadWriteOnce"], False),
+        (2, "ReadWriteMany", None, False),
+    ],
+)
+async def test_a_claim_that_one_member_made_is_not_mounted_on_several_nodes(
+    nodes: int, wanted: str, existing: list[str] | None, refused: bool
+) -> None:
+    """All members but those of one node would wait for its volume. Policy may say that this is wanted; without the
+    right to read claims nothing is known."""
+
+    async def taken(_: web.Request) -> web.Response:
+        return web.json_response(status_of(409, "it is there", "AlreadyExists"), status=409)
+
+    async def claim(_: web.Request) -> web.Response:
+        if existing is None:
+            return web.json_response(status_of(403, "not for you", "Forbidden"), status=403)
+        return web.json_response({"metadata": {"name": "bert-checkpoint"}, "spec": {"accessModes": existing}})
+
+    app = web.Application()
+    path = "/api/v1/namespaces/vision/persistentvolumeclaims"
+    app.router.add_post(path, taken)
+    app.router.add_get(f"{path}/bert-checkpoint", claim)
+    run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid="u1"))
+    spec = parse_spec({"image": "x", "array": "0-1"})  # a sweep has no Service
+    body = {"kind": "PersistentVolumeClaim", "metadata": {"name": "bert-checkpoint"}, "spec": {"accessModes": [wanted]}}
+    async with serving(app) as url, client_of(url) as client:
+        if refused:
+            with pytest.raises(StartRefused, match=r"one node only \(ReadWriteOnce\).*kaji rm -f -v bert") as caught:
+                await prepare(client, run, spec, body, nodes)
+            assert caught.value.reason is Reason.STORAGE
+        else:
+            await prepare(client, run, spec, body, nodes)
 
 
 async def test_members_without_a_first_step_do_not_wait_for_the_key() -> None:

@@ -41,9 +41,11 @@ class Storage:
         refused: str = "",
         said: tuple[str, str, str] = ("Warning", "ProvisioningFailed", "no such class"),
         later: tuple[str, str, str] | None = None,
+        modes: tuple[str, ...] = ("ReadWriteOnce",),
     ) -> None:
         self.events, self.phases, self.refused = events, phases, refused
         self.said, self.later = said, later
+        self.modes = modes
 
     def app(self) -> web.Application:
         """Return the application that stands for the API server."""
@@ -62,7 +64,8 @@ class Storage:
         name = request.match_info["name"]
         if self.refused:
             return web.json_response(status_of(403, "not for you", self.refused), status=403)
-        return web.json_response({"metadata": {"name": name}, "status": {"phase": self.phases[name]}})
+        spec = {"accessModes": self.modes}
+        return web.json_response({"metadata": {"name": name}, "spec": spec, "status": {"phase": self.phases[name]}})
 
 
 def _event(claim: str, age: int, type: str, reason: str, message: str) -> dict[str, Any]:
@@ -131,6 +134,34 @@ async def test_a_claim_without_a_class_is_refused_with_the_way_out(run: str, way
     assert found.startswith(f"PersistentVolumeClaim {claim}: {NO_CLASS}; ask the operators")
     for way_out in ways_out:
         assert way_out in found, found
+
+
+LOCAL_PATH = "NodePath only supports ReadWriteOnce and ReadWriteOncePod (1.22+) access modes"
+EBS = "Volume capabilities MULTI_NODE_MULTI_WRITER not supported. Only AccessModes[ReadWriteOnce] supported."
+
+
+@pytest.mark.parametrize(
+    ("run", "nodes", "modes", "said", "way_out"),
+    [
+        ("bert", "a,b", ("ReadWriteMany",), LOCAL_PATH, "several nodes (ReadWriteMany): ask the operators"),
+        ("bert", "a,b", ("ReadWriteMany",), EBS, "or for checkpoint.kind: folder"),
+        ("bert", "a", ("ReadWriteMany",), EBS, "a run of one member needs no ReadWriteMany"),
+        ("bert", "a,b", ("ReadWriteMany",), "disk full", ""),
+        ("bert", "a", ("ReadWriteOnce",), LOCAL_PATH, ""),
+        ("other", "a,b", ("ReadWriteMany",), LOCAL_PATH, ""),
+    ],
+)
+async def test_a_class_that_makes_no_volumes_for_several_nodes_is_told_with_the_way_out(
+    run: str, nodes: str, modes: tuple[str, ...], said: str, way_out: str
+) -> None:
+    """Each provisioner has its own words. Only a checkpoint is made by Kajitori, and so has a way out in the policy."""
+    claim = names.checkpoint_claim("bert")
+    template = template_text({"spec": {"volumes": [{"persistentVolumeClaim": {"claimName": claim}}]}})
+    event = ("Warning", "ProvisioningFailed", said)
+    storage = Storage({claim: 5}, {claim: "Pending"}, said=event, modes=modes)
+    found = await check(storage, run, Attempt(number=2, nodes=nodes, template=template))
+    assert found.startswith(f"PersistentVolumeClaim {claim}: {said}")
+    assert way_out in found and (bool(way_out) == (len(found) > len(f"PersistentVolumeClaim {claim}: {said}")))
 
 
 async def test_other_normal_events_of_a_claim_are_progress() -> None:

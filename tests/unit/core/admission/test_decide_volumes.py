@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tests.helpers.scenes.deciding import CLUSTER, HOME, codes, container, decided, env, refused
 
 from kajitori.core.admission.decide import Facts
@@ -34,6 +37,28 @@ def test_each_kind_of_volume_becomes_its_kubernetes_source() -> None:
         "ConfigMapNotFound",
         "SecretNotFound",
     }
+
+
+@pytest.mark.parametrize(
+    ("size", "mode", "expected"),
+    [
+        ({}, None, "ReadWriteOnce"),
+        ({"type": "notebook"}, None, "ReadWriteOnce"),
+        ({"replicas": 2}, None, "ReadWriteMany"),
+        ({"replicas": 8, "minReplicas": 1}, None, "ReadWriteMany"),
+        ({"array": "0-3%1"}, None, "ReadWriteMany"),
+        ({}, "ReadWriteMany", "ReadWriteMany"),
+        ({"replicas": 2}, "ReadWriteOnce", "ReadWriteOnce"),
+    ],
+)
+def test_one_member_needs_no_volume_that_several_nodes_mount(
+    size: dict[str, Any], mode: str | None, expected: str
+) -> None:
+    """Many provisioners make none. A mode in the policy is used for all runs."""
+    policy = {"checkpoint": {"accessMode": mode} if mode else {}}
+    decision = decided({"checkpoint": {"path": "/ckpt"}, **size}, policy)
+    assert decision.claim is not None
+    assert decision.claim["spec"]["accessModes"] == [expected]
 
 
 def test_without_mounts_a_folder_works_at_its_own_path() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kajitori.core.pods.reader import (
@@ -80,6 +81,8 @@ def test_it_mounts_the_folder_read_only_and_holds_nothing() -> None:
         ({"kind": "folder", "root": "/ckpts"}, Phase.RUNNING, "gpu-1"),
         ({"kind": "folder", "root": "/ckpts"}, Phase.SUCCEEDED, "gpu-1"),
         ({"kind": "claim"}, Phase.RUNNING, ""),
+        ({"kind": "claim"}, Phase.SUCCEEDED, ""),
+        ({"kind": "claim", "accessMode": "ReadWriteMany"}, Phase.RUNNING, ""),
         ({"kind": "claim", "accessMode": "ReadWriteOnce"}, Phase.RUNNING, "gpu-1"),
         ({"kind": "claim", "accessMode": "ReadWriteOnce"}, Phase.SUCCEEDED, ""),
     ],
@@ -88,6 +91,13 @@ def test_it_runs_where_the_folder_may_be_seen(checkpoint: dict[str, Any], phase:
     policy, status = parse_policy({"checkpoint": checkpoint}), RunStatus(phase=phase, attempt=attempt())
     assert reader_node(policy, status, lambda node: True) == expected
     assert reader_node(policy, status, lambda node: False) == ""
+
+
+def test_it_joins_the_one_member_of_a_run_whose_claim_one_node_mounts() -> None:
+    """Policy leaves the access mode out, so a run of one member has ReadWriteOnce."""
+    alone = msgspec.structs.replace(attempt(), nodes="gpu-3")
+    status = RunStatus(phase=Phase.RUNNING, attempt=alone)
+    assert reader_node(parse_policy({"checkpoint": {"kind": "claim"}}), status, lambda node: True) == "gpu-3"
 
 
 def test_a_run_without_checkpoint_mounts_none() -> None:

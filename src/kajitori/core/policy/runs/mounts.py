@@ -72,6 +72,10 @@ class Mounts(Document):
     and every other mount is refused."""
 
 
+AccessMode = Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"]
+"""Access modes of a PersistentVolumeClaim that members may write to."""
+
+
 class CheckpointPolicy(Document):
     """Storage of checkpoints."""
 
@@ -80,14 +84,19 @@ class CheckpointPolicy(Document):
     all nodes share. none: this cluster has no checkpoints."""
     storage_class: ObjectName | None = None
     """StorageClass of the claims. Left out: the cluster's default."""
-    access_mode: Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"] = "ReadWriteMany"
-    """Access mode of the claims. All members of a gang mount the same checkpoint, so ReadWriteMany is needed unless
-    every gang has one member or runs on one node."""
+    access_mode: AccessMode | None = None
+    """Access mode of the claims. Left out: ReadWriteOnce for runs and notebooks of one member, which every provisioner
+    has, and ReadWriteMany for all others, since their members mount the same checkpoint on several nodes. A claim that
+    exists keeps its mode."""
     root: AbsolutePath | None = None
     """For kind folder: a run's checkpoint is stored at {root}/{namespace}/{run}."""
     deletable: bool = False
     """For kind folder: whether the controller has access to the same folder and may delete checkpoints in it when
     `kaji rm -v` asks for that. If not, they have to be deleted by hand."""
+
+    def access_mode_for(self, members: int) -> AccessMode:
+        """Return the access mode of a new claim of a run with this many members."""
+        return self.access_mode or ("ReadWriteOnce" if members == 1 else "ReadWriteMany")
 
     @model_validator(mode="after")
     def _folder_needs_root(self) -> CheckpointPolicy:
