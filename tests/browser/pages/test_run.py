@@ -37,7 +37,11 @@ load_batch() if os.environ["KAJI_RANK"] == "1" else all_reduce()
 
 POINTS = [{**BAND, "at": at, "p10": 1.5, "p50": 2, "p90": 3} for at in MINUTES]
 
+STEPS = [{**point, "p50": step} for point, step in zip(POINTS, (100, 200, 300), strict=True)]
+
 LOSS = {"name": "train.loss", "unit": "", "kind": "last", "description": "Written by the program", "points": POINTS}
+
+STEP = {**LOSS, "name": "train.step", "points": STEPS}
 
 BANDS = {
     "run": "plotted",
@@ -47,7 +51,7 @@ BANDS = {
     "until": MINUTES[-1],
     "intervalSeconds": 60,
     "ranks": 2,
-    "series": [LOSS],
+    "series": [LOSS, STEP],
 }
 
 COPY_FACTS = """() => {
@@ -96,7 +100,8 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
 
 
 def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) -> None:
-    """The answers are written ones, since real ones take minutes. The words name the ranks of the extremes.
+    """The answers are written ones, since real ones take minutes. The words name the ranks of the extremes. Curves over
+    steps, with a logarithmic axis and smoothed, stand in the address.
 
     The first requests for the figures and their code are lost, as if the browser's network changed. The code of the
     Time tab is gone until the page loads itself again, as after an upgrade of the server.
@@ -126,8 +131,16 @@ def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) 
     plot = page.get_by_role("img", name=re.compile("^train.loss: median 2, 1 .rank 0. to 9 .rank 1.$"))
     page.get_by_text("▲: a checkpoint was written.").wait_for()
     plot.wait_for()
+    for button in ("Step", "Log"):
+        page.get_by_role("button", name=button, exact=True).click()
+    page.get_by_label("Smoothing").click()
+    page.get_by_role("option", name="Mean of 5 points").click()
+    page.wait_for_url(re.compile(r"\?tab=figures&x=step&y=log&smooth=mean-5$"))
+    assert_accessible(page, "main")
+    page.get_by_text("kaji metrics -N default --since 1h plotted").wait_for()
+    plot = page.get_by_role("img", name=re.compile("^train.loss: step 300: median 2, 1 .rank 0. to 9 .rank 1.$"))
     plot.locator(".u-over").click(position={"x": 200, "y": 5})
-    page.wait_for_url(re.compile(r"\?tab=figures&rank=1$"))
+    page.wait_for_url(re.compile(r"\?tab=figures&x=step&y=log&smooth=mean-5&rank=1$"))
     page.get_by_text("The last hour of rank 1").wait_for()
     page.get_by_role("tab", name="Time").click()
     page.get_by_role("row", name=re.compile("^productive|^starting|^queued")).first.wait_for()

@@ -1,7 +1,7 @@
 import Box from "@mui/material/Box";
 import { useTheme } from "@mui/material/styles";
 import useMediaQuery from "@mui/material/useMediaQuery";
-import { ticksOf, timeLabels } from "../figures/series";
+import { ticksOf, timeLabels } from "../figures/plot/axes";
 import { StateMark } from "../states/StateMark";
 import { STATES } from "../states/states";
 import { duration } from "../words/times";

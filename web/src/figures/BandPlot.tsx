@@ -1,44 +1,61 @@
 import { useMemo, useState } from "react";
 import { exact } from "../words/times";
-import { PlotFrame } from "./PlotFrame";
-import { Plot } from "./Plot";
-import { amount, bandColumns, isBytes, pointAt, type BandPoint, type BandSeries, type Marks } from "./series";
+import { curveOf, stepAt, type CurveView, type Steps } from "./curves";
+import { PlotFrame } from "./plot/PlotFrame";
+import { Plot } from "./plot/Plot";
+import { amount, isBytes, seconds, type BandPoint, type BandSeries, type Marks } from "./series";
 
 interface Properties {
   series: BandSeries;
   intervalSeconds: number;
-  /** The time axis and the marks that all plots share. */
-  range?: readonly [number, number];
-  marks?: Marks;
+  /** The horizontal axis and the marks that all plots share. */
+  range?: readonly [number, number] | undefined;
+  marks?: Marks | undefined;
+  /** How the curve is drawn; without it as it is, over time. */
+  view?: CurveView;
+  /** The steps of the run, for a plot over steps. */
+  steps?: Steps | null;
   /** Called with the rank of an extreme that was clicked. */
-  chooseRank: (rank: number) => void;
+  chooseRank?: (rank: number) => void;
 }
 
+const PLAIN: CurveView = { x: "time", y: "linear", smooth: "" };
+
 /** One quantity over all ranks: the median, and the ranges in which most and all ranks are. */
-export function BandPlot({ series, intervalSeconds, range, marks, chooseRank }: Properties) {
+export function BandPlot({ series, intervalSeconds, range, marks, view = PLAIN, steps = null, chooseRank }: Properties) {
   const { points, unit, name, description } = series;
-  const [time, setTime] = useState<number | null>(null);
-  const columns = useMemo(() => bandColumns(points, intervalSeconds), [points, intervalSeconds]);
-  const shown = (time !== null && pointAt(points, time)) || points.at(-1);
-  const words = shown ? wordsOf(shown, unit) : "";
+  const [place, setPlace] = useState<number | null>(null);
+  const curve = useMemo(() => curveOf(points, view, steps, intervalSeconds), [points, view, steps, intervalSeconds]);
+  const isByStep = view.x === "step" && steps !== null;
+  const shown = (place !== null && curve.points.get(place)) || points.at(-1);
+  const words = shown ? [...(isByStep ? [stepWords(shown, steps, place)] : []), wordsOf(shown, unit)].filter(Boolean).join(": ") : "";
   return (
-    <PlotFrame name={name} description={description} words={words} title={shown ? exact(shown.at) : ""}>
+    <PlotFrame name={name} description={description} words={words} title={shown ? exact(shown.at) : ""} notes={curve.notes}>
       <Plot
-        columns={columns}
-        isBand
+        columns={curve.columns}
+        shape={curve.shape}
+        axis={isByStep ? "step" : "clock"}
+        isLog={curve.isLog}
         range={range}
         marks={marks}
         label={`${name}: ${words}`}
         format={(value) => amount(value, unit)}
         isBytes={isBytes(unit)}
-        onPoint={setTime}
+        onPoint={setPlace}
         onClick={(at, isAbove) => {
-          const point = pointAt(points, at);
-          if (point) chooseRank((isAbove ? point.max : point.min).rank);
+          const point = curve.points.get(at);
+          if (point) chooseRank?.((isAbove ? point.max : point.min).rank);
         }}
       />
     </PlotFrame>
   );
+}
+
+/** Return the step of a point, and its attempt if the run had several: "step 1,200 of attempt 2". */
+function stepWords({ at, attempt }: BandPoint, steps: Steps, place: number | null): string {
+  const step = place ?? stepAt(steps, attempt, seconds(at));
+  if (step === null) return "";
+  return `step ${amount(step, "count")}${steps.size > 1 ? ` of attempt ${attempt}` : ""}`;
 }
 
 function wordsOf({ min, p50, max, count }: BandPoint, unit: string): string {

@@ -1,6 +1,7 @@
 import { useMemo, useState } from "react";
-import { PlotFrame } from "./PlotFrame";
-import { Plot } from "./Plot";
+import { PlotFrame } from "./plot/PlotFrame";
+import { Plot } from "./plot/Plot";
+import { linesShape } from "./plot/shape";
 import { amount, isBytes, rankColumns, type Marks, type RankSeries } from "./series";
 
 /** One quantity of one rank: a line, or one of each GPU. */
@@ -23,7 +24,7 @@ export function RankPlot({ series, range, marks }: { series: readonly RankSeries
     <PlotFrame name={first.name} description={first.description} words={words}>
       <Plot
         columns={columns}
-        isBand={false}
+        shape={linesShape(series.length)}
         range={range}
         marks={marks}
         label={`${first.name}: ${words}`}

@@ -1,21 +1,8 @@
 import { describe, expect, it } from "vitest";
-import {
-  amount,
-  attemptStarts,
-  bandColumns,
-  byName,
-  csvOf,
-  inPlots,
-  lastValues,
-  marksOf,
-  ordered,
-  rankColumns,
-  sharedRange,
-  ticksOf,
-  timeLabels,
-  timeRange,
-  type BandPoint,
-  type RankSeries, spread } from "./series";
+import { lasted, logTicks, ticksOf, timeLabels, timeRange } from "./plot/axes";
+import { csvOf } from "./csv";
+import { amount, attemptStarts, bandColumns, byName, inPlots, marksOf, ordered, rankColumns, sharedRange, type BandPoint, type RankSeries } from "./series";
+import { BAND, lastValues, linesShape, spread } from "./plot/shape";
 
 function point(minute: number, value: number, attempt = 1): BandPoint {
   const extreme = { value, rank: 3, gpu: null };
@@ -84,7 +71,7 @@ describe("an amount", () => {
 
 it("is a table for other programs", () => {
   const series = { name: "cpu.used", unit: "cores", kind: "counter", description: "", points: [point(1, 5)] };
-  expect(csvOf([series]).split("\n")[1]).toBe("cpu.used,cores,1970-01-01T00:01:00.000Z,1,4,5,3,5,5,5,10,3");
+  expect(csvOf([series], { x: "time", y: "linear", smooth: "" }, null).split("\n")[1]).toBe("cpu.used,cores,1970-01-01T00:01:00.000Z,1,4,5,3,5,5,5,10,3");
 });
 
 it("has a time axis with dates only where they are needed", () => {
@@ -113,9 +100,9 @@ describe("several plots on one page", () => {
   });
 
   it("print the last value of each line, of a band its median's", () => {
-    expect(lastValues([[0, 60], [1, null], [7, 8]], false)).toEqual([{ line: 0, value: 1 }, { line: 1, value: 8 }]);
-    expect(lastValues([[0], [1], [2], [3], [4], [5]], true)).toEqual([{ line: 0, value: 3 }]);
-    expect(lastValues([[]], false)).toEqual([]);
+    expect(lastValues([[0, 60], [1, null], [7, 8]], linesShape(2))).toEqual([{ line: 0, value: 1 }, { line: 1, value: 8 }]);
+    expect(lastValues([[0], [1], [2], [3], [4], [5]], BAND)).toEqual([{ line: 2, value: 3 }]);
+    expect(lastValues([[]], linesShape(0))).toEqual([]);
   });
 
   it("have at most four lines", () => {
@@ -137,3 +124,20 @@ describe("the labels of last values", () => {
     expect(spread([{ y: 40 }, { y: 98 }, { y: 100 }, { y: 95 }], 12).map(({ y }) => y)).toEqual([100, 88, 76, 40]);
   });
 });
+
+describe("a logarithmic axis", () => {
+  it.each([
+    [0.01, 100, [0.01, 0.1, 1, 10, 100]],
+    [1e-8, 1e8, [1e-6, 1e-3, 1, 1e3, 1e6]],
+    [0.5, 4, [0.5, 1, 2]],
+    [2.1, 2.9, [2.2, 2.4, 2.6, 2.8]],
+  ])("from %d to %d has round ticks", (min, max, ticks) => expect(logTicks(min, max)).toEqual(ticks));
+});
+
+it.each([
+  [0, "0"],
+  [59.6, "1 min"],
+  [5_400, "1 h 30 min"],
+  [90_000, "1 d 1 h"],
+  [-30, "−30 s"],
+])("%d s since a start are %s", (seconds, words) => expect(lasted(seconds)).toBe(words));

@@ -1,31 +1,28 @@
 /** The figures of a run as a plot takes them: columns of numbers, with gaps where nothing was measured. */
 import type { Schemas } from "../api/client";
 import { bytes } from "../words/amounts";
-import { HOUR_AND_MINUTE, MONTH_AND_DAY } from "../words/times";
 
 export type BandSeries = Schemas["BandSeries"];
 export type BandPoint = Schemas["BandPoint"];
 export type RankSeries = Schemas["RankSeries"];
 
-/** Columns of one plot: times in seconds since 1970, then the values of each line; null in a gap. */
-export type Columns = [number[], ...(number | null)[][]];
+/** Columns of one plot: places on the horizontal axis (times in seconds since 1970, or steps), then the values of each line; null in a gap, undefined where another line alone has a value. */
+export type Columns = [number[], ...(number | null | undefined)[][]];
 
 const TRAINING = "train.";
-const SAMPLE_SECONDS = 15;
+/** Distance of the samples of one rank. */
+export const SAMPLE_SECONDS = 15;
 const NOT_PLOTTED = new Set(["memory.limit", "gpu.memory.total"]);
 const FIRST = [TRAINING, "gpu.used", "gpu.memory.used", "cpu.used", "memory.used", "gpu.", "network.", "disk."];
 
 /** Return the time and, in this order, minimum, 10th, 50th, 90th percentile and maximum over all ranks. */
 export function bandColumns(points: readonly BandPoint[], intervalSeconds: number): Columns {
-  const rows = points.map((point) => [
-    seconds(point.at),
-    point.min.value,
-    point.p10,
-    point.p50,
-    point.p90,
-    point.max.value,
-  ]);
-  return columnsOf(rows, 6, 1.5 * intervalSeconds);
+  return gapped(points.map((point) => [seconds(point.at), ...bandOf(point)]), 6, 1.5 * intervalSeconds);
+}
+
+/** Return minimum, 10th, 50th, 90th percentile and maximum. */
+export function bandOf({ min, p10, p50, p90, max }: BandPoint): number[] {
+  return [min.value, p10, p50, p90, max.value];
 }
 
 /** Return the time and one column of each series of one rank: one, or one of each GPU. */
@@ -40,10 +37,11 @@ export function rankColumns(series: readonly RankSeries[]): Columns {
     }
   });
   const rows = [...byTime].sort(([a], [b]) => a - b).map(([time, values]) => [time, ...values]);
-  return columnsOf(rows, series.length + 1, 1.5 * SAMPLE_SECONDS);
+  return gapped(rows, series.length + 1, 1.5 * SAMPLE_SECONDS);
 }
 
-function columnsOf(rows: readonly (readonly (number | null)[])[], width: number, gapSeconds: number): Columns {
+/** Return rows, each with its place first, as columns, with a gap after each place whose next one is farther away. */
+export function gapped(rows: readonly (readonly (number | null)[])[], width: number, gapSeconds: number): Columns {
   const columns = Array.from({ length: width }, () => [] as (number | null)[]);
   let before: number | null = null;
   for (const row of rows) {
@@ -84,31 +82,16 @@ export function sharedRange(times: readonly (readonly { at: string }[])[]): [num
   return ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 0];
 }
 
-/** Return the last value of each line, and the place of the line; of a band the median's. */
-export function lastValues([, ...lines]: Columns, isBand: boolean): { line: number; value: number }[] {
-  const shown = isBand ? lines.slice(2, 3) : lines;
-  return shown.flatMap((values, line) => {
-    const value = values.findLast((each) => each !== null);
-    return typeof value === "number" ? [{ line, value }] : [];
-  });
-}
-
-/** Return labels so far apart that they do not cover each other: one that is too near to the one below it moves up. */
-export function spread<T extends { y: number }>(labels: readonly T[], distance: number): T[] {
-  let below = Infinity;
-  return [...labels]
-    .sort((a, b) => b.y - a.y)
-    .map((label) => {
-      below = Math.min(label.y, below - distance);
-      return { ...label, y: below };
-    });
-}
-
 const MOST_LINES = 4;
 
 /** Return the series of one quantity in plots of at most four lines each. */
 export function inPlots<T>(series: readonly T[]): T[][] {
   return Array.from({ length: Math.ceil(series.length / MOST_LINES) }, (_, plot) => series.slice(plot * MOST_LINES, (plot + 1) * MOST_LINES));
+}
+
+/** Whether a figure is one that the program wrote. */
+export function isOfTraining({ name }: { name: string }): boolean {
+  return name.startsWith(TRAINING);
 }
 
 /** Return the series that are plotted: what the program wrote itself, then GPUs, processors and memory, then all others. */
@@ -150,49 +133,13 @@ function digits(value: number): string {
   return size >= 1000 ? Math.round(value).toLocaleString() : `${Number(value.toPrecision(3))}`;
 }
 
-/** Return all bands as a table for other programs. */
-export function csvOf(series: readonly BandSeries[]): string {
-  const rows = series.flatMap(({ name, unit, points }) =>
-    points.map(({ at, attempt, count, min, p10, p50, p90, max }) =>
-      [name, unit, at, attempt, count, min.value, min.rank, p10, p50, p90, max.value, max.rank].join(","),
-    ),
-  );
-  return ["name,unit,at,attempt,count,min,min_rank,p10,p50,p90,max,max_rank", ...rows, ""].join("\n");
-}
-
-function seconds(time: string): number {
+/** Return a time of the server in seconds since 1970. */
+export function seconds(time: string): number {
   return Date.parse(time) / 1000;
 }
 
-const DAY_SECONDS = 24 * 3600;
-const SECOND = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit", second: "2-digit" });
-
-/** Return the labels of a time axis, in the person's time zone, for times that are `stepSeconds` apart. */
-export function timeLabels(times: readonly number[], stepSeconds: number): string[] {
-  return times.map((time) => {
-    const date = new Date(time * 1000);
-    const isMidnight = !date.getHours() && !date.getMinutes() && !date.getSeconds();
-    if (stepSeconds >= DAY_SECONDS || isMidnight) return MONTH_AND_DAY.format(date);
-    return (stepSeconds < 60 ? SECOND : HOUR_AND_MINUTE).format(date);
-  });
-}
-
-const STEPS_SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, DAY_SECONDS];
-
-/** Return at most `most` + 1 round times, in seconds, between two others, and their distance. */
-export function ticksOf(from: number, until: number, most: number): { times: number[]; stepSeconds: number } {
-  const least = (until - from) / most;
-  const stepSeconds = STEPS_SECONDS.find((step) => step >= least) ?? DAY_SECONDS * Math.ceil(least / DAY_SECONDS);
-  // Round in the person's time zone: hours of a day begin at its midnight.
-  const shift = new Date(from * 1_000).getTimezoneOffset() * 60;
-  const first = Math.ceil((from - shift) / stepSeconds) * stepSeconds + shift;
-  return { times: Array.from({ length: Math.max(0, Math.floor((until - first) / stepSeconds) + 1) }, (_, tick) => first + tick * stepSeconds), stepSeconds };
-}
-
-const SHORTEST_SECONDS = 120;
-
-/** Return the range of a time axis: that of the times, but not shorter than two minutes. */
-export function timeRange(first: number | null, last: number | null): [number, number] {
-  const end = last ?? Date.now() / 1000;
-  return [Math.min(first ?? end, end - SHORTEST_SECONDS), end];
+/** Return what one rank's program wrote as bands of this rank alone. */
+export function asBand({ samples, ...about }: RankSeries, rank: number, attempt: number): BandSeries {
+  const points = samples.map(({ at, value }) => ({ at, attempt, count: 1, min: { value, rank, gpu: null }, p10: value, p50: value, p90: value, max: { value, rank, gpu: null } }));
+  return { ...about, points };
 }

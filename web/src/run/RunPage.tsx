@@ -120,7 +120,7 @@ export function RunPage({ namespace, name, leave, isPart = false, children }: Pr
       </Tabs>
       {tab === "log" && <LogPanel key={view.uid} run={view} rank={rank ?? 0} />}
       <PartBoundary key={tab} fallback={<Skeleton variant="rectangular" height={320} />}>
-        {tab === "figures" && <Figures run={view} rank={rank} chooseRank={(chosen) => show("figures", chosen)} />}
+        {tab === "figures" && <Figures run={view} rank={rank} />}
         {tab === "time" && <Time run={view} />}
         {tab === "why" && (
           <WhyPanel key={view.uid} run={view} attempt={numberIn(parameters, "attempt")} choose={(attempt) => go({ tab, ...(attempt !== null && { attempt: `${attempt}` }) })} />

@@ -4,9 +4,10 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { client, contentOf } from "../../api/client";
 import { Problem } from "../../app/Problem";
-import { LineNames } from "../../figures/LineNames";
-import { Plot } from "../../figures/Plot";
+import { LineNames } from "../../figures/plot/LineNames";
+import { Plot } from "../../figures/plot/Plot";
 import type { Columns } from "../../figures/series";
+import { linesShape } from "../../figures/plot/shape";
 import { CopyLine } from "../../words/CopyLine";
 import { forecastWords, poolName, showsCapacity, type Forecast } from "./forecast";
 
@@ -54,7 +55,7 @@ function Pool({ item }: { item: Forecast }) {
       {columns[0].length > 1 && (
         <>
           <LineNames names={["In use", ...(columns.length > 2 ? ["Capacity"] : [])]} label="Lines" />
-          <Plot columns={columns} isBand={false} label={`${poolName(item)} by day: ${used}`} format={(value) => value.toLocaleString("en")} onPoint={ignore} />
+          <Plot columns={columns} shape={linesShape(columns.length - 1)} label={`${poolName(item)} by day: ${used}`} format={(value) => value.toLocaleString("en")} onPoint={ignore} />
         </>
       )}
     </Box>

@@ -1,8 +1,9 @@
 import Box from "@mui/material/Box";
 import { useMemo, useState } from "react";
-import { LineNames } from "../../figures/LineNames";
-import { Plot } from "../../figures/Plot";
-import { PlotFrame } from "../../figures/PlotFrame";
+import { LineNames } from "../../figures/plot/LineNames";
+import { Plot } from "../../figures/plot/Plot";
+import { PlotFrame } from "../../figures/plot/PlotFrame";
+import { linesShape } from "../../figures/plot/shape";
 import { bytes } from "../../words/amounts";
 import { exact } from "../../words/times";
 import { speedColumns, type Direction, type TrafficHistory } from "./past";
@@ -48,7 +49,7 @@ function SpeedPlot({ past, classes, direction, word, description }: Properties) 
   const moment = past.points[at]?.at;
   return (
     <PlotFrame name={word} description={description} words={words || "not recorded"} title={moment ? exact(moment) : ""}>
-      <Plot columns={columns} isBand={false} label={`${word}: ${words || "not recorded"}`} format={(value) => `${bytes(value)}/s`} isBytes onPoint={setTime} />
+      <Plot columns={columns} shape={linesShape(classes.length)} label={`${word}: ${words || "not recorded"}`} format={(value) => `${bytes(value)}/s`} isBytes onPoint={setTime} />
     </PlotFrame>
   );
 }

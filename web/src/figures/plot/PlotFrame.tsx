@@ -9,11 +9,13 @@ interface Properties {
   words: string;
   /** Their time. */
   title?: string;
+  /** What the plot does not show. */
+  notes?: readonly string[];
   children: ReactNode;
 }
 
 /** The heading of a plot, with the values at the pointer. */
-export function PlotFrame({ name, description, words, title, children }: Properties) {
+export function PlotFrame({ name, description, words, title, notes = [], children }: Properties) {
   return (
     <Box component="section" sx={{ minWidth: 0 }}>
       <Box sx={{ display: "flex", flexWrap: "wrap", columnGap: 3 }}>
@@ -24,6 +26,11 @@ export function PlotFrame({ name, description, words, title, children }: Propert
           {words}
         </Typography>
       </Box>
+      {notes.map((note) => (
+        <Typography key={note} color="textSecondary" sx={{ fontSize: 12.5 }}>
+          {note}
+        </Typography>
+      ))}
       {children}
     </Box>
   );
