@@ -55,8 +55,8 @@ EMPTY = {
 }
 """Addresses before there are runs."""
 LARGE = {
-    "runs/list": "/runs",
-    "runs/beside": "/runs/vision/{run}?list=",
+    "runs/list": "/runs?whose=all",
+    "runs/beside": "/runs/vision/{run}?list=whose%3Dall",
     "cluster/map": "/cluster",
     "cluster/table": "/cluster?as=table",
     "cluster/board": "/board",

@@ -44,7 +44,7 @@ from kajitori.api.start import routes as discovery
 from kajitori.api.start import ssh_keys
 from kajitori.api.streams import host_lists
 from kajitori.api.telemetry import agents as telemetry_agents
-from kajitori.api.telemetry import idle, stacks, why
+from kajitori.api.telemetry import idle, run_figures, stacks, why
 from kajitori.api.telemetry import routes as telemetry
 from kajitori.api.traffic import networks, past, recorder
 from kajitori.api.traffic import routes as traffic
@@ -96,6 +96,7 @@ ROUTERS = tuple(
             traffic,
             past,
             telemetry,
+            run_figures,
             stacks,
             why,
             idle,

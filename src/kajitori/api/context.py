@@ -29,6 +29,7 @@ from kajitori.api.streams.event_feed import EventFeeds
 from kajitori.api.streams.host_lists import HostLists
 from kajitori.api.streams.hub import RunHub
 from kajitori.api.streams.idle_runs import IdleRuns
+from kajitori.api.streams.last_figures import PastFigures
 from kajitori.api.streams.node_rows import NodeRows
 from kajitori.api.streams.queue_rows import QueueRows
 from kajitori.api.streams.run_rows import RunRows
@@ -185,6 +186,8 @@ class RunParts:
     events: EventFeeds
     idle: IdleRuns
     """Open questions about idle GPUs."""
+    past_figures: PastFigures = field(default_factory=PastFigures)
+    """Last figures of runs that do not run now."""
 
 
 @dataclass(frozen=True, kw_only=True)

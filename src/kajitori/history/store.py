@@ -161,6 +161,10 @@ class History:
         """Return the bands of a run that begin in this time (seconds since 1970), newest first."""
         return await telemetry.intervals_of(await self.open(), run_uid, since, until)
 
+    async def last_telemetry(self, run_uids: Sequence[str], limit: int) -> dict[str, list[Interval]]:
+        """Return the newest bands of each run, newest first: at most `limit` intervals of its last attempt with any."""
+        return await telemetry.last_of_runs(await self.open(), run_uids, limit)
+
     async def newest_minute(self, before: int) -> int | None:
         """Return the beginning of the newest minute before this time of which any run has bands."""
         return await telemetry.newest_minute(await self.open(), before)

@@ -21,6 +21,14 @@ _OF_RUN = (
     f"SELECT {_COLUMNS} FROM telemetry WHERE run_uid = $1 AND began_at >= $2 AND began_at < $3 "
     "ORDER BY began_at DESC LIMIT $4"
 )
+_LAST_OF_RUN = (
+    f"SELECT * FROM (SELECT {_COLUMNS} FROM telemetry WHERE run_uid = {{0}} "
+    "AND attempt = (SELECT MAX(attempt) FROM telemetry WHERE run_uid = {0}) "
+    "AND seconds = (SELECT MIN(seconds) FROM telemetry WHERE run_uid = {0} "
+    "AND attempt = (SELECT MAX(attempt) FROM telemetry WHERE run_uid = {0})) "
+    "ORDER BY began_at DESC LIMIT {1}) AS part"
+)
+"""The newest intervals are the shortest ones: intervals are merged when they are old."""
 _OF_MINUTE = f"SELECT {_COLUMNS} FROM telemetry WHERE seconds = $1 AND began_at = $2"
 _NEWEST = "SELECT MAX(began_at) FROM telemetry WHERE seconds = $1 AND began_at < $2"
 _OLDEST = "SELECT MIN(began_at) FROM telemetry WHERE seconds = $1 AND began_at < $2"
@@ -29,6 +37,8 @@ _DELETE = "DELETE FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began
 
 RUNS_AT_ONCE = 2500
 """Runs whose bands of a minute are unpacked at once, about twenty megabytes of them."""
+_UNION = 100
+"""Runs in one query."""
 MAX_ROWS = 20_000
 """Most intervals in an answer; those of 400 days of a run are fewer."""
 
@@ -43,6 +53,18 @@ async def intervals_of(database: Database, run_uid: str, since: int, until: int)
     """Return the intervals of a run that begin in this time (seconds since 1970), newest first."""
     rows = await database.fetch(_OF_RUN, run_uid, since, until, MAX_ROWS)
     return await asyncio.to_thread(_intervals, rows)
+
+
+async def last_of_runs(database: Database, run_uids: Sequence[str], limit: int) -> dict[str, list[Interval]]:
+    """Return the newest intervals of each run's last attempt with any, newest first: at most `limit` of a run."""
+    found: dict[str, list[Interval]] = {}
+    for first in range(0, len(run_uids), _UNION):
+        uids = run_uids[first : first + _UNION]
+        parts = (_LAST_OF_RUN.format(f"${number}", f"${len(uids) + 1}") for number in range(1, len(uids) + 1))
+        rows = await database.fetch(" UNION ALL ".join(parts), *uids, limit)
+        for each in sorted(_intervals(rows), key=lambda each: -each.start):
+            found.setdefault(each.run_uid, []).append(each)
+    return found
 
 
 async def newest_minute(database: Database, before: int) -> int | None:

@@ -72,9 +72,9 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.keyboard.press("/")
     page.keyboard.type("BERT running")
     page.get_by_role("link", name="other").wait_for(state="detached")
-    page.wait_for_url(re.compile(r"/runs\?text=BERT\+running$"))
+    page.wait_for_url(re.compile(r"/runs\?whose=mine&text=BERT\+running$"))
     page.get_by_role("link", name="bert").click()
-    page.wait_for_url(re.compile(r"/runs/default/bert\?list=text%3DBERT%2Brunning$"))
+    page.wait_for_url(re.compile(r"/runs/default/bert\?list=whose%3Dmine%26text%3DBERT%2Brunning$"))
     page.wait_for_function("() => document.title === 'bert: Running – Kajitori'")
     assert re.search(r"Created\n\d+ .* ago \(\w+ \d+, 20\d\d, .*\)", page.evaluate(COPY_FACTS)), "the exact time"
     log = page.get_by_role("log")
@@ -83,7 +83,7 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     assert not page.locator("img").count()
     page.get_by_role("tab", name="Members").click()
     page.get_by_role("row", name=re.compile("^1 Running")).get_by_role("button", name="Log").click()
-    page.wait_for_url(re.compile(r"\?rank=1&list=text%3DBERT%2Brunning$"))
+    page.wait_for_url(re.compile(r"\?rank=1&list=whose%3Dmine%26text%3DBERT%2Brunning$"))
     page.get_by_role("tab", name="Events").click()
     page.get_by_text("Started").first.wait_for()
     page.get_by_role("button", name="Stop").click()
@@ -95,7 +95,7 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.get_by_text("Running").first.wait_for()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    page.wait_for_url(re.compile(r"/runs\?text=BERT\+running$"))
+    page.wait_for_url(re.compile(r"/runs\?whose=mine&text=BERT\+running$"))
     page.get_by_role("link", name="bert").wait_for(state="detached")
 
 

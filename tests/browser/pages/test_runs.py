@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,37 @@ def test_an_empty_list_teaches_the_next_step(page: Page) -> None:
     assert "kaji run" in page.locator("code").inner_text()
 
 
+def test_the_list_begins_with_ones_own_runs_and_their_last_figures(cluster: KajiUp, page: Page) -> None:
+    """A person without runs learns how many others there are. The browser remembers who was chosen, and the address
+    tells it to others."""
+    run(cluster, "shown", "sleep", "1000")
+    uid = json.loads(cluster.kaji("ps", "-o", "json").stdout)["items"][0]["uid"]
+    figures = {uid: {"gpu": 87, "leastGpu": 3, "leastRank": 5, "step": 1200.0, "name": "loss", "value": 0.345678}}
+    page.route("**/v1/run-figures?uid=*", lambda route: route.fulfill(json={"figures": figures}))
+    nobody = 'event: snapshot\ndata: {"items": [], "counts": {"total": 0, "phases": {}}}\n\n'
+    mine = "**/v1/runs/changes?owner=*"
+    page.route(mine, lambda route: route.fulfill(body=nobody, content_type="text/event-stream"))
+    open_address(page, "/runs")
+    page.get_by_text("None of the runs here is yours; there is 1 of others.").wait_for()
+    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("link", name="shown").wait_for()
+    page.wait_for_url(re.compile(r"/runs\?whose=all$"))
+    page.unroute(mine)
+    open_address(page, "/runs")
+    page.wait_for_url(re.compile(r"/runs\?whose=all$"))
+    page.get_by_role("button", name="Mine").click()
+    page.wait_for_url(re.compile("/runs$"))
+    row = page.get_by_role("row").filter(has_text="shown")
+    row.get_by_text("0.3457").wait_for()
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_role("menuitemcheckbox", name="GPU use").click()
+    page.keyboard.press("Escape")
+    assert "3 %, rank 5" in (row.get_by_text("87 %").get_attribute("title") or "")
+    page.get_by_role("button", name="GPU use", exact=True).click()  # the order needs the figures of all runs
+    page.get_by_role("columnheader", name="GPU use").get_by_text("↑").wait_for()
+    row.get_by_text("87 %").wait_for(state="detached")
+
+
 def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:
     """Before several are stopped, the page names what is lost, and afterwards it offers to resume them. The keyboard's
     place can be seen. A click on a header orders the runs, also after a reload."""
@@ -31,7 +63,7 @@ def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, p
     page.get_by_role("row").filter(has_text="2 of 2").nth(1).wait_for()
     page.keyboard.press("/")
     page.keyboard.type("keys")
-    page.wait_for_url(re.compile(r"\?text=keys$"))
+    page.wait_for_url(re.compile(r"\?whose=mine&text=keys$"))
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Name", exact=True).click()
     page.get_by_role("columnheader", name="Name").get_by_text("↑").wait_for()  # an order that comes later moves rows
@@ -74,7 +106,7 @@ def open_beside_the_list(page: Page) -> None:
     page.keyboard.press("j")
     other = page.get_by_role("region", name="Run default/keys-too")
     other.get_by_role("tab", name="Log").wait_for()
-    page.wait_for_url(re.compile(r"/runs/default/keys-too\?list=text%3Dkeys%26sort%3Dname$"))
+    page.wait_for_url(re.compile(r"/runs/default/keys-too\?list=whose%3Dmine%26text%3Dkeys%26sort%3Dname$"))
     assert page.get_by_role("row").filter(has=page.get_by_role("link", name="keys", exact=True)).is_visible()
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/runs/default/keys-too$"))
@@ -84,7 +116,7 @@ def open_beside_the_list(page: Page) -> None:
     visit(page, page.url)
     other.get_by_role("heading", name="keys-too").wait_for()
     page.keyboard.press("Escape")
-    page.wait_for_url(re.compile(r"/runs\?text=keys&sort=name$"))
+    page.wait_for_url(re.compile(r"/runs\?whose=mine&text=keys&sort=name$"))
     page.wait_for_function("() => document.activeElement.textContent === 'keys-too'")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,18 @@ async def test_old_minutes_become_longer_intervals_and_go_at_last(history: Histo
     while await history.downsample_telemetry(much_later):
         pass
     assert await history.telemetry("u", 0, much_later) == []
+
+
+async def test_the_newest_intervals_of_many_runs_are_found_at_once(history: History) -> None:
+    """Of each run those of its last attempt, in the finest resolution that is left; of no other run."""
+    first = [minute(NOW + 60 * number, float(number), uid="a") for number in range(4)]
+    second = replace(minute(NOW + 600, 7.0, uid="a"), attempt=2)
+    long = replace(minute(NOW - 6000, 5.0, uid="b"), seconds=600)
+    many = [minute(NOW, 1.0, uid=f"n{number}") for number in range(120)]
+    await history.record_telemetry([*first, long, *many])
+    found = await history.last_telemetry(["a", "b", "gone", *(each.run_uid for each in many)], 3)
+    assert [each.bands["cpu.used"].median for each in found["a"]] == [3.0, 2.0, 1.0]
+    assert ([each.seconds for each in found["b"]], len(found)) == ([600], 122)
+    await history.record_telemetry([second])
+    assert [each.attempt for each in (await history.last_telemetry(["a"], 3))["a"]] == [2]
+    assert await history.last_telemetry([], 3) == {}

@@ -1,8 +1,7 @@
-import Box from "@mui/material/Box";
 import ToggleButton from "@mui/material/ToggleButton";
 import ToggleButtonGroup from "@mui/material/ToggleButtonGroup";
 import Typography from "@mui/material/Typography";
-import { useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef } from "react";
 import type { Phase } from "../api/client";
 import { later } from "../app/parts";
 import type { Item } from "../beside/address";
@@ -16,8 +15,10 @@ import { useSelection } from "../table/useSelection";
 import { CopyLine } from "../words/CopyLine";
 import { BulkBar } from "../verbs/BulkBar";
 import { count } from "../words/amounts";
-import { BESIDE_COLUMNS, COLUMNS } from "./columns";
+import { BESIDE_COLUMNS, columnsFor } from "./columns";
+import { NEED_FIGURES } from "./figureColumns";
 import { counted } from "./filter";
+import { Nothing } from "./Nothing";
 import { RunBeside } from "./RunBeside";
 import { RunListHead, RunListNotices } from "./RunListHead";
 import type { Row } from "./rows";
@@ -32,10 +33,16 @@ const NONE: readonly Row[] = [];
 /** All runs that a person may see, with a filter and an order that stand in the address. `opened` is the run beside them. */
 export function RunList({ opened }: { opened: Item | null }) {
   const list = useRunList();
-  const { filter, change, live, shown } = list;
+  const { filter, change, live, shown, see } = list;
   const search = useRef<HTMLInputElement>(null);
   const counts = useMemo(() => counted(live.rows ?? []), [live.rows]);
-  const [columns, chooseColumns] = useColumns("runs", COLUMNS);
+  const hasGpus = useMemo(() => (live.rows ?? NONE).some(({ gpus }) => gpus > 0), [live.rows]);
+  const all = useMemo(() => columnsFor(filter.whose, hasGpus), [filter.whose, hasGpus]);
+  const [columns, chooseColumns] = useColumns("runs", all);
+  const hasFigures = !opened && columns.some(({ name }) => NEED_FIGURES.has(name));
+  useEffect(() => {
+    if (!hasFigures) see(NONE);
+  }, [hasFigures, see]);
   const selection = useSelection(uidOf);
   const selected = useMemo(() => shown.filter(selection.has), [shown, selection]);
   const keys = { search: () => search.current?.focus(), choose: selection.toggle, clear: selection.clear };
@@ -49,12 +56,18 @@ export function RunList({ opened }: { opened: Item | null }) {
   return (
     <Beside panel={panel} {...WHOLE_ITEM}>
       <RunListHead title="Runs" list={list} search={search} placeholder="Filter by name, owner, state …" isNarrow={opened !== null}>
-        {!opened && <ColumnChoice columns={COLUMNS} chosen={columns} choose={chooseColumns} />}
+        {!opened && <ColumnChoice columns={all} chosen={columns} choose={chooseColumns} />}
       </RunListHead>
       <Phases counts={counts} chosen={filter.phases} choose={(phases) => change({ phases })} />
       <BulkBar runs={selected} all={live.rows ?? NONE} clear={selection.clear} />
       <RunListNotices list={list} one="run" many="runs" />
-      {live.rows && !shown.length && <Nothing any={live.rows.length > 0} />}
+      {live.rows && !shown.length && (
+        <Nothing one="run" whose={filter.whose} any={live.rows.length > 0} showAll={() => change({ whose: "all" })}>
+          <Typography gutterBottom>Start one here, or in a terminal:</Typography>
+          <CopyLine text="kaji run python:3.11 python -c 'print(42)'" />
+          <StartButton />
+        </Nothing>
+      )}
       <div ref={beside.box}>
         {shown.length > 0 && (
           <RunTable
@@ -68,6 +81,7 @@ export function RunList({ opened }: { opened: Item | null }) {
             order={filter.order}
             sort={(order) => change({ order })}
             onHover={list.setHovered}
+            onVisible={hasFigures ? see : undefined}
           />
         )}
       </div>
@@ -100,16 +114,5 @@ function Phases({
           </ToggleButton>
         ))}
     </ToggleButtonGroup>
-  );
-}
-
-function Nothing({ any }: { any: boolean }) {
-  if (any) return <Typography color="textSecondary">No run fits the filter.</Typography>;
-  return (
-    <Box sx={{ maxWidth: 640 }}>
-      <Typography gutterBottom>There are no runs yet. Start one here, or in a terminal:</Typography>
-      <CopyLine text="kaji run python:3.11 python -c 'print(42)'" />
-      <StartButton />
-    </Box>
   );
 }

@@ -7,8 +7,8 @@ import Typography from "@mui/material/Typography";
 import type { ReactNode, RefObject } from "react";
 import { Problem } from "../app/Problem";
 import { Since } from "../words/Since";
-import { WHOSE, type Whose } from "./filter";
 import type { RunList } from "./useRunList";
+import { WHOSE, type Whose } from "./whose";
 
 interface Properties {
   title: string;

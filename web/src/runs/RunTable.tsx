@@ -5,7 +5,7 @@ import type { Order } from "../table/sorting";
 import type { Selection } from "../table/useSelection";
 import { VirtualTable, type Column } from "../words/VirtualTable";
 import type { Row } from "./rows";
-import type { ListedRow } from "./useStarts";
+import type { ListedRow } from "./listed";
 
 interface Properties {
   runs: readonly ListedRow[];
@@ -19,6 +19,7 @@ interface Properties {
   order: Order | null;
   sort: (order: Order | null) => void;
   onHover: (hovered: boolean) => void;
+  onVisible: ((runs: readonly ListedRow[]) => void) | undefined;
 }
 
 /** A table of runs. */

@@ -6,11 +6,13 @@ import { count, gpusWords } from "../words/amounts";
 import { exact } from "../words/times";
 import type { Column } from "../words/VirtualTable";
 import type { Row } from "./rows";
-import type { ListedRow } from "./useStarts";
+import type { Whose } from "./whose";
+import { FIGURE_COLUMNS, FIGURE_KEYS } from "./figureColumns";
+import type { ListedRow } from "./listed";
 
 const LIFE = Object.keys(STATES);
 
-/** The orders of the Web API's list of runs. */
+/** The orders of the Web API's list of runs, and those by figures. */
 export const SORT_KEYS: SortKeys<ListedRow> = {
   name: (run) => run.name,
   namespace: (run) => run.namespace,
@@ -25,6 +27,7 @@ export const SORT_KEYS: SortKeys<ListedRow> = {
   startsAt: (run) => run.startsAt || null,
   startedAt: (run) => run.startedAt,
   finishedAt: (run) => run.finishedAt,
+  ...FIGURE_KEYS,
 };
 
 /** The columns of the table of runs. */
@@ -35,6 +38,7 @@ export const COLUMNS: Column<ListedRow>[] = [
   { name: "Owner", width: "minmax(100px, 1.5fr)", sort: "owner", cell: (run) => run.owner },
   { name: "Members", width: "112px", right: true, sort: "members", descending: true, cell: members },
   { name: "GPUs", width: "96px", right: true, sort: "gpus", descending: true, cell: (run) => gpusWords(run.gpus, run.gpuType) },
+  ...FIGURE_COLUMNS,
   {
     name: "Age",
     width: "104px",
@@ -52,6 +56,13 @@ export const COLUMNS: Column<ListedRow>[] = [
   { name: "Started", width: "104px", right: true, sort: "startedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.startedAt} /> },
   { name: "Ended", width: "104px", right: true, sort: "finishedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.finishedAt} /> },
 ];
+
+/** Return the columns with those marked as extra that are not shown at first: at most eight are. With GPUs there is no room for the number of members; one's own runs need no owner, and one team only as a rule. */
+export function columnsFor(whose: Whose, hasGpus: boolean): Column<ListedRow>[] {
+  const isMine = whose === "mine";
+  const extra = new Set([isMine ? "Owner" : "Loss", hasGpus ? (isMine ? "Team" : "Members") : "GPU use"]);
+  return COLUMNS.map((column) => (extra.has(column.name) ? { ...column, isExtra: true } : column));
+}
 
 /** The columns while a run is open beside the table. */
 export const BESIDE_COLUMNS: Column<ListedRow>[] = [

@@ -13,6 +13,21 @@ describe("the filter in the address", () => {
     expect(filterOf(parametersOf(filter))).toEqual(filter);
   });
 
+  it.each([
+    ["", "team"],
+    ["text=a", "all"],
+    ["whose=mine", "mine"],
+    ["whose=all", "all"],
+    ["whose=x", "all"],
+  ])("%j shows the runs of: %s", (address, expected) => expect(filterOf(new URLSearchParams(address), () => "team").whose).toBe(expected));
+
+  it("says whose runs it shows, unless they are all of one's own", () => {
+    const filter = { whose: "mine" as const, text: "", phases: [], order: null };
+    expect(`${parametersOf(filter)}`).toBe("");
+    expect(`${parametersOf({ ...filter, text: "a" })}`).toBe("whose=mine&text=a");
+    expect(`${parametersOf({ ...filter, whose: "all" })}`).toBe("whose=all");
+  });
+
   it("leaves out what makes no sense", () => {
     expect(filterOf(new URLSearchParams("whose=x&phase=Nonsense,Failed"))).toEqual({
       whose: "all",
@@ -20,7 +35,6 @@ describe("the filter in the address", () => {
       phases: ["Failed"],
       order: null,
     });
-    expect(parametersOf({ whose: "all", text: "", phases: [], order: null }).toString()).toBe("");
   });
 });
 

@@ -4,9 +4,7 @@ import { STATES } from "../states/states";
 import { orderOf, orderText, type Order } from "../table/sorting";
 import { SORT_KEYS } from "./columns";
 import type { Row } from "./rows";
-
-export const WHOSE = { mine: "Mine", team: "My team's", all: "All" } as const;
-export type Whose = keyof typeof WHOSE;
+import { rememberedWhose, whoseOf, type Whose } from "./whose";
 
 export interface Filter {
   whose: Whose;
@@ -16,21 +14,20 @@ export interface Filter {
   order: Order | null;
 }
 
-/** Return the filter in an address. Invalid parts are left out. */
-export function filterOf(parameters: URLSearchParams): Filter {
-  const whose = parameters.get("whose") ?? "";
+/** Return the filter in an address. Invalid parts are left out. A link without `whose` that has another filter shows everybody's runs; `remembered` is for a bare address. */
+export function filterOf(parameters: URLSearchParams, remembered = rememberedWhose): Filter {
   return {
-    whose: Object.hasOwn(WHOSE, whose) ? (whose as Whose) : "all",
+    whose: whoseOf(parameters.get("whose")) ?? (parameters.size ? "all" : remembered()),
     text: parameters.get("text") ?? "",
     phases: (parameters.get("phase") ?? "").split(",").filter((word): word is Phase => word in STATES),
     order: orderOf(parameters.get("sort"), SORT_KEYS),
   };
 }
 
-/** Return the address's parameters for a filter; defaults are left out. */
+/** Return the address's parameters for a filter. Defaults are left out, but whose runs it shows is said, except for all of one's own: another browser may remember another choice. */
 export function parametersOf({ whose, text, phases, order }: Filter): URLSearchParams {
   const parameters = new URLSearchParams();
-  if (whose !== "all") parameters.set("whose", whose);
+  if (whose !== "mine" || text || phases.length || order) parameters.set("whose", whose);
   if (text) parameters.set("text", text);
   if (phases.length) parameters.set("phase", phases.join(","));
   if (order) parameters.set("sort", orderText(order));

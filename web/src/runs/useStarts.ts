@@ -1,5 +1,4 @@
 import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
 import { client, contentOf, type Schemas } from "../api/client";
 import { serverNow } from "../api/clock";
 import { listedStart } from "../queue/words";
@@ -9,16 +8,14 @@ const REFRESH_MS = 30_000;
 /** Runs farther behind in the queue have no expected start that says anything. */
 const MOST = 1_000;
 
-/** A run of the list, with when it is expected to start: in words ("expected in 2 h"), and the time. Both are empty if it does not wait, or if that is not known. */
-export interface ListedRow extends Row {
+/** When a run is expected to start: in words ("expected in 2 h"), and the time. Both are empty if it does not wait, or if that is not known. */
+export interface Start {
   starts: string;
   startsAt: string;
 }
 
-const UNKNOWN = { starts: "", startsAt: "" };
-
-/** Return runs with their expected starts, which are asked for as long as one of them waits. */
-export function useStarts(runs: readonly Row[]): readonly ListedRow[] {
+/** Return the expected starts of waiting runs by UID, which are asked for as long as one of `runs` waits. */
+export function useStarts(runs: readonly Row[]): ReadonlyMap<string, Start> | undefined {
   const waits = runs.some(({ phase }) => phase === "Queued");
   const { data } = useQuery({
     queryKey: ["starts"],
@@ -30,5 +27,5 @@ export function useStarts(runs: readonly Row[]): readonly ListedRow[] {
     enabled: waits,
     refetchInterval: REFRESH_MS,
   });
-  return useMemo(() => runs.map((run) => ({ ...run, ...((run.phase === "Queued" && data?.get(run.uid)) || UNKNOWN) })), [runs, data]);
+  return data;
 }

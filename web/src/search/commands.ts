@@ -69,8 +69,8 @@ export function commandsOf(text: string, pages: readonly Page[], found: Found, h
     ...pages.filter(({ word }) => has(word)).map(({ to, word }) => command("Pages", word, "", { to })),
     ...[...found.runs].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map((run) => command("Runs", run.name, `${run.namespace}, ${run.phase}, ${run.owner}`, { to: addressOf(run) }, run.uid)),
     ...[...found.nodes].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map(({ name, state, holders, owner }) => command("Nodes", name, [state, !has(name) && ([...holders, owner].find(has) ?? "")].filter(Boolean).join(", "), { to: `/cluster/${encodeURIComponent(name)}` })),
-    ...owners.slice(0, MOST_OF_A_KIND).map((owner) => command("People", owner, "their runs", { to: `/runs?text=${encodeURIComponent(owner)}` })),
-    ...found.teams.filter(({ name }) => words && has(name)).map(({ name }) => command("Teams", name, "its runs", { to: `/runs?text=${encodeURIComponent(name)}` })),
+    ...owners.slice(0, MOST_OF_A_KIND).map((owner) => command("People", owner, "their runs", { to: `/runs?whose=all&text=${encodeURIComponent(owner)}` })),
+    ...found.teams.filter(({ name }) => words && has(name)).map(({ name }) => command("Teams", name, "its runs", { to: `/runs?whose=all&text=${encodeURIComponent(name)}` })),
   ];
 }
 

@@ -5,6 +5,7 @@ import { useSearchParams } from "react-router";
 import type { Item } from "../beside/address";
 import { Beside, WHOLE_ITEM } from "../beside/Beside";
 import { useRowsBeside } from "../beside/useRowsBeside";
+import { Nothing } from "../runs/Nothing";
 import { RunBeside } from "../runs/RunBeside";
 import type { Row } from "../runs/rows";
 import { RunListHead, RunListNotices } from "../runs/RunListHead";
@@ -55,7 +56,11 @@ export function SweepList({ opened }: { opened: Item | null }) {
     <Beside panel={panel} {...WHOLE_ITEM}>
       <RunListHead title="Sweeps" list={list} search={search} placeholder="Name, owner, team, state …" isNarrow={opened !== null} />
       <RunListNotices list={list} one="sweep" many="sweeps" />
-      {live.rows && !shown.length && <Nothing any={live.rows.length > 0} />}
+      {live.rows && !shown.length && (
+        <Nothing one="sweep" whose={filter.whose} any={live.rows.length > 0} showAll={() => list.change({ whose: "all" })}>
+          <FirstSweep />
+        </Nothing>
+      )}
       <div ref={beside.box}>
         {shown.length > 0 && (
           <VirtualTable
@@ -88,15 +93,14 @@ function countsOf({ total = 0, succeeded = 0, failed = 0, running = 0, pending =
   return { total, succeeded, failed, running, pending };
 }
 
-function Nothing({ any }: { any: boolean }) {
-  if (any) return <Typography color="textSecondary">No sweep fits the filter.</Typography>;
+function FirstSweep() {
   return (
-    <Box sx={{ maxWidth: 720 }}>
+    <>
       <Typography gutterBottom>
-        There are no sweeps yet. A sweep is one run of many members, each with its own number in KAJI_ARRAY_INDEX; what a member writes to the file in KAJI_RESULT is its result here:
+        A sweep is one run of many members, each with its own number in KAJI_ARRAY_INDEX; what a member writes to the file in KAJI_RESULT is its result here:
       </Typography>
       <CopyLine text={`kaji run --array 0-9%4 python:3.11 python3 -c 'import json, os; i = int(os.environ["KAJI_ARRAY_INDEX"]); json.dump({"lr": 10**-i, "loss": (i - 4)**2}, open(os.environ["KAJI_RESULT"], "w"))'`} wraps />
       <StartButton />
-    </Box>
+    </>
   );
 }

@@ -49,6 +49,8 @@ interface Properties<T> {
   /** The selected rows, if rows can be selected. */
   selection?: Selection<T>;
   onHover?: (hovered: boolean) => void;
+  /** Learns which items can be seen, after each change. */
+  onVisible?: ((items: readonly T[]) => void) | undefined;
 }
 
 /** A table of which only the visible rows exist. */
@@ -67,11 +69,15 @@ export function VirtualTable<T>({
   sort,
   selection,
   onHover,
+  onVisible,
 }: Properties<T>) {
   const list = useRef<HTMLDivElement>(null);
   const isPhone = useMediaQuery(useTheme().breakpoints.down("sm")) && columns.some(({ phone }) => phone);
   const shown = isPhone ? columns.filter(({ phone }) => phone) : columns;
   const rows = useVisibleRows({ count: items.length, rowPx: ROW_PX, list });
+  const range = rows.getVirtualItems();
+  const [first, last] = [range[0]?.index ?? 0, range.at(-1)?.index ?? -1];
+  useEffect(() => onVisible?.(items.slice(first, last + 1)), [items, first, last, onVisible]);
   const at = current === null ? -1 : items.indexOf(current);
   useEffect(() => {
     // The virtualizer would scroll back to where it was if the window was scrolled just now.
@@ -107,7 +113,7 @@ export function VirtualTable<T>({
             onPointerEnter={(event) => event.pointerType === "mouse" && onHover?.(true)}
             onPointerLeave={() => onHover?.(false)}
           >
-            {rows.getVirtualItems().map(({ index, start }) => {
+            {range.map(({ index, start }) => {
               const item = items[index];
               if (item === undefined) return null;
               return (

@@ -119,7 +119,7 @@ async def list_runs(api: Shared, user: Caller, query: Annotated[ListParameters, 
     """Pages by `continue` stay consistent while runs come and go: none is shown twice, and none that stays is missed.
     `counts` tells how many runs match."""
     after = place_after(query, get_args(RunSort))
-    run_filter = await _filter(api, user, query)
+    run_filter = await filter_of(api, user, query)
     if query.starts or query.sort in _STARTS:
         await api.tables.queue.update(partial(outcome, api))
         rows = api.runs.rows_with_starts
@@ -157,7 +157,7 @@ async def watch_runs(
     gets a snapshot again. `heartbeat` keeps the connection open and tells that it lives: a
     client that hears nothing for 40 s should connect again."""
     known = frozenset(_rows(api, query).namespaces)
-    run_filter = await _filter(api, user, query)
+    run_filter = await filter_of(api, user, query)
     chunks = _changes(api, user, query, run_filter, known, last_event_id or query.since)
     return api.streams.stream(chunks, kind="runs", media_type=SERVER_SENT_EVENTS)
 
@@ -177,7 +177,7 @@ async def _changes(
                         yield piece
                         token = at
             known = frozenset(rows.namespaces)
-            run_filter = await _filter(api, user, query)  # the caller may be allowed to read a namespace that is new
+            run_filter = await filter_of(api, user, query)  # the caller may be allowed to read a namespace that is new
 
 
 def _rows(api: Api, query: FilterParameters) -> RunRows:
@@ -189,7 +189,7 @@ def _is_current(rows: RunRows, run_filter: RunFilter, known: frozenset[str]) -> 
     return run_filter.namespaces is None or rows.namespaces.keys() <= known
 
 
-async def _filter(api: Api, user: User, query: FilterParameters) -> RunFilter:
+async def filter_of(api: Api, user: User, query: FilterParameters) -> RunFilter:
     """Return the filter of a request, with only those namespaces that the caller may read.
 
     Raises Forbidden if it names a namespace that the caller may not read, and InvalidInput.

@@ -145,6 +145,30 @@ class StatsList(View):
     total: int
 
 
+class RunFigures(View, omit_defaults=True):
+    """The last figures of a run. What was not measured is absent."""
+
+    gpu: int | None = None
+    """Use of its GPUs in the last minute in percent: the median. Only of a run that runs now, as the next two."""
+    least_gpu: int | None = None
+    """The GPU that is used least, in percent."""
+    least_rank: int | None = None
+    """Rank of that GPU."""
+    step: float | None = None
+    """The last step of the training."""
+    name: str = ""
+    """Name of the main figure of the training, such as loss: the one that most likely tells how good the run is."""
+    value: float | None = None
+    """The last value of this figure, as the median over the ranks that wrote it."""
+
+
+class RunFiguresList(View):
+    """The last figures of runs."""
+
+    figures: dict[str, RunFigures]
+    """By UID of the run. A run of which nothing is known is absent."""
+
+
 class IdleRun(View):
     """A run that holds GPUs which it has not used for long."""
 

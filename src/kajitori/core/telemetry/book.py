@@ -25,6 +25,8 @@ KEPT_MINUTES = 6
 """Number of minutes for which single values are kept and late values are accepted."""
 AHEAD_MINUTES = 2
 """Tolerated difference of an agent's clock into the future."""
+LAST_MINUTES = 5
+"""Number of a run's newest minutes that can be found without a search."""
 MAX_RECENT_BYTES = 64 << 20
 """Most memory for bands of the last hour."""
 RECENT_SECONDS = 3600.0
@@ -37,6 +39,15 @@ class Attempt(NamedTuple):
 
     run_uid: str
     number: int
+
+
+class Minute(NamedTuple):
+    """The packed bands of one minute of a run."""
+
+    attempt: int
+    number: int
+    """Minutes since 1970."""
+    document: bytes
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -78,6 +89,8 @@ class Book:
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._recent: OrderedDict[tuple[int, Attempt], tuple[int, bytes]] = OrderedDict()
         self._recent_bytes = 0
+        self._last: dict[str, list[Minute]] = {}
+        """The newest minutes with bands by UID of the run, newest first."""
 
     def accepts(self, minute: int, now: float) -> bool:
         """Whether a minute is neither too old nor in the future."""
@@ -128,8 +141,13 @@ class Book:
                 break
             self._recent.popitem(last=False)
             self._recent_bytes -= len(document)
+        for uid in [uid for uid, minutes in self._last.items() if minutes[0].number <= present - KEPT_MINUTES]:
+            del self._last[uid]
 
     def _remember(self, minute: int, attempt: Attempt, ranks: int, document: bytes) -> None:
+        others = [each for each in self._last.get(attempt.run_uid, ()) if each[:2] != (attempt.number, minute)]
+        newest = sorted([*others, Minute(attempt.number, minute, document)], reverse=True)
+        self._last[attempt.run_uid] = newest[:LAST_MINUTES]
         known = self._recent.pop((minute, attempt), None)
         self._recent[minute, attempt] = ranks, document
         self._recent_bytes += len(document) - (len(known[1]) if known is not None else 0)
@@ -204,6 +222,10 @@ class Book:
             if attempt not in found and minute in self._minutes:
                 found[attempt] = minute, document
         return found
+
+    def last(self, run_uid: str) -> list[Minute]:
+        """Return the newest minutes of a run that reported in the last minutes, newest first; at most LAST_MINUTES."""
+        return self._last.get(run_uid, [])
 
     def recent(self, run_uid: str, since: float, until: float) -> list[Interval]:
         """Return the bands of a run for minutes that begin in this time, in any order."""

@@ -7,8 +7,16 @@ from array import array
 import pytest
 
 from kajitori.core.telemetry import book as module
-from kajitori.core.telemetry.bands import RankMinute, bands_of
-from kajitori.core.telemetry.book import KEPT_MINUTES, SETTLE_SECONDS, SHARED_AFTER_SECONDS, Attempt, Book, decode_part
+from kajitori.core.telemetry.bands import RankMinute, bands_of, unpack
+from kajitori.core.telemetry.book import (
+    KEPT_MINUTES,
+    LAST_MINUTES,
+    SETTLE_SECONDS,
+    SHARED_AFTER_SECONDS,
+    Attempt,
+    Book,
+    decode_part,
+)
 from kajitori.core.telemetry.report import MemberMinute
 
 FIRST = Attempt("uid", 1)
@@ -89,3 +97,20 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert book.recent("uid", 0, 1e9) == []
     book.forget((MINUTE + 70 + KEPT_MINUTES) * 60.0)
     assert book.latest("uid") is None
+
+
+def test_the_last_minutes_of_a_run_are_known_until_it_reports_no_more() -> None:
+    """Newest first, a late rank's bands instead of those before, and those of a new attempt first."""
+    book = Book()
+    for number in range(LAST_MINUTES + 2):
+        book.add(FIRST, value(0, 1.0, MINUTE + number))
+    book.add(Attempt("uid", 2), value(0, 1.0, MINUTE))
+    now = (MINUTE + LAST_MINUTES + 2) * 60 + SETTLE_SECONDS
+    settled(book, now)
+    book.add(FIRST, value(1, 3.0, MINUTE + LAST_MINUTES + 1))
+    settled(book, now)
+    found = book.last("uid")
+    assert [each[:2] for each in found[:2]] == [(2, MINUTE), (1, MINUTE + LAST_MINUTES + 1)]
+    assert (len(found), unpack(found[1].document)["a"].median) == (LAST_MINUTES, 2.0)
+    book.forget(now + KEPT_MINUTES * 60)
+    assert book.last("uid") == []
