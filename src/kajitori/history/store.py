@@ -16,7 +16,7 @@ from kajitori.core.usage.lost_time import Held, Mark
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState
 from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import KajitoriError
-from kajitori.history import lost_time, network, runs, sums, telemetry, usage
+from kajitori.history import lost_time, network, runs, sums, telemetry, usage, usage_over_time
 from kajitori.history.audit import AuditFilter, list_audit, statement_of
 from kajitori.history.database import Database, Statement, without_details
 from kajitori.history.runs import RunFilter
@@ -97,7 +97,8 @@ class History:
     ) -> dict[str, UsageSum]:
         """Return the usage between two times, which have to be `countable`."""
         wanted = usage.Wanted(since, until, namespaces, owner)
-        return await usage.sum_usage(await self.open(), by, wanted, prices)
+        count = usage_over_time.sum_over_time if by.is_time else usage.sum_usage
+        return await count(await self.open(), by, wanted, prices)
 
     async def countable(self, since: int, until: int) -> tuple[int, int]:
         """Return the nearest times between which usage can be counted: of expired runs only days can."""

@@ -10,7 +10,7 @@ from typing import Any
 from kajitori.core.usage.daily import DAY, MIB_SHIFT, Level, parts_of
 from kajitori.core.usage.sums import By, Prices, UsageSum, add_up, add_whole
 from kajitori.core.words.nodes.node_lists import expand
-from kajitori.history.database import Database, Row
+from kajitori.history.database import Database, Reader, Row
 from kajitori.history.sums import fact
 
 LONG_SECONDS = 2 * DAY
@@ -28,9 +28,9 @@ MOST_RUNS = 10_000
 
 _PAGE = 20_000
 _KEYS = {By.TEAM: "namespace", By.OWNER: "owner", By.TYPE: "gpu_type"}
-_AMOUNTS = "gpu_type, gpus, cpu_millis, memory_bytes"
-_NODE_GROUP = f"nodes, {_AMOUNTS}"
-_SUMMED_COLUMNS = "gpu_seconds, cpu_milli_seconds, mib_seconds, odd_byte_seconds, member_seconds"
+AMOUNTS = "gpu_type, gpus, cpu_millis, memory_bytes"
+_NODE_GROUP = f"nodes, {AMOUNTS}"
+SUMMED_COLUMNS = "gpu_seconds, cpu_milli_seconds, mib_seconds, odd_byte_seconds, member_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Wanted:
     owner: str = ""
 
 
-class _Query:
+class Query:
     """Collects the parameters of one query."""
 
     def __init__(self, wanted: Wanted) -> None:
@@ -113,7 +113,7 @@ async def sum_usage(database: Database, by: By, wanted: Wanted, prices: Prices) 
     if by in _KEYS:
         return await _by_sums(database, by, wanted, prices)
     sums = await (_by_node if by is By.NODE else _by_run)(database, wanted, prices)
-    return await _add_expired(database, wanted, prices, sums)
+    return await add_expired(database, wanted, prices, sums)
 
 
 async def countable(database: Database, since: int, until: int) -> tuple[int, int]:
@@ -127,11 +127,11 @@ async def countable(database: Database, since: int, until: int) -> tuple[int, in
 
 async def _by_sums(database: Database, by: By, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
     """Return the sums of one statement, which sees one state of the database: segments are summed up meanwhile."""
-    query, parts, key = _Query(wanted), parts_of(wanted.since, wanted.until), _KEYS[by]
-    level = _level(by, wanted)
+    query, parts, key = Query(wanted), parts_of(wanted.since, wanted.until), _KEYS[by]
+    level = level_of(by, wanted)
     only = " AND namespace = ''" if level == Level.OWNER.value else ""  # for the index
     selects = [
-        f"SELECT {key} AS key, gpu_type, {_SUMMED_COLUMNS} FROM usage_sums "
+        f"SELECT {key} AS key, gpu_type, {SUMMED_COLUMNS} FROM usage_sums "
         f"WHERE level = {query.add(level)} AND days = {query.add(stretch.days)} "
         f"AND first >= {query.add(stretch.since)} AND first < {query.add(stretch.until)}{query.filter}{only}"
         for stretch in parts.sums
@@ -148,15 +148,15 @@ async def _by_sums(database: Database, by: By, wanted: Wanted, prices: Prices) -
             f"(SELECT {key} AS key, gpu_type, gpus, cpu_millis, memory_bytes, {seconds} AS seconds "
             f"FROM usage WHERE {condition}) AS segments"
         )
-    columns = ", ".join(f"SUM({column})" for column in _SUMMED_COLUMNS.split(", "))
+    columns = ", ".join(f"SUM({column})" for column in SUMMED_COLUMNS.split(", "))
     sql = (
-        f"WITH found(key, gpu_type, {_SUMMED_COLUMNS}) AS ({' UNION ALL '.join(selects)}) "
+        f"WITH found(key, gpu_type, {SUMMED_COLUMNS}) AS ({' UNION ALL '.join(selects)}) "
         f"SELECT key, gpu_type, {columns} FROM found GROUP BY 1, 2"
     )
-    return add_whole(_amounts(await database.fetch(sql, *query.parameters)), prices)
+    return add_whole(amounts(await database.fetch(sql, *query.parameters)), prices)
 
 
-def _level(by: By, wanted: Wanted) -> str:
+def level_of(by: By, wanted: Wanted) -> str:
     """Return the level of the fewest sums that have the keys and the columns of the filter."""
     needs_owner = by is By.OWNER or bool(wanted.owner)
     needs_team = by is By.TEAM or wanted.namespaces is not None
@@ -165,25 +165,23 @@ def _level(by: By, wanted: Wanted) -> str:
     return Level.BOTH.value if needs_team else Level.OWNER.value
 
 
-async def _add_expired(
-    database: Database, wanted: Wanted, prices: Prices, sums: dict[str, UsageSum]
-) -> dict[str, UsageSum]:
+async def add_expired(reader: Reader, wanted: Wanted, prices: Prices, sums: dict[str, UsageSum]) -> dict[str, UsageSum]:
     """Add what is left only as daily sums, under one key."""
-    query = _Query(wanted)
+    query = Query(wanted)
     selects = [
-        f"SELECT gpu_type, {_SUMMED_COLUMNS} FROM usage_sums WHERE level = {query.add(Level.BOTH.value)} "
+        f"SELECT gpu_type, {SUMMED_COLUMNS} FROM usage_sums WHERE level = {query.add(Level.BOTH.value)} "
         f"AND days = {query.add(stretch.days)} AND first >= {query.add(stretch.since)} "
         f"AND first < {query.add(stretch.until)} AND origin <> ''{query.filter}"
         for stretch in parts_of(wanted.since, wanted.until).sums
     ]
     if not selects:
         return sums
-    columns = ", ".join(f"SUM({column})" for column in _SUMMED_COLUMNS.split(", "))
+    columns = ", ".join(f"SUM({column})" for column in SUMMED_COLUMNS.split(", "))
     sql = f"SELECT '{EXPIRED}', gpu_type, {columns} FROM ({' UNION ALL '.join(selects)}) AS found GROUP BY 2"
-    return add_whole(_amounts(await database.fetch(sql, *query.parameters)), prices, sums)
+    return add_whole(amounts(await reader.fetch(sql, *query.parameters)), prices, sums)
 
 
-def _amounts(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
+def amounts(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
     """Yield key, GPU type, GPU-seconds, milli-core-seconds, byte-seconds and member-seconds."""
     for key, gpu_type, gpus, cpu, mib, odd, members in rows:
         yield key, gpu_type, int(gpus), int(cpu), (int(mib) << MIB_SHIFT) + int(odd), int(members)
@@ -192,10 +190,10 @@ def _amounts(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
 async def _by_run(database: Database, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
     """Return the sums by run: of all runs, or of the largest ones and of all others together if there are very many, so
     that the memory is bounded. Most runs have one segment, so grouping them here is faster than in the database."""
-    query = _Query(wanted)
+    query = Query(wanted)
     within = f"{query.ended_since(wanted.since)} AND {query.within(wanted.since, wanted.until)}{query.filter}"
     seconds = query.member_seconds(wanted.since, wanted.until)
-    segments = f"SELECT namespace, name, run_uid, {_AMOUNTS}, {seconds} FROM usage WHERE {within}"
+    segments = f"SELECT namespace, name, run_uid, {AMOUNTS}, {seconds} FROM usage WHERE {within}"
     rows = await database.fetch(f"{segments} LIMIT {MOST_SEGMENTS + 1}", *query.parameters)
     if len(rows) <= MOST_SEGMENTS:
         return add_up(_runs_of(rows), prices)
@@ -205,12 +203,12 @@ async def _by_run(database: Database, wanted: Wanted, prices: Prices) -> dict[st
         f"ORDER BY SUM(gpus * ({seconds})) DESC, SUM(cpu_millis * ({seconds})) DESC, run_uid LIMIT {MOST_RUNS}"
     )
     grouped = "GROUP BY namespace, name, run_uid"
-    each = f"SELECT namespace, name, run_uid, {_AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
-    rest = f"SELECT {_AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
+    each = f"SELECT namespace, name, run_uid, {AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
+    rest = f"SELECT {AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
     async with database.snapshot() as reader:
-        rows = await reader.fetch(f"{each} AND run_uid IN ({largest}) {grouped}, {_AMOUNTS}", *query.parameters)
+        rows = await reader.fetch(f"{each} AND run_uid IN ({largest}) {grouped}, {AMOUNTS}", *query.parameters)
         sums = add_up(_runs_of(rows), prices)
-        rows = await reader.fetch(f"{rest} AND run_uid NOT IN ({largest}) GROUP BY {_AMOUNTS}", *query.parameters)
+        rows = await reader.fetch(f"{rest} AND run_uid NOT IN ({largest}) GROUP BY {AMOUNTS}", *query.parameters)
     return add_up(((OTHERS, *row) for row in rows), prices, sums)
 
 
@@ -222,7 +220,7 @@ def _runs_of(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
 async def _by_node(database: Database, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
     """Return the sums by node. Segments with the same node list are added up in the database, and lists are expanded
     page by page, so the memory does not grow with the runs."""
-    query = _Query(wanted)
+    query = Query(wanted)
     within = f"{query.ended_since(wanted.since)} AND {query.within(wanted.since, wanted.until)}"
     overlap = query.overlap(wanted.since, wanted.until)
     each = f"{overlap} * (CASE WHEN nodes = '' THEN members ELSE 1 END)"

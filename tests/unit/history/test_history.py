@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from kajitori.core.spec.status import UsageTotal
+from kajitori.core.usage.over_time import name_of
 from kajitori.core.usage.records import AttemptRecord, AuditEntry, RunRecord, RunState, SegmentRecord
-from kajitori.core.usage.sums import By, Prices
+from kajitori.core.usage.sums import By, Prices, UsageSum
 from kajitori.errors import Conflict, KajitoriError, Unavailable, Unsupported
 from kajitori.history import runs, usage
 from kajitori.history.audit import AuditFilter
@@ -179,6 +180,7 @@ async def all_sums(history: History, since: int, until: int, *bys: By) -> dict[A
     return {
         (by, number): await history.usage(by, since, until, Prices(gpu={"": 2.0}), **chosen)
         for by in bys or By
+        if by is not By.HOUR or until - since < 2 * DAY
         for number, chosen in enumerate(filters)
     }
 
@@ -201,6 +203,23 @@ async def test_sums_of_days_give_what_the_segments_give(history: History) -> Non
     while await history.sum_up():
         await history.record(some_usage())
     assert [await all_sums(history, *window) for window in WINDOWS] == before
+
+
+async def test_each_day_and_each_hour_has_its_part_of_the_usage(history: History) -> None:
+    """Also before segments are summed up, for the days at both ends, and for time that is known by its length alone."""
+    since, until = 9 * DAY + 77, 15 * DAY + 3
+    await history.record(some_usage())
+    for _ in range(2):
+        for by, seconds in ((By.DAY, DAY), (By.HOUR, 3600)):
+            found = await history.usage(by, since, until, FREE, owner="user-3")
+            for number in {*range(since // DAY * DAY, until, DAY), since // 3600 * 3600, 12 * DAY + 7200}:
+                part = max(since, number), min(until, number + seconds)
+                whole = UsageSum()
+                for used in (await history.usage(By.TYPE, *part, FREE, owner="user-3")).values():
+                    whole.add(used)
+                assert found.pop(name_of(by, number // seconds), UsageSum()) == whole
+            assert by is By.HOUR or not found
+        await history.sum_up()
 
 
 async def test_two_controllers_never_sum_up_a_segment_twice(history: History) -> None:

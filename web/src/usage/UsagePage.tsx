@@ -13,13 +13,16 @@ import { saveFile } from "../words/saveFile";
 import { Since } from "../words/Since";
 import { Bars } from "./Bars";
 import { LostTime } from "./LostTime";
+import { MeasureChoice } from "./MeasureChoice";
+import { hasHours } from "./overTime";
+import { OverTime } from "./OverTime";
 import { OwnerChooser } from "../past/OwnerChooser";
 import { PastTabs } from "../past/PastTabs";
 import { daysOf, timesOf } from "../past/span";
 import { SpanChooser } from "../past/SpanChooser";
 import { TeamChooser } from "../past/TeamChooser";
 import { Totals } from "./Totals";
-import { BY, commandOf, csvOf, largestInWords, measureOf, parametersOf, questionOf, type By, type Question, type Usage } from "./usage";
+import { BY, commandOf, csvOf, isByTime, largestInWords, measureOf, parametersOf, questionOf, type By, type Question, type Usage } from "./usage";
 import { UsageTable } from "./UsageTable";
 import { readUsage, useUsage } from "./useUsage";
 
@@ -36,7 +39,7 @@ export function UsagePage() {
         </Typography>
         <Since currentAt={usage.dataUpdatedAt} error={usage.error} />
         <ToggleButtonGroup size="small" exclusive value={question.by} onChange={(_, by: By | null) => by && change({ by })} aria-label="By">
-          {[...BY].map(([by, { word }]) => (
+          {[...BY].filter(([by]) => by !== "hour" || by === question.by || hasHours(question.span, Date.now())).map(([by, { word }]) => (
             <ToggleButton key={by} value={by}>
               {word}
             </ToggleButton>
@@ -71,7 +74,9 @@ function Answer({ usage, question, change }: AnswerProperties) {
           <span title={timesOf(usage)}>{daysOf(usage)}</span>: {largestInWords(usage, measure)}
         </Typography>
         <Totals usage={usage} />
-        <Bars usage={usage} measure={measure} choose={(chosen) => change({ measure: chosen })} />
+        <MeasureChoice usage={usage} measure={measure} choose={(chosen) => change({ measure: chosen })} />
+        <OverTime question={question} />
+        {!isByTime(usage.by) && <Bars usage={usage} measure={measure} />}
         <UsageTable usage={usage} question={question} measure={measure} />
         <Taking usage={usage} question={question} />
       </Box>

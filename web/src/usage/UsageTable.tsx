@@ -1,12 +1,12 @@
 import { useMemo } from "react";
 import { Link } from "react-router";
 import { VirtualTable, type Column } from "../words/VirtualTable";
-import { addressOf, amountOf, BY, hoursInColumn, largestFirst, MEASURES, measuresOf, money, nameOf, share, type By, type Measure, type Question, type Usage, type UsageRow } from "./usage";
+import { addressOf, amountOf, BY, hoursInColumn, MEASURES, measuresOf, money, nameOf, share, tableRows, type By, type Measure, type Question, type Usage, type UsageRow } from "./usage";
 
-/** All numbers of the usage, the largest first by the measure of the bars, and each row's share of that. */
+/** All numbers of the usage, the largest first by the measure of the bars or the newest day or hour first, and each row's share of that. */
 export function UsageTable({ usage, question, measure }: { usage: Usage; question: Question; measure: Measure }) {
   const columns = useMemo(() => columnsOf(usage, question, measure), [usage, question, measure]);
-  const rows = useMemo(() => largestFirst(usage, measure), [usage, measure]);
+  const rows = useMemo(() => tableRows(usage, measure), [usage, measure]);
   return (
     <VirtualTable
       label="Usage"

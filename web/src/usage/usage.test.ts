@@ -11,12 +11,15 @@ import {
   parametersOf,
   questionOf,
   share,
+  tableRows,
   type By,
   type Question,
   type Usage,
   type UsageRow,
 } from "./usage";
+import type { Span } from "../past/span";
 import { cell } from "../words/csv";
+import { columnsOf, hasHours, heightInWords, timeByOf, titleOf } from "./overTime";
 import { daysAsked, partsOf, ratioInWords, type Report } from "./lost";
 
 const row = (key: string, gpuHours: number, coreHours = 1): UsageRow => ({
@@ -86,6 +89,33 @@ it("tells who used most, by GPUs if there were any", () => {
   expect(largestInWords(usage("team", row("vision", 3)), "gpu")).toBe("all of it: the team vision.");
   expect(largestInWords(usage("team"), "gpu")).toBe("");
   expect(measuresOf({ ...usage("team", row("a", 0)), currency: "" })).toEqual(["core"]);
+});
+
+describe("usage over time", () => {
+  const days = { ...usage("day", row("2026-11-20", 48), row("2026-11-21", 12)), since: "2026-11-20T12:00:00Z", until: "2026-11-21T06:00:00Z" };
+
+  it("has the average of each day's part in the time", () => {
+    expect(columnsOf(days, "gpu").map(({ height }) => height)).toEqual([4, 2]);
+    expect(columnsOf(days, "cost").map(({ height }) => height)).toEqual([96, 24]);
+    expect(columnsOf(days, "gpu")[0]?.words).toContain("(UTC): 4 GPUs on average, 48 GPU-hours");
+  });
+
+  it("leaves out what only daily sums are left of", () => {
+    const hour = { ...usage("hour", row("(expired)", 9), row("2026-11-20T12:00:00Z", 1)), since: days.since, until: days.until };
+    expect(columnsOf(hour, "gpu").map(({ height }) => height)).toEqual([1]);
+  });
+
+  it("is by hour for a week, and hours can be chosen for a month", () => {
+    const now = Date.parse("2026-11-23T10:00:00Z");
+    const of = (kind: Span["kind"], from = "") => ({ kind, from, to: "" });
+    expect([of("7d"), of("30d"), of("all")].map((span) => timeByOf(span, now))).toEqual(["hour", "day", "day"]);
+    expect([of("30d"), of("own", "2026-01-01")].map((span) => hasHours(span, now))).toEqual([true, false]);
+  });
+
+  it("is in a table with the newest day first, and says its unit", () => {
+    expect(tableRows(days, "gpu").map(({ key }) => key)).toEqual(["2026-11-21", "2026-11-20"]);
+    expect([heightInWords(1, "gpu", ""), heightInWords(1.25, "core", ""), titleOf("day", "gpu")]).toEqual(["1 GPU", "1.3 cores", "GPUs in use, average of each day"]);
+  });
 });
 
 it("writes hours and shares with the digits that matter", () => {

@@ -1,12 +1,14 @@
 /** Usage as words, numbers and CSV: what a person chose, and what the server answered. */
 import { lineOf } from "../words/commands";
 import { cell } from "../words/csv";
+import { exact } from "../words/times";
 import type { Schemas } from "../api/client";
 import { optionsOf, spanOf, writeSpan, type Span } from "../past/span";
 
 export type Usage = Schemas["UsageAnswer"];
 export type UsageRow = Schemas["UsageRow"];
-export type By = "team" | "owner" | "type" | "run" | "node";
+export type By = "team" | "owner" | "type" | "run" | "node" | "day" | "hour";
+export type TimeBy = "day" | "hour";
 export type Measure = "gpu" | "core" | "cost";
 export const MEASURES: Readonly<Record<Measure, { word: string; inSentence: string }>> = {
   gpu: { word: "GPU-hours", inSentence: "GPU-hours" },
@@ -21,6 +23,8 @@ export const BY: ReadonlyMap<By, { word: string; one: string; many: string }> = 
   ["type", { word: "GPU type", one: "GPU type", many: "GPU types" }],
   ["run", { word: "Run", one: "run", many: "runs" }],
   ["node", { word: "Node", one: "node", many: "nodes" }],
+  ["day", { word: "Day", one: "day", many: "days" }],
+  ["hour", { word: "Hour", one: "hour", many: "hours" }],
 ]);
 
 /** The question: whose usage, of which time, and by which grouping. */
@@ -65,6 +69,7 @@ export function commandOf({ by, span, team, owner }: Question, now: number): str
 /** The name of a row for people: for a run its team and name, without the UID. */
 export function nameOf(by: string, key: string): string {
   if (by === "run") return key.split("/").slice(0, 2).join("/");
+  if (by === "hour" && !key.startsWith("(")) return exact(key);
   return key || (by === "type" ? "without GPUs" : "(none)");
 }
 
@@ -73,7 +78,7 @@ export function addressOf(question: Question, key: string): string {
   const { by } = question;
   if (by === "team" && key) return `/usage?${parametersOf({ ...question, by: "owner", team: key })}`;
   if (by === "owner" && key) return `/usage?${parametersOf({ ...question, by: "run", owner: key })}`;
-  if (key.startsWith("(")) return ""; // a sum of several, such as "(expired)"
+  if (isByTime(by) || key.startsWith("(")) return ""; // or a sum of several, such as "(expired)"
   if (by === "node") return key ? `/cluster/${encodeURIComponent(key)}` : "";
   const [namespace, , uid] = by === "run" ? key.split("/") : [];
   return namespace && uid ? `/runs/${encodeURIComponent(namespace)}/${encodeURIComponent(uid)}` : "";
@@ -87,6 +92,16 @@ export function amountOf(row: UsageRow, measure: Measure): number {
 export function measureOf(usage: Usage, wanted: Measure): Measure {
   const known = measuresOf(usage);
   return known.includes(wanted) ? wanted : (known[0] ?? "core");
+}
+
+/** Whether usage is grouped by the time at which it happened. */
+export function isByTime(by: string): by is TimeBy {
+  return by === "day" || by === "hour";
+}
+
+/** Return the rows of a table: the largest amount first, or the newest day or hour. */
+export function tableRows(usage: Usage, measure: Measure): UsageRow[] {
+  return isByTime(usage.by) ? [...usage.items].reverse() : largestFirst(usage, measure);
 }
 
 /** Return the rows, the largest amount first. */

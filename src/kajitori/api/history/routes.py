@@ -30,6 +30,7 @@ from kajitori.api.views.runs import RunView, run_view
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.usage.ledger import members_of, nodes_of
+from kajitori.core.usage.over_time import named_shares, names_of
 from kajitori.core.usage.records import RunRecord
 from kajitori.core.usage.sums import GIB, By, UsageSum, add_up
 from kajitori.core.words.nodes.node_lists import expand
@@ -44,6 +45,8 @@ router = APIRouter(tags=["history"])
 USAGE_SINCE = timedelta(days=30)
 """Beginning of a sum of usage that names none."""
 MAX_USAGE_ROWS = 1_000_000
+MAX_HOURS_SPAN = timedelta(days=32)
+"""Longest time whose hours are counted."""
 
 
 class HistoryParameters(PageParameters):
@@ -65,7 +68,8 @@ class HistoryParameters(PageParameters):
 
 class UsageParameters(Parameters):
     by: By = By.TEAM
-    """Grouping of the sums: team (namespace), owner, type (of GPU), run or node."""
+    """Grouping of the sums: team (namespace), owner, type (of GPU), run, node, day or hour. Days and hours are those of
+    UTC."""
     since: str = Field(default="", max_length=40)
     """Beginning (RFC 3339); 30 days before the end if it is left out."""
     until: str = Field(default="", max_length=40)
@@ -75,7 +79,8 @@ class UsageParameters(Parameters):
     owner: str = Field(default="", max_length=1024)
     """Only runs of this user; `@me` is the caller."""
     limit: int | None = Field(default=None, ge=1, le=MAX_USAGE_ROWS)
-    """Only this many of the largest; all if it is left out. The total is that of all."""
+    """Only this many of the largest, or of the newest days or hours; all if it is left out. The total is that of
+    all."""
 
 
 class AuditParameters(PageParameters):
@@ -131,11 +136,12 @@ async def get_history(api: Shared, user: Caller, namespace: str, name: str) -> R
     return answer(RecordedRunView(**fields, removed_at=time_text(record.removed_at), attempts=attempts))
 
 
-@router.get("/v1/usage", responses=describes(UsageAnswer), summary="Usage by team, owner, run or node")
+@router.get("/v1/usage", responses=describes(UsageAnswer), summary="Usage by team, owner, run, node or day")
 async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters, Query()]) -> Response:
     """Counts to the second how long members had their nodes. Runs that still have nodes count until now. If history
     keeps only daily sums of the first or last day, the whole day counts; the answer contains the times that were
-    used. By run, all but the 10,000 largest runs share the key `(others)` if there are more than 100,000 segments."""
+    used. By run, all but the 10,000 largest runs share the key `(others)` if there are more than 100,000 segments. By
+    day or hour, every day or hour of the time has an item, in their order; hours of at most 32 days are counted."""
     history, policy, now = history_of(api), api.cluster.policy.prices, int(api.now().timestamp())
     until = min(seconds_of("until", query.until) or now, now)
     since = seconds_of("since", query.since)
@@ -143,24 +149,37 @@ async def show_usage(api: Shared, user: Caller, query: Annotated[UsageParameters
     if since > until:
         raise InvalidInput.one("since", "is after the end", value=query.since, hint="name an earlier time")
     since, until = await history.countable(since, until)
+    if query.by is By.HOUR and until - since > MAX_HOURS_SPAN.total_seconds():
+        message = f"hours of more than {MAX_HOURS_SPAN.days} days are not counted"
+        raise InvalidInput.one("by", message, value=query.by.value, hint="choose a shorter time, or by=day")
     readable = await readable_of(api, user, query.namespace)
     owner = user.name if query.owner == "@me" else query.owner
     sums = await sums_of(api, query.by, since, until, readable=readable, owner=owner)
-    order = sorted(sums.items(), key=lambda item: (-item[1].gpu_seconds, -item[1].cpu_milli_seconds, item[0]))
+    order = _ordered(query.by, sums, since, until)
     total = UsageSum()
     for _, used in order:
         total.add(used)
+    shown = order[-(query.limit or len(order)) :] if query.by.is_time else order[: query.limit]
     return answer(
         UsageAnswer(
             by=query.by.value,
             since=time_text(since),
             until=time_text(until),
             currency=policy.currency if not policy.prices.is_free else "",
-            items=[_row(key, used) for key, used in order[: query.limit]],
+            items=[_row(key, used) for key, used in shown],
             count=len(order),
             total=_row("", total),
         )
     )
+
+
+def _ordered(by: By, sums: dict[str, UsageSum], since: int, until: int) -> list[tuple[str, UsageSum]]:
+    """Return the sums in the order of the answer. Days and hours without usage have a sum of 0."""
+    if not by.is_time:
+        return sorted(sums.items(), key=lambda item: (-item[1].gpu_seconds, -item[1].cpu_milli_seconds, item[0]))
+    names = names_of(by, since, until)
+    others = [key for key in sums if key not in set(names)]
+    return [(name, sums.get(name, UsageSum())) for name in [*others, *names]]
 
 
 async def sums_of(
@@ -227,6 +246,10 @@ def _held(run: RunObject, by: By, since: int, until: int) -> Iterator[tuple[str,
         if by is By.NODE:
             for node in expand(nodes_of(part, status.attempt)):
                 yield node, *amounts, seconds
+            continue
+        if by.is_time:
+            for name, share in named_shares(by, until - seconds, until):
+                yield name, *amounts, share * members_of(part)
             continue
         keys = {By.TEAM: meta.namespace, By.OWNER: run.owner, By.TYPE: part.gpu_type}
         key = keys.get(by, f"{meta.namespace}/{meta.name}/{meta.uid}")

@@ -95,7 +95,7 @@ class BoardUsage(View):
 
 
 class UsageAnswer(View):
-    """Usage between two times, the largest first."""
+    """Usage between two times, the largest first; by day or hour in the order of time."""
 
     by: str
     since: Time
@@ -103,7 +103,8 @@ class UsageAnswer(View):
     currency: str
     items: list[UsageRow]
     count: int
-    """Number of teams, owners, GPU types, runs or nodes that used something; with `limit` there may be fewer items."""
+    """Number of teams, owners, GPU types, runs or nodes that used something, or of days or hours. With `limit` there
+    may be fewer items."""
     total: UsageRow
 
 

@@ -18,6 +18,13 @@ BLOCK_DAYS = 32
 MIB_SHIFT = 20
 
 
+def shares(since: int, until: int, each_seconds: int) -> Iterator[tuple[int, int]]:
+    """Yield the number (counted from 1970) of every day, hour or other piece of `each_seconds` that a span touches, and
+    the seconds of the span in it."""
+    for number in range(since // each_seconds, -(-until // each_seconds)):
+        yield number, min(until, (number + 1) * each_seconds) - max(since, number * each_seconds)
+
+
 class Level(StrEnum):
     """The keys of a sum. Fewer keys mean fewer rows to add up."""
 
@@ -160,8 +167,7 @@ def daily_times(parts: Iterable[tuple[TimedPart, Sequence[Slice]]]) -> dict[Time
         if held.loose_seconds:
             add(part, last_day, Slice(Category.UNCLEAR, "", "", held.since, held.until), held.loose_seconds)
         for each in slices:
-            for day in range(each.since // DAY, -(-each.until // DAY)):
-                seconds = min(each.until, (day + 1) * DAY) - max(each.since, day * DAY)
+            for day, seconds in shares(each.since, each.until, DAY):
                 add(part, day, each, held.members * seconds)
         if part.counts > 0 and is_interruption(held.cause):
             add(part, last_day, Slice(Category.RESTARTING, held.cause, held.node, 0, 0), 0, part.counts)
@@ -190,8 +196,7 @@ def _days_of(part: UsedPart) -> Iterator[tuple[int, int]]:
     if not part.members:
         yield (part.until if part.since == part.until else part.until - 1) // DAY, part.member_seconds
         return
-    for day in range(part.since // DAY, -(-part.until // DAY)):
-        seconds = min(part.until, (day + 1) * DAY) - max(part.since, day * DAY)
+    for day, seconds in shares(part.since, part.until, DAY):
         yield day, part.members * seconds
 
 

@@ -18,6 +18,15 @@ class By(StrEnum):
     TYPE = "type"
     RUN = "run"
     NODE = "node"
+    DAY = "day"
+    """A day of UTC, as 2026-11-21."""
+    HOUR = "hour"
+    """An hour of UTC, as 2026-11-21T10:00:00Z."""
+
+    @property
+    def is_time(self) -> bool:
+        """Whether usage is grouped by the time at which it happened."""
+        return self in (By.DAY, By.HOUR)
 
 
 @dataclass(frozen=True, slots=True)

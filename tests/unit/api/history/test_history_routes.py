@@ -111,6 +111,31 @@ async def test_usage_is_summed_exactly(world: World, history: History) -> None:
     assert largest["total"] == found["total"]
 
 
+async def test_usage_of_each_day_or_hour_is_in_the_order_of_time(world: World, history: History) -> None:
+    """Days without usage have a sum of 0, and a run that still has nodes counts until now."""
+    await history.record([recorded("bert")])
+    part = {"attempt": 1, "ranks": "0-1", "gpus": 4, "gpuType": "a100", "since": "2026-11-21T11:59:00Z"}
+    held = run("now", replicas=2) | {
+        "status": {"phase": "Running", "attempts": 1, "usage": {"first": 1, "open": [part]}}
+    }
+    world.kubernetes.put("runs", held)
+    await world.caught_up()
+    params = {"since": "2026-11-19T13:00:00Z", "by": "day"}
+    days = (await world.http.get("/v1/usage", params=params)).json()
+    whole = (await world.http.get("/v1/usage", params=params | {"by": "type"})).json()
+    assert [(row["key"], row["gpuSeconds"]) for row in days["items"]] == [
+        ("2026-11-19", 0),
+        ("2026-11-20", 0),
+        ("2026-11-21", whole["total"]["gpuSeconds"]),
+    ]
+    assert (days["total"], days["count"]) == (whole["total"], 3)
+    hours = (await world.http.get("/v1/usage", params=params | {"by": "hour", "limit": 2})).json()
+    assert [row["key"] for row in hours["items"]] == ["2026-11-21T10:00:00Z", "2026-11-21T11:00:00Z"]
+    assert (hours["total"], hours["count"]) == (whole["total"], 47)
+    refused = await world.http.get("/v1/usage", params={"by": "hour", "since": "2026-10-01T00:00:00Z"})
+    assert (refused.status_code, refused.json()["faults"][0]["field"]) == (422, "by")
+
+
 async def test_the_board_shows_the_last_months_gpu_hours(world: World, history: History) -> None:
     """Without names of people and runs, and without sign-in only if policy says so. A run that goes on counts."""
     await history.record([recorded("bert"), recorded("other", namespace="else", gpus=1), recorded("cpu", gpus=0)])

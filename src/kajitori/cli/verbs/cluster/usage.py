@@ -1,4 +1,4 @@
-"""`kaji usage`: the usage of teams, owners, GPU types, runs or nodes, and its cost."""
+"""`kaji usage`: the usage of teams, owners, GPU types, runs, nodes, days or hours, and its cost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from kajitori.cli.terminal import say
 
 _HOUR = 3600
 _TITLES = {"team": "TEAM", "owner": "OWNER", "type": "GPU TYPE", "run": "RUN", "node": "NODE"}
+_TITLES |= {"day": "DAY (UTC)", "hour": "HOUR (UTC)"}
 
 
 @click.command(
     epilog="\b\nExamples:\n  kaji usage\n  kaji usage --by owner --since 7d -N vision\n"
-    "  kaji usage --by run --owner ana\n  kaji usage --by team --since 2026-10-01T00:00:00Z -o csv > october.csv\n"
+    "  kaji usage --by run --owner ana\n  kaji usage --by day -N vision\n"
+    "  kaji usage --by team --since 2026-10-01T00:00:00Z -o csv > october.csv\n"
     "  kaji usage --by run -o parquet > runs.parquet\n\n"
     "A member counts from the time at which it was given its node until it gave it back, by what it asked for. Prices "
     "are in the policy (prices)."
@@ -38,7 +40,7 @@ _TITLES = {"team": "TEAM", "owner": "OWNER", "type": "GPU TYPE", "run": "RUN", "
 def command(
     cli: Cli, by: str, since: str, until: str | None, owner: str | None, namespace: str | None, output: str | None
 ) -> None:
-    """Show what teams, owners, runs or nodes used, and its cost."""
+    """Show what teams, owners, runs or nodes used, or what was used each day, and its cost."""
     from kajitori.cli.printing.output import print_document
     from kajitori.cli.times import moment_option
 
