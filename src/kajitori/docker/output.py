@@ -32,6 +32,9 @@ _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) ")
 STAMP_BYTES = 31
 """Length of such a time and its blank."""
 
+_EXACT_END = "exactEnd"
+"""Parameter of the Web API for a log without a line end that the program did not write."""
+
 STREAM_NAMES = {STDOUT: "stdout", STDERR: "stderr"}
 
 Piece = tuple[int, bytes]
@@ -134,14 +137,14 @@ async def _present(platform: Platform, container: Container, query: LogQuery) ->
     """Return time, stream and text of the lines that are there, in order of time."""
     if query.tail == 0:
         return []
-    params: dict[str, Any] = {"rank": container.rank, "timestamps": "true", "exactEnd": "true"}
+    params: dict[str, Any] = {"rank": container.rank, "timestamps": "true"}
     params |= {"since": query.since} if query.since else {}
     found: list[tuple[str, int, bytes]] = []
     for attempt, stream in product(_attempts(container, query), query.streams):
         text = b""
         try:
             asked = params | {"stream": STREAM_NAMES[stream], "attempt": attempt}
-            async with aclosing(platform.chunks(run_path(container, "/logs"), asked)) as chunks:
+            async with aclosing(_exact_chunks(platform, container, asked)) as chunks:
                 text = b"".join([chunk async for chunk in chunks])
         except NotFound:
             continue  # the program has not started, or its log is gone with its Pod
@@ -183,6 +186,8 @@ async def _followed(
                     left -= 1
                     continue
                 stream, data = piece
+                if stream not in lines:
+                    continue  # why a log can't be read is standard error, which this client did not ask for
                 if shown := lines[stream].new(data):
                     yield stream, shown
         finally:
@@ -226,9 +231,9 @@ async def _feed(
     queue: asyncio.Queue[Piece | None],
 ) -> None:
     """Put what one stream prints into the queue until the run has ended; then None."""
-    asked = {"follow": "true", "exactEnd": "true", "rank": container.rank, "stream": STREAM_NAMES[stream], **params}
+    asked = {"follow": "true", "rank": container.rank, "stream": STREAM_NAMES[stream], **params}
     try:
-        async with aclosing(platform.chunks(run_path(container, "/logs"), asked)) as chunks:
+        async with aclosing(_exact_chunks(platform, container, asked)) as chunks:
             async for chunk in chunks:
                 await queue.put((stream, chunk))
     except KajitoriError as error:
@@ -236,6 +241,23 @@ async def _feed(
             await queue.put((STDERR, f"kaji: the log can't be read: {error.message}\n".encode()))
     finally:
         await queue.put(None)
+
+
+async def _exact_chunks(platform: Platform, container: Container, params: Mapping[str, Any]) -> AsyncGenerator[bytes]:
+    """Yield a log without a line end that the program did not write. A server that is older than this bridge may refuse
+    the parameter for that; its log then ends with a line end."""
+    path = run_path(container, "/logs")
+    try:
+        async with aclosing(platform.chunks(path, {**params, _EXACT_END: "true"})) as chunks:
+            async for chunk in chunks:
+                yield chunk
+            return
+    except InvalidInput as error:
+        if all(fault.field != _EXACT_END for fault in error.faults):
+            raise
+    async with aclosing(platform.chunks(path, params)) as chunks:
+        async for chunk in chunks:
+            yield chunk
 
 
 async def _tell_waiting(platform: Platform, container: Container, queue: asyncio.Queue[Piece | None]) -> None:

@@ -19,6 +19,7 @@ from kajitori.docker.output import LogQuery, read_output
 from kajitori.docker.platform import Platform
 from kajitori.docker.routes import attaching
 from kajitori.docker.translation.container import Container
+from kajitori.errors import InvalidInput
 
 
 class SlowServer(Platform):
@@ -85,6 +86,38 @@ async def test_logs_are_those_of_all_starts_as_with_docker(query: LogQuery, line
     """`docker logs` showed the newest start alone."""
     ended = container("Failed", status={"attempts": 3})
     assert [data async for _, data in read_output(Logs(), ended, query)] == lines
+
+
+class Older(Logs):
+    """A server of before the parameter `exactEnd`, which refuses unknown ones."""
+
+    async def chunks(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[bytes]:
+        assert params is not None
+        if "exactEnd" in params:
+            raise InvalidInput.one("exactEnd", "there is no parameter 'exactEnd'", code="UnknownField")
+        if "attempt" not in params:  # it is followed
+            raise InvalidInput.one("since", "is no time")
+        async for chunk in super().chunks(path, params):
+            yield chunk
+
+
+async def test_a_server_that_is_older_than_the_bridge_shows_its_logs() -> None:
+    """`docker logs` said that there is no parameter 'exactEnd'. Other faults are told."""
+    ended = container("Failed", status={"attempts": 3})
+    query = LogQuery((STDOUT,), newest_start=True)
+    assert [data async for _, data in read_output(Older(), ended, query)] == [b"stdout 3\n"]
+
+
+@pytest.mark.parametrize(
+    ("streams", "told"),
+    [((STDERR,), [b"kaji: the log can't be read: since: is no time\n"]), ((STDOUT,), [])],
+)
+async def test_a_log_that_cannot_be_followed_is_told_to_who_asked_for_standard_error(
+    streams: tuple[int, ...], told: list[bytes]
+) -> None:
+    """A client that asked for standard output alone (docker-py's `stderr=False`) got a broken answer."""
+    query = LogQuery(streams, follow=True, tail=0, since="x")
+    assert [data async for _, data in read_output(Older(), container("Running"), query)] == told
 
 
 class Printing(Platform):

@@ -331,6 +331,11 @@ class _Request:
                     return
                 self._again = True
                 raise NotReached(error.message, hint=error.hint) from error
+            except NotFound as error:  # the Pod was deleted, and this server has not heard of it yet
+                self._again = True
+                name = run.metadata.name
+                message = f"rank {target.rank} of {name} is gone, and may come again"
+                raise Unavailable(message, hint=f"kaji describe {name}") from error
         if revoked.done() and not exchange.began:
             raise revoked.result()
 

@@ -30,7 +30,7 @@ from kajitori.api.proxy import websockets
 from kajitori.api.serving.server import ApiServer
 from kajitori.core.pods.tickets import Ticket, derive
 from kajitori.core.proxy.addresses import parse_origins
-from kajitori.errors import Unavailable
+from kajitori.errors import NotFound, Unavailable
 from kajitori.history.audit import AuditFilter
 from kajitori.kube.client import KubeClient
 
@@ -62,9 +62,13 @@ class Program:
     port: int = 0
     asked: list[web.BaseRequest] = field(default_factory=list)
     opened: int = 0
+    is_gone: bool = False
+    """Whether the API server no longer has the Pod, while the proxy does not know that yet."""
 
     async def open(self, client: KubeClient, namespace: str, name: str, port: int) -> Wire:
         self.opened += 1
+        if self.is_gone:
+            raise NotFound(f"pods {name!r} not found")
         if not self.port:
             raise Unavailable(f"nothing listens on port {port}")
         return Wire(*await asyncio.open_connection("127.0.0.1", self.port))
@@ -347,6 +351,16 @@ async def test_a_program_that_does_not_listen_yet_is_waited_for(scene: Scene) ->
     assert (answer.status_code, 'http-equiv="refresh"' in answer.text, "Queued" in answer.text) == (503, True, True)
     answer = await scene.http.get(f"{scene.server.url}/proxy/team/ended/80/", headers=ada(Accept="text/html"))
     assert (answer.status_code, "kaji resume ended" in answer.text, "refresh" in answer.text) == (409, True, False)
+
+
+async def test_a_pod_that_was_just_deleted_may_come_again(scene: Scene) -> None:
+    """JupyterLab takes 404 for a folder that is not there: it left the folder, and showed "Directory not found"."""
+    scene.program.is_gone = True
+    answer = await scene.http.get(f"{scene.server.url}/proxy/team/nb/8888/api/contents/work", headers=ada())
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert "rank 0 of nb is gone, and may come again" in answer.json()["detail"]
+    shown = await scene.http.get(f"{scene.server.url}/proxy/team/nb/8888/", headers=ada(Accept="text/html"))
+    assert (shown.status_code, 'http-equiv="refresh"' in shown.text) == (503, True)
 
 
 async def test_the_proxy_adds_a_notebooks_token(scene: Scene) -> None:
