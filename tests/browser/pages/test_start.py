@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import secrets
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,3 +65,76 @@ def test_a_run_is_started_by_a_form_and_copied(page: Page, tmp_path: Path) -> No
     page.wait_for_url(re.compile("/start$"))
     page.get_by_text(re.compile("kaji run --namespace default --cpus 0.1 .*--code sha256:")).wait_for()
     assert page.get_by_label("Variables").input_value() == "GREETING=good day"
+
+
+JUPYTER_LAB = f"""#!/bin/sh
+exec {sys.executable} -c '
+import http.server, sys
+port = next(word for word in sys.argv if word.startswith("--ServerApp.port=")).partition("=")[2]
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<h1>A notebook</h1>")
+http.server.HTTPServer(("127.0.0.1", int(port)), Page).serve_forever()' "$@"
+"""
+
+
+def test_a_notebook_is_started_from_the_search_and_opened(page: Page, tmp_path: Path) -> None:
+    """It needs no image and no name. The form shows one's notebooks, and the button that opens each."""
+    (tmp_path / "jupyter-lab").write_text(JUPYTER_LAB)
+    (tmp_path / "jupyter-lab").chmod(0o755)
+    page.get_by_role("navigation").wait_for()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Search").fill("start note")
+    page.get_by_role("option", name="Start a notebook").click()
+    page.wait_for_url(re.compile(r"/start\?type=notebook$"))
+    page.get_by_text(re.compile("^kaji notebook notebook-[a-z-]+$")).wait_for()
+    name = f"lab-{secrets.token_hex(4)}"  # its port follows from its name, and other tests use this machine
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("CPUs").fill("0.1")
+    page.get_by_label("Memory").fill("64m")
+    page.get_by_text("Files, variables").click()
+    page.get_by_label("Variables").fill(f"PATH={tmp_path}:/usr/bin:/bin")
+    page.get_by_role("status").get_by_text("Starts at once").wait_for()
+    assert_accessible(page, "main")
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_url(re.compile(f"/runs/default/{name}$"))
+    opening = page.get_by_role("link", name="Open", exact=True)
+    opening.wait_for()
+    page.get_by_text(re.compile(f"^kaji notebook {name} ")).wait_for()
+    with page.expect_popup() as opened:
+        opening.click()
+    opened.value.get_by_role("heading", name="A notebook").wait_for()
+    visit(page, page.url.partition("/runs")[0] + "/start?type=notebook")
+    page.get_by_role("region", name="My notebooks").get_by_role("link", name=f"Open {name}").wait_for()
+
+
+def test_a_sweep_is_started_from_the_empty_form(page: Page) -> None:
+    """It needs indices; without them, nothing is asked, because it would be a run. The run has the labels."""
+    page.get_by_role("link", name="Start", exact=True).click()
+    page.get_by_role("button", name="Sweep", exact=True).click()
+    page.wait_for_url(re.compile(r"/start\?type=sweep$"))
+    page.get_by_label("Image").fill("python:3")
+    page.get_by_text("Write the indices of the sweep").wait_for()
+    assert page.get_by_role("button", name="Start", exact=True).is_disabled()
+    page.get_by_label("Indices").fill("0-x")
+    page.get_by_text("'0-x' is not a number or a range of numbers").wait_for()
+    page.get_by_label("Indices").fill("0-3%2")
+    page.get_by_label("Command").fill("sh -c 'echo member $KAJI_ARRAY_INDEX'")
+    page.get_by_label("CPUs each").fill("0.1")
+    page.get_by_label("Memory each").fill("64m")
+    page.get_by_label("Stop at").click()
+    page.get_by_role("option", name="The first failure").click()
+    page.get_by_label("Name").fill("counted")
+    page.get_by_text("Files, variables").click()
+    page.get_by_label("Labels").fill("project=bert")
+    options = "--name counted --cpus 0.1 -m 64m --array 0-3%2 --stop-at first-failure -l project=bert"
+    page.get_by_text(f"kaji run {options} python:3 sh -c 'echo member $KAJI_ARRAY_INDEX'").wait_for()
+    assert_accessible(page, "main")
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_url(re.compile("/runs/default/counted$"))
+    page.get_by_role("link", name="Results of the sweep").wait_for()
+    page.get_by_text("Succeeded").first.wait_for()
+    run = page.evaluate("fetch('/v1/runs/default/counted').then(answer => answer.json())")
+    assert run["labels"]["project"] == "bert"

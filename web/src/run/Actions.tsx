@@ -1,4 +1,5 @@
 import Button from "@mui/material/Button";
+import Typography from "@mui/material/Typography";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-router";
@@ -50,6 +51,11 @@ export function Actions({ run, leave }: { run: ShownRun; leave: () => void }) {
             {programWords(path, run.programs ?? [])}
           </Button>
         ))}
+      {run.spec.type === "notebook" && !run.isRemoved && mayChange && !isFinal(run) && !run.programs?.length && (
+        <Typography color="textSecondary" role="status">
+          Open appears here once it runs.
+        </Typography>
+      )}
       {run.spec.array && (
         <Button
           size="small"

@@ -50,6 +50,12 @@ describe("the search offers", () => {
     expect(words("", run("mine")).slice(0, 2)).toEqual(["Do: Stop mine", "Do: Delete mine"]);
   });
 
+  it("to start a notebook or a sweep", () => {
+    const act = (text: string) => commandsOf(text, [], NOTHING, null, () => true).map(({ act }) => act);
+    expect(act("note")).toEqual([{ to: "/start?type=notebook" }]);
+    expect(act("start")).toEqual([{ to: "/start?type=notebook" }, { to: "/start?type=sweep" }]);
+  });
+
   it("nothing to do with runs that the person may only see", () => {
     expect(words("stop b", null, false)).toEqual([]);
     expect(words("", run("mine"), false)[0]).toBe("Pages: Runs");

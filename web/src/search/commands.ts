@@ -32,6 +32,12 @@ export interface Command {
 export const NOTHING: Found = { runs: [], nodes: [], teams: [] };
 const MOST_OF_A_KIND = 8;
 
+/** What the form can start besides a run, by the words that ask for it. */
+const STARTS: readonly Page[] = [
+  { to: "/start?type=notebook", word: "Start a notebook" },
+  { to: "/start?type=sweep", word: "Start a sweep" },
+];
+
 /** Return what a text asks for: words to search for, and a verb if it begins with one, such as "stop bert". */
 export function parsed(text: string): { verb: Verb | null; words: string } {
   const words = text.trim().toLowerCase();
@@ -66,6 +72,7 @@ export function commandsOf(text: string, pages: readonly Page[], found: Found, h
   const owners = [...new Set(found.runs.map(({ owner }) => owner))].filter((owner) => words && owner && has(owner));
   return [
     ...(here ? VERBS.filter((each) => offered(each, here) && has(`${each} ${here.name}`)).map((each) => doing(each, here)) : []),
+    ...STARTS.filter(({ word }) => words && has(word)).map(({ to, word }) => command("Do", word, "", { to })),
     ...pages.filter(({ word }) => has(word)).map(({ to, word }) => command("Pages", word, "", { to })),
     ...[...found.runs].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map((run) => command("Runs", run.name, `${run.namespace}, ${run.phase}, ${run.owner}`, { to: addressOf(run) }, run.uid)),
     ...[...found.nodes].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map(({ name, state, holders, owner }) => command("Nodes", name, [state, !has(name) && ([...holders, owner].find(has) ?? "")].filter(Boolean).join(", "), { to: `/cluster/${encodeURIComponent(name)}` })),

@@ -2,35 +2,44 @@ import Box from "@mui/material/Box";
 import Button from "@mui/material/Button";
 import Typography from "@mui/material/Typography";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, type FormEvent } from "react";
-import { useNavigate, useSearchParams } from "react-router";
+import { useMemo, type FormEvent } from "react";
+import { useNavigate } from "react-router";
 import { client, contentOf, Refused, type Fault, type Schemas } from "../api/client";
 import { whoAmI } from "../api/signIn";
 import { useMayStart } from "../verbs/useMayChange";
 import { Problem } from "../app/Problem";
-import { readRun } from "../run/readRun";
 import { addressOf } from "../runs/RunTable";
 import { CodeDrop } from "../code/CodeDrop";
 import { CopyLine } from "../words/CopyLine";
-import { Fields, ON_DEMAND } from "./Fields";
-import { draftOf, EMPTY, faultsOf, fieldOf, requestOf, withCode, wordsOf, type FieldName } from "./form";
-import { hasMembers } from "./outlook/alternatives";
+import { Fields } from "./fields/Fields";
+import { KindChoice } from "./fields/KindChoice";
+import { ON_DEMAND } from "./fields/MoreFields";
+import { draftOf, EMPTY, faultsOf, fieldOf, isOffered, missingIn, requestOf, withCode, withNotebookDefaults, type FieldName } from "./form";
+import { wordsOf } from "./lines";
+import { MyNotebooks } from "./notebooks/MyNotebooks";
+import { useMyNotebooks, useNotebookDefaults } from "./notebooks/useNotebooks";
 import { Outlook } from "./outlook/Outlook";
 import { Recent } from "./Recent";
 import { Templates } from "./Templates";
-import { forgetDraft, useDraft } from "./useDraft";
+import { useAddressedDraft } from "./useAddressedDraft";
+import { forgetDraft } from "./useDraft";
 import { useOutlook } from "./outlook/useOutlook";
 import { useSettled } from "./useSettled";
 import { WhatIfs } from "./outlook/WhatIfs";
 
 /** A form in Docker's words. It shows the command line that it makes, and whether the run would start now. */
 export function StartPage() {
-  const [draft, setDraft] = useDraft();
+  const [written, setDraft] = useAddressedDraft();
   const navigate = useNavigate();
-  useRunInAddress(setDraft);
-  const { form } = draft;
+  const { form } = written;
+  const { kind } = form;
+  const notebooks = useMyNotebooks(kind === "notebook");
+  const defaults = useNotebookDefaults(notebooks ?? []);
+  const draft = useMemo(() => withNotebookDefaults(written, defaults), [written, defaults.name, defaults.image]);
+  const missing = missingIn(draft);
   const request = useMemo(() => requestOf(draft), [draft]);
-  const { line, outlook, refusal, failure } = useOutlook(useSettled(request));
+  const settled = useSettled(useMemo(() => ({ request, isComplete: !missing }), [request, missing]));
+  const { line, outlook, refusal, failure } = useOutlook(settled.request, settled.isComplete && !missing);
   const mayStart = useMayStart();
   const who = useQuery({ queryKey: ["whoami"], queryFn: whoAmI });
   const start = useMutation({
@@ -42,7 +51,7 @@ export function StartPage() {
     },
   });
   const refused = start.error instanceof Refused ? start.error : refusal;
-  const faults = useMemo(() => faultsByField(refused ? faultsOf(refused) : []), [refused]);
+  const faults = useMemo(() => faultsByField(refused && !missing ? faultsOf(refused) : []), [refused, missing]);
   const show = (name: FieldName) => ({
     value: form[name],
     faults: faults.get(name) ?? [],
@@ -56,17 +65,18 @@ export function StartPage() {
     start.mutate();
   };
   const teams = (who.data?.namespaces ?? []).filter(({ role }) => role !== "viewer").map(({ namespace }) => namespace);
-  const hasMore = ON_DEMAND.some((name) => form[name] || faults.has(name));
+  const has = (name: FieldName) => isOffered(written, name) || faults.has(name);
+  const hasMore = ON_DEMAND.some((name) => has(name) && (form[name] || faults.has(name)));
 
   return (
     <Box component="form" onSubmit={submit} sx={{ display: "grid", gap: 5, gridTemplateColumns: "minmax(0, 1fr)" }}>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 4 }}>
         <Typography variant="h1" sx={{ flex: "1 0 auto" }}>
-          Start a run
+          Start a {kind}
         </Typography>
         <Templates choose={(spec) => setDraft(draftOf({ spec, namespace: form.namespace }))} />
         <Recent choose={(run) => setDraft(draftOf(run))} />
-        <Button onClick={() => setDraft({ form: EMPTY, base: {} })}>Clear</Button>
+        <Button onClick={() => setDraft({ form: { ...EMPTY, kind }, base: {} })}>Clear</Button>
       </Box>
       <Box
         sx={{
@@ -76,13 +86,17 @@ export function StartPage() {
         }}
       >
         <Box sx={{ display: "grid", gap: 5, alignContent: "start", gridTemplateColumns: "minmax(0, 1fr)" }}>
-          <Fields show={show} isOpen={hasMore} teams={teams} hasMembers={hasMembers(draft) || faults.has("members")} isNotebook={draft.base.type === "notebook"} />
-          <CodeDrop
-            digest={draft.base.code?.digest ?? ""}
-            namespace={form.namespace}
-            program={wordsOf(form.command)[0] ?? ""}
-            change={(digest) => setDraft((newest) => withCode(newest, digest))}
-          />
+          <KindChoice kind={kind} choose={(chosen) => setDraft((newest) => ({ ...newest, form: { ...newest.form, kind: chosen } }))} />
+          {kind === "notebook" && <MyNotebooks notebooks={notebooks ?? []} />}
+          <Fields show={show} has={has} kind={kind} isOpen={hasMore} teams={teams} notebook={defaults} />
+          {(kind !== "notebook" || draft.base.code) && (
+            <CodeDrop
+              digest={draft.base.code?.digest ?? ""}
+              namespace={form.namespace}
+              program={wordsOf(form.command)[0] ?? ""}
+              change={(digest) => setDraft((newest) => withCode(newest, digest))}
+            />
+          )}
         </Box>
         <Box
           sx={{
@@ -96,12 +110,12 @@ export function StartPage() {
           }}
         >
           {line && <CopyLine text={line} wraps />}
-          {!form.image.trim() && <Typography color="textSecondary">Name an image to begin with.</Typography>}
-          {refused && <Unplaced refusal={refused} />}
+          {missing && <Typography color="textSecondary">{missing}</Typography>}
+          {refused && !missing && <Unplaced refusal={refused} />}
           {start.error && !(start.error instanceof Refused) && <Problem error={start.error} />}
           {failure && <Problem error={failure} />}
-          {outlook.data && !refusal && !failure && <Outlook found={outlook.data} isOld={outlook.isPlaceholderData} />}
-          {outlook.data && !refusal && (
+          {outlook.data && !refusal && !failure && !missing && <Outlook found={outlook.data} isOld={outlook.isPlaceholderData} />}
+          {outlook.data && !refusal && !missing && (
             <WhatIfs
               draft={draft}
               change={(part) => setDraft((newest) => ({ ...newest, form: { ...newest.form, ...part } }))}
@@ -109,7 +123,7 @@ export function StartPage() {
           )}
           <Box>
             {mayStart ? (
-              <Button type="submit" variant="contained" disabled={!form.image.trim() || start.isPending}>
+              <Button type="submit" variant="contained" disabled={missing !== "" || start.isPending}>
                 Start
               </Button>
             ) : (
@@ -122,26 +136,6 @@ export function StartPage() {
       </Box>
     </Box>
   );
-}
-
-/** Fill the form from the run that the address names: `/start?from=vision/bert`. */
-function useRunInAddress(setDraft: (draft: ReturnType<typeof draftOf>) => void): void {
-  const [parameters, setParameters] = useSearchParams();
-  const from = parameters.get("from");
-  const run = useQuery({
-    queryKey: ["run-to-copy", from],
-    queryFn: async () => {
-      const [namespace = "", name = ""] = from?.split("/", 2) ?? [];
-      return readRun(namespace, name);
-    },
-    enabled: from !== null,
-    staleTime: Infinity,
-  });
-  useEffect(() => {
-    if (!run.data || from === null) return;
-    setDraft(draftOf(run.data));
-    setParameters({}, { replace: true });
-  }, [run.data, from]);
 }
 
 function faultsByField(faults: readonly Fault[]): Map<FieldName, Fault[]> {

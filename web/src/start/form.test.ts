@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Run } from "../api/client";
-import { draftOf, EMPTY, faultsOf, fieldOf, requestOf, type Form } from "./form";
+import { draftOf, EMPTY, faultsOf, fieldOf, isOffered, missingIn, notebookName, requestOf, withNotebookDefaults, type Form } from "./form";
 
 const specOf = (form: Partial<Form>) => requestOf({ form: { ...EMPTY, ...form }, base: {} }).spec;
 
@@ -69,6 +69,66 @@ it.each([
   ["namespace", "namespace"],
   ["spec.qos", null],
 ])("shows faults of %s at %s", (path, field) => expect(fieldOf(path)).toBe(field));
+
+describe("a notebook", () => {
+  const form = { ...EMPTY, kind: "notebook" as const, gpus: "1" };
+  const defaults = { name: "notebook-ada", image: "jupyter" };
+
+  it("needs nothing but what policy has", () => {
+    const draft = withNotebookDefaults({ form, base: {} }, defaults);
+    expect(missingIn(draft)).toBe("");
+    expect(requestOf(draft)).toEqual({ name: "notebook-ada", spec: { type: "notebook", image: "jupyter", resources: { gpu: 1 } } });
+    expect(withNotebookDefaults({ form: { ...form, name: " own ", notebookImage: "mine" }, base: {} }, defaults).form).toMatchObject({ name: "own", notebookImage: "mine" });
+  });
+
+  it("has nothing of the run that was typed before", () => {
+    const draft = { form: { ...form, image: "python:3", command: "train.py", members: "4", launcher: "torchrun", restarts: "3", after: "a", array: "0-9" }, base: { stuckAfter: "20m" } };
+    expect(requestOf(withNotebookDefaults(draft, defaults)).spec).toEqual({ type: "notebook", image: "jupyter", resources: { gpu: 1 } });
+    expect(isOffered(draft, "command")).toBe(false);
+  });
+
+  it("keeps the program of the one that it is a copy of", () => {
+    const spec = { type: "notebook", image: "x", args: ["my-editor"] };
+    const draft = draftOf({ spec, namespace: "" } as unknown as Run);
+    expect([requestOf(draft).spec, isOffered(draft, "command"), isOffered(draft, "restarts")]).toEqual([spec, true, false]);
+    expect(requestOf({ ...draft, form: { ...draft.form, kind: "run", image: "y" } }).spec).toEqual({ image: "y", args: ["my-editor"] });
+  });
+
+  it.each([
+    ["Ada.Lovelace@example.org", [], "notebook-ada-lovelace"],
+    ["system:serviceaccount:vision:ci", [], "notebook-ci"],
+    ["ada", ["notebook-ada", "notebook-ada-2"], "notebook-ada-3"],
+  ])("of %s, who has %j, is called %s", (user, taken, name) => expect(notebookName(user, taken)).toBe(name));
+});
+
+describe("a sweep", () => {
+  const form = { ...EMPTY, kind: "sweep" as const, image: "x", array: " 0-9%4 ", stopAt: "first-failure", members: "3", launcher: "mpi" };
+
+  it("has indices in place of members", () => {
+    expect(requestOf({ form, base: {} }).spec).toEqual({ image: "x", array: "0-9%4", stopAt: "first-failure" });
+    expect([fieldOf("spec.array"), fieldOf("spec.stopAt")]).toEqual(["array", "stopAt"]);
+  });
+
+  it("is not asked about before it has indices: it would be a run", () => {
+    expect(missingIn({ form: { ...form, array: " " }, base: {} })).toBe("Write the indices of the sweep, such as 0-9.");
+    expect(missingIn({ form: { ...form, image: "" }, base: {} })).toBe("Name an image to begin with.");
+    expect(missingIn({ form, base: {} })).toBe("");
+  });
+
+  it("is copied as one, and becomes a run without its indices", () => {
+    const draft = draftOf({ spec: { image: "x", array: "0-9", stopAt: "first-success" }, namespace: "" } as unknown as Run);
+    expect(requestOf(draft).spec).toEqual({ image: "x", array: "0-9", stopAt: "first-success" });
+    expect(requestOf({ ...draft, form: { ...draft.form, kind: "run" } }).spec).toEqual({ image: "x" });
+  });
+});
+
+it("labels the run and its members, as kaji run does", () => {
+  const draft = { form: { ...EMPTY, image: "x", labels: "project=bert \n\nbaseline" }, base: {} };
+  const labels = { project: "bert", baseline: "" };
+  expect(requestOf(draft)).toEqual({ labels, spec: { image: "x", labels } });
+  expect(draftOf({ spec: { image: "x", labels }, namespace: "" } as unknown as Run).form.labels).toBe("project=bert\nbaseline=");
+  expect([fieldOf("labels.project"), fieldOf("spec.labels['a b']")]).toEqual(["labels", "labels"]);
+});
 
 it("names the runs to wait for one a line, and shows them again", () => {
   const { spec } = requestOf({ form: { ...EMPTY, after: "prepare\n fetch:ended " }, base: {} });

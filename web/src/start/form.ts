@@ -1,16 +1,27 @@
 /** The form that starts a run, and the request that it makes. All fields are texts, as a person types them. */
-import { join, split } from "shlex";
+import { join } from "shlex";
 import type { Fault, Refused, Run, Schemas } from "../api/client";
+import { afterLine, afterOf, envOf, filled, hiddenEnv, labelLines, labelsOf, linesOf, numberOf, rangeOf, secretLine, secretOf, shownEnv, text, volumeLine, volumeOf, wordsOf } from "./lines";
 
 export type Spec = Schemas["RunSpec"];
 
+/** What the form starts. A service is a run here: only copies and templates are services. */
+export const KINDS = ["run", "sweep", "notebook"] as const;
+export type Kind = (typeof KINDS)[number];
+
 export interface Form {
+  kind: Kind;
   name: string;
   namespace: string;
   image: string;
+  /** The image of a notebook, which needs none: policy has one. */
+  notebookImage: string;
   command: string;
   env: string;
   members: string;
+  /** Indices of a sweep. */
+  array: string;
+  stopAt: string;
   gpus: string;
   gpuType: string;
   cpus: string;
@@ -23,17 +34,23 @@ export interface Form {
   priority: string;
   launcher: string;
   after: string;
+  labels: string;
 }
 
-export type FieldName = keyof Form;
+/** The names of the fields in which a person writes. */
+export type FieldName = Exclude<keyof Form, "kind">;
 
 export const EMPTY: Form = {
+  kind: "run",
   name: "",
   namespace: "",
   image: "",
+  notebookImage: "",
   command: "",
   env: "",
   members: "",
+  array: "",
+  stopAt: "",
   gpus: "",
   gpuType: "",
   cpus: "",
@@ -46,6 +63,7 @@ export const EMPTY: Form = {
   priority: "",
   launcher: "",
   after: "",
+  labels: "",
 };
 
 /** A form, and the spec that it began with: fields that the form does not show stay as they are there. */
@@ -58,6 +76,7 @@ export interface Draft {
 export interface Request {
   name?: string;
   namespace?: string;
+  labels?: Record<string, string>;
   spec: Record<string, unknown>;
 }
 
@@ -65,7 +84,11 @@ export interface Request {
 const FIELDS: readonly (readonly [string, FieldName])[] = [
   ["name", "name"],
   ["namespace", "namespace"],
+  ["labels", "labels"],
+  ["spec.labels", "labels"],
   ["spec.image", "image"],
+  ["spec.array", "array"],
+  ["spec.stopAt", "stopAt"],
   ["spec.command", "command"],
   ["spec.args", "command"],
   ["spec.env", "env"],
@@ -96,17 +119,74 @@ export function faultsOf({ code, message, hint, faults }: Pick<Refused, "code" |
   return code === "AlreadyExists" ? [{ field: "name", message, hint }] : faults;
 }
 
+/** Fields that a run, a sweep or a notebook does not have. */
+const NOT_OF: Record<Kind, readonly FieldName[]> = {
+  run: ["array", "stopAt", "notebookImage"],
+  sweep: ["members", "launcher", "notebookImage"],
+  notebook: ["image", "command", "members", "array", "stopAt", "launcher", "restarts", "after"],
+};
+
+/** Fields that a notebook from the command line or from a template may have, and its copies with it. */
+const OF_SOME_NOTEBOOKS: readonly FieldName[] = ["command", "restarts", "after"];
+
+/** Whether the form shows a field. What it does not show is not sent. */
+export function isOffered({ form, base }: Draft, name: FieldName): boolean {
+  if (!NOT_OF[form.kind].includes(name)) return true;
+  return base.type === "notebook" && form.kind === "notebook" && OF_SOME_NOTEBOOKS.includes(name) && form[name] !== "";
+}
+
+/** What still has to be filled in before the server can be asked about the run; empty if nothing has. */
+export function missingIn({ form }: Draft): string {
+  if (form.kind === "notebook") return form.notebookImage.trim() ? "" : "Name an image with JupyterLab to begin with.";
+  if (!form.image.trim()) return "Name an image to begin with.";
+  return form.kind === "sweep" && !form.array.trim() ? "Write the indices of the sweep, such as 0-9." : "";
+}
+
+/** What a notebook has if the form does not say it. */
+export interface NotebookDefaults {
+  name: string;
+  image: string;
+  folder: string;
+  /** Empty if policy has none. */
+  timeLimit: string;
+}
+
+/** Return the draft with what `kaji notebook` fills in. Other drafts are returned unchanged. */
+export function withNotebookDefaults(draft: Draft, { name, image }: Pick<NotebookDefaults, "name" | "image">): Draft {
+  const { form } = draft;
+  if (form.kind !== "notebook") return draft;
+  return { ...draft, form: { ...form, name: form.name.trim() || name, notebookImage: form.notebookImage.trim() || image } };
+}
+
+/** Return the name of a person's notebook that has no other name, as `kaji notebook` makes it; with a number if they have one of that name already. */
+export function notebookName(user: string, taken: readonly string[]): string {
+  const person = user.toLowerCase().replace(/^.*:/, "").replace(/@.*$/, "");
+  const own = person.replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
+  const name = `notebook-${own}`.slice(0, MOST_LETTERS).replace(/-+$/, "");
+  if (!taken.includes(name)) return name;
+  let number = 2;
+  while (taken.includes(`${name}-${number}`)) number += 1;
+  return `${name}-${number}`;
+}
+
+const MOST_LETTERS = 48;
+
 /** Return the form for another run like this one, or of a template. It has no name, since names are used once. */
 export function draftOf({ spec, namespace }: Pick<Run, "spec" | "namespace">): Draft {
   const { resources } = spec;
   const fewest = spec.minReplicas;
+  const kind: Kind = spec.type === "notebook" ? "notebook" : spec.array ? "sweep" : "run";
   const form: Form = {
+    kind,
     name: "",
     namespace,
-    image: spec.image ?? "",
+    image: kind === "notebook" ? "" : (spec.image ?? ""),
+    notebookImage: kind === "notebook" ? (spec.image ?? "") : "",
     command: join([...(spec.command ?? []), ...(spec.args ?? [])]),
     env: shownEnv(spec.env).join("\n"),
     members: fewest ? `${fewest}-${spec.replicas ?? 1}` : text(spec.replicas, 1),
+    array: spec.array ?? "",
+    stopAt: spec.stopAt ?? "",
     gpus: text(resources?.gpu, 0),
     gpuType: resources?.gpuType ?? "",
     cpus: text(resources?.cpu),
@@ -119,13 +199,18 @@ export function draftOf({ spec, namespace }: Pick<Run, "spec" | "namespace">): D
     priority: spec.priority ?? "",
     launcher: spec.launcher === "none" ? "" : (spec.launcher ?? ""),
     after: (spec.after ?? []).map(afterLine).join("\n"),
+    labels: labelLines(spec.labels),
   };
   return { form, base: spec };
 }
 
 /** Return the request that a form makes. Texts that cannot be read are sent as they are, so that the server says what is wrong with them. */
-export function requestOf({ form, base }: Draft): Request {
-  const { stopped, resumes, stopGrace, command, ...kept } = base;
+export function requestOf(draft: Draft): Request {
+  const { base } = draft;
+  const { stopped, parked, keepIdleUntil, resumes, stopGrace, command, type, stuckAfter, onStuck, ...kept } = base;
+  const form = shownIn(draft);
+  const isNotebook = form.kind === "notebook";
+  const labels = labelsOf(form.labels);
   const words = wordsOf(form.command);
   const [fewest, most] = rangeOf(form.members);
   const resources = filled({
@@ -138,13 +223,17 @@ export function requestOf({ form, base }: Draft): Request {
   const path = form.checkpoint.trim();
   const spec = filled({
     ...kept,
-    image: form.image.trim(),
+    ...(form.kind === "run" && { stuckAfter, onStuck }), // only gangs are watched for hangs
+    type: isNotebook ? "notebook" : type === "notebook" ? undefined : type,
+    image: (isNotebook ? form.notebookImage : form.image).trim(),
     // With an entrypoint of its own, a run keeps it.
     command: command?.length ? words.slice(0, command.length) : undefined,
     args: command?.length ? words.slice(command.length) : words,
     env: { ...hiddenEnv(base.env), ...envOf(form.env) },
     replicas: most,
     minReplicas: fewest,
+    array: form.array.trim(),
+    stopAt: form.stopAt,
     resources,
     volumes: linesOf(form.volumes).map(volumeOf),
     secrets: linesOf(form.secrets).map(secretOf),
@@ -154,10 +243,17 @@ export function requestOf({ form, base }: Draft): Request {
     priority: form.priority,
     launcher: form.launcher,
     after: linesOf(form.after).map(afterOf),
+    labels,
   });
   const name = form.name.trim();
   const namespace = form.namespace.trim();
-  return { ...(name && { name }), ...(namespace && { namespace }), spec };
+  return { ...(name && { name }), ...(namespace && { namespace }), ...(Object.keys(labels).length && { labels }), spec };
+}
+
+/** The form without the contents of fields that it does not show. */
+function shownIn(draft: Draft): Form {
+  const hidden = NOT_OF[draft.form.kind].filter((name) => !isOffered(draft, name));
+  return { ...draft.form, ...Object.fromEntries(hidden.map((name) => [name, ""])) };
 }
 
 /** Return the draft with uploaded code; without code if the digest is empty. */
@@ -166,107 +262,3 @@ export function withCode({ form, base }: Draft, digest: string): Draft {
   return { form, base: digest ? { ...rest, code: { ...code, digest } as NonNullable<Spec["code"]> } : rest };
 }
 
-function text(value: unknown, left: string | number | null = null): string {
-  return value === null || value === undefined || value === left ? "" : `${value}`;
-}
-
-/** Return a number; another text unchanged; undefined if it is empty. */
-function numberOf(typed: string): number | string | undefined {
-  const word = typed.trim();
-  if (!word) return undefined;
-  return /^\d{1,15}$/.test(word) ? Number(word) : word;
-}
-
-/** Return the fewest and the most members: "8-32", or one number for both, of which only the second is given. */
-function rangeOf(typed: string): [number | undefined, number | string | undefined] {
-  const range = /^\s*(\d{1,9})\s*-\s*(\d{1,9})\s*$/.exec(typed);
-  return range ? [Number(range[1]), Number(range[2])] : [undefined, numberOf(typed)];
-}
-
-/** Return the words of a command as a shell would split it; the text as one word while a quote is open. */
-export function wordsOf(command: string): string[] {
-  try {
-    return split(command);
-  } catch {
-    return [command];
-  }
-}
-
-function linesOf(typed: string): string[] {
-  return typed
-    .split("\n")
-    .map((line) => line.trim())
-    .filter(Boolean);
-}
-
-/** Return another run to wait for as it is typed: "prepare", or "fetch:ended". */
-function afterLine({ run, condition }: NonNullable<Spec["after"]>[number]): string {
-  return condition && condition !== "succeeded" ? `${run}:${condition}` : run;
-}
-
-function afterOf(line: string): Record<string, string> {
-  const [run = "", ...condition] = line.split(":");
-  return condition.length ? { run, condition: condition.join(":") } : { run };
-}
-
-function shownEnv(env: Spec["env"]): string[] {
-  return Object.entries(env ?? {})
-    .filter(([, value]) => !value.includes("\n"))
-    .map(([name, value]) => `${name}=${value}`);
-}
-
-/** Variables with several lines, which the form does not show. */
-function hiddenEnv(env: Spec["env"]): Record<string, string> {
-  return Object.fromEntries(Object.entries(env ?? {}).filter(([, value]) => value.includes("\n")));
-}
-
-function envOf(typed: string): Record<string, string> {
-  const pairs = typed.split("\n").filter((line) => line.trim());
-  return Object.fromEntries(
-    pairs.map((line) => {
-      const at = line.indexOf("=");
-      return at < 0 ? [line.trim(), ""] : [line.slice(0, at).trim(), line.slice(at + 1)];
-    }),
-  );
-}
-
-type Volume = Schemas["VolumeUse"];
-type Secret = Schemas["SecretUse"];
-
-function volumeLine(use: Volume): string {
-  return `${use.hostPath ?? use.name ?? ""}:${use.path}${use.readOnly ? ":ro" : ""}`;
-}
-
-function volumeOf(line: string): Record<string, unknown> {
-  const [source = "", path = "", mode] = line.split(":");
-  return {
-    ...(source.startsWith("/") ? { hostPath: source } : { name: source }),
-    path,
-    ...(mode === "ro" && { readOnly: true }),
-  };
-}
-
-function secretLine(use: Secret): string {
-  if (use.env) return `${use.env}=${use.name}/${use.key}`;
-  return use.path ? `${use.name}:${use.path}` : use.name;
-}
-
-function secretOf(line: string): Record<string, unknown> {
-  const [variable, rest] = line.split("=", 2);
-  if (rest !== undefined) {
-    const [name, key] = rest.split("/", 2);
-    return { name, ...(key !== undefined && { key }), env: variable };
-  }
-  const [name, path] = line.split(":", 2);
-  return path === undefined ? { name } : { name, path };
-}
-
-/** Return an object without fields that are empty. */
-function filled(fields: Record<string, unknown>): Record<string, unknown> {
-  const isEmpty = (value: unknown) =>
-    value === undefined ||
-    value === null ||
-    value === "" ||
-    (typeof value === "object" && !Object.keys(value as object).length);
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => !isEmpty(value)));
-}

@@ -89,6 +89,8 @@ class FilterParameters(Parameters):
     """Only runs that have not ended."""
     sweep: bool = False
     """Only sweeps."""
+    notebook: bool = False
+    """Only notebooks."""
     label_selector: str = Field(default="", max_length=4096)
     """Label selector such as `team=vision,stage in (train,tune)`."""
     search: str = Field(default="", max_length=1024)
@@ -201,6 +203,7 @@ async def filter_of(api: Api, user: User, query: FilterParameters) -> RunFilter:
         phases=frozenset(query.phase),
         active=query.active,
         sweep=query.sweep,
+        notebook=query.notebook,
         words=frozenset(words_of(query.search)),
         selector_text=query.label_selector,
         selector=labels_of(query.label_selector),

@@ -29,6 +29,7 @@ class RunRow:
     json: bytes
     text: str
     is_sweep: bool
+    is_notebook: bool
 
     @property
     def state(self) -> Phase:
@@ -42,7 +43,8 @@ class RunRow:
     def looks_like(self, other: RunRow) -> bool:
         """Whether both are the same to every reader and every filter."""
         labels = self.run.metadata.labels == other.run.metadata.labels
-        return labels and self.json == other.json and self.text == other.text and self.is_sweep == other.is_sweep
+        kind = self.is_sweep == other.is_sweep and self.is_notebook == other.is_notebook
+        return labels and kind and self.json == other.json and self.text == other.text
 
 
 def row_of(run: RunObject, starts_at: str | msgspec.UnsetType = msgspec.UNSET) -> RunRow:
@@ -51,7 +53,7 @@ def row_of(run: RunObject, starts_at: str | msgspec.UnsetType = msgspec.UNSET) -
     summary = run_summary(run, spec, starts_at)
     labels = (f"{key}={value}" for key, value in meta.labels.items())
     text = "\n".join((meta.name, meta.namespace, run.owner, spec.image, *labels)).casefold()
-    return RunRow(run, summary, msgspec.json.encode(summary), text, spec.is_sweep)
+    return RunRow(run, summary, msgspec.json.encode(summary), text, spec.is_sweep, spec.is_notebook)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class RunFilter:
     active: bool = False
     sweep: bool = False
     """Only sweeps."""
+    notebook: bool = False
+    """Only notebooks."""
     words: frozenset[str] = frozenset()
     """Each has to occur in the run's name, namespace, owner, image or labels, in any case."""
     selector_text: str = ""
@@ -77,6 +81,7 @@ class RunFilter:
             (self.namespaces is None or meta.namespace in self.namespaces)
             and (not self.owners or row.summary.owner in self.owners)
             and (row.is_sweep or not self.sweep)
+            and (row.is_notebook or not self.notebook)
             and all(word in row.text for word in self.words)
             and (not self.selector or self.selector.matches(meta.labels))
         )
@@ -103,6 +108,7 @@ class RunFilter:
             sorted(self.phases),
             self.active,
             self.sweep,
+            self.notebook,
             sorted(self.words),
             self.selector_text,
         )

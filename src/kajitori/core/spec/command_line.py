@@ -1,4 +1,4 @@
-"""The command line of `kaji run` that asks for a run, made from its spec."""
+"""The command line of `kaji run` or `kaji notebook` that asks for a run, made from its spec."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ _SIZES = {"memory": "-m", "shm": "--shm-size"}
 _FLAGS = {"stdin": "-i", "tty": "-t", "privileged": "--privileged", "removeAfter": "--rm"}
 _NOT_ASKED = ("stopped", "parked", "keepIdleUntil", "resumes", "stopGrace")
 """Fields that say what became of a run later."""
+_OF_NOTEBOOKS = {"type", "image", "resources", "env", "volumes", "checkpoint", "timeLimit", "priority"}
+"""Fields for which `kaji notebook` has options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +48,30 @@ class CommandLine:
         return shlex.join(self.words) + (f"  # without {', '.join(self.left_out)}" if self.left_out else "")
 
 
-def command_line(spec: Mapping[str, Any], *, name: str = "", namespace: str = "") -> CommandLine:
+def command_line(
+    spec: Mapping[str, Any], *, name: str = "", namespace: str = "", notebook_image: str = ""
+) -> CommandLine:
     """Return the command line that asks for the same run as a spec's document, which may be valid or not. With an empty
-    name or namespace it has no such option."""
-    return _Writer(spec, name, namespace).write()
+    name or namespace it has no such option. `notebook_image`: the image of notebooks that name none, if it is known."""
+    return _Writer(spec, name, namespace, notebook_image).write()
 
 
 class _Writer:
     """Takes the fields out of a document as it writes options for them; no option can express what remains."""
 
-    def __init__(self, spec: Mapping[str, Any], name: str, namespace: str) -> None:
+    def __init__(self, spec: Mapping[str, Any], name: str, namespace: str, notebook_image: str) -> None:
         given = ((key, value) for key, value in spec.items() if key not in _NOT_ASKED)
         self.rest = {key: value for key, value in given if not _is_left_out(key, value)}
-        self.head = ["kaji", "run"]
-        self.add("--namespace", namespace)
-        self.add("--name", name)
+        self.is_notebook = self.rest.get("type") == "notebook" and _is_plain_notebook(self.rest)
+        self.notebook_image = notebook_image
+        if self.is_notebook:
+            del self.rest["type"]
+            self.head = ["kaji", "notebook", *filter(None, [name])]
+            self.add("--namespace", namespace)
+        else:
+            self.head = ["kaji", "run"]
+            self.add("--namespace", namespace)
+            self.add("--name", name)
 
     def write(self) -> CommandLine:
         self.members()
@@ -150,6 +161,10 @@ class _Writer:
             self.add("--notify", ",".join([*channels, *(kinds or [])]) or "none")
 
     def program(self) -> list[str]:
+        if self.is_notebook:
+            image = str(self.rest.pop("image", ""))
+            self.add("--image", image if image != self.notebook_image else "")
+            return []
         command, args = self.rest.pop("command", []), self.rest.pop("args", [])
         if command and command[0]:
             self.add("--entrypoint", command[0])
@@ -159,6 +174,12 @@ class _Writer:
         if args[:1] == ["--"]:
             args = ["--", *args]  # the first one is dropped
         return [str(self.rest.pop("image", "")), *args]
+
+
+def _is_plain_notebook(spec: Mapping[str, Any]) -> bool:
+    """Whether `kaji notebook` has an option for each field. Other notebooks are started by `kaji run --type`."""
+    resources, checkpoint = spec.get("resources") or {}, spec.get("checkpoint") or {}
+    return spec.keys() <= _OF_NOTEBOOKS and not resources.get("wholeNode") and not checkpoint.get("every")
 
 
 def _is_left_out(key: str, value: object) -> bool:

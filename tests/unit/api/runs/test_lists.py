@@ -107,6 +107,14 @@ async def test_sweeps_are_listed_and_counted_alone(world: World) -> None:
     assert page["counts"] == {"total": 2, "phases": {"Running": 1, "Queued": 1}}
 
 
+async def test_notebooks_are_listed_alone(world: World) -> None:
+    await furnish(world)
+    world.kubernetes.put("runs", run("lab", phase="Running", type="notebook"))
+    await world.caught_up()
+    page = await listed(world, notebook="true")
+    assert page["names"] == ["lab"] and page["counts"]["total"] == 1
+
+
 async def test_fields_narrow_each_run(world: World) -> None:
     await furnish(world)
     page = await listed(world, fields=["name", "owner"], sort="name", limit=1)

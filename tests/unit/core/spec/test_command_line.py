@@ -6,11 +6,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kajitori.cli.verbs.runs.notebook import command as notebook_command
 from kajitori.cli.verbs.runs.run import command as run_command
 from kajitori.client.submit.request import build_request
 from kajitori.client.submit.run_options import RunWords
@@ -53,6 +55,8 @@ SPECS: list[dict[str, Any]] = [
     {"image": "x", "labels": {"a": "b"}, "notify": {"channels": ["slack"], "kinds": ["failed"]}},
     {"image": "x", "command": ["-c"], "args": ["--", "-x"]},
     {"image": "x", "args": ["--", "-x"]},
+    {"image": "x", "type": "notebook", "labels": {"a": "b"}},
+    {"image": "x", "type": "notebook", "checkpoint": {"path": "/n", "every": "10m"}},
     {"image": "x", "network": {"from": [], "to": ["internal", "10.9.0.0/16"]}},
 ]
 
@@ -66,12 +70,40 @@ def test_the_command_line_of_a_run_asks_for_the_same(spec: dict[str, Any]) -> No
     assert parsed(line) == to_document(parse_spec(spec))
 
 
-def parsed(line: CommandLine) -> dict[str, Any]:
-    """Return the document that `kaji run` makes of a command line."""
+NOTEBOOKS: list[dict[str, Any]] = [
+    {"type": "notebook", "image": "x"},
+    {
+        "type": "notebook",
+        "image": "x",
+        "resources": {"gpu": 2, "gpuType": "h100", "cpu": 8, "memory": "64Gi", "shm": "1Gi"},
+        "env": {"A": "1 2"},
+        "volumes": [{"name": "a", "path": "/a", "readOnly": True}],
+        "checkpoint": {"path": "/n", "size": "100Gi"},
+        "timeLimit": "8h",
+        "priority": "high",
+    },
+]
+
+
+@pytest.mark.parametrize("spec", NOTEBOOKS)
+def test_a_notebook_is_asked_for_by_its_own_verb(spec: dict[str, Any]) -> None:
+    """`kaji notebook` makes the same spec of the command line that is written for it."""
+    line = command_line(to_document(parse_spec(spec), with_defaults=True), name="n", namespace="vision")
+    assert not line.left_out and line.words[:5] == ("kaji", "notebook", "n", "--namespace", "vision")
+    assert parsed(line, notebook_command, type="notebook") == to_document(parse_spec(spec))
+
+
+def test_the_usual_image_of_notebooks_is_not_named() -> None:
+    line = command_line({"type": "notebook", "image": "usual"}, notebook_image="usual")
+    assert line.text == "kaji notebook"
+
+
+def parsed(line: CommandLine, verb: click.Command = run_command, **implied: Any) -> dict[str, Any]:
+    """Return the document that a verb makes of a command line. `implied`: what the verb itself adds to its options."""
     words = shlex.split(line.text, comments=bool(line.left_out))
     with CliRunner().isolation():
-        context = run_command.make_context("run", words[2:])
-    options = {key: value for key, value in context.params.items() if key in RunWords.__dataclass_fields__}
+        context = verb.make_context(words[1], words[2:])
+    options = {key: value for key, value in context.params.items() if key in RunWords.__dataclass_fields__} | implied
     request = build_request(
         RunWords(**options), environment={}, folder=Path("/"), read_text=lambda _: "", pack=lambda _: ""
     )

@@ -11,7 +11,7 @@ describe("what-ifs", () => {
     ["many", null],
   ])("of the members %j begin at %j", (members, expected) => expect(membersIn({ form: { ...EMPTY, members }, base: {} })).toBe(expected));
 
-  it.each([{ type: "notebook" as const }, { array: "0-11" }])("leave the members of %j alone", (base) => expect(membersIn({ form: EMPTY, base })).toBeNull());
+  it.each(["notebook", "sweep"] as const)("leave the members of a %s alone", (kind) => expect(membersIn({ form: { ...EMPTY, kind }, base: {} })).toBeNull());
 
   it("go up to twice the wanted number", () => {
     expect(stopsFor(1)).toEqual([1, 2, 4, 8]);

@@ -1,14 +1,9 @@
 /** What-ifs around a form: the same run with more or fewer members, or with another GPU type. */
-import type { Draft, Form } from "../form";
-
-/** Whether a person chooses the number of members: a notebook has one, and a sweep has those of its array. */
-export function hasMembers({ base }: Draft): boolean {
-  return base.type !== "notebook" && !base.array;
-}
+import { isOffered, type Draft, type Form } from "../form";
 
 /** The number of members that the slider shows; null if there is nothing to slide: the form has a range or a text, or the run has no choice. */
 export function membersIn(draft: Draft): number | null {
-  if (!hasMembers(draft)) return null;
+  if (!isOffered(draft, "members")) return null;
   const text = draft.form.members.trim();
   if (!text) return 1;
   return /^\d{1,6}$/.test(text) ? Number(text) : null;

@@ -24,8 +24,8 @@ router = APIRouter(tags=["runs"])
     summary="The kaji command for a request",
 )
 async def write_command_line(api: Shared, user: Caller, request: Request) -> Response:
-    """The `kaji run` command that asks for the same run. Parts of the request that cannot be read are left out; nothing
-    is checked against policy, and nothing is created."""
+    """The `kaji run` or `kaji notebook` command that asks for the same run. Parts of the request that cannot be read
+    are left out; nothing is checked against policy, and nothing is created."""
     document = await json_body(request)
     submission = read_submission(document, api.namespace)
     if submission.draft.spec is None:
@@ -35,5 +35,6 @@ async def write_command_line(api: Shared, user: Caller, request: Request) -> Res
         to_document(submission.spec),
         name=submission.name,
         namespace=submission.namespace if asks_for_namespace else "",
+        notebook_image=api.cluster.policy.notebooks.image,
     )
     return answer(CommandLineView(text=line.text, left_out=list(line.left_out)))

@@ -14,6 +14,8 @@ from tests.unit.api.conftest import World
         ({"spec": {"image": "x", "args": ["echo", "a b"]}}, "kaji run x echo 'a b'"),
         ({"name": "bert", "namespace": "team", "spec": {"image": "x"}}, "kaji run --namespace team --name bert x"),
         ({"name": "B!", "spec": {"image": "x", "resources": {"memory": "lots", "gpu": 2}}}, "kaji run --gpus 2 x"),
+        ({"name": "n", "spec": {"image": "x", "type": "notebook"}}, "kaji notebook n --image x"),
+        ({"spec": {"image": "quay.io/jupyter/minimal-notebook", "type": "notebook"}}, "kaji notebook"),
         ({"spec": {"image": "x", "qos": "burstable"}}, "kaji run x  # without qos"),
     ],
 )

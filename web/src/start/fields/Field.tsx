@@ -1,7 +1,7 @@
 import TextField from "@mui/material/TextField";
 import type { ReactNode } from "react";
-import type { Fault } from "../api/client";
-import { MONOSPACE } from "../app/theme";
+import type { Fault } from "../../api/client";
+import { MONOSPACE } from "../../app/theme";
 
 /** The state of a field. */
 export interface Shown {
@@ -41,7 +41,8 @@ export function Field({
   select,
   children,
 }: Properties) {
-  const words = faults.map(({ message, hint }) => (hint ? `${message}; ${hint}` : message)).join(". ");
+  const sentences = faults.map(({ message, hint }) => (hint ? `${message}; ${hint}` : message));
+  const words = [...new Set(sentences)].join(". "); // one text can stand for several fields of the request
   return (
     <TextField
       size="small"
