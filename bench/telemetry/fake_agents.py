@@ -20,7 +20,7 @@ import msgspec
 import uvloop
 
 from bench.parts.processes import say
-from kajitori.agent.telemetry.reporting import FIRST_SECONDS, LAST_SECONDS
+from kajitori.agent.telemetry.reporting import MAX_DELAY_SECONDS, MIN_DELAY_SECONDS
 from kajitori.core.telemetry.quantities import GPU, GPU_NAMES, MEMBER, MEMBER_NAMES
 from kajitori.core.telemetry.report import (
     MEDIA_TYPE,
@@ -96,7 +96,7 @@ class Agents:
     async def run(self, agent: Agent) -> None:
         """Run one agent until cancelled."""
         number = agent.number
-        offset = FIRST_SECONDS + (LAST_SECONDS - FIRST_SECONDS) * random.random()
+        offset = MIN_DELAY_SECONDS + (MAX_DELAY_SECONDS - MIN_DELAY_SECONDS) * random.random()
         reported = int((time.time() - offset) // 60) - 1
         await asyncio.sleep(number / self._total * COMING_SECONDS)
         while True:

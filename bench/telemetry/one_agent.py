@@ -18,7 +18,7 @@ from tests.helpers.gpus.recorded_nvml import UUID, Recorded
 from kajitori.agent.telemetry.gpus.nvml import Nvml
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.reporting import TelemetryReporting
-from kajitori.agent.telemetry.watch import Watch
+from kajitori.agent.telemetry.samples import MemberSamples
 from kajitori.core.telemetry.report import encode
 from kajitori.entrypoints import agent as _entrypoint  # everything that a real agent has loaded
 
@@ -43,21 +43,21 @@ def main() -> None:
 
             library = Recorded()
             now = [1_200_000.0]
-            watch = Watch(Source(), Nvml(library), lambda: now[0])
-            samples = 240
-            for _ in range(samples // 4):  # warm up
+            samples = MemberSamples(Source(), Nvml(library), lambda: now[0])
+            count = 240
+            for _ in range(count // 4):  # warm up
                 now[0] += 15
-                watch.sample()
+                samples.sample()
             library.calls.clear()
             began = time.process_time()
-            for number in range(samples):
+            for number in range(count):
                 now[0] += 15
-                watch.sample()
+                samples.sample()
                 if number % 4 == 3:
-                    encode(watch.report((int(now[0] // 60) - 2, int(now[0] // 60) - 1)))
-            share = (time.process_time() - began) / (samples * 15)
+                    encode(samples.report((int(now[0] // 60) - 2, int(now[0] // 60) - 1)))
+            share = (time.process_time() - began) / (count * 15)
             memory = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            calls = len(library.calls) / samples
+            calls = len(library.calls) / count
             print(msgspec.json.encode([share, memory, calls]).decode())
             assert {TelemetryReporting.__module__, _entrypoint.__name__} <= sys.modules.keys()
     finally:

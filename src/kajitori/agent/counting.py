@@ -1,7 +1,7 @@
 """One round of the agent: list Pods, count for them, read counters, save totals, forget Pods that left.
 
-The agent may be killed after any step. The next round then finds everything that the ledger lacks in the kernel, and
-adds nothing twice.
+The agent may be killed after any step. The next round then reads from the kernel whatever the ledger lacks, and adds
+nothing twice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Health:
     failures: int = 0
     """Rounds that failed."""
     uncounted_pods: int = 0
-    """Present Pods that no engine here can count, or without a found interface or group."""
+    """Pods on this node that are not counted: no engine can, or their interface or control group was not found."""
     read_seconds: float = 0.0
     """Duration of the last read."""
     read_at: float = 0.0
@@ -65,9 +65,10 @@ class Counting:
         *,
         reports: bool = False,
     ) -> None:
-        """Count each Pod with the first engine that can count it. The totals of `former` engines, which counted here
-        before an operator chose other ones, are taken over.
-        `reports`: totals are sent to a server, so no run is forgotten before that.
+        """Count each Pod with the first engine that can count it.
+
+        `former` are engines that counted here before an operator chose other ones; their totals are added once.
+        `reports` says that totals are sent to a server. A run is then kept until it was reported.
         """
         self._engines = engines
         self._former = former
@@ -90,11 +91,11 @@ class Counting:
     def _round(self, classes: Classes, keep_runs_seconds: float) -> None:
         # 1. List the Pods, and save them before anything counts for them, so that each counter has an owner.
         pods = self._source.pods()
-        self._keep(with_pods(self.ledger, pods.values()))
+        self._save(with_pods(self.ledger, pods.values()))
         # 2. Count for these Pods and no others.
         self._former = [engine for engine in self._former if engine.stop()]
         repaired = self._count(pods, classes)
-        # 3. Add what is new.
+        # 3. Add to the ledger what was counted since the last round.
         started = time.perf_counter()
         reading: dict[str, Counter] = {}
         for engine in self._former:
@@ -106,9 +107,9 @@ class Counting:
         now, last_read_at = self._clock(), self.health.read_at
         self.health.read_at = now
         ledger, lost = with_reading(self.ledger, reading, now)
-        # 4. Save. From here on the counters of Pods that left are not needed.
+        # 4. Save the ledger. The counters of Pods that left are no longer needed after that.
         reported_at = min(now, self.health.reported_at) if self._reports else now
-        self._keep(without_old_runs(without_ended_pods(ledger, pods.keys(), former), reported_at, keep_runs_seconds))
+        self._save(without_old_runs(without_ended_pods(ledger, pods.keys(), former), reported_at, keep_runs_seconds))
         self._report(repaired, lost, now - last_read_at if 0 < last_read_at < now else None)
         # 5. Delete those counters.
         for engine in self._engines:
@@ -131,7 +132,7 @@ class Counting:
         self.health.uncounted_pods = uncounted + sum(engine.missing for engine in self._engines)
         return repaired
 
-    def _keep(self, ledger: Ledger) -> None:
+    def _save(self, ledger: Ledger) -> None:
         self._file.save(ledger)
         self.ledger = ledger
 

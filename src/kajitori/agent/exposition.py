@@ -32,7 +32,7 @@ class Card(NamedTuple):
 
 
 def cards(folder: Path = CARDS) -> Iterator[Card]:
-    """Yield the hardware network cards of this node, real or virtual, but no software devices."""
+    """Yield this node's network cards, physical or of a virtual machine, without devices that software created."""
     with contextlib.suppress(OSError):
         for card in sorted(folder.iterdir()):
             if (card / "device").exists():

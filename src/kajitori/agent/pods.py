@@ -28,7 +28,7 @@ class PodSource(Protocol):
     """A source of the node's Pods."""
 
     def stamp(self) -> object:
-        """Return a value that changes whenever Pods are added or removed; cheap."""
+        """Return a value that changes whenever Pods are added or removed. It costs little."""
         ...
 
     def pods(self) -> dict[str, Pod]:

@@ -15,7 +15,7 @@ from kajitori.configuration.tls_files import TrustedAuthorities
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Servers of which any one will do."""
+    """Equivalent servers: a request may go to any of them."""
 
     urls: Sequence[str]
     token_file: Path | None = None

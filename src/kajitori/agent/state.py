@@ -90,7 +90,8 @@ def exclusive_network() -> Iterator[None]:
 
 
 def _lock_holder() -> int | None:
-    """Return the process that holds the lock, 0 if it is in a container; None if it is not root's: only root counts."""
+    """Return the process that holds the lock, or 0 if it is in a container. Return None if the process is not root's,
+    since only root can count traffic."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(_SOCKET_NAME)

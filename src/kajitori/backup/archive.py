@@ -1,7 +1,7 @@
-"""The file of a backup: a tar, compressed with zstd, so that common tools can read it too.
+"""The file format of a backup: a tar that is compressed with zstd, so that common tools can read it too.
 
-Its first entry describes it, and its last one lists all others with size and SHA-256. A file without that list was cut
-off. A file whose entries have other digests is damaged.
+The first entry describes the backup, and the last one lists all other entries with size and SHA-256. If the list is
+missing, the file was cut off. If an entry has another digest, the file is damaged.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class About(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cluster: str
     """UID of the namespace `kube-system`, which identifies the cluster."""
     history: dict[str, str] | None = None
-    """Facts about the history in it; None: it has no history."""
+    """Facts about the history in the backup; None if it has no history."""
     blobs: bool = False
     results: bool = False
     secrets: bool = False
-    """Whether it has code and logs, results of members, and Secrets."""
+    """`blobs`: whether the backup has code and logs. `results`: members' results. `secrets`: Secrets."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class BackupWriter:
 
     @contextmanager
     def entry(self, name: str) -> Iterator[IO[bytes]]:
-        """Yield a file for an entry's content, which is added at the end."""
+        """Yield a file to which an entry's content is written. The entry is added when the context ends."""
         with tempfile.SpooledTemporaryFile(_SPOOL_BYTES) as file:
             yield file
             digest, size = hashlib.sha256(), file.tell()

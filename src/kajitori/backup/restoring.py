@@ -1,7 +1,7 @@
-"""Restore what a cluster lacks from a backup.
+"""Restores from a backup everything that is missing in a cluster.
 
-Nothing that exists is changed: runs with the same name, rows of history, blobs and settings stay as they are. So a
-backup can be restored any number of times, also into the cluster that it was taken from, while runs are running.
+Existing runs with the same name, rows of history, blobs and settings are not changed. So a backup can be restored any
+number of times, even into the cluster from which it was taken, and while runs are running.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from kajitori.kube.resources import CONFIG_MAPS, NAMESPACES, SECRETS
 
 T = TypeVar("T")
 
-TOGETHER = 1_000
+ROWS_AT_ONCE = 1_000
 HEAD_START_SECONDS = 1.5
-"""Time for which runs that had nodes are alone in the queue."""
+"""Time by which runs that had nodes are queued before the other runs."""
 _HAD_NODES = (Phase.STARTING, Phase.RUNNING, Phase.RESTARTING)
 ADMINISTRATORS = "system:masters"
 PIECE = 1 << 20
@@ -66,7 +66,7 @@ class Destination:
     history: History | None = None
     blobs: Blobs | None = None
     missing_runs: bool = False
-    """Whether to restore runs that were deleted since, if the backup was taken from the same cluster."""
+    """Whether to restore runs that were deleted after the backup, if it was taken from the same cluster."""
     with_secrets: bool = False
 
 
@@ -91,73 +91,73 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A run to restore. `made` is its object if an earlier restore was interrupted after it had created that."""
+    """A run to restore. `made` is its object if an earlier, interrupted restore has created it already."""
 
     document: dict[str, Any]
     run: RunObject
     made: RunObject | None = None
 
 
-async def restore(path: Path, there: Destination, now: datetime, say: Say, *, dry_run: bool = False) -> Report:
+async def restore(path: Path, destination: Destination, now: datetime, say: Say, *, dry_run: bool = False) -> Report:
     """Restore a backup; with `dry_run` only report what would be done. The backup is verified first, as a whole."""
     about, _ = await asyncio.to_thread(verify, path)
     say(f"The backup of {about.taken_at} is complete.")
-    report = Report(notes=list(_notes(about, there)))
-    chosen = await _choose(path, about, there, report)
+    report = Report(notes=list(_notes(about, destination)))
+    chosen = await _choose(path, about, destination, report)
     if dry_run:
         return report
-    if about.history is not None and there.history is None and report.queued:
+    if about.history is not None and destination.history is None and report.queued:
         say("Without --history, the usage of these runs until the backup is not recorded.")
-    await _make_objects(path, there, report)
-    made = {one.run.metadata.uid: await _make(there.client, one) for one in chosen}
+    await _make_objects(path, destination, report)
+    made = {one.run.metadata.uid: await _make(destination.client, one) for one in chosen}
     uids = {old: run.metadata.uid for old, run in made.items()}
-    if there.history is not None:
-        await _restore_history(path, about, there.history, chosen, uids, report)
-    if there.blobs is not None:
-        await _restore_blobs(path, there.blobs, report)
+    if destination.history is not None:
+        await _restore_history(path, about, destination.history, chosen, uids, report)
+    if destination.blobs is not None:
+        await _restore_blobs(path, destination.blobs, report)
         for one in chosen:
-            await _copy_blobs(there.blobs, one.run, uids[one.run.metadata.uid])
+            await _copy_blobs(destination.blobs, one.run, uids[one.run.metadata.uid])
     taken_at = parse_time(about.taken_at) or now
-    await _hand_over(there.client, chosen, made, taken_at, now)
-    if there.history is not None:
-        await there.history.note([_entry(about, report, now)])
+    await _write_statuses(destination.client, chosen, made, taken_at, now)
+    if destination.history is not None:
+        await destination.history.note([_entry(about, report, now)])
     return report
 
 
-def _notes(about: About, there: Destination) -> Iterator[str]:
+def _notes(about: About, destination: Destination) -> Iterator[str]:
     if about.history is None:
         yield "The backup has no history."
-    elif there.history is None:
+    elif destination.history is None:
         yield "History is not restored: name the database with --history."
     if not about.blobs:
         yield "The backup has no code and no logs."
-    elif there.blobs is None:
+    elif destination.blobs is None:
         yield "Code and logs are not restored: name the store with --blobs."
-    if about.secrets and not there.with_secrets:
+    if about.secrets and not destination.with_secrets:
         yield "Secrets are not restored: ask for them with --with-secrets."
 
 
 # ---------------------------------------------------------------------------------------------- runs
 
 
-async def _choose(path: Path, about: About, there: Destination, report: Report) -> list[_Chosen]:
+async def _choose(path: Path, about: About, destination: Destination, report: Report) -> list[_Chosen]:
     """Return the runs to restore."""
     present = {
         (run.metadata.namespace, run.metadata.name): run
-        for run in (await there.client.list(RUNS, type=RunObject)).items
+        for run in (await destination.client.list(RUNS, type=RunObject)).items
     }
-    is_same = bool(about.cluster) and about.cluster == await cluster_id(there.client)
-    removed, ended = await asyncio.to_thread(meanwhile, path, about)
+    is_same = bool(about.cluster) and about.cluster == await cluster_id(destination.client)
+    removed, ended = await asyncio.to_thread(changes_during_backup, path, about)
     renamed: Mapping[str, str] = {}
-    if there.history is not None and about.history is not None:
-        renamed = await renamed_runs(await there.history.open())
+    if destination.history is not None and about.history is not None:
+        renamed = await renamed_runs(await destination.history.open())
     chosen = []
     for document in _documents(path, RUN_LINES):
         run = decode(msgspec.json.encode(document), RunObject)
         run = msgspec.structs.replace(run, status=ended.get(run.metadata.uid, run.status))
         meta = run.metadata
         found = present.get((meta.namespace, meta.name))
-        why = _why_not(run, found, removed, renamed, is_same and not there.missing_runs)
+        why = _reason_to_skip(run, found, removed, renamed, is_same and not destination.missing_runs)
         if why:
             report.kept[why] += 1
             continue
@@ -167,7 +167,7 @@ async def _choose(path: Path, about: About, there: Destination, report: Report) 
     return chosen
 
 
-def _why_not(
+def _reason_to_skip(
     run: RunObject, found: RunObject | None, removed: set[str], renamed: Mapping[str, str], is_same: bool
 ) -> str:
     """Return why a run is not restored; empty if it is."""
@@ -185,15 +185,17 @@ def _why_not(
     return "were deleted since the backup (--missing-runs restores them)" if is_same else ""
 
 
-def meanwhile(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus | None]]:
-    """Return what happened to the runs of a backup while it was taken; history, which was read after them, knows it:
-    the UIDs of runs that were removed, and the statuses of runs that ended."""
+def changes_during_backup(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus | None]]:
+    """Return what happened to the runs of a backup while it was taken, as history shows it, which was read after them.
+
+    The first result has the UIDs of runs that were removed, the second one the statuses of runs that ended.
+    """
     if about.history is None:
         return set(), {}
     taken_at = parse_time(about.taken_at)
     since = taken_at.timestamp() * 1000 if taken_at is not None else 0
     removed, ended = set[str](), dict[str, RunStatus | None]()
-    present = {run["metadata"]["uid"] for run in _documents(path, RUN_LINES)}  # few, of the millions in history
+    present = {run["metadata"]["uid"] for run in _documents(path, RUN_LINES)}  # history may have millions of other runs
     if not present:
         return removed, ended
     for record in _documents(path, f"{HISTORY}runs.jsonl"):
@@ -207,8 +209,8 @@ def meanwhile(path: Path, about: About) -> tuple[set[str], dict[str, RunStatus |
 
 
 async def _make(client: KubeClient, one: _Chosen) -> RunObject:
-    """Create the object of a run as its owner, by impersonation: the API server accepts no other owner. The controller
-    ignores the run until it has a status."""
+    """Create the object of a run. This impersonates its owner, since the API server accepts runs of the caller only.
+    The controller ignores the run until it has a status."""
     if one.made is not None:
         return one.made
     meta, owner = one.run.metadata, one.run.owner
@@ -229,11 +231,11 @@ async def _make(client: KubeClient, one: _Chosen) -> RunObject:
     return decode(msgspec.json.encode(await maker.create(RUNS, document)), RunObject)
 
 
-async def _hand_over(
+async def _write_statuses(
     client: KubeClient, chosen: list[_Chosen], made: Mapping[str, RunObject], taken_at: datetime, now: datetime
 ) -> None:
-    """Write the statuses of the runs; from then on the controller reconciles them. Runs that had nodes come first, so
-    that runs that waited for these nodes do not take them."""
+    """Write the statuses of the runs; from then on the controller reconciles them. Runs that had nodes come first,
+    since waiting runs would otherwise take these nodes."""
     had_nodes = [one.run for one in chosen if one.run.current_status.phase in _HAD_NODES]
     others = [one.run for one in chosen if one.run.current_status.phase not in _HAD_NODES]
     for run in had_nodes:
@@ -254,18 +256,18 @@ async def _write_status(client: KubeClient, run: RunObject, made: RunObject, tak
 # ---------------------------------------------------------------------------------------------- the rest
 
 
-async def _make_objects(path: Path, there: Destination, report: Report) -> None:
+async def _make_objects(path: Path, destination: Destination, report: Report) -> None:
     """Create the namespaces, ConfigMaps of the installation and Secrets that are missing."""
     parts = [(NAMESPACE_LINES, NAMESPACES), (INSTALLATION_LINES, CONFIG_MAPS)]
-    if there.with_secrets:
+    if destination.with_secrets:
         parts.append((SECRET_LINES, SECRETS))
     for name, resource in parts:
         for document in _documents(path, name):
             meta = document["metadata"]
             try:
                 if resource is not NAMESPACES:
-                    await _ensure_namespace(there.client, meta["namespace"])
-                await there.client.create(resource, document)
+                    await _ensure_namespace(destination.client, meta["namespace"])
+                await destination.client.create(resource, document)
             except AlreadyExists:
                 continue
             report.objects.append(f"{resource.kind} {meta.get('namespace', '')}/{meta['name']}".replace(" /", " "))
@@ -297,8 +299,8 @@ async def _restore_history(
                 report.rows[table.name] += len(records)
         await complete(database, about.history)
     taken_at = parse_time(about.taken_at) or datetime.now(UTC)
-    for start in range(0, len(chosen), TOGETHER):
-        part = [one.run for one in chosen[start : start + TOGETHER]]
+    for start in range(0, len(chosen), ROWS_AT_ONCE):
+        part = [one.run for one in chosen[start : start + ROWS_AT_ONCE]]
         await history.record(state_of(run, closed_now(run, taken_at), taken_at, confirmed=None) for run in part)
     await rename(database, uids)
 
@@ -352,7 +354,7 @@ def _history_pages(path: Path) -> Iterator[tuple[Table, list[Record]]]:
         for name, content in entries:
             if name in tables:
                 lines = lines_of(content)
-                while page := list(itertools.islice(lines, TOGETHER)):
+                while page := list(itertools.islice(lines, ROWS_AT_ONCE)):
                     yield tables[name], page
 
 

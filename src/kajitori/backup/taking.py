@@ -30,7 +30,7 @@ INSTALLATION_LINES, SECRET_LINES = "cluster/installation.jsonl", "cluster/secret
 LEFT_OUT_LINES = "blobs-left-out.jsonl"
 HISTORY, BLOBS = "history/", "blobs/"
 SYSTEM = "kube-system"
-TOGETHER = 2_000
+PROGRESS_EVERY = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ async def _write_lines(writer: BackupWriter, name: str, documents: AsyncIterator
         async for document in documents:
             waiting += msgspec.json.encode(document) + b"\n"
             count += 1
-            if count % TOGETHER == 0:
+            if count % PROGRESS_EVERY == 0:
                 await asyncio.to_thread(_drain, file, waiting)
         await asyncio.to_thread(_drain, file, waiting)
     writer.counts[name.rpartition("/")[2].partition(".")[0]] = count

@@ -1,8 +1,8 @@
 """The interface to a store of blobs: bytes under keys, written as a whole or not at all.
 
 A key is a path of plain segments (`code/vision/…`). Every store raises the same errors: NotFound (no such blob),
-Unavailable (it does not answer, or refuses this server), StorageFull. Their messages never hold credentials: neither
-those of the URL's options nor those that a cloud's answer repeats.
+Unavailable (it does not answer, or refuses this server), StorageFull. Their messages never contain
+credentials, neither from the URL's options nor from a cloud's answer.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ class Blobs(ABC):
     """A store of blobs. Any number of processes may use it at the same time."""
 
     look_seconds = 2.0
-    """Time between two looks for new blobs, if a process waits for another one's. Stores over HTTP charge for each."""
+    """Interval at which a process looks for blobs that it expects from another process. Cloud stores charge for each
+    look."""
 
     def __init__(self, where: str) -> None:
         self.where = where
-        """The store for messages to users: its URL, without secrets."""
+        """`where` is the store's URL without secrets, for messages to users."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where!r})"
@@ -63,7 +64,8 @@ class Blobs(ABC):
     async def put(self, key: str, content: bytes | AsyncIterable[bytes]) -> int:
         """Store a blob, replacing an existing one. Return its size in bytes.
 
-        Until it returns, readers see the old content, also if it fails, is cancelled, or its process dies.
+        Readers see the old content until it returns. If it fails, is cancelled, or its process dies, the old content
+        stays.
         """
 
     @abstractmethod
@@ -82,7 +84,7 @@ class Blobs(ABC):
 
     @abstractmethod
     def under(self, prefix: str = "") -> AsyncGenerator[Blob, None]:
-        """Yield the blobs whose keys begin with `prefix/` (empty: all), in the order of their keys."""
+        """Yield the blobs below `prefix/` in the order of their keys; all blobs for an empty prefix."""
 
     @abstractmethod
     async def delete(self, *keys: str) -> None:
@@ -101,7 +103,7 @@ class Blobs(ABC):
         return b"".join(pieces)
 
     async def read_many(self, keys: Sequence[str], *, limit_bytes: int) -> dict[str, bytes]:
-        """Return small blobs by their keys, without those that are missing or over the limit."""
+        """Return small blobs by their keys. Blobs that are missing or over the limit are left out."""
         slots = asyncio.Semaphore(CONCURRENT_READS)
 
         async def one(key: str) -> tuple[str, bytes] | None:

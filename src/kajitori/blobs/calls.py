@@ -1,6 +1,7 @@
-"""The logs of calls: one blob per entry, created at the next free place, so several servers may append at once.
+"""The logs of calls of functions: each run has a log, and each entry of a log is a blob.
 
-The blobs belong to their run and are removed with it.
+An entry is created under the next free number, and only one writer can create it. So several servers may append at
+once. The blobs of a run are removed with it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kajitori.errors import NotFound
 PREFIX = "calls"
 MAX_ENTRY_BYTES = 64 << 20
 MAX_QUEUES = 256
-"""Number of queues that are kept in memory. Any other queue is read from its log again."""
+"""Number of queues that are kept in memory. The log of any other queue is read again when it is needed."""
 MAX_RECENT_BYTES = 32 << 20
 """Memory for payloads that were written or read last."""
 
@@ -27,12 +28,13 @@ _decoder = msgspec.msgpack.Decoder(Entry)
 
 
 @dataclass
-class _Known:
-    """A queue as far as this server has read its log."""
+class _RunQueue:
+    """The queue of a run's calls, as far as this server has read its log."""
 
     state: CallQueue = field(default_factory=CallQueue)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when an entry was added, and then replaced by a new one."""
 
 
 class CallLogs:
@@ -40,54 +42,58 @@ class CallLogs:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
-        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._queues: OrderedDict[tuple[str, str], _RunQueue] = OrderedDict()
         self._recent: OrderedDict[str, list[bytes]] = OrderedDict()
         self._recent_bytes = 0
 
     async def state(self, namespace: str, run_uid: str) -> CallQueue:
         """Return the present state, which must not be changed. It is empty for a run without calls."""
-        known = self._queue(namespace, run_uid)
-        async with known.lock:
-            await self._catch_up(known, namespace, run_uid)
-        return known.state
+        queue = self._queue_of(namespace, run_uid)
+        async with queue.lock:
+            await self._catch_up(queue, namespace, run_uid)
+        return queue.state
 
     async def append(
         self, namespace: str, run_uid: str, build: Callable[[CallQueue], Entry | None]
     ) -> tuple[CallQueue, Entry | None]:
         """Append the entry that `build` makes of the present state, and return the new state with the entry.
 
-        `build` is called again if another server was faster, and returns None if nothing is to be appended.
+        `build` returns None if nothing has to be appended. It is called again if another server has appended an entry
+        meanwhile.
         """
-        known = self._queue(namespace, run_uid)
-        async with known.lock:
+        queue = self._queue_of(namespace, run_uid)
+        async with queue.lock:
             while True:
-                await self._catch_up(known, namespace, run_uid)
-                entry = build(known.state)
+                await self._catch_up(queue, namespace, run_uid)
+                entry = build(queue.state)
                 if entry is None:
-                    return known.state, None
-                key = _key(namespace, run_uid, known.state.places)
+                    return queue.state, None
+                key = _key(namespace, run_uid, queue.state.places)
                 if await self._blobs.create(key, msgspec.msgpack.encode(entry)):
                     self._remember(key, entry.payloads)
-                    self._apply(known, entry)
-                    return known.state, entry
+                    self._apply(queue, entry)
+                    return queue.state, entry
 
-    async def news(self, namespace: str, run_uid: str, places: int, seconds: float) -> None:
-        """Wait until the log has more than this number of entries, at most this long. An entry of another server is
-        noticed by the next look of the caller."""
-        known = self._queue(namespace, run_uid)
-        if known.state.places > places:
+    async def wait_for_more(self, namespace: str, run_uid: str, places: int, seconds: float) -> None:
+        """Wait until the log has more than this number of entries, at most for these seconds.
+
+        This server does not notice entries of another server: the caller has to read the state again.
+        """
+        queue = self._queue_of(namespace, run_uid)
+        if queue.state.places > places:
             return
         try:
             async with asyncio.timeout(seconds):
-                await known.news.wait()
+                await queue.changed.wait()
         except TimeoutError:
             pass
 
     async def entries(self, namespace: str, run_uid: str, after: int, limit_bytes: int) -> tuple[list[Entry], int]:
-        """Return entries from the place `after` on, and the place behind them. At least one if there is one."""
+        """Return entries from the place `after` on, and the place behind the last one. If there are any, at least one
+        is returned, even if it is larger than the limit."""
         await self.state(namespace, run_uid)
-        known, found, size, place = self._queue(namespace, run_uid), [], 0, after
-        while place < known.state.places and size < limit_bytes:
+        queue, found, size, place = self._queue_of(namespace, run_uid), [], 0, after
+        while place < queue.state.places and size < limit_bytes:
             entry = await self._read(_key(namespace, run_uid, place))
             found.append(entry)
             size += sum(map(len, entry.payloads))
@@ -95,34 +101,34 @@ class CallLogs:
         return found, place
 
     async def arguments(self, namespace: str, run_uid: str, calls: list[int]) -> list[bytes]:
-        """Return the arguments of added calls."""
-        state, found = self._queue(namespace, run_uid).state, []
+        """Return the arguments of these calls."""
+        state, found = self._queue_of(namespace, run_uid).state, []
         for call in calls:
             place, position = state.place_of(call)
             found.append((await self._payloads(_key(namespace, run_uid, place)))[position])
         return found
 
-    def _queue(self, namespace: str, run_uid: str) -> _Known:
-        known = self._known.setdefault((namespace, run_uid), _Known())
-        self._known.move_to_end((namespace, run_uid))
-        if len(self._known) > MAX_QUEUES:
-            oldest = next(key for key, queue in self._known.items() if not queue.lock.locked() or queue is known)
+    def _queue_of(self, namespace: str, run_uid: str) -> _RunQueue:
+        queue = self._queues.setdefault((namespace, run_uid), _RunQueue())
+        self._queues.move_to_end((namespace, run_uid))
+        if len(self._queues) > MAX_QUEUES:
+            oldest = next(key for key, other in self._queues.items() if not other.lock.locked() or other is queue)
             if oldest != (namespace, run_uid):
-                del self._known[oldest]
-        return known
+                del self._queues[oldest]
+        return queue
 
-    async def _catch_up(self, known: _Known, namespace: str, run_uid: str) -> None:
+    async def _catch_up(self, queue: _RunQueue, namespace: str, run_uid: str) -> None:
         while True:
             try:
-                entry = await self._read(_key(namespace, run_uid, known.state.places))
+                entry = await self._read(_key(namespace, run_uid, queue.state.places))
             except NotFound:
                 return
-            self._apply(known, entry)
+            self._apply(queue, entry)
 
-    def _apply(self, known: _Known, entry: Entry) -> None:
-        known.state.apply(known.state.places, entry)
-        known.news.set()
-        known.news = asyncio.Event()
+    def _apply(self, queue: _RunQueue, entry: Entry) -> None:
+        queue.state.apply(queue.state.places, entry)
+        queue.changed.set()
+        queue.changed = asyncio.Event()
 
     async def _read(self, key: str) -> Entry:
         entry = _decoder.decode(await self._blobs.read(key, limit_bytes=MAX_ENTRY_BYTES))

@@ -1,10 +1,10 @@
 """A store of blobs in S3, Azure Blob Storage or Google Cloud Storage.
 
-Their error messages may repeat signatures, keys and tokens, so none of their text is passed on: only the HTTP status
-and the cloud's error code, in this module's own words.
+The clouds' error messages may repeat signatures, keys and tokens. So this module writes its own messages, which contain
+only the HTTP status and the cloud's error code.
 
-A failed upload in several pieces is aborted. A process that is killed meanwhile can't do that: nobody can read what it
-left, but a bucket should have a rule that removes unfinished uploads (in S3 and Google's:
+If an upload in several pieces fails, it is aborted. A process that is killed during an upload leaves its pieces; they
+cannot be read, but a bucket should have a rule that removes unfinished uploads (in S3 and Google's:
 AbortIncompleteMultipartUpload; Azure does it by itself after a week).
 """
 
@@ -38,7 +38,7 @@ _HTTP_STATUS = re.compile(r"\bstatus(?: code)?:? (\d{3})\b|response: (\d{3})\b",
 _CLOUD_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _ASKED_FOR_CREDENTIALS = re.compile(r"/latest/(api/token|meta-data)|/metadata/identity|/computeMetadata/")
-"""Addresses at which clouds give credentials to their own machines. A client that asks there has no other
+"""Addresses at which clouds give credentials to their own machines. A client that asks there was given no
 credentials."""
 _FULL = (507,)
 _FULL_CODES = ("QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "AccountLimitExceeded")
@@ -60,7 +60,7 @@ def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, st
     client = dict(_CLIENT)
     from_environment = (os.environ.get(name, "") for name in _ENDPOINTS)
     if any(value.startswith("http://") for value in (*wanted.values(), *from_environment)):
-        client["allow_http"] = "true"  # an http:// endpoint is meant as written
+        client["allow_http"] = "true"  # whoever writes an http:// endpoint means it
     make = _STORES[scheme]
     faults = []
     while True:
@@ -81,7 +81,7 @@ def open_objects(scheme: str, bucket: str, prefix: str, options: Mapping[str, st
             else:
                 where = f"{field}.options"
                 hint = f"options of {scheme}:// are such as {', '.join(_EXAMPLES[scheme])}"
-            faults.append(Fault(where, f"can't be used: {_why(error, options)}", hint=hint))
+            faults.append(Fault(where, f"can't be used: {_without_values(error, options)}", hint=hint))
             break
     if faults:
         raise InvalidInput(faults)
@@ -101,7 +101,7 @@ class ObjectBlobs(Blobs):
             await self._put_whole(key, content)
             return len(content)
         pieces = aiter(content)
-        begin = await _up_to(pieces, PIECE_BYTES)
+        begin = await _read_at_least(pieces, PIECE_BYTES)
         if len(begin) < PIECE_BYTES:
             await self._put_whole(key, begin)
             return len(begin)
@@ -183,7 +183,7 @@ class ObjectBlobs(Blobs):
             try:
                 await obstore.delete_async(self._store, batch)
             except (exceptions.BaseError, OSError):
-                # one was missing, or none can be deleted
+                # Either one blob was missing, or none can be deleted.
                 await asyncio.gather(*(self._delete_one(key) for key in batch))
 
     async def _delete_one(self, key: str) -> None:
@@ -218,7 +218,7 @@ class ObjectBlobs(Blobs):
 
 
 class _Source:
-    """Pieces for a client that reads them in a task of its own."""
+    """The pieces of an upload, for a client that reads them in its own task."""
 
     def __init__(self, begin: bytes, pieces: AsyncIterator[bytes]) -> None:
         self.size = 0
@@ -262,7 +262,7 @@ def _details(status: int, code: str) -> str:
     return f" ({details})" if details else ""
 
 
-async def _up_to(pieces: AsyncIterator[bytes], size: int) -> bytes:
+async def _read_at_least(pieces: AsyncIterator[bytes], size: int) -> bytes:
     """Return the first bytes, at least `size` of them unless there are fewer."""
     begin = bytearray()
     while len(begin) < size:
@@ -273,7 +273,7 @@ async def _up_to(pieces: AsyncIterator[bytes], size: int) -> bytes:
     return bytes(begin)
 
 
-def _why(error: Exception, options: Mapping[str, str]) -> str:
+def _without_values(error: Exception, options: Mapping[str, str]) -> str:
     """Return a client's message about its settings, without their values."""
     text = str(error).partition("\n")[0].rpartition("error: ")[2]
     for value in sorted(options.values(), key=len, reverse=True):

@@ -3,12 +3,12 @@
 Any number of servers may serve one upload, since all of its state is in the blobs. Below `code/NAMESPACE/DIGEST/`:
 
     parts/GENERATION/NUMBER-SHA256    a part as a Zstandard frame; every writer writes the same
-    complete/GENERATION               the list of parts, written when the whole archive was read and its digest right
-    closed/GENERATION                 from now on, users are told to upload the code again
+    complete/GENERATION               the list of parts, written once the digest of the whole archive was checked
+    closed/GENERATION                 a mark: from now on, users are told to upload the code again
 
 Removal takes two steps, so that neither an upload nor a run that is just being submitted loses its code. A generation
-that no run refers to is first closed, and uploads then begin the next one. No new run can refer to a generation that
-has been closed for long, so its bytes can be removed. Ages are by the store's own clock.
+that no run refers to is first closed, and uploads then begin the next one. After a while no new run can refer to
+a closed generation, and its bytes are removed. Ages are measured by the store's own clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from functools import partial
 import msgspec
 
 from kajitori.blobs.blobs import Blob, Blobs, Usage
-from kajitori.blobs.code_room import NamespaceFull, Room, Rooms
+from kajitori.blobs.code_room import CodeRoom, NamespaceFull, RoomLimits
 from kajitori.codepack.layout import END, check_digest
 from kajitori.codepack.packing import shown_size
 from kajitori.codepack.parts import MAX_COMPRESSED_BYTES, PART_BYTES, decompress
@@ -36,8 +36,8 @@ PARTS_MISSING = "PartsMissing"
 WRONG_DIGEST = "WrongDigest"
 
 FORGOTTEN_AFTER = timedelta(days=1)
-"""Extra time for which the mark of a closed generation is kept after its bytes: longer than any server takes from a
-read to a write."""
+"""Time for which the mark of a closed generation is kept after its bytes were removed. It is longer than any server
+takes from a read to the write that depends on it."""
 
 PREFIX = "code"
 _CHECKS_AT_ONCE = 2
@@ -71,7 +71,7 @@ class Code(msgspec.Struct, frozen=True):
     parts: tuple[str, ...]
     """SHA-256 of each part, uncompressed."""
     compressed_bytes: int
-    """Size of all frames together, which is what a reader receives."""
+    """Size of all frames together, as a reader receives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Collected:
     """The result of a collection."""
 
     closed: int
-    """Number of archives and uploads that are removed next, unless a run begins to refer to them."""
+    """Number of archives and uploads that were closed. They are removed later, unless a run begins to refer to them."""
     removed: int
     removed_bytes: int
 
@@ -87,7 +87,7 @@ class Collected:
 class PartsCache:
     """Caches parts that many members read at the same time, so that each is read from the store once.
 
-    Immutable blobs by their keys. The most recently used ones are kept, up to a limit of bytes.
+    The parts never change. The most recently used ones are kept, up to a limit of bytes.
     """
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
@@ -104,7 +104,7 @@ class PartsCache:
         loading = self._loading.get(key)
         if loading is None:
             loading = self._loading[key] = asyncio.create_task(self._load(key, load))
-        return await asyncio.shield(loading)  # if one caller is cancelled, the others still get the list
+        return await asyncio.shield(loading)  # if one caller is cancelled, the others still get the blob
 
     async def _load(self, key: str, load: Callable[[], Awaitable[bytes]]) -> bytes:
         try:
@@ -120,13 +120,13 @@ class PartsCache:
 
 
 class CodeStore:
-    """The code of all namespaces. The caller has checked who may access which namespace."""
+    """The code of all namespaces. The caller has to check who may access a namespace."""
 
     def __init__(self, blobs: Blobs, limits: Callable[[], CodeLimits] = CodeLimits) -> None:
         """`limits` is called each time, since the policy may change."""
         self._limits = limits
         self._blobs = blobs
-        self._rooms = Rooms(blobs, PREFIX, lambda: Room(limits().namespace_bytes, limits().namespace_files))
+        self._room = CodeRoom(blobs, PREFIX, lambda: RoomLimits(limits().namespace_bytes, limits().namespace_files))
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self._cache = PartsCache()
 
@@ -137,14 +137,14 @@ class CodeStore:
 
     async def find(self, namespace: str, digest: str) -> Code | None:
         """Return the code if it is complete and a run may begin to refer to it; None if it has to be uploaded."""
-        place = _Place.of(namespace, digest)
-        return await self._manifest(place, await self._generation(place))
+        archive = _ArchiveKeys.of(namespace, digest)
+        return await self._manifest(archive, await self._generation(archive))
 
     async def parts(self, namespace: str, digest: str) -> dict[int, list[str]]:
         """Return the uploaded parts: the SHA-256 values of each part by its number."""
-        place = _Place.of(namespace, digest)
+        archive = _ArchiveKeys.of(namespace, digest)
         found: dict[int, list[str]] = {}
-        async with aclosing(self._blobs.under(place.parts(await self._generation(place)))) as blobs:
+        async with aclosing(self._blobs.under(archive.parts(await self._generation(archive)))) as blobs:
             async for blob in blobs:
                 number, _, sha256 = blob.key.rpartition("/")[2].partition("-")
                 found.setdefault(int(number), []).append(sha256)
@@ -165,12 +165,12 @@ class CodeStore:
             raise self._too_large()
 
     async def put_part(self, namespace: str, digest: str, number: int, sha256: str, frame: bytes) -> None:
-        """Store a part: a Zstandard frame whose content has this SHA-256. Repeating it changes nothing.
+        """Store a part, given as a Zstandard frame and the SHA-256 of its content. Repeating it changes nothing.
 
-        Raises InvalidInput for a frame with another content, TooLarge for a part beyond the limits, and NamespaceFull
-        if there is no room for it: the whole upload is removed then.
+        Raises InvalidInput for a frame with another content, and TooLarge for a part beyond the limits. If there is no
+        room for it, the whole upload is removed and NamespaceFull is raised.
         """
-        place = _Place.of(namespace, digest)
+        archive = _ArchiveKeys.of(namespace, digest)
         self.check_part(number, sha256)
         if len(frame) > MAX_COMPRESSED_BYTES:
             raise TooLarge(f"a part has at most {MAX_COMPRESSED_BYTES} bytes, compressed; this one has {len(frame)}")
@@ -178,25 +178,25 @@ class CodeStore:
         if found != sha256:
             hint = "it was damaged on its way, or the file was edited: send it again"
             raise InvalidInput.one("sha256", f"the part has {found}", value=sha256, hint=hint)
-        generation = await self._generation(place)
-        if await self._manifest(place, generation) is not None:
+        generation = await self._generation(archive)
+        if await self._manifest(archive, generation) is not None:
             return
         try:
-            await self._rooms.take(namespace, len(frame))
+            await self._room.take(namespace, len(frame))
         except NamespaceFull:
-            await self._remove_upload(place, generation)
+            await self._remove_upload(archive, generation)
             raise
-        await self._blobs.put(place.part(generation, number, sha256), frame)
+        await self._blobs.put(archive.part(generation, number, sha256), frame)
 
     async def complete(self, namespace: str, digest: str, parts: Sequence[str], size_bytes: int) -> Code:
-        """Make an upload readable, once all of it was read and its digest is right. It may be repeated.
+        """Read the whole upload, check its digest, and make it readable. It may be repeated.
 
         Raises InvalidInput if the content is wrong, Conflict (code PartsMissing) if parts are missing.
         """
-        place = _Place.of(namespace, digest)
+        archive = _ArchiveKeys.of(namespace, digest)
         self._check_whole(parts, size_bytes)
-        generation = await self._generation(place)
-        known = await self._manifest(place, generation)
+        generation = await self._generation(archive)
+        known = await self._manifest(archive, generation)
         if known is not None:
             return known
         there = await self.parts(namespace, digest)
@@ -205,23 +205,23 @@ class CodeStore:
             raise _parts_missing(digest, missing, len(parts))
         async with self._checks:
             try:
-                compressed = await self._check_content(place, generation, parts, size_bytes)
+                compressed = await self._check_content(archive, generation, parts, size_bytes)
             except NotFound:
                 raise _parts_missing(digest, range(len(parts)), len(parts)) from None
-        if await self._generation(place) != generation:  # the upload was removed meanwhile, because it took too long
+        if await self._generation(archive) != generation:  # the upload was removed meanwhile, because it took too long
             raise _parts_missing(digest, range(len(parts)), len(parts))
         code = Code(digest, size_bytes, tuple(parts), compressed)
-        await self._blobs.put(place.complete(generation), msgspec.json.encode(code))
+        await self._blobs.put(archive.complete(generation), msgspec.json.encode(code))
         return code
 
     async def open(self, namespace: str, digest: str) -> tuple[Code, AsyncGenerator[bytes, None]]:
         """Return the code and its parts' bytes, frame after frame. Raises NotFound."""
-        place = _Place.of(namespace, digest)
-        complete = [int(blob.key.rpartition("/")[2]) async for blob in self._blobs.under(place.complete())]
-        for generation in reversed(complete):  # the newest; older ones are about to be removed
-            code = await self._manifest(place, generation)
+        archive = _ArchiveKeys.of(namespace, digest)
+        complete = [int(blob.key.rpartition("/")[2]) async for blob in self._blobs.under(archive.complete())]
+        for generation in reversed(complete):  # the newest first: older ones are about to be removed
+            code = await self._manifest(archive, generation)
             if code is not None:
-                return code, self._stream(place, generation, code)
+                return code, self._stream(archive, generation, code)
         raise no_such_code(namespace, digest)
 
     async def usage(self, namespace: str) -> Usage:
@@ -229,74 +229,76 @@ class CodeStore:
         return await self._blobs.usage(f"{PREFIX}/{_checked_namespace(namespace)}")
 
     async def collect(self, referenced: Callable[[], Collection[tuple[str, str]]], older_than: timedelta) -> Collected:
-        """Close generations that no run refers to and that were not written for `older_than`; remove those closed for
-        twice as long.
+        """Close generations that no run refers to and that were not written for `older_than`. Remove generations that
+        were closed for twice this time.
 
         `referenced` returns (namespace, digest) of all existing Runs, including ended ones, since they can be resumed.
-        It is called once, after the clock was read, and its answer may be at most `older_than` old. So after an upload
-        a user has that long to submit the run, and a server has that long from reading an upload to writing. The
-        collection may be interrupted at any moment, and several may run at once.
+        It is called once, after the clock was read, and its answer may be at most `older_than` old. So a user may
+        submit the run until `older_than` after the upload, and a server may take this time from reading an upload to
+        writing. The collection may be interrupted at any moment, and several may run at once.
         """
         now = await self._blobs.now()
         wanted = referenced()
         closed = removed = removed_bytes = 0
-        async for place, generations in self._all():
+        async for archive, generations in self._all():
             read = set()
-            if (place.namespace, place.digest) in wanted:
+            if (archive.namespace, archive.digest) in wanted:
                 read = _maybe_read(generations, now - 2 * older_than)
             for number, generation in generations.items():
                 if number in read:
                     continue
                 if generation.closed_at is None:
                     if now - generation.written_at > older_than:
-                        await self._blobs.put(place.closed(number), b"-")
+                        await self._blobs.put(archive.closed(number), b"-")
                         closed += 1
                 elif generation.keys and now - generation.closed_at > 2 * older_than:
-                    await self._blobs.delete(place.complete(number))
+                    await self._blobs.delete(archive.complete(number))
                     await self._blobs.delete(*generation.keys)
                     removed += 1
                     removed_bytes += generation.size_bytes
             if not any(generation.keys for generation in generations.values()):
                 last = max(generation.written_at for generation in generations.values())
                 if now - last > 2 * older_than + FORGOTTEN_AFTER:
-                    await self._blobs.delete(*(place.closed(number) for number in generations))
+                    await self._blobs.delete(*(archive.closed(number) for number in generations))
         return Collected(closed, removed, removed_bytes)
 
-    async def _remove_upload(self, place: _Place, generation: int) -> None:
-        async with aclosing(self._blobs.under(place.parts(generation))) as blobs:
+    async def _remove_upload(self, archive: _ArchiveKeys, generation: int) -> None:
+        async with aclosing(self._blobs.under(archive.parts(generation))) as blobs:
             keys = [blob.key async for blob in blobs]
         await self._blobs.delete(*keys)
 
-    async def _generation(self, place: _Place) -> int:
-        """Return the generation for uploads: the one after the last closed generation."""
-        closed = [int(blob.key.rpartition("/")[2]) async for blob in self._blobs.under(place.closed())]
+    async def _generation(self, archive: _ArchiveKeys) -> int:
+        """Return the generation of new uploads, which is the one after the last closed generation."""
+        closed = [int(blob.key.rpartition("/")[2]) async for blob in self._blobs.under(archive.closed())]
         return max(closed, default=0) + 1
 
-    async def _manifest(self, place: _Place, generation: int) -> Code | None:
+    async def _manifest(self, archive: _ArchiveKeys, generation: int) -> Code | None:
         try:
-            content = await self._blobs.read(place.complete(generation), limit_bytes=_MAX_MANIFEST_BYTES)
+            content = await self._blobs.read(archive.complete(generation), limit_bytes=_MAX_MANIFEST_BYTES)
             return msgspec.json.decode(content, type=Code)
         except NotFound:
             return None
         except msgspec.MsgspecError as error:
-            raise Unavailable(f"the store holds a damaged list of the parts of {place.digest}") from error
+            raise Unavailable(f"the store holds a damaged list of the parts of {archive.digest}") from error
 
-    async def _stream(self, place: _Place, generation: int, code: Code) -> AsyncGenerator[bytes, None]:
+    async def _stream(self, archive: _ArchiveKeys, generation: int, code: Code) -> AsyncGenerator[bytes, None]:
         for number, sha256 in enumerate(code.parts):
-            key = place.part(generation, number, sha256)
+            key = archive.part(generation, number, sha256)
             try:
                 frame = await self._cache.get(key, partial(self._blobs.read, key, limit_bytes=MAX_COMPRESSED_BYTES))
             except NotFound as error:
-                raise Unavailable(f"part {number} of {place.digest} is gone from the store") from error
+                raise Unavailable(f"part {number} of {archive.digest} is gone from the store") from error
             for begin in range(0, len(frame), _PIECE_BYTES):
                 yield frame[begin : begin + _PIECE_BYTES]
 
-    async def _check_content(self, place: _Place, generation: int, parts: Sequence[str], size_bytes: int) -> int:
+    async def _check_content(
+        self, archive: _ArchiveKeys, generation: int, parts: Sequence[str], size_bytes: int
+    ) -> int:
         """Return the total size of the frames, if their content has the right digest. Raises InvalidInput if not."""
         whole = hashlib.sha256()
         size = compressed = 0
         for number, sha256 in enumerate(parts):
-            frame = await self._blobs.read(place.part(generation, number, sha256), limit_bytes=MAX_COMPRESSED_BYTES)
+            frame = await self._blobs.read(archive.part(generation, number, sha256), limit_bytes=MAX_COMPRESSED_BYTES)
             part = await asyncio.to_thread(_digest_frame, frame, whole)
             size += part.size_bytes
             compressed += len(frame)
@@ -305,10 +307,10 @@ class CodeStore:
                 raise InvalidInput.one("parts", f"part {number} has {part.size_bytes} bytes", hint=hint)
         if size != size_bytes:
             raise InvalidInput.one("size", f"the parts have {size} bytes", value=str(size_bytes), hint="upload again")
-        if f"sha256:{whole.hexdigest()}" != place.digest:
+        if f"sha256:{whole.hexdigest()}" != archive.digest:
             hint = "a file was edited meanwhile, or another archive's parts were named: upload again"
             message = f"the parts together are sha256:{whole.hexdigest()}"
-            raise InvalidInput.one("digest", message, value=place.digest, hint=hint, code=WRONG_DIGEST)
+            raise InvalidInput.one("digest", message, value=archive.digest, hint=hint, code=WRONG_DIGEST)
         return compressed
 
     def _check_whole(self, parts: Sequence[str], size_bytes: int) -> None:
@@ -334,24 +336,24 @@ class CodeStore:
             hint="name in .kajiignore what the program does not need; data belong on a volume",
         )
 
-    async def _all(self) -> AsyncIterator[tuple[_Place, dict[int, _Generation]]]:
+    async def _all(self) -> AsyncIterator[tuple[_ArchiveKeys, dict[int, _Generation]]]:
         """Yield everything in the store, one digest after the other."""
-        place: _Place | None = None
+        archive: _ArchiveKeys | None = None
         generations: dict[int, _Generation] = {}
         async with aclosing(self._blobs.under(PREFIX)) as blobs:
             async for blob in blobs:
                 parsed = _KEY.fullmatch(blob.key)
                 if parsed is None:
-                    continue  # not one of this store's blobs
+                    continue  # the blob is not code
                 namespace, sha256, kind, number, _ = parsed.groups()
-                here = _Place(namespace, f"sha256:{sha256}")
-                if here != place:
-                    if place is not None:
-                        yield place, generations
-                    place, generations = here, {}
+                here = _ArchiveKeys(namespace, f"sha256:{sha256}")
+                if here != archive:
+                    if archive is not None:
+                        yield archive, generations
+                    archive, generations = here, {}
                 generations.setdefault(int(number), _Generation()).note(kind, blob)
-        if place is not None:
-            yield place, generations
+        if archive is not None:
+            yield archive, generations
 
 
 def _parts_missing(digest: str, missing: Sequence[int], parts: int) -> Conflict:
@@ -370,14 +372,14 @@ def no_such_code(namespace: str, digest: str) -> NotFound:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """The place of one archive's blobs."""
+class _ArchiveKeys:
+    """The keys of one archive's blobs."""
 
     namespace: str
     digest: str
 
     @classmethod
-    def of(cls, namespace: str, digest: str) -> _Place:
+    def of(cls, namespace: str, digest: str) -> _ArchiveKeys:
         return cls(_checked_namespace(namespace), check_digest(digest))
 
     def parts(self, generation: int) -> str:
@@ -420,8 +422,8 @@ class _Generation:
 
 
 def _maybe_read(generations: dict[int, _Generation], since: datetime) -> set[int]:
-    """Return the generations that a member may be reading: the newest complete one, and those that were the newest
-    after `since`."""
+    """Return the generations that a member may be reading: the newest complete one, and each one that was the newest at
+    some time after `since`."""
     read = set()
     for number in sorted(generations, reverse=True):
         complete_at = generations[number].complete_at
@@ -433,17 +435,17 @@ def _maybe_read(generations: dict[int, _Generation], since: datetime) -> set[int
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class _Checksum:
     sha256: str
     size_bytes: int
 
 
-def _digest_frame(frame: bytes, whole: hashlib._Hash | None = None) -> _Sum:
-    """Return size and SHA-256 of a part from its frame; add its content to the sum `whole`."""
+def _digest_frame(frame: bytes, whole: hashlib._Hash | None = None) -> _Checksum:
+    """Return size and SHA-256 of the content of a frame; add the content to the hash `whole`."""
     part = decompress(frame)
     if whole is not None:
         whole.update(part)
-    return _Sum(hashlib.sha256(part).hexdigest(), len(part))
+    return _Checksum(hashlib.sha256(part).hexdigest(), len(part))
 
 
 def _checked_namespace(namespace: str) -> str:

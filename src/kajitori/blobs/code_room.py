@@ -1,4 +1,4 @@
-"""Limits how much room a namespace's code takes in the store, all archives together."""
+"""Limits the room that all archives of a namespace's code together take in the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kajitori.codepack.packing import shown_size
 from kajitori.errors import TooLarge
 
 FRESH_SECONDS = 60.0
-"""Time for which a count is used; what this server stores meanwhile is added."""
+"""Time for which a count is used. Files that this server stores meanwhile are added to it."""
 
 BYTES, FILES = "bytes", "files"
 
@@ -23,7 +23,7 @@ _DIGITS = 12
 
 
 class NamespaceFull(TooLarge):
-    """A namespace's code uses all the room that it may."""
+    """There is no room left for a namespace's code."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class NamespaceFull(TooLarge):
         largest: Sequence[tuple[str, int]],
         runs: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        """`used` and `allowed` are texts. `largest` holds digests and sizes in bytes; `runs` the names of the runs that
-        refer to a digest, if known."""
+        """`used` and `allowed` are texts. `largest` has digests and sizes in bytes of the largest archives, and `runs`
+        the names of the runs that refer to each digest, if they are known."""
         self._facts = namespace, used, allowed, largest
         named = ", ".join(_named(digest, size_bytes, runs) for digest, size_bytes in largest)
         super().__init__(
@@ -49,7 +49,7 @@ class NamespaceFull(TooLarge):
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RoomLimits:
     """The limits for the code of one namespace; None means no limit."""
 
     size_bytes: int | None = None
@@ -58,7 +58,7 @@ class Room:
     """Number of files of any size: a store keeps a name, and a block or a record, for each."""
 
 
-class Rooms:
+class CodeRoom:
     """Counts the room of all namespaces. Several servers may each store a little more than allowed before they
     notice."""
 
@@ -66,17 +66,17 @@ class Rooms:
         self,
         blobs: Blobs,
         root: str,
-        limits: Callable[[], Room],
+        limits: Callable[[], RoomLimits],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`root` is the prefix of namespaces in the store; below are archives, by the digits of their digests."""
+        """Keys of files are ROOT/NAMESPACE/DIGITS/…, with the digits of the archive's digest."""
         self._blobs = blobs
         self._root = root
         self._limits = limits
         self._clock = clock
         self._known: dict[str, tuple[float, int, int]] = {}
-        """By namespace: the time of the count, and the number of bytes and files, with what was stored since."""
+        """By namespace: the time of the count, and the bytes and files, including files that were stored since."""
 
     async def take(self, namespace: str, size_bytes: int) -> None:
         """Count a file of this size as stored. Raises NamespaceFull if there is no room for it."""
@@ -105,8 +105,8 @@ class Rooms:
         return held, files
 
 
-def _excess(room: Room, size_bytes: int, files: int) -> str:
-    """Return which limit would be exceeded; empty if none."""
+def _excess(room: RoomLimits, size_bytes: int, files: int) -> str:
+    """Return the limit that would be exceeded: BYTES or FILES; empty if none would be."""
     if room.files is not None and files > room.files:
         return FILES
     return BYTES if room.size_bytes is not None and size_bytes > room.size_bytes else ""

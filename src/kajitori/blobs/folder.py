@@ -1,8 +1,7 @@
 """A store of blobs in a folder, which several processes may share.
 
-A blob is written under a temporary name, synced to the disk, and renamed. The writer holds a lock on the temporary file
-while it lives: a file without a lock was left by a crash, and is removed.
-"""
+A blob is written under a temporary name, synced to the disk, and renamed. The writer holds a lock on its temporary
+file. A temporary file without a lock was left by a crash, and is removed."""
 
 from __future__ import annotations
 
@@ -27,11 +26,11 @@ TEMPORARY = ".tmp"
 
 _LISTED_AT_ONCE = 1000
 _READ_AT_ONCE = 250
-"""Small blobs that one thread reads: a thread of its own for each takes longer than the reading."""
+"""Number of small blobs that one thread reads: one thread per blob takes longer than reading them."""
 _TRIES = 100
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-"""Errors of network file systems that do not support locks."""
+"""Errors of network file systems without locks."""
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
@@ -205,11 +204,13 @@ class _Draft:
             except FileNotFoundError:
                 _make_folder(folder)
                 continue
-            self._file: BinaryIO = os.fdopen(handle, "wb")  # its lock keeps a close from pulling the handle away
+            self._file: BinaryIO = os.fdopen(
+                handle, "wb"
+            )  # a file object, because it locks: no other thread can close the handle during a write
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
             except OSError as error:
-                if error.errno not in _NO_LOCKS:  # without locks abandoned files are not removed either
+                if error.errno not in _NO_LOCKS:  # without locks, abandoned files are not removed
                     raise
             if os.fstat(handle).st_nlink:
                 return
@@ -250,11 +251,13 @@ class _Draft:
         raise OSError(errno.EAGAIN, "folders vanish")
 
     def discard(self) -> None:
-        """Release everything; what was not published is removed."""
+        """Close the file; remove it unless it was published."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
             self._path = None
-        with contextlib.suppress(OSError):  # data that a full disk did not accept is no longer needed
+        with contextlib.suppress(
+            OSError
+        ):  # closing writes buffered data, which may fail on a full disk and is no longer needed
             self._file.close()
 
 
@@ -280,7 +283,7 @@ def _make_folder(folder: Path) -> None:
         return
     except FileNotFoundError:
         _make_folder(folder.parent)
-        # the caller finds out when it needs the folder, and tries again
+        # If the folder is missing now, the caller notices when it uses it, and tries again.
         with contextlib.suppress(FileNotFoundError, FileExistsError):
             folder.mkdir(mode=0o700)
     _fsync_folder(folder.parent)

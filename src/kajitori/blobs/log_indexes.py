@@ -1,4 +1,4 @@
-"""Indexes of kept logs, stored beside them. An index may always be lost: it is made again from its log."""
+"""Indexes of kept logs, stored beside them. A lost index does no harm, since it is made again from its log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LogIndexes:
         return index if index.version == _version(log) else LineIndex(version=_version(log))
 
     async def keep(self, log: Blob, index: LineIndex) -> None:
-        """Store what is known of a kept log now."""
+        """Store the index of a kept log."""
         await self._blobs.put(_key(log), await asyncio.to_thread(msgspec.msgpack.encode, index))
 
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
@@ -42,7 +42,7 @@ class LogIndexes:
         await forget_run(self._blobs, PREFIX, namespace, run_uid, up_to_attempt=up_to_attempt)
 
     async def collect(self, runs: Collection[str], keep_for: timedelta, *, least_age: timedelta) -> int:
-        """Remove what is too old or belongs to no run in `runs`, as collect_runs; return how many were removed."""
+        """Remove indexes that are too old or belong to no run in `runs`, as collect_runs; return their number."""
         return await collect_runs(self._blobs, PREFIX, runs, keep_for, least_age=least_age)
 
 

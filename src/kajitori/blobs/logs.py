@@ -1,4 +1,4 @@
-"""The end of the logs of deleted Pods of members, by run, attempt and rank, kept while the run exists."""
+"""Kept logs: the last part of each member's log, stored before its Pod is deleted and kept while the run exists."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 PREFIX = "logs"
 MIN_BYTES = 4096
-"""Smallest size that a log counts for, since a file takes a block and a name."""
+"""A smaller log counts as this size, since a file takes a block and a name."""
 NEW_RUN = timedelta(hours=1)
-"""Logs younger than this are never removed as leftovers: the collector may not have seen their run yet."""
+"""A younger log is never removed as a leftover: the collector may not have seen its run yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class KeptLog:
 
 
 Times = dict[int, tuple[int, bytes] | None]
-"""For places in a log: place and time of the first line with a time after it, None if there is none near it."""
+"""By place in a log: place and time of the first line behind it that has a time; None if no line near it has one."""
 
 
 class RecentTimes:
-    """Times at places in kept logs, in memory: those of the logs used last."""
+    """Caches the times at places in kept logs, for the logs that were used last."""
 
     MOST_LOGS = 256
     MOST_PLACES = 4096
@@ -62,7 +62,7 @@ class RecentTimes:
         self._known: dict[tuple[str, int, str], Times] = {}
 
     def of(self, log: Blob) -> Times:
-        """Return the known times of a log in its present version; the caller adds to them."""
+        """Return the known times of a log in its present version. The caller adds times to the dictionary."""
         key = log.key, log.size_bytes, log.modified_at.isoformat()
         known = self._known.pop(key, None)
         if known is None or len(known) > self.MOST_PLACES:
@@ -81,9 +81,9 @@ class KeptLogs:
         self.results = KeptResults(blobs)
         """The results of members of sweeps, in the same store."""
         self.stacks = KeptStacks(blobs)
-        """Stacks of ranks, in the same store; they go with the logs."""
+        """Stacks of ranks, in the same store; they are removed with the logs."""
         self.indexes = LogIndexes(blobs)
-        """Indexes of the logs, in the same store; they go with the logs."""
+        """Indexes of the logs, in the same store; they are removed with the logs."""
         self.times = RecentTimes()
 
     async def keep(self, name: MemberLogName, content: bytes) -> None:
@@ -91,7 +91,7 @@ class KeptLogs:
         await self._blobs.put(name.key, content)
 
     def read(self, name: MemberLogName) -> AsyncGenerator[bytes, None]:
-        """Yield what was kept, piece by piece. Raises NotFound before the first piece if nothing was."""
+        """Yield a kept log, piece by piece. Raises NotFound before the first piece if there is none."""
         return self._blobs.get(name.key)
 
     async def head(self, name: MemberLogName) -> Blob:
@@ -99,7 +99,7 @@ class KeptLogs:
         return await self._blobs.head(name.key)
 
     def read_range(self, log: Blob, start: int, length: int | None = None) -> AsyncGenerator[bytes, None]:
-        """Yield a part of a kept log, from a byte on, at most `length` bytes. Raises NotFound if it is gone."""
+        """Yield a part of a kept log, from the byte `start` on, at most `length` bytes. Raises NotFound."""
         return self._blobs.get(log.key, start=start, length=length)
 
     async def of_run(self, namespace: str, run_uid: str) -> list[KeptLog]:
@@ -125,31 +125,34 @@ class KeptLogs:
         *,
         least_age: timedelta = NEW_RUN,
     ) -> int:
-        """Remove logs and stacks of no run in `runs` (UIDs) that are at least `least_age` old, or older than
-        `keep_for`, and the oldest logs of namespaces with more than `namespace_bytes`. Return how many were removed."""
+        """Remove logs and stacks that are no longer needed; return their number.
+
+        These are logs and stacks older than `keep_for`, those that are older than `least_age` and belong to no run in
+        `runs` (UIDs), and the oldest logs of each namespace that has more than `namespace_bytes`.
+        """
         now = await self._blobs.now()
-        left: list[str] = []
-        held: dict[str, list[Blob]] = defaultdict(list)
+        removed: list[str] = []
+        kept: dict[str, list[Blob]] = defaultdict(list)
         async with aclosing(self._blobs.under(PREFIX)) as blobs:
             async for blob in blobs:
                 age = now - blob.modified_at
                 if age > keep_for or (age > least_age and run_uid_of(blob) not in runs):
-                    left.append(blob.key)
+                    removed.append(blob.key)
                 elif namespace_bytes is not None:
-                    held[blob.key.split("/")[1]].append(blob)
-        for namespace, theirs in held.items():
-            excess = list(_oldest_beyond(theirs, namespace_bytes or 0))
+                    kept[blob.key.split("/")[1]].append(blob)
+        for namespace, logs in kept.items():
+            excess = list(_oldest_over_limit(logs, namespace_bytes or 0))
             if excess:
                 log.info("removing %d logs of namespace %s: it has more than policy allows", len(excess), namespace)
-            left += excess
-        if left:
-            await self._blobs.delete(*left)
+            removed += excess
+        if removed:
+            await self._blobs.delete(*removed)
         await self.indexes.collect(runs, keep_for, least_age=least_age)
-        return len(left) + await self.stacks.collect(runs, keep_for, least_age=least_age)
+        return len(removed) + await self.stacks.collect(runs, keep_for, least_age=least_age)
 
 
 class LogsOfRun:
-    """The kept logs of one run, for one reader: listed once, however many of its members the reader asks for."""
+    """The kept logs of one run, for one reader. They are listed once, even if the reader asks for many members."""
 
     def __init__(self, kept: KeptLogs, namespace: str, run_uid: str) -> None:
         self._kept = kept
@@ -165,7 +168,7 @@ class LogsOfRun:
         return self._listed
 
     def read(self, attempt: int, rank: int) -> AsyncGenerator[bytes, None]:
-        """Yield what was kept, as KeptLogs.read."""
+        """Yield a kept log, like KeptLogs.read."""
         return self._kept.read(MemberLogName(*self._run, attempt, rank))
 
     async def head(self, attempt: int, rank: int) -> Blob:
@@ -178,15 +181,11 @@ class LogsOfRun:
         return self._kept
 
 
-def _oldest_beyond(logs: Sequence[Blob], limit_bytes: int) -> Iterator[str]:
-    """Yield the keys of the oldest logs whose removal keeps the others within the limit."""
+def _oldest_over_limit(logs: Sequence[Blob], limit_bytes: int) -> Iterator[str]:
+    """Yield the keys of the oldest logs that have to be removed so that the others are within the limit."""
     excess = sum(max(blob.size_bytes, MIN_BYTES) for blob in logs) - limit_bytes
     for blob in sorted(logs, key=lambda blob: (blob.modified_at, blob.key)):
         if excess <= 0:
             return
         excess -= max(blob.size_bytes, MIN_BYTES)
         yield blob.key
-
-
-def _run_uid(blob: Blob) -> str:
-    return blob.key.split("/")[2]

@@ -13,17 +13,16 @@ from kajitori.errors import Fault, InvalidInput
 
 _CLOUDS = ("s3", "az", "gs")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]{2,221}", re.ASCII)
-"""The names of buckets and containers in all clouds: capitals and '_' occur in old ones."""
+"""The names of buckets and containers in all clouds. Old ones may have capitals and '_'."""
 
 
 async def open_blobs(url: str, options: Mapping[str, str] | None = None, *, field: str = "blobs") -> Blobs:
     """Open the store at a URL: `file:///folder`, `s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`.
 
     `options` are settings of the S3, Azure or Google client with object_store's names (`endpoint`, `region`,
-    `access_key_id`, `account_name`, …). The environment supplies the others, as for those clouds' own tools. A missing
-    folder is created, and remains of a crashed writer are removed. `field` is the setting's name in messages. Raises
-    InvalidInput with all faults at once, Unavailable if a folder can't be used.
-    """
+    `access_key_id`, `account_name`, …). The other settings come from the environment, as for those clouds' own tools. A
+    missing folder is created, and files that a crashed writer left are removed. `field` is the setting's name in
+    messages. Raises InvalidInput with all faults at once, Unavailable if a folder can't be used."""
     options = dict(options or {})
     faults: list[Fault] = []
     try:

@@ -1,4 +1,4 @@
-"""Records for a database that does not answer: they wait in the store of blobs until it does."""
+"""Records for history that its database could not take: they wait in the store of blobs until it answers again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_BYTES = 8 << 20
 
 
 class Outbox:
-    """One record per run: a later one replaces an earlier one."""
+    """The waiting records, one per run. A later record replaces an earlier one."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs

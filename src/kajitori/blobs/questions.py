@@ -1,7 +1,7 @@
-"""Questions to nodes that are passed on through the store that all servers share.
+"""Passes questions about nodes from one server to another through the store of blobs that they share.
 
-An agent waits at one server. A process that asks puts its question under `telemetry-questions/ID`; the server at which
-the node's agent waits puts the answer under `telemetry-answers/ID`, and the asker removes both.
+Each agent waits for questions at one server. A process that asks stores its question under `telemetry-questions/ID`.
+The server at which the node's agent waits stores the answer under `telemetry-answers/ID`, and the asker removes both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ QUESTIONS, ANSWERS = "telemetry-questions", "telemetry-answers"
 LOOK_SECONDS = 0.4
 """Longest time between two looks for answers."""
 AT_ONCE = 16
-"""Most requests to the store at the same time."""
+"""Largest number of requests to the store at the same time."""
 MAX_ANSWER_BYTES = 256 << 20
 
 
@@ -40,15 +40,15 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Questions:
-    """Asks through the store, as one process."""
+    """Asks questions through the store."""
 
     def __init__(self, blobs: Blobs, asker: str = "") -> None:
-        """`asker` begins the ids of its questions, so that a server knows its own."""
+        """The ids of questions begin with `asker`, by which a server recognises its own questions."""
         self._blobs = blobs
         self._asker = asker or secrets.token_hex(4)
 
     async def ask(self, asked: Sequence[Asked], seconds: float) -> dict[int, Answer]:
-        """Return the answers that come within this time, by the number of their question. Raises the store's errors."""
+        """Return the answers that arrive within this time, by the index of the question. Raises the store's errors."""
         batch = f"{self._asker}{secrets.token_hex(6)}"
         names = {f"{batch}.{number}": number for number in range(len(asked))}
         slots = asyncio.Semaphore(AT_ONCE)

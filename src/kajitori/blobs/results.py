@@ -1,4 +1,4 @@
-"""Results of members of sweeps, and how they ended: a small record for each, kept while its run exists."""
+"""Results of members of sweeps: a small record of how each member ended, kept while its run exists."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ NEW_RUN = timedelta(hours=1)
 MAX_RECORD_BYTES = 64 * 1024
 """Larger records can't be valid: a result has at most 4096 bytes, a message fewer."""
 MAX_REMEMBERED_BYTES = 32 << 20
-"""Memory for records that were read before. A store takes seconds for the 10,000 records of a large sweep."""
+"""Memory for records that were read. A store takes seconds to read the 10,000 records of a large sweep."""
 MAX_REMEMBERED_RUNS = 1000
 _OVERHEAD_BYTES = 120
 """Memory that a remembered record takes beside its content."""
 
 
 class KeptResults:
-    """Records in a store of blobs, one for each member's index: a later end replaces an earlier one."""
+    """Records in a store of blobs, one per index of a member. A later end of the member replaces an earlier one."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
         self.calls = CallLogs(blobs)
-        """The calls of functions and their outcomes, in the same store; they go with the results."""
+        """The calls of functions and their outcomes, in the same store; they are removed with the results."""
         self._remembered: OrderedDict[tuple[str, int], dict[int, bytes]] = OrderedDict()
-        """Settled records by their index, by the run's UID and number of resumes; those asked for last come last."""
+        """Settled records by their index, for each UID and number of resumes of a run; the last used ones come last."""
         self._remembered_bytes = 0
 
     async def keep(self, namespace: str, run_uid: str, result: MemberResult) -> None:
@@ -48,13 +48,13 @@ class KeptResults:
     ) -> dict[int, MemberResult]:
         """Return the records of these members, which do not change until the run is resumed.
 
-        Each record is read from the store once, as long as there is memory for it.
+        A record is read from the store only once while there is memory for it.
         """
         known = self._remembered.setdefault((run_uid, resumes), {})
         self._remembered.move_to_end((run_uid, resumes))
         read = await self._records(namespace, run_uid, [index for index in indices if index not in known])
         found = {index: known[index] for index in indices if index in known} | read
-        if self._remembered.get((run_uid, resumes)) is known:  # otherwise another reader has needed the memory
+        if self._remembered.get((run_uid, resumes)) is known:  # otherwise another reader has taken the memory
             self._remembered_bytes += sum(_size(read[index]) for index in read.keys() - known.keys())
             known |= read
         while self._remembered_bytes > MAX_REMEMBERED_BYTES or len(self._remembered) > MAX_REMEMBERED_RUNS:
@@ -80,8 +80,8 @@ class KeptResults:
         await forget_run(self._blobs, calls.PREFIX, namespace, run_uid)
 
     async def collect(self, runs: Collection[str], *, least_age: timedelta = NEW_RUN) -> int:
-        """Remove records of no run in `runs` (UIDs); return how many. Younger records are kept, since their run may be
-        new."""
+        """Remove records that belong to no run in `runs` (UIDs); return their number. Records younger than `least_age`
+        are kept, since their run may be new."""
         removed = await collect_runs(self._blobs, PREFIX, runs, least_age=least_age)
         return removed + await collect_runs(self._blobs, calls.PREFIX, runs, least_age=least_age)
 

@@ -25,8 +25,8 @@ async def forget_run(
 async def collect_runs(
     blobs: Blobs, prefix: str, runs: Collection[str], keep_for: timedelta | None = None, *, least_age: timedelta
 ) -> int:
-    """Remove blobs that belong to no run in `runs` (UIDs) and are at least `least_age` old, and all blobs older than
-    `keep_for`. Return how many were removed."""
+    """Remove blobs that are older than `keep_for`, and those that belong to no run in `runs` (UIDs) and are older than
+    `least_age`. Return their number."""
     now = await blobs.now()
     async with aclosing(blobs.under(prefix)) as found:
         left = [

@@ -1,5 +1,5 @@
-"""Stacks of the ranks of an attempt, kept beside its logs: as evidence of a hang, and of what ranks did before they
-were ended."""
+"""Stacks of the ranks of an attempt, kept beside its logs. They show why ranks hung, or what they did before they were
+ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _decode = msgspec.msgpack.Decoder(Evidence).decode
 
 
 class KeptStacks:
-    """Evidence in a store of blobs: for each attempt, one for each occasion."""
+    """Evidence in a store of blobs: one record for each attempt and occasion."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -45,16 +45,16 @@ class KeptStacks:
         return sorted(found, key=lambda evidence: evidence.at)
 
     async def attempts(self, namespace: str, run_uid: str) -> list[int]:
-        """Return the attempts of which anything is kept."""
+        """Return the attempts that have evidence."""
         async with aclosing(self._blobs.under(f"{PREFIX}/{namespace}/{run_uid}")) as blobs:
             return sorted({int(blob.key.split("/")[3]) async for blob in blobs})
 
     async def forget(self, namespace: str, run_uid: str, *, up_to_attempt: int | None = None) -> None:
-        """Remove what was kept of a run, or only of its oldest attempts."""
+        """Remove the evidence of a run, or only of its oldest attempts."""
         await forget_run(self._blobs, PREFIX, namespace, run_uid, up_to_attempt=up_to_attempt)
 
     async def collect(self, runs: Collection[str], keep_for: timedelta, *, least_age: timedelta) -> int:
-        """Remove what is too old or belongs to no run in `runs`, as collect_runs; return how many were removed."""
+        """Remove evidence that is too old or belongs to no run in `runs`, as collect_runs; return the number."""
         return await collect_runs(self._blobs, PREFIX, runs, keep_for, least_age=least_age)
 
 

@@ -1,8 +1,8 @@
 """Agents' reports of traffic, in a store of blobs that several servers share.
 
-Each server reads what the others stored, and stores what is missing. Two servers that write at once lose nothing for
-good: each reads again, and the reports only grow. Nodes are spread over a few blobs, `traffic/NUMBER`, each written as
-a whole.
+Each server reads the reports that others stored, and stores those that are missing. If two servers write at once, one
+overwrites the other's reports for a moment; both read again and store what is missing, and reports only grow. Nodes are
+spread over a few blobs, `traffic/NUMBER`, each written as a whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PREFIX = "traffic"
 SHARDS = 16
 _MAX_BYTES = 256 << 20
 _NODES_PER_TURN = 100
-"""Number of nodes that are booked before other tasks get their turn."""
+"""Number of nodes that are added to the book before other tasks get their turn."""
 
 SYNC_SECONDS = 60.0
 _LAST_SYNC_SECONDS = 2.0
@@ -41,17 +41,17 @@ _decode = msgspec.msgpack.Decoder(list[tuple[str, str, bytes]]).decode
 
 
 class TrafficBlobs:
-    """A book of traffic in a store."""
+    """Exchanges a book of traffic with the store."""
 
     def __init__(self, blobs: Blobs, book: Book) -> None:
         self._blobs = blobs
         self._book = book
         self._seen: dict[int, tuple[Blob, _Shard]] = {}
-        """Blobs as they were last read, unless this server knows more than they hold."""
+        """Blobs as they were last read. A blob is left out if this server knows more than it contains."""
 
     async def sync(self, now: float) -> None:
-        """Exchange reports: afterwards the book holds what was stored, and the store what the book held. After an error
-        of the store, call it again; nothing is lost."""
+        """Add the stored reports to the book, and store the reports of the book. After an error of the store, call it
+        again; nothing is lost."""
         listed: dict[str, Blob] = {}
         async with aclosing(self._blobs.under(PREFIX)) as found:
             async for blob in found:
@@ -90,7 +90,7 @@ class TrafficBlobs:
 
 
 def _same(held: bytes | None, record: bytes) -> bytes:
-    """Return the record, as the same object if it is held already."""
+    """Return the record; if it is known already, return the known object, to save memory."""
     return held if held == record else record
 
 

@@ -20,7 +20,7 @@ from kajitori.errors import Unavailable
 from kajitori.kube.connection.joined import acknowledges
 from kajitori.kube.errors import PortUnreachable
 from kajitori.kube.spdy.ports import PortChannel
-from kajitori.kube.spdy.session import Pulse, Session
+from kajitori.kube.spdy.session import PeerLiveness, Session
 
 SPREAD = 8
 """Number of WebSockets at which connections begin to share them."""
@@ -168,8 +168,8 @@ class _Tunnel:
         except BaseException:
             self.retire()
             raise
-        pulse = Pulse(partial(acknowledges, socket.transport))
-        session = self._session = Session(socket.wire, is_client=True, pulse=pulse, abort=socket.transport.abort)
+        liveness = PeerLiveness(partial(acknowledges, socket.transport))
+        session = self._session = Session(socket.wire, is_client=True, liveness=liveness, abort=socket.transport.abort)
         self._serving = asyncio.create_task(self._serve(session, socket), name=f"tunnel to {self._name}")
         return session
 

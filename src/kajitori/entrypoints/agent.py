@@ -29,7 +29,7 @@ from kajitori.agent.state import LedgerFile, discard, exclusive_folder, exclusiv
 from kajitori.agent.telemetry.gpus.choice import choose_gpus
 from kajitori.agent.telemetry.pods import PodMembers
 from kajitori.agent.telemetry.reporting import TelemetryReporting
-from kajitori.agent.telemetry.watch import Sampling, Watch
+from kajitori.agent.telemetry.samples import MemberSamples, Sampling
 from kajitori.configuration.options.nodes import AgentOptions
 from kajitori.configuration.tls_files import FileText, ServingCertificate, TrustedAuthorities
 from kajitori.entrypoints.logs import begin_logging, is_json, log_end, say
@@ -147,8 +147,8 @@ def _telemetry(options: AgentOptions, source: PodSource) -> Iterator[None]:
         return
     servers = Servers(options.report, options.report_token, _trusted("--report-ca", options.report_ca))
     gpus = choose_gpus(options.dcgm)
-    watch = Watch(PodMembers(source, gpus, options.host_root), gpus)
-    sampling, reporting = Sampling(watch), TelemetryReporting(servers, options.node, watch)
+    samples = MemberSamples(PodMembers(source, gpus, options.host_root), gpus)
+    sampling, reporting = Sampling(samples), TelemetryReporting(servers, options.node, samples)
     sampling.start()
     reporting.start()
     try:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from kajitori.core.usage.records import AuditEntry
-from kajitori.history.database import Database, Statement
+from kajitori.history.database import Database, Parameters, Statement
 
 _COLUMNS = ("key", "at", "actor", "source", "action", "namespace", "object", "outcome", "rule", "message")
 _INSERT = (
@@ -17,7 +16,7 @@ _INSERT = (
 
 
 OBJECT_KINDS = ("run", "node", "nodes", "secret", "channel", "volume", "token", "code", "link")
-"""First words of the objects of entries; the name follows."""
+"""Kinds of objects. An entry's object is written as kind and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,10 @@ class AuditFilter:
     """A filter of entries. Empty fields match all."""
 
     namespaces: Collection[str] | None = None
-    """None: all, also entries about no namespace."""
+    """None: all, including entries that are about no namespace."""
     actor: str = ""
     object: str = ""
-    """Kind and name; a name alone stands for objects of all kinds."""
+    """Kind and name; a name alone matches objects of all kinds."""
     outcome: str = ""
     since: int | None = None
     """Only entries of this time (milliseconds since 1970) or later."""
@@ -47,33 +46,30 @@ async def list_audit(
     """Return entries with their numbers, newest first: at most `limit`, after this time and number."""
     if wanted.namespaces is not None and not wanted.namespaces:
         return []
-    parameters: list[Any] = []
-
-    def parameter(value: Any) -> str:
-        parameters.append(value)
-        return f"${len(parameters)}"
-
+    parameters = Parameters()
     columns = {"actor": wanted.actor, _outcome_column(wanted.outcome): wanted.outcome}
-    conditions = [f"{column} = {parameter(value)}" for column, value in columns.items() if value]
+    conditions = [f"{column} = {parameters.add(value)}" for column, value in columns.items() if value]
     if wanted.object:
         is_name = " " not in wanted.object
         objects = [wanted.object, *(f"{kind} {wanted.object}" for kind in OBJECT_KINDS if is_name)]
-        conditions.append(f"object IN ({', '.join(parameter(text) for text in objects)})")
+        conditions.append(f"object IN ({parameters.add_all(objects)})")
     if wanted.namespaces is not None:
-        conditions.append(f"namespace IN ({', '.join(parameter(name) for name in sorted(wanted.namespaces))})")
+        conditions.append(f"namespace IN ({parameters.add_all(sorted(wanted.namespaces))})")
     if wanted.since is not None:
-        conditions.append(f"at >= {parameter(wanted.since)}")
+        conditions.append(f"at >= {parameters.add(wanted.since)}")
     if wanted.until is not None:
-        conditions.append(f"at < {parameter(wanted.until)}")
+        conditions.append(f"at < {parameters.add(wanted.until)}")
     if after is not None:
-        conditions.append(f"(at, id) < ({parameter(after[0])}, {parameter(after[1])})")
+        conditions.append(f"(at, id) < ({parameters.add(after[0])}, {parameters.add(after[1])})")
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-    sql = f"SELECT id, {', '.join(_COLUMNS)} FROM audit {where}ORDER BY at DESC, id DESC LIMIT {parameter(limit)}"
-    rows = await database.fetch(sql, *parameters)
+    sql = f"SELECT id, {', '.join(_COLUMNS)} FROM audit {where}ORDER BY at DESC, id DESC LIMIT {parameters.add(limit)}"
+    rows = await database.fetch(sql, *parameters.values)
     return [(row[0], AuditEntry(**dict(zip(_COLUMNS, row[1:], strict=True)))) for row in rows]
 
 
 def _outcome_column(outcome: str) -> str:
-    """Return the column, or an expression for it. Nearly all entries are `done`, so another index is better then; an
-    expression keeps the databases from using that of outcomes."""
+    """Return the column, or an expression for it that keeps the databases from using the index of outcomes.
+
+    Nearly all entries are `done`, so another index is better for them.
+    """
     return "outcome || ''" if outcome == "done" else "outcome"

@@ -1,11 +1,11 @@
 """The interface between the queries of history and a database.
 
-SQL is written with numbered parameters (`$1`), which both databases understand in their own way.
+SQL is written with numbered placeholders (`$1`). Each database turns them into its own form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ class Statement:
 
 
 class Reader(Protocol):
-    """A database, or one transaction of it, that can be read."""
+    """A database that can be read, or one transaction that only reads."""
 
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""
@@ -32,7 +32,7 @@ class Reader(Protocol):
 
 class Database(Reader, Protocol):
     """A database whose schema is up to date. `history.failures` lists the errors that its methods raise: Unavailable if
-    the same request may succeed later, Unsupported and StorageFull if an operator has to mend something first."""
+    the same request may succeed later, Unsupported or StorageFull if an operator has to repair something first."""
 
     def snapshot(self) -> AbstractAsyncContextManager[Reader]:
         """Return a reader that sees one unchanging state of the database."""
@@ -47,8 +47,24 @@ class Database(Reader, Protocol):
         ...
 
 
-def places(count: int) -> str:
-    """Return the places of the first parameters of a statement: `$1, $2, $3`."""
+class Parameters:
+    """Collects the parameters of one statement while its text is written."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def add(self, value: Any) -> str:
+        """Add a value; return its placeholder in the text: `$1` for the first one."""
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+    def add_all(self, values: Iterable[Any]) -> str:
+        """Add values; return their placeholders as a list in the text: `$1, $2, $3`."""
+        return ", ".join(self.add(value) for value in values)
+
+
+def placeholders(count: int) -> str:
+    """Return the placeholders of the first parameters of a statement: `$1, $2, $3`."""
     return ", ".join(f"${number + 1}" for number in range(count))
 
 

@@ -1,7 +1,7 @@
-"""History as rows of plain values: read from one database and written into another, of either kind.
+"""Copies history from one database into another, of the same kind or not, as rows of plain values.
 
 Rows are read in one transaction, so they are consistent. Loading them again changes nothing: existing rows stay as they
-are. Sums over runs that are still in history are left out, since they are computed again.
+are. A dump has no sums over runs that are still in history, since these sums are computed again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import zstandard
 
-from kajitori.history.database import Database, Reader, Row, Statement, places
+from kajitori.history.database import Database, Reader, Row, Statement, placeholders
 from kajitori.history.sums import fact
 
 PAGE = 2_000
@@ -32,7 +32,7 @@ class Table:
     run: str = ""
     """Column with the UID of a run."""
     only: str = ""
-    """Condition of the rows that belong to a dump."""
+    """SQL condition of the rows that belong to a dump; empty for all rows."""
     packed: str = ""
     """Column with text that is compressed with zstd."""
     binary: str = ""
@@ -122,10 +122,10 @@ TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Facts about a dump that the receiving history has stored."""
+    """Facts that the receiving history knows about a dump."""
 
     skip_before: int = 0
-    """Runs of the dump that ended before this time and are not there have expired there."""
+    """A run of the dump that ended before this time and is missing in the receiving history has expired there."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """New UIDs of restored runs, by their UIDs in the dump."""
 
@@ -143,7 +143,7 @@ async def rows_of(reader: Reader, table: Table) -> AsyncIterator[Record]:
     condition = f"{table.only} AND " if table.only else ""
     after: Sequence[Any] = ()
     while True:
-        beyond = f"WHERE {condition}({keys}) > ({places(len(table.key))})" if after else f"WHERE {condition}1 = 1"
+        beyond = f"WHERE {condition}({keys}) > ({placeholders(len(table.key))})" if after else f"WHERE {condition}1 = 1"
         sql = f"SELECT {', '.join(columns)} FROM {table.name} {beyond} ORDER BY {keys} LIMIT {PAGE}"
         rows = await reader.fetch(sql, *after)
         for row in rows:
@@ -159,7 +159,7 @@ async def rows_of(reader: Reader, table: Table) -> AsyncIterator[Record]:
 
 
 async def prepare(database: Database, facts: Mapping[str, str]) -> Target:
-    """Note which history the rows come from, and return what the receiving history knows about them.
+    """Record from which history the rows come, and return what the receiving history knows about them.
 
     An empty history takes over the identifier of the dump's history.
     """
@@ -181,7 +181,7 @@ async def prepare(database: Database, facts: Mapping[str, str]) -> Target:
 
 
 async def complete(database: Database, facts: Mapping[str, str]) -> None:
-    """Note for which days the dump has only sums. Call this after all rows are loaded; until then a load can be
+    """Record for which days the dump has only sums. Call this after all rows are loaded: until then a load can be
     repeated."""
     if int(facts["expired_before"]) > int(await fact(database, "expired_before")):
         sql = "UPDATE history_facts SET value = $1 WHERE name = 'expired_before'"
@@ -202,7 +202,7 @@ async def load(database: Database, table: Table, records: Iterable[Record], targ
             whole[table.binary] = base64.b64decode(whole[table.binary])
         rows.append(tuple(whole[name] for name in table.columns))
     columns = ", ".join(table.columns)
-    sql = f"INSERT INTO {table.name} ({columns}) VALUES ({places(len(table.columns))}) ON CONFLICT DO NOTHING"
+    sql = f"INSERT INTO {table.name} ({columns}) VALUES ({placeholders(len(table.columns))}) ON CONFLICT DO NOTHING"
     if rows:
         await database.write([Statement(sql, rows)])
 
@@ -213,7 +213,7 @@ async def unknown_expired(database: Database, records: Sequence[Record], before:
     found: set[str] = set()
     for start in range(0, len(old), 500):
         part = old[start : start + 500]
-        sql = f"SELECT uid FROM runs WHERE uid IN ({places(len(part))})"
+        sql = f"SELECT uid FROM runs WHERE uid IN ({placeholders(len(part))})"
         found |= {uid for (uid,) in await database.fetch(sql, *part)}
     return set(old) - found
 

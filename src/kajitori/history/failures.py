@@ -21,7 +21,7 @@ _TLS = "add the authority to the URL, ?sslrootcert=FILE, or use the host name th
 _REPORT = "report it with the log of this process; another program may have changed the tables"
 
 _POSTGRES: dict[str, tuple[type[KajitoriError], str]] = {
-    # these pass
+    # temporary failures
     "08": (Unavailable, ""),
     "25006": (Unavailable, _PRIMARY),
     "40": (Unavailable, ""),
@@ -30,7 +30,7 @@ _POSTGRES: dict[str, tuple[type[KajitoriError], str]] = {
     "55": (Unavailable, ""),
     "57": (Unavailable, ""),
     "58030": (Unavailable, "look into the database's log"),
-    # these need an operator
+    # failures that an operator has to repair
     "53100": (StorageFull, _FULL),
     "28": (Unsupported, _LOGIN),
     "3D000": (Unsupported, "make it: createdb --encoding=UTF8 --template=template0 --owner=USER NAME"),
@@ -61,7 +61,7 @@ _SQLITE: dict[int, tuple[type[KajitoriError], str]] = {
     sqlite3.SQLITE_IOERR: (Unavailable, "look into the log of the machine: its disk may be failing"),
     sqlite3.SQLITE_NOMEM: (Unavailable, ""),
 }
-"""The same by SQLite's result code, or by its primary result code."""
+"""Kind of failure and way out by SQLite's result code, or by its primary result code."""
 
 _WORDS = {
     Unavailable: "is not available",
@@ -74,29 +74,29 @@ _WORDS = {
 def postgres_failure(where: str, error: BaseException, *, user: str = "USER") -> KajitoriError:
     """Return the error for a refusal of PostgreSQL or its client. `where` is the URL as messages show it."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _made(where, error, Unsupported, _TLS)
+        return _error(where, error, Unsupported, _TLS)
     from asyncpg import TargetServerAttributeNotMatched  # here, so that SQLite does without asyncpg
 
     if isinstance(error, TargetServerAttributeNotMatched):
-        return _made(where, error, Unavailable, _PRIMARY)
+        return _error(where, error, Unavailable, _PRIMARY)
     state = getattr(error, "sqlstate", None)
     if state is None:
-        return _made(where, error, Unavailable, "")
+        return _error(where, error, Unavailable, "")
     kind, hint = _POSTGRES.get(state) or _POSTGRES.get(state[:2]) or (KajitoriError, _REPORT)
-    return _made(where, error, kind, hint.format(database=where.rpartition("/")[2] or user, user=user))
+    return _error(where, error, kind, hint.format(database=where.rpartition("/")[2] or user, user=user))
 
 
 def sqlite_failure(path: str, error: sqlite3.Error) -> KajitoriError:
     """Return the error for a refusal of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
-        return _made(path, error, Unsupported, _DAMAGED)
+        return _error(path, error, Unsupported, _DAMAGED)
     if code is None:
-        return _made(path, error, Unavailable, "")
+        return _error(path, error, Unavailable, "")
     kind, hint = _SQLITE.get(code) or _SQLITE.get(code & 0xFF) or (KajitoriError, _REPORT)
-    return _made(path, error, kind, hint)
+    return _error(path, error, kind, hint)
 
 
-def _made(where: str, error: BaseException, kind: type[KajitoriError], hint: str) -> KajitoriError:
+def _error(where: str, error: BaseException, kind: type[KajitoriError], hint: str) -> KajitoriError:
     words = _WORDS.get(kind, "failed")
     return kind(f"the history in {where} {words}: {str(error) or type(error).__name__}", hint=hint)

@@ -12,13 +12,13 @@ import msgspec
 
 from kajitori.core.usage.daily import DAY, TimeAmount, TimedPart, TimeKey, TimeLevel, daily_times
 from kajitori.core.usage.lost_time import Held, Mark, divide
-from kajitori.history.database import Database, Row, Statement, places
+from kajitori.history.database import Database, Row, Statement, placeholders
 
 _KEY = tuple(field.name for field in msgspec.structs.fields(TimeKey))
 _AMOUNT = tuple(field.name for field in msgspec.structs.fields(TimeAmount))
 _COLUMNS = (*_KEY, "origin", *_AMOUNT)
 ADD_TO_SUM = (
-    f"INSERT INTO time_sums ({', '.join(_COLUMNS)}) VALUES ({places(len(_COLUMNS))}) "
+    f"INSERT INTO time_sums ({', '.join(_COLUMNS)}) VALUES ({placeholders(len(_COLUMNS))}) "
     f"ON CONFLICT ({', '.join((*_KEY, 'origin'))}) DO UPDATE SET "
     + ", ".join(f"{name} = time_sums.{name} + excluded.{name}" for name in _AMOUNT)
 )
@@ -34,14 +34,15 @@ _SEGMENT = (
     *("run_uid", "id", "namespace", "owner", "attempt", "gpus", "members", "since", "until", "member_seconds"),
     *("started", "ended", "cause", "culprit", "after", "saves_every", "counts"),
 )
-_TOGETHER = 500
+_RUNS_AT_ONCE = 500
+"""Largest number of runs in one query for marks."""
 MAX_MARKS = 100_000
-"""Most marks of a run that are read; the newest."""
+"""Largest number of marks of a run that are read; the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
-    """Segments as sums of time, and their keys."""
+class SegmentSums:
+    """The sums of the time of segments, and the keys of these segments."""
 
     keys: list[Row]
     sums: dict[TimeKey, TimeAmount]
@@ -53,7 +54,7 @@ def statement_of(marks: Iterable[tuple[str, Mark]]) -> Statement:
     return Statement(_MARK, [(uid, mark.attempt, mark.kind, mark.since, mark.until) for uid, mark in marks])
 
 
-async def parts_of_run(database: Database, run_uid: str) -> dict[int, Held]:
+async def segments_of_run(database: Database, run_uid: str) -> dict[int, Held]:
     """Return the segments of a run, by number."""
     rows = await database.fetch(f"SELECT {', '.join(_SEGMENT)} FROM usage WHERE run_uid = $1", run_uid)
     return {row[1]: _part(row).held for row in rows}
@@ -63,26 +64,26 @@ async def marks_of(database: Database, uids: Collection[str]) -> dict[str, list[
     """Return the marks of these runs, by UID."""
     found: dict[str, list[Mark]] = defaultdict(list)
     wanted = sorted(uids)
-    for start in range(0, len(wanted), _TOGETHER):
-        some = wanted[start : start + _TOGETHER]
+    for start in range(0, len(wanted), _RUNS_AT_ONCE):
+        some = wanted[start : start + _RUNS_AT_ONCE]
         sql = (
             "SELECT run_uid, attempt, kind, since, until FROM marks "
-            f"WHERE run_uid IN ({places(len(some))}) ORDER BY since DESC"
+            f"WHERE run_uid IN ({placeholders(len(some))}) ORDER BY since DESC"
         )
         for uid, *fields in await database.fetch(f"{sql} LIMIT {MAX_MARKS}", *some):
             found[uid].append(Mark(*fields))
     return found
 
 
-async def sums_of(database: Database, condition: str, parameters: Sequence[Any], *, limit: int = 0) -> Divided:
-    """Return the time of the segments with this condition."""
+async def sums_of(database: Database, condition: str, parameters: Sequence[Any], *, limit: int = 0) -> SegmentSums:
+    """Return the sums of the time of the segments that meet this condition."""
     end = f" LIMIT {limit}" if limit else ""
     rows = await database.fetch(f"SELECT {', '.join(_SEGMENT)} FROM usage WHERE {condition}{end}", *parameters)
     marks = await marks_of(database, {row[0] for row in rows})
-    return Divided([row[:2] for row in rows], await asyncio.to_thread(_divided, rows, marks))
+    return SegmentSums([row[:2] for row in rows], await asyncio.to_thread(_daily_sums, rows, marks))
 
 
-def _divided(rows: Iterable[Row], marks: Mapping[str, Sequence[Mark]]) -> dict[TimeKey, TimeAmount]:
+def _daily_sums(rows: Iterable[Row], marks: Mapping[str, Sequence[Mark]]) -> dict[TimeKey, TimeAmount]:
     parts = ((part, divide(part.held, marks.get(row[0], ()))) for row in rows for part in (_part(row),))
     return daily_times(parts)
 
@@ -90,8 +91,10 @@ def _divided(rows: Iterable[Row], marks: Mapping[str, Sequence[Mark]]) -> dict[T
 async def report(
     database: Database, level: TimeLevel, since: int, until: int, namespaces: Collection[str] | None
 ) -> dict[TimeKey, TimeAmount]:
-    """Return the sums of the days from the day of `since` to the day of `until` (seconds since 1970), without the time
-    of members that hold nodes now. The days of the keys are 0."""
+    """Return the sums from the day of `since` to the day of `until` (seconds since 1970).
+
+    Time of segments that have not ended is not included. The keys have the day 0.
+    """
     if namespaces is not None and not namespaces:
         return {}
     first, last = since // DAY, until // DAY
@@ -122,7 +125,7 @@ def add_days(
     last: int,
     namespaces: Collection[str] | None,
 ) -> None:
-    """Add sums of days to those of a report."""
+    """Add the daily sums that belong to a report to its sums."""
     for key, amount in more.items():
         if (
             key.level == level.value

@@ -1,4 +1,4 @@
-"""Traffic by hour, later by day, and the most addresses of each pool that were in use on each day."""
+"""Traffic by hour, after a while by day, and the largest number of addresses in use of each pool on each day."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kajitori.history.database import Database, Row, Statement
 ADDRESS_DAYS = 800
 """Days for which the use of pools is kept."""
 LATEST_SECONDS = 31 * DAY
-"""Age beyond which a run's record is not compared with its next one: the book forgets runs after 30 days."""
+"""A run's record that is older than this is not compared with the next one: the book forgets runs after 30 days."""
 
 _COLUMNS = "subject, key, at, bytes, document"
 _STORE = (
@@ -86,7 +86,7 @@ def statement_of(records: Iterable[HourRecord]) -> Statement:
 
 
 async def latest(database: Database, before: int) -> dict[Key, HourRecord]:
-    """Return the last record of each subject before this hour; of runs, only those of the last month."""
+    """Return the last record of each subject before this hour. Records of runs are at most a month old."""
     rows = await database.fetch(_LATEST, before, before - LATEST_SECONDS)
     return {(made.group, made.key): made for made in await asyncio.to_thread(_records, rows)}
 
@@ -94,7 +94,7 @@ async def latest(database: Database, before: int) -> dict[Key, HourRecord]:
 async def within(
     database: Database, group: HistoryGroup, since: int, until: int
 ) -> list[tuple[HourRecord, TrafficRecord | None]]:
-    """Return, for each subject with traffic in a span, its last record in it and its last record before."""
+    """Return, for each subject with traffic in a span, its last record in the span and its last one before the span."""
     last = await database.fetch(_LAST_WITHIN, group, since, until)
     before = await database.fetch(_LAST_BEFORE, group, since, until)
     earlier = {made.key: made.record for made in await asyncio.to_thread(_records, before)}
@@ -104,7 +104,7 @@ async def within(
 async def of_subject(
     database: Database, group: HistoryGroup, key: str, since: int, until: int
 ) -> tuple[list[HourRecord], TrafficRecord | None]:
-    """Return the records of a subject in a span by time, and its last record before."""
+    """Return the records of a subject in a span, by time, and its last record before the span."""
     rows = await database.fetch(_OF_SUBJECT, group, key, since, until)
     earlier = _records(await database.fetch(_BEFORE_SUBJECT, group, key, since))
     return _records(rows), earlier[0].record if earlier else None

@@ -20,7 +20,7 @@ CONNECTIONS = 4
 SECONDS = 15.0
 """Time limit of one statement."""
 UPGRADE_SECONDS = 1800.0
-"""The same for a change of the schema and for backups, which may read a table as a whole."""
+"""Time limit of a statement that changes the schema, or that reads a whole table for a backup."""
 
 _SCHEMA_LOCK = 0x6B616A69
 """Key of the advisory lock under which one process changes the schema."""
@@ -29,7 +29,7 @@ _FAILURES = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceErro
 
 
 class PostgresDatabase:
-    """A pool of connections. Lost ones are replaced."""
+    """History in PostgreSQL, over a pool of connections. Lost connections are replaced."""
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], url: str) -> None:
         self._pool = pool
@@ -78,7 +78,7 @@ class PostgresDatabase:
                     await connection.executemany(statement.sql, map(_storable, statement.rows))
 
     async def close(self) -> None:
-        """Close the connections; those that do not end by themselves are cut."""
+        """Close the connections; connections that do not end in time are cut."""
         try:
             async with asyncio.timeout(SECONDS):
                 await self._pool.close()
@@ -118,8 +118,10 @@ class PostgresDatabase:
 
 
 def _storable(row: Row) -> Row:
-    """Return the values with U+FFFD instead of the null character, which PostgreSQL refuses in texts. Callers and
-    programs decide on some texts, and one that is refused would hold up all later ones."""
+    """Return the values with U+FFFD instead of the null character, which PostgreSQL refuses in texts.
+
+    Some texts come from users and programs, and a text that is refused would hold up all later ones.
+    """
     return tuple(value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in row)
 
 

@@ -14,7 +14,7 @@ from kajitori.core.spec.status import Amounts
 from kajitori.core.usage.lost_time import Mark
 from kajitori.core.usage.records import AttemptRecord, RunRecord, RunState
 from kajitori.history import lost_time
-from kajitori.history.database import Database, Row, Statement
+from kajitori.history.database import Database, Parameters, Row, Statement
 
 _COLUMNS = (
     *("uid", "namespace", "name", "owner", "type", "phase", "reason", "created_at", "started_at", "ended_at"),
@@ -38,7 +38,7 @@ _UPSERT_ATTEMPT = (
         for name in _ATTEMPT_COLUMNS[1:]
     )
 )
-"""News of an attempt come in parts: a status with its end does not contain its nodes any more."""
+"""Empty values replace nothing: a status that has an attempt's end may no longer have its nodes."""
 
 NAMESPACES = (
     "WITH RECURSIVE found(name) AS (SELECT MIN(namespace) FROM runs UNION ALL "
@@ -68,17 +68,17 @@ _INSERT_LEFT_OUT = (
     "AND ledger = {3} AND gpu_type = {7} AND gpus = {8} AND cpu_millis = {9} AND memory_bytes = {10}) AS known "
     "WHERE {13} > known.seconds ON CONFLICT (run_uid, id) DO NOTHING"
 ).format("", *(f"CAST(${n} AS {'TEXT' if n in (1, 4, 5, 6, 7) else 'BIGINT'})" for n in range(1, 14)))
-"""Adds the time of segments that a status had no room for: the total less the sum of all rows. Once it is there, or if
-nothing was left out, the difference is 0 and nothing is added. The run's own row is written first, in the same
-transaction, so of two writers one waits for the other."""
+"""Adds the time of segments that a status had no room for: the total less the sum of all rows. The difference is 0, and
+nothing is added, if no segment was left out or if this time was added before. The run's own row is written first, in
+the same transaction, so that one of two writers waits for the other."""
 
-FEW = 2_000
-"""If at most this many runs have names that begin alike, they are all read and sorted."""
+MAX_SORTED_RUNS = 2_000
+"""Up to this number of runs with the same beginning of the name, all of them are read and sorted."""
 DAY = 86_400
-"""The index `runs_by_day_and_name` contains this number."""
+"""Seconds of a day. The index `runs_by_day_and_name` contains this number, so it must not change."""
 
-_UNION = 100
-"""Parts of one query."""
+_PARTS_OF_QUERY = 100
+"""Largest number of parts in one query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +139,15 @@ async def list_runs(
         return [_record(row) for row in await _by_name(database, wanted, limit, after)]
     found = []
     parts = list(_parts(wanted))
-    for start in range(0, len(parts), _UNION):
-        sql, parameters = _union(wanted, parts[start : start + _UNION], limit, after)
+    for start in range(0, len(parts), _PARTS_OF_QUERY):
+        sql, parameters = _union(wanted, parts[start : start + _PARTS_OF_QUERY], limit, after)
         found += await database.fetch(sql, *parameters)
     found.sort(key=lambda row: (row[7], row[0]), reverse=True)
     return [_record(row) for row in found[:limit]]
 
 
 def _parts(wanted: RunFilter) -> Iterator[dict[str, str]]:
-    """Yield the values that columns have in each part of a list. Together they are all columns before the time of an
-    index."""
+    """Yield, for each part of the query, the values of the columns that come before the time in one of the indexes."""
     namespaces = [{"namespace": name} for name in sorted(wanted.namespaces)] if wanted.namespaces is not None else [{}]
     phases = wanted.phases or (tuple(Phase) if wanted.owner else ())
     in_phase = [{"phase": str(phase)} for phase in phases] or [{}]
@@ -160,71 +159,63 @@ def _parts(wanted: RunFilter) -> Iterator[dict[str, str]]:
 def _union(
     wanted: RunFilter, parts: Sequence[dict[str, str]], limit: int, after: tuple[int, str] | None
 ) -> tuple[str, list[Any]]:
-    parameters: list[Any] = []
-
-    def parameter(value: Any) -> str:
-        parameters.append(value)
-        return f"${len(parameters)}"
-
-    common = _common(wanted, parameter)
+    """Return the query that unites these parts, and its parameters."""
+    parameters = Parameters()
+    common = _common(wanted, parameters)
     if after is not None:
-        common.append(f"(created_at, uid) < ({parameter(after[0])}, {parameter(after[1])})")
-    most = parameter(limit)
+        common.append(f"(created_at, uid) < ({parameters.add(after[0])}, {parameters.add(after[1])})")
+    most = parameters.add(limit)
     selects = []
     for part in parts:
-        conditions = [*(f"{column} = {parameter(value)}" for column, value in part.items()), *common]
+        conditions = [*(f"{column} = {parameters.add(value)}" for column, value in part.items()), *common]
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         selects.append(
             f"SELECT * FROM (SELECT {_LISTED} FROM runs {where}ORDER BY created_at DESC, uid DESC LIMIT {most}) AS part"
         )
-    return f"{' UNION ALL '.join(selects)} ORDER BY created_at DESC, uid DESC LIMIT {most}", parameters
+    return f"{' UNION ALL '.join(selects)} ORDER BY created_at DESC, uid DESC LIMIT {most}", parameters.values
 
 
-def _common(wanted: RunFilter, parameter: Any) -> list[str]:
+def _common(wanted: RunFilter, parameters: Parameters) -> list[str]:
+    """Return the conditions on time and name that every part of a list has."""
     found = []
     if wanted.since is not None:
-        found.append(f"created_at >= {parameter(wanted.since)}")
+        found.append(f"created_at >= {parameters.add(wanted.since)}")
     if wanted.until is not None:
-        found.append(f"created_at < {parameter(wanted.until)}")
+        found.append(f"created_at < {parameters.add(wanted.until)}")
     if wanted.name:
-        found.append(f"name >= {parameter(wanted.name)} AND name < {parameter(_after_all(wanted.name))}")
+        found.append(f"name >= {parameters.add(wanted.name)} AND name < {parameters.add(_after_all(wanted.name))}")
     return found
 
 
 async def _by_name(database: Database, wanted: RunFilter, limit: int, after: tuple[int, str] | None) -> list[Row]:
     """Return the newest runs with this beginning of the name.
 
-    Few are read and sorted. Of many, only those of the newest days that have enough of them. The inner queries need
-    nothing but one index, which has all columns that a filter may name.
+    If there are few, all are read and sorted; otherwise only those of the newest days that together have enough. The
+    inner queries read one index only, because it has all columns that a filter may name.
     """
     bounds = wanted.name, _after_all(wanted.name)
     counted = "SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE name >= $1 AND name < $2 LIMIT $3) AS found"
-    ((count,),) = await database.fetch(counted, *bounds, FEW + 1)
-    parameters: list[Any] = []
-
-    def parameter(value: Any) -> str:
-        parameters.append(value)
-        return f"${len(parameters)}"
-
-    conditions = _common(wanted, parameter)
+    ((count,),) = await database.fetch(counted, *bounds, MAX_SORTED_RUNS + 1)
+    parameters = Parameters()
+    conditions = _common(wanted, parameters)
     if after is not None:
-        conditions.append(f"(created_at, uid) < ({parameter(after[0])}, {parameter(after[1])})")
+        conditions.append(f"(created_at, uid) < ({parameters.add(after[0])}, {parameters.add(after[1])})")
     if wanted.owner:
-        conditions.append(f"owner = {parameter(wanted.owner)}")
+        conditions.append(f"owner = {parameters.add(wanted.owner)}")
     if wanted.phases:
-        conditions.append(f"phase IN ({', '.join(parameter(phase) for phase in wanted.phases)})")
+        conditions.append(f"phase IN ({parameters.add_all(wanted.phases)})")
     if wanted.namespaces is not None:
-        conditions.append(f"namespace IN ({', '.join(parameter(name) for name in sorted(wanted.namespaces))})")
-    most = parameter(limit)
-    if count > FEW:
-        days = await _days_with(database, " AND ".join(conditions), parameters, most, _span(wanted, after))
+        conditions.append(f"namespace IN ({parameters.add_all(sorted(wanted.namespaces))})")
+    most = parameters.add(limit)
+    if count > MAX_SORTED_RUNS:
+        days = await _days_with(database, " AND ".join(conditions), parameters.values, most, _span(wanted, after))
         if not days:
             return []
-        conditions.append(f"created_at / {DAY} IN ({', '.join(parameter(day) for day in days)})")
-    # the sum keeps PostgreSQL from reading all runs in the order of their time until it has found enough
+        conditions.append(f"created_at / {DAY} IN ({parameters.add_all(days)})")
+    # `+ 0` keeps PostgreSQL from using the index by time, with which it would read runs of all other names as well.
     inner = f"SELECT uid FROM runs WHERE {' AND '.join(conditions)} ORDER BY created_at + 0 DESC, uid DESC LIMIT {most}"
     sql = f"SELECT {_LISTED} FROM runs WHERE uid IN ({inner}) ORDER BY created_at DESC, uid DESC"
-    return await database.fetch(sql, *parameters)
+    return await database.fetch(sql, *parameters.values)
 
 
 def _span(wanted: RunFilter, after: tuple[int, str] | None) -> tuple[int | None, int | None]:
@@ -236,8 +227,9 @@ def _span(wanted: RunFilter, after: tuple[int, str] | None) -> tuple[int | None,
 async def _days_with(
     database: Database, condition: str, parameters: Sequence[Any], most: str, span: tuple[int | None, int | None]
 ) -> list[int]:
-    """Return the newest days (numbers from 1970) on which, together, enough runs were created for which the condition
-    holds. `most` is the place of the number wanted among the parameters.
+    """Return the newest days (numbers from 1970) on which together enough runs that meet the condition were created.
+
+    `most` is the placeholder of the number of runs that is enough.
 
     The database walks back day by day, with one look into the index for each.
     """
@@ -292,7 +284,7 @@ async def documents_of(database: Database, uids: Sequence[str]) -> dict[str, byt
 
 
 async def attempts_of(database: Database, uid: str, limit: int) -> list[AttemptRecord]:
-    """Return the last attempts of a run, the first of them first."""
+    """Return the last attempts of a run, in the order of their numbers."""
     sql = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts WHERE run_uid = $1 ORDER BY number DESC LIMIT $2"
     rows = await database.fetch(sql, uid, limit)
     return [AttemptRecord(**dict(zip(_ATTEMPT_COLUMNS, row, strict=True))) for row in reversed(rows)]

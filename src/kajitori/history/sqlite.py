@@ -51,12 +51,11 @@ class SqliteDatabase:
 
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""
-        return await self._run(self._reading, lambda: self._reader().execute(_own(sql), parameters).fetchall())
+        return await self._run(self._reading, lambda: self._reader().execute(_sqlite_form(sql), parameters).fetchall())
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Reader]:
-        """Yield a reader that sees one unchanging state of the database. It has a connection and a thread of its
-        own."""
+        """Yield a reader that sees one unchanging state of the database. It has its own connection and thread."""
         thread = ThreadPoolExecutor(1, "history-snapshot")
         try:
             connection = await self._run(thread, self._begin_snapshot)
@@ -138,7 +137,7 @@ class SqliteDatabase:
         writer.execute("BEGIN IMMEDIATE")
         try:
             for statement in statements:
-                writer.executemany(_own(statement.sql), statement.rows)
+                writer.executemany(_sqlite_form(statement.sql), statement.rows)
             writer.execute("COMMIT")
         finally:
             if writer.in_transaction:
@@ -154,7 +153,7 @@ class _Snapshot:
 
     async def fetch(self, sql: str, *parameters: Any) -> list[Row]:
         """Return the rows of a query."""
-        return await self._execute(_own(sql), parameters)
+        return await self._execute(_sqlite_form(sql), parameters)
 
 
 def _version(connection: sqlite3.Connection) -> str | None:
@@ -162,6 +161,6 @@ def _version(connection: sqlite3.Connection) -> str | None:
     return str(found[0]) if found else None
 
 
-def _own(sql: str) -> str:
-    """Return the statement with SQLite's way to number parameters."""
+def _sqlite_form(sql: str) -> str:
+    """Return the statement with placeholders in SQLite's form."""
     return _PARAMETER.sub(r"?\1", sql)

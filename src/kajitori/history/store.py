@@ -30,7 +30,7 @@ class History:
         self.where = without_details(url)
         """The database as messages show it."""
         self.trouble = ""
-        """Why the last request failed; empty if it did not."""
+        """The reason for which the last request failed; empty if it did not."""
         self._url = url
         self._password = password
         self._database: Database | None = None
@@ -75,12 +75,12 @@ class History:
         return [row[0] for row in await (await self.open()).fetch(runs.NAMESPACES)]
 
     async def present(self) -> list[str]:
-        """Return the UIDs of all runs whose objects exist, as far as history knows."""
+        """Return the UIDs of all runs that history does not know to be removed from the cluster."""
         rows = await (await self.open()).fetch("SELECT uid FROM runs WHERE removed_at IS NULL")
         return [row[0] for row in rows]
 
     async def mark_removed(self, uids: Iterable[str], at: int) -> None:
-        """Note that the objects of these runs disappeared before this time (seconds since 1970)."""
+        """Record that the objects of these runs were deleted before this time (seconds since 1970)."""
         rows = [(uid, at) for uid in uids]
         if rows:
             await self._write([Statement(runs.MARK_REMOVED, rows)])
@@ -96,12 +96,12 @@ class History:
         owner: str = "",
     ) -> dict[str, UsageSum]:
         """Return the usage between two times, which have to be `countable`."""
-        wanted = usage.Wanted(since, until, namespaces, owner)
+        wanted = usage.UsageFilter(since, until, namespaces, owner)
         count = usage_over_time.sum_over_time if by.is_time else usage.sum_usage
         return await count(await self.open(), by, wanted, prices)
 
     async def countable(self, since: int, until: int) -> tuple[int, int]:
-        """Return the nearest times between which usage can be counted: of expired runs only days can."""
+        """Return the nearest times between which usage can be counted: for expired runs, only whole days can."""
         return await usage.countable(await self.open(), since, until)
 
     async def sum_up(self) -> int:
@@ -120,7 +120,7 @@ class History:
         """Return the segments of a run, by number, and its marks."""
         database = await self.open()
         marks = await lost_time.marks_of(database, (run_uid,))
-        return await lost_time.parts_of_run(database, run_uid), marks.get(run_uid, [])
+        return await lost_time.segments_of_run(database, run_uid), marks.get(run_uid, [])
 
     async def marks(self, uids: Collection[str]) -> dict[str, list[Mark]]:
         """Return the marks of these runs."""
@@ -129,7 +129,7 @@ class History:
     async def times(
         self, level: TimeLevel, since: int, until: int, namespaces: Collection[str] | None
     ) -> dict[TimeKey, TimeAmount]:
-        """Return where time went on the days of these times, without what is held now."""
+        """Return the sums of time by category and cause on the days of these times, without segments that go on."""
         return await lost_time.report(await self.open(), level, since, until, namespaces)
 
     async def expire(self, before: int) -> int:
@@ -137,7 +137,7 @@ class History:
         return await sums.expire(await self.open(), before)
 
     async def note_current(self, at_millis: int) -> None:
-        """Note that history lacked nothing at this time (milliseconds since 1970)."""
+        """Record that history lacked nothing at this time (milliseconds since 1970)."""
         await self._write([sums.note_current(at_millis)])
 
     async def current_at(self) -> int:
@@ -167,7 +167,7 @@ class History:
         return await telemetry.last_of_runs(await self.open(), run_uids, limit)
 
     async def newest_minute(self, before: int) -> int | None:
-        """Return the beginning of the newest minute before this time of which any run has bands."""
+        """Return the beginning of the newest minute before this time for which any run has bands."""
         return await telemetry.newest_minute(await self.open(), before)
 
     async def telemetry_minute(self, start: int, run_uids: Container[str]) -> AsyncIterator[list[Interval]]:
@@ -209,7 +209,7 @@ class History:
         return await network.thin(await self.open(), now, since)
 
     async def record_address_use(self, pools: Sequence[AddressPool], day: int) -> None:
-        """Note the use of pools on a day (days since 1970); the most of a day is kept."""
+        """Record the use of pools on a day (days since 1970); the largest use of the day is kept."""
         await self._write(network.use_statements(pools, day))
 
     async def address_use(self, since_day: int) -> dict[str, list[DayUse]]:

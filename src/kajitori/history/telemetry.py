@@ -36,11 +36,11 @@ _WINDOW = f"SELECT {_COLUMNS} FROM telemetry WHERE seconds = $1 AND began_at >= 
 _DELETE = "DELETE FROM telemetry WHERE seconds = $1 AND began_at >= $2 AND began_at < $3"
 
 RUNS_AT_ONCE = 2500
-"""Runs whose bands of a minute are unpacked at once, about twenty megabytes of them."""
+"""Number of runs for which the bands of a minute are unpacked at once. They take about twenty megabytes."""
 _UNION = 100
-"""Runs in one query."""
+"""Number of runs in one query."""
 MAX_ROWS = 20_000
-"""Most intervals in an answer; those of 400 days of a run are fewer."""
+"""Largest number of intervals in an answer; 400 days of a run have fewer."""
 
 
 def statement_of(intervals: Iterable[Interval]) -> Statement:
@@ -68,21 +68,23 @@ async def last_of_runs(database: Database, run_uids: Sequence[str], limit: int) 
 
 
 async def newest_minute(database: Database, before: int) -> int | None:
-    """Return the beginning of the newest minute before this time of which any run has bands."""
+    """Return the beginning of the newest minute before this time for which any run has bands."""
     (newest,) = (await database.fetch(_NEWEST, MINUTE_SECONDS, before))[0]
     return None if newest is None else int(newest)
 
 
 async def minute_of_runs(database: Database, start: int, run_uids: Container[str]) -> AsyncIterator[list[Interval]]:
-    """Yield the bands of these runs in the minute that begins at this time, some thousands of runs at a time; at least
-    one list, which may be empty."""
+    """Yield the bands of these runs in the minute that begins at this time, some thousands of runs at a time.
+
+    Yields at least one list, which may be empty.
+    """
     rows = [row for row in await database.fetch(_OF_MINUTE, MINUTE_SECONDS, start) if row[0] in run_uids]
     for first in range(0, max(1, len(rows)), RUNS_AT_ONCE):
         yield await asyncio.to_thread(_intervals, rows[first : first + RUNS_AT_ONCE])
 
 
 async def downsample(database: Database, now: int) -> bool:
-    """Merge the oldest intervals of each level that are too old for it; return whether there is more to do.
+    """Merge the oldest intervals that are too old for their resolution; return whether there is more to do.
 
     Each window is merged in one transaction, so that a process that is killed loses nothing. Two servers that merge the
     same window write the same rows.

@@ -10,21 +10,21 @@ from typing import Any
 from kajitori.core.usage.daily import DAY, MIB_SHIFT, Level, parts_of
 from kajitori.core.usage.sums import By, Prices, UsageSum, add_up, add_whole
 from kajitori.core.words.nodes.node_lists import expand
-from kajitori.history.database import Database, Reader, Row
+from kajitori.history.database import Database, Parameters, Reader, Row
 from kajitori.history.sums import fact
 
 LONG_SECONDS = 2 * DAY
-"""Segments longer than this have an index of their own. All others that overlap a time end soon after it."""
+"""Segments longer than this have an index of their own. A shorter one that overlaps a time ends soon after it."""
 UNKNOWN_NODE = "(unknown)"
-"""Key of time whose nodes were left out of a status that had no room for them."""
+"""Key of the time for which the status had no room to name the nodes."""
 EXPIRED = "(expired)"
-"""Key of the time of runs and nodes of which history keeps only daily sums."""
+"""Key of the time of runs and nodes for which history keeps only daily sums."""
 OTHERS = "(others)"
 """Key of the time of all runs but the largest ones, if there are very many."""
 MOST_SEGMENTS = 100_000
-"""If more segments than this fall into a time, only the largest runs have a sum of their own."""
+"""With more segments than this, only the largest runs have a sum of their own."""
 MOST_RUNS = 10_000
-"""Number of these."""
+"""Number of runs that have a sum of their own then."""
 
 _PAGE = 20_000
 _KEYS = {By.TEAM: "namespace", By.OWNER: "owner", By.TYPE: "gpu_type"}
@@ -34,7 +34,7 @@ SUMMED_COLUMNS = "gpu_seconds, cpu_milli_seconds, mib_seconds, odd_byte_seconds,
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UsageFilter:
     """A filter of usage. Empty fields match all."""
 
     since: int
@@ -43,13 +43,12 @@ class Wanted:
     owner: str = ""
 
 
-class Query:
-    """Collects the parameters of one query."""
+class Query(Parameters):
+    """The parameters of one query, and the conditions and expressions that use them."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.parameters: list[Any] = []
-        names = wanted.namespaces
-        places = ", ".join(self.add(name) for name in sorted(names)) if names is not None else ""
+    def __init__(self, wanted: UsageFilter) -> None:
+        super().__init__()
+        places = self.add_all(sorted(wanted.namespaces)) if wanted.namespaces is not None else ""
         owner = self.add(wanted.owner) if wanted.owner else ""
 
         def condition(namespace: str, user: str) -> str:
@@ -58,13 +57,8 @@ class Query:
 
         self.filter = condition("namespace", "owner")
         self.filter_few = condition("(namespace || '')", "(owner || '')")
-        """The same for the few segments that another index finds: expressions keep the databases from using those of
-        these columns."""
-
-    def add(self, value: Any) -> str:
-        """Return the place of a value."""
-        self.parameters.append(value)
-        return f"${len(self.parameters)}"
+        """The same condition, written with expressions: they keep the databases from using the indexes of these columns
+        if another index finds fewer segments."""
 
     def member_seconds(self, since: int, until: int) -> str:
         """Return the expression for the seconds of all members of a segment between two times."""
@@ -81,8 +75,8 @@ class Query:
     def within(self, since: int, until: int) -> str:
         """Return the condition of segments that overlap the time between two times.
 
-        Time without members counts as a whole if it ended between them. The plus signs keep the databases from choosing
-        an index for it; only `until >= ...` is for an index.
+        Time without members counts as a whole if it ended between them. The plus signs keep the databases from using an
+        index for a column: only the condition of `ended_since` is meant for one.
         """
         start, end = self.add(since), self.add(until)
         return (
@@ -95,14 +89,14 @@ class Query:
         return f"until >= {self.add(since)}"
 
     def edge(self, since: int, until: int) -> tuple[str, str]:
-        """Return the conditions of short and of long segments at an edge, each of which reads little of one index."""
+        """Return the conditions of short and of long segments at an edge; each reads a small part of one index."""
         within = f"{self.ended_since(since)} AND {self.within(since, until)}"
         short = f"until <= {self.add(until + LONG_SECONDS)} AND until - since <= {LONG_SECONDS}"
         long = f"until - since > {LONG_SECONDS} AND {within}"
         return f"{short} AND {within}{self.filter}", f"{long}{self.filter_few}"
 
 
-async def sum_usage(database: Database, by: By, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
+async def sum_usage(database: Database, by: By, wanted: UsageFilter, prices: Prices) -> dict[str, UsageSum]:
     """Return the usage between two times (seconds since 1970), by key.
 
     Segments that reach beyond these times count with the part between them. Time that a status had no room to describe
@@ -125,8 +119,9 @@ async def countable(database: Database, since: int, until: int) -> tuple[int, in
     )
 
 
-async def _by_sums(database: Database, by: By, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
-    """Return the sums of one statement, which sees one state of the database: segments are summed up meanwhile."""
+async def _by_sums(database: Database, by: By, wanted: UsageFilter, prices: Prices) -> dict[str, UsageSum]:
+    """Return the sums by team, owner or type. One statement reads them, because other processes sum up segments
+    meanwhile."""
     query, parts, key = Query(wanted), parts_of(wanted.since, wanted.until), _KEYS[by]
     level = level_of(by, wanted)
     only = " AND namespace = ''" if level == Level.OWNER.value else ""  # for the index
@@ -153,11 +148,11 @@ async def _by_sums(database: Database, by: By, wanted: Wanted, prices: Prices) -
         f"WITH found(key, gpu_type, {SUMMED_COLUMNS}) AS ({' UNION ALL '.join(selects)}) "
         f"SELECT key, gpu_type, {columns} FROM found GROUP BY 1, 2"
     )
-    return add_whole(amounts(await database.fetch(sql, *query.parameters)), prices)
+    return add_whole(amounts(await database.fetch(sql, *query.values)), prices)
 
 
-def level_of(by: By, wanted: Wanted) -> str:
-    """Return the level of the fewest sums that have the keys and the columns of the filter."""
+def level_of(by: By, wanted: UsageFilter) -> str:
+    """Return the coarsest level of sums that has the keys and the columns of the filter."""
     needs_owner = by is By.OWNER or bool(wanted.owner)
     needs_team = by is By.TEAM or wanted.namespaces is not None
     if not needs_owner:
@@ -165,8 +160,10 @@ def level_of(by: By, wanted: Wanted) -> str:
     return Level.BOTH.value if needs_team else Level.OWNER.value
 
 
-async def add_expired(reader: Reader, wanted: Wanted, prices: Prices, sums: dict[str, UsageSum]) -> dict[str, UsageSum]:
-    """Add what is left only as daily sums, under one key."""
+async def add_expired(
+    reader: Reader, wanted: UsageFilter, prices: Prices, sums: dict[str, UsageSum]
+) -> dict[str, UsageSum]:
+    """Add the usage of expired runs, of which only daily sums are left, under one key."""
     query = Query(wanted)
     selects = [
         f"SELECT gpu_type, {SUMMED_COLUMNS} FROM usage_sums WHERE level = {query.add(Level.BOTH.value)} "
@@ -178,7 +175,7 @@ async def add_expired(reader: Reader, wanted: Wanted, prices: Prices, sums: dict
         return sums
     columns = ", ".join(f"SUM({column})" for column in SUMMED_COLUMNS.split(", "))
     sql = f"SELECT '{EXPIRED}', gpu_type, {columns} FROM ({' UNION ALL '.join(selects)}) AS found GROUP BY 2"
-    return add_whole(amounts(await reader.fetch(sql, *query.parameters)), prices, sums)
+    return add_whole(amounts(await reader.fetch(sql, *query.values)), prices, sums)
 
 
 def amounts(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
@@ -187,14 +184,16 @@ def amounts(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
         yield key, gpu_type, int(gpus), int(cpu), (int(mib) << MIB_SHIFT) + int(odd), int(members)
 
 
-async def _by_run(database: Database, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
-    """Return the sums by run: of all runs, or of the largest ones and of all others together if there are very many, so
-    that the memory is bounded. Most runs have one segment, so grouping them here is faster than in the database."""
+async def _by_run(database: Database, wanted: UsageFilter, prices: Prices) -> dict[str, UsageSum]:
+    """Return the sums by run. If there are very many, only the largest have a sum of their own, to bound the memory.
+
+    Most runs have one segment, so grouping them here is faster than in the database.
+    """
     query = Query(wanted)
     within = f"{query.ended_since(wanted.since)} AND {query.within(wanted.since, wanted.until)}{query.filter}"
     seconds = query.member_seconds(wanted.since, wanted.until)
     segments = f"SELECT namespace, name, run_uid, {AMOUNTS}, {seconds} FROM usage WHERE {within}"
-    rows = await database.fetch(f"{segments} LIMIT {MOST_SEGMENTS + 1}", *query.parameters)
+    rows = await database.fetch(f"{segments} LIMIT {MOST_SEGMENTS + 1}", *query.values)
     if len(rows) <= MOST_SEGMENTS:
         return add_up(_runs_of(rows), prices)
     del rows
@@ -206,9 +205,9 @@ async def _by_run(database: Database, wanted: Wanted, prices: Prices) -> dict[st
     each = f"SELECT namespace, name, run_uid, {AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
     rest = f"SELECT {AMOUNTS}, CAST(SUM({seconds}) AS BIGINT) FROM usage WHERE {within}"
     async with database.snapshot() as reader:
-        rows = await reader.fetch(f"{each} AND run_uid IN ({largest}) {grouped}, {AMOUNTS}", *query.parameters)
+        rows = await reader.fetch(f"{each} AND run_uid IN ({largest}) {grouped}, {AMOUNTS}", *query.values)
         sums = add_up(_runs_of(rows), prices)
-        rows = await reader.fetch(f"{rest} AND run_uid NOT IN ({largest}) GROUP BY {AMOUNTS}", *query.parameters)
+        rows = await reader.fetch(f"{rest} AND run_uid NOT IN ({largest}) GROUP BY {AMOUNTS}", *query.values)
     return add_up(((OTHERS, *row) for row in rows), prices, sums)
 
 
@@ -217,7 +216,7 @@ def _runs_of(rows: list[Row]) -> Iterator[tuple[str, str, int, int, int, int]]:
         yield f"{namespace}/{name}/{uid}", gpu_type, gpus, cpu_millis, memory_bytes, seconds
 
 
-async def _by_node(database: Database, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
+async def _by_node(database: Database, wanted: UsageFilter, prices: Prices) -> dict[str, UsageSum]:
     """Return the sums by node. Segments with the same node list are added up in the database, and lists are expanded
     page by page, so the memory does not grow with the runs."""
     query = Query(wanted)
@@ -227,13 +226,13 @@ async def _by_node(database: Database, wanted: Wanted, prices: Prices) -> dict[s
     seconds = f"CASE WHEN members > 0 THEN {each} ELSE member_seconds END"
     sums: dict[str, UsageSum] = {}
     after: Sequence[Any] = ("", "", -1, -1, -1)
-    places = ", ".join(f"${len(query.parameters) + number + 1}" for number in range(len(after)))
+    places = ", ".join(f"${len(query.values) + number + 1}" for number in range(len(after)))
     sql = (
         f"SELECT {_NODE_GROUP}, CAST(SUM({seconds}) AS BIGINT) "
         f"FROM usage WHERE {within}{query.filter} AND ({_NODE_GROUP}) > ({places}) "
         f"GROUP BY {_NODE_GROUP} ORDER BY {_NODE_GROUP} LIMIT {_PAGE}"
     )
-    while rows := await database.fetch(sql, *query.parameters, *after):
+    while rows := await database.fetch(sql, *query.values, *after):
         add_up(_nodes_of(rows), prices, sums)
         after = rows[-1][: len(after)]
         if len(rows) < _PAGE:

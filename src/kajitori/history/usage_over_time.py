@@ -1,4 +1,4 @@
-"""Sums of usage by day or by hour: whole days from their sums, the rest from segments that are divided here."""
+"""Sums of usage by day or by hour: whole days come from daily sums, the rest from segments that this module divides."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from kajitori.core.usage.daily import DAY, Level
 from kajitori.core.usage.over_time import SECONDS, name_of, named_shares
 from kajitori.core.usage.sums import By, Prices, UsageSum, add_whole
 from kajitori.history.database import Database, Reader, Row
-from kajitori.history.usage import AMOUNTS, SUMMED_COLUMNS, Query, Wanted, add_expired, amounts, level_of
+from kajitori.history.usage import AMOUNTS, SUMMED_COLUMNS, Query, UsageFilter, add_expired, amounts, level_of
 
 Used = tuple[str, str, int, int, int, int]
 """Key, GPU type, GPU-seconds, milli-core-seconds, byte-seconds and member-seconds."""
 
 
-async def sum_over_time(database: Database, by: By, wanted: Wanted, prices: Prices) -> dict[str, UsageSum]:
+async def sum_over_time(database: Database, by: By, wanted: UsageFilter, prices: Prices) -> dict[str, UsageSum]:
     """Return the usage of each day or hour in which there was any, by its name (`core.usage.over_time`).
 
-    A day at an end of the time counts with its part in it. Time that a status had no room to describe counts at its
-    end. If the sums are by hour, all runs of which history keeps only daily sums have one key together.
+    The first and the last day count only with their part of the time. Time that a status had no room to describe
+    counts at its end. If the sums are by hour, all runs for which history keeps only daily sums share one key.
     """
     if wanted.namespaces is not None and not wanted.namespaces:
         return {}
@@ -45,7 +45,7 @@ class _Collected:
             yield key, gpu_type, gpu, cpu, memory, members
 
 
-async def _by_hour(reader: Reader, wanted: Wanted) -> _Collected:
+async def _by_hour(reader: Reader, wanted: UsageFilter) -> _Collected:
     used = _Collected()
     since = wanted.since
     while since < wanted.until:  # day by day, so that only the rows of one day are in memory
@@ -55,7 +55,7 @@ async def _by_hour(reader: Reader, wanted: Wanted) -> _Collected:
     return used
 
 
-async def _by_day(reader: Reader, wanted: Wanted) -> _Collected:
+async def _by_day(reader: Reader, wanted: UsageFilter) -> _Collected:
     used = _Collected()
     first, end = -(-wanted.since // DAY), wanted.until // DAY
     if first >= end:
@@ -72,7 +72,7 @@ async def _by_day(reader: Reader, wanted: Wanted) -> _Collected:
     return used
 
 
-async def _whole_days(reader: Reader, wanted: Wanted, first: int, end: int) -> Iterator[Used]:
+async def _whole_days(reader: Reader, wanted: UsageFilter, first: int, end: int) -> Iterator[Used]:
     """Return the amounts in the sums of the days from number `first` to number `end`, which is excluded."""
     query, level = Query(wanted), level_of(By.DAY, wanted)
     only = " AND namespace = ''" if level == Level.OWNER.value else ""  # for the index
@@ -80,13 +80,13 @@ async def _whole_days(reader: Reader, wanted: Wanted, first: int, end: int) -> I
     rows = await reader.fetch(
         f"SELECT first, gpu_type, {columns} FROM usage_sums WHERE level = {query.add(level)} AND days = 1 "
         f"AND first >= {query.add(first)} AND first < {query.add(end)}{query.filter}{only} GROUP BY 1, 2",
-        *query.parameters,
+        *query.values,
     )
     return amounts([(name_of(By.DAY, int(day)), *row) for day, *row in rows])
 
 
-async def _add_segments(reader: Reader, by: By, wanted: Wanted, since: int, until: int, used: _Collected) -> None:
-    """Add the segments that overlap the time between two times, each with its part in it."""
+async def _add_segments(reader: Reader, by: By, wanted: UsageFilter, since: int, until: int, used: _Collected) -> None:
+    """Add the segments that overlap the time between two times. Each counts with its part of that time."""
     query = Query(wanted)
     rows = await _read(reader, query, *query.edge(since, until))
     await _divide(by, rows, since, until, used)
@@ -98,7 +98,7 @@ async def _read(reader: Reader, query: Query, *conditions: str) -> list[Row]:
         f"SELECT {AMOUNTS}, members, since, until, member_seconds FROM usage WHERE {condition}"
         for condition in conditions
     )
-    return await reader.fetch(" UNION ALL ".join(selects), *query.parameters)
+    return await reader.fetch(" UNION ALL ".join(selects), *query.values)
 
 
 async def _divide(by: By, rows: list[Row], since: int, until: int, used: _Collected) -> None:

@@ -1,7 +1,8 @@
-"""The Helm chart below `deploy/helm`: what the renderer gives for settings that stand for the chart's values.
+"""Generates the Helm chart below `deploy/helm` from the same renderer as `kaji install`.
 
-Texts and numbers of the settings are replaced by marks, so that each mark's place in the rendered objects becomes the
-value's place in a template. What settings switch on or off becomes a condition around a whole object or list entry.
+The objects are rendered from settings that have marks as texts and numbers. Each mark in the rendered objects is then
+replaced by the expression for a value of the chart. A setting that switches something on or off becomes a condition
+around a whole object or list entry.
 """
 
 from __future__ import annotations
@@ -73,14 +74,14 @@ _OWN_CERTIFICATES = """\
 {{- $newAgents := genSignedCertWithKey "kajitori" (list) (list %(agents)s) 365 $ca (genPrivateKey "ecdsa") }}
 %(secrets)s%(renewal)s{{- end }}
 """
-"""The authority and the certificates of `kaji install`, in the words of Helm: what exists is kept, a CronJob renews
-it. An earlier version may have left a Secret of agents without a certificate."""
+"""The authority and the certificates of `kaji install`, in Helm's template language. Existing ones are kept, and a
+CronJob renews them. An earlier version may have left a Secret of agents without a certificate."""
 _SIGN_IN = """\
 {{- if .Values.signIn.issuer }}
 {{- $old := lookup "v1" "Secret" .Release.Namespace "%(secret)s" }}
 %(document)s{{- end }}
 """
-"""The Secret with the key of browsers' sessions: what exists is kept."""
+"""The Secret with the key of browsers' sessions. An existing key is kept."""
 _GATEWAY = """\
 {{- if .Values.gateway.enabled }}
 {{- if not .Values.gateway.groups }}
@@ -91,7 +92,7 @@ _GATEWAY = """\
 {{- end }}
 {{- end }}
 """
-"""Without groups, the role would have no names in its rule, and that means all groups."""
+"""Checks the gateway's values. A rule of a role that names no groups would allow all groups, so they are required."""
 _BLOCK = "kajimark-block-{}-end\n"
 
 
@@ -145,14 +146,6 @@ def _yaml(value: str) -> str:
 
 def _marked(tls: TlsSettings) -> InstallSettings:
     """Return settings with marks as values, which the chart replaces by expressions. The values are not validated."""
-    images = ImageSettings().model_copy(
-        update={
-            "parts": "kajimark-image-parts-end",
-            "members": "kajimark-image-members-end",
-            "pull_secrets": ["kajimark-each-images.pullSecrets-end"],
-            "pull_policy": "kajimark-text-images.pullPolicy-end",
-        }
-    )
     defaults = InstallSettings()
     parts = {name: _marked_part(name, getattr(defaults, name), number) for number, name in _numbered()}
     parts["server"] = parts["server"].model_copy(
@@ -162,7 +155,45 @@ def _marked(tls: TlsSettings) -> InstallSettings:
             "url": "kajimark-or-server.url-end",
         }
     )
-    agents = AgentSettings().model_copy(
+    return defaults.model_copy(
+        update={
+            "namespace": "kajimark-namespace-x-end",
+            "images": _marked_images(),
+            "tls": tls,
+            "agents": _marked_agents(),
+            "store": StoreSettings().model_copy(
+                update={"url": _text("store.url"), "secret": "kajimark-or-store.secret-end"}
+            ),
+            "history": HistorySettings().model_copy(
+                update={"url": _text("history.url"), "secret": _text("history.secret")}
+            ),
+            "sign_in": _marked_sign_in(),
+            **parts,
+            "gateway": _marked_gateway(),
+            "monitoring": MonitoringSettings().model_copy(
+                update={
+                    "labels": {"kajimark": _yaml("monitoring.labels")},
+                    "runbook_url": _text("monitoring.runbookUrl"),
+                }
+            ),
+            "monitoring_namespace": _text("monitoringNamespace"),
+        }
+    )
+
+
+def _marked_images() -> ImageSettings:
+    return ImageSettings().model_copy(
+        update={
+            "parts": "kajimark-image-parts-end",
+            "members": "kajimark-image-members-end",
+            "pull_secrets": ["kajimark-each-images.pullSecrets-end"],
+            "pull_policy": "kajimark-text-images.pullPolicy-end",
+        }
+    )
+
+
+def _marked_agents() -> AgentSettings:
+    return AgentSettings().model_copy(
         update={
             "cpu": _text("agents.cpu"),
             "memory": _text("agents.memory"),
@@ -173,28 +204,24 @@ def _marked(tls: TlsSettings) -> InstallSettings:
             "metrics_secret": _text("agents.metricsSecret"),
         }
     )
-    store = StoreSettings().model_copy(update={"url": _text("store.url"), "secret": "kajimark-or-store.secret-end"})
-    update = {"namespace": "kajimark-namespace-x-end", "images": images, "tls": tls, "agents": agents, "store": store}
-    update |= {
-        "history": HistorySettings().model_copy(
-            update={"url": _text("history.url"), "secret": _text("history.secret")}
-        ),
-        "sign_in": SignInSettings().model_copy(
-            update={
-                "issuer": _text("signIn.issuer"),
-                "client_id": _text("signIn.clientId"),
-                "scopes": _text("signIn.scopes"),
-                "url": _text("signIn.url"),
-                "programs_url": _text("signIn.programsUrl"),
-                "ca": _BLOCK.format("signIn.ca"),
-                "client_secret": _text("signIn.clientSecret"),
-            }
-        ),
-    }
-    monitoring = MonitoringSettings().model_copy(
-        update={"labels": {"kajimark": _yaml("monitoring.labels")}, "runbook_url": _text("monitoring.runbookUrl")}
+
+
+def _marked_sign_in() -> SignInSettings:
+    return SignInSettings().model_copy(
+        update={
+            "issuer": _text("signIn.issuer"),
+            "client_id": _text("signIn.clientId"),
+            "scopes": _text("signIn.scopes"),
+            "url": _text("signIn.url"),
+            "programs_url": _text("signIn.programsUrl"),
+            "ca": _BLOCK.format("signIn.ca"),
+            "client_secret": _text("signIn.clientSecret"),
+        }
     )
-    gateway = GatewaySettings(enabled=True).model_copy(
+
+
+def _marked_gateway() -> GatewaySettings:
+    return GatewaySettings(enabled=True).model_copy(
         update={
             "prefix": "kajimark-quoted-gateway.prefix-end",
             "username_claim": _text("gateway.usernameClaim"),
@@ -203,9 +230,6 @@ def _marked(tls: TlsSettings) -> InstallSettings:
             "users": ["kajimark-each-gateway.users-end"],
         }
     )
-    update |= {**parts, "gateway": gateway, "monitoring": monitoring}
-    update |= {"monitoring_namespace": _text("monitoringNamespace")}
-    return defaults.model_copy(update=update)
 
 
 def _numbered() -> Iterable[tuple[int, str]]:
@@ -235,7 +259,7 @@ _SWITCHES: dict[str, dict[str, Any]] = {
     "admissionPolicies": {"admission_policies": False},
     "monitoring.dashboards": {"monitoring": MonitoringSettings(dashboards=False)},
 }
-"""Values that switch objects off, with the settings that do the same."""
+"""Values that switch objects off, with the settings that have the same effect."""
 
 
 def _conditions(settings: InstallSettings) -> dict[Identity, str]:
@@ -265,7 +289,7 @@ def _template(objects: Iterable[Object], conditions: Mapping[Identity, str]) -> 
 def _filled(text: str) -> str:
     """Replace the marks in rendered YAML by the chart's expressions, line by line."""
     lines = list(_with_conditions(_escaped(text).splitlines()))
-    # Without store.secret the chart has no way to leave out a list entry, so the Secret is optional.
+    # The chart cannot leave out a list entry if store.secret is not set, so the Secret is optional.
     text = "\n".join(lines) + "\n"
     text = _USERS.sub(r"\1{{- if .Values.gateway.users }}\n\g<0>\1{{- end }}\n", text)
     return re.sub(r"( +)(name: {{ .Values.store.secret .*)\n", r"\1\2\n\1optional: true\n", text)
@@ -298,11 +322,12 @@ _ENTRIES = {
     "- name: metrics-token": "agents.metricsSecret",
     "authorization:": "agents.metricsSecret",
 }
-"""Beginnings of entries that exist only if a value is set. The mark of that value may be missing in them."""
+"""Beginnings of list entries that exist only if a value is set, although they may not contain its mark."""
 
 
 def _entries(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the lines, those of a conditional entry together and with the value on which it depends."""
+    """Yield groups of lines: a conditional list entry with the value on which it depends, or other lines without
+    one."""
     entry: list[str] = []
     value, indent = "", -1
     for line in lines:
@@ -351,7 +376,7 @@ def _line(line: str) -> Iterable[str]:
 
 
 _USERS = re.compile(r"( *)resourceNames:\n *{{- range .Values.gateway.users }}\n.*\n *{{- end }}\n")
-"""The only users that the gateway may impersonate. Without any, the rule must not have the field."""
+"""The list of users that the gateway may impersonate. Without any, the rule must not have this field."""
 _OPTIONAL = ("images.pullPolicy", "store.url", "history.url", "signIn.issuer", "signIn.url", "signIn.programsUrl")
 
 
@@ -375,7 +400,7 @@ def _default(value: str) -> str:
 
 
 def _alerts(settings: InstallSettings) -> str:
-    """Return the alert rules in both forms, of which Helm takes the one that the cluster reads."""
+    """Return the alert rules in both forms. Helm renders the one that the cluster can read."""
     text = ""
     for form in ("prometheusRule", "configMap"):
         monitoring = settings.monitoring.model_copy(update={"alerts": form})
@@ -436,7 +461,8 @@ def _sign_in_key() -> str:
 
 
 def _renewal() -> str:
-    """Return the CronJob that renews the certificate, with its rights; those among agents only if there are agents."""
+    """Return the CronJob that renews the certificates, with its rights. It has rights in the namespace of agents only
+    if there are agents."""
     settings = _marked(TlsSettings(certificates="own"))
     objects = [document for document in roles(settings) if document["metadata"]["name"] == "kajitori-certificates"]
     return _template([*objects, *certificates(settings)], _conditions(settings))

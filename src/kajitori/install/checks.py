@@ -1,4 +1,4 @@
-"""Findings about a cluster before anything is made in it: what is fine, what will be missing, what prevents it."""
+"""Findings of `kaji install --check`: whether a cluster has what an installation needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ OLDEST = (1, 30)
 OLDEST_FOR_AGENTS = (1, 32)
 """The first version that writes the node into agents' tokens."""
 SKEW_WARN_SECONDS, SKEW_FAIL_SECONDS = 5.0, 300.0
-"""Certificates count from an hour before they are made; tokens and Leases are less patient."""
+"""Clock differences that cause a warning or a failure. Certificates are valid from an hour before they are made, but
+tokens and Leases tolerate less."""
 
 
 class State(StrEnum):
@@ -51,13 +52,13 @@ class Survey:
     version: str
     """`gitVersion` of the API server."""
     skew_seconds: float
-    """By how much this machine's clock is ahead of the API server's."""
+    """Time by which this machine's clock is ahead of the API server's."""
     served: frozenset[str]
     """API groups with their versions, as `apps/v1`."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Objects that may not be applied, each with the API server's reason."""
     changes: Mapping[str, int] = field(default_factory=dict)
-    """How many objects would be created, changed, or stay."""
+    """Number of objects that would be created, would be changed, or would stay."""
     storage_classes: Sequence[str] = ()
     default_storage: str = ""
     nodes: int = 0
@@ -66,9 +67,9 @@ class Survey:
     missing_secrets: Sequence[str] = ()
     """Secrets that the settings name and the cluster lacks, `namespace/name`."""
     lacking_secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Existing Secrets, `namespace/name`, with the keys that each must have and lacks."""
+    """Existing Secrets, `namespace/name`, with the required keys that each lacks."""
     provider_fault: str = ""
-    """Why the OpenID provider of the settings, as seen from this machine, cannot be used."""
+    """The reason for which this machine cannot use the OpenID provider of the settings; empty if it can."""
     unreadable: Sequence[str] = ()
     """Kinds that the caller may not read."""
     installed: str = ""
@@ -96,8 +97,10 @@ def findings(survey: Survey, settings: InstallSettings, version: str) -> list[Fi
 
 
 def wanted_secrets(settings: InstallSettings) -> dict[str, tuple[str, ...]]:
-    """Return the Secrets that operators make themselves, `namespace/name`, each with the keys that it must have; none
-    for Secrets with keys that only others read."""
+    """Return the Secrets that operators create themselves, as `namespace/name`, with the keys that each must have.
+
+    The list of keys is empty if only other programs read the Secret.
+    """
     spaces = [settings.namespace, *([settings.agents_namespace] if settings.agents.enabled else [])]
     found: dict[str, tuple[str, ...]] = {
         f"{space}/{name}": () for name in settings.images.pull_secrets for space in spaces

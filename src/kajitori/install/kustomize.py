@@ -102,7 +102,7 @@ _COMPONENTS = {
 
 
 def _component(name: str, settings: InstallSettings) -> dict[str, str]:
-    """Return a component's files: patches that add to the Pods of the base what these settings add."""
+    """Return a component's files: patches that make the Pods of the base like those of these settings."""
     base, wanted = _with_pods(InstallSettings(tls=TlsSettings(certificates="given"))), _with_pods(settings)
     patches = {part: _added(base[part], document) for part, document in wanted.items()}
     files = {f"{name}/{part}.yaml": _MADE + as_yaml([patch]) for part, patch in patches.items() if patch}

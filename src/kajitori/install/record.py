@@ -20,7 +20,7 @@ class Record:
     settings: InstallSettings
     objects: tuple[Identity, ...]
     complete: bool
-    """Whether the last call of `kaji install` or `kaji upgrade` came to its end."""
+    """Whether the last call of `kaji install` or `kaji upgrade` finished."""
 
 
 def record_of(document: Mapping[str, Any]) -> Record:

@@ -1,4 +1,4 @@
-"""How far the parts of an installation are, by their Deployments, DaemonSet and Pods."""
+"""The progress of an installation's parts, read from their Deployments, DaemonSet and Pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORKLOADS = ("Deployment", "DaemonSet")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One part: how many of its Pods are ready in the present version, and why the others are not."""
+    """The progress of one part: the number of Pods that are ready in the present version, and why others are not."""
 
     name: str
     ready: int

@@ -1,5 +1,5 @@
-"""Upgrades: the versions that may replace each other, and the changes of `runs.kajitori.dev` that stored Runs
-survive."""
+"""Rules for upgrades: which versions may replace each other, and which changes of the schema of `runs.kajitori.dev` are
+compatible with stored Runs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _UPPER_BOUNDS = ("maximum", "maxLength", "maxItems", "maxProperties")
 def step_fault(installed: str, new: str) -> Fault | None:
     """Return why version `new` cannot replace the `installed` one; None if it can.
 
-    One minor version up or down, and any patch version, within one major version. The first minor version of a major
-    version follows any of the major version before.
+    Within a major version, one step goes one minor version up or down, or to any patch version. The first minor version
+    of a major version can replace any version of the previous major version.
     """
     old_version, new_version = _parts(installed), _parts(new)
     if old_version is None or new_version is None:
@@ -52,7 +52,7 @@ def _parts(version: str) -> tuple[int, int] | None:
 
 
 def breaks(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
-    """Yield each way in which `new` refuses, or silently drops, what `old` accepts.
+    """Yield each way in which the schema `new` refuses, or silently drops, values that `old` accepts.
 
     Both are structural schemas of a custom resource's version. Rules in CEL are compared as texts: a rule that the old
     schema lacks may refuse stored objects.
@@ -121,7 +121,7 @@ def _bounds(old: Schema, new: Schema, where: str) -> Iterator[str]:
 
 
 def faults_in(value: Any, schema: Schema, old: Schema, path: str = "") -> Iterator[str]:
-    """Yield what the new `schema` refuses or drops in a value that was stored under the `old` one.
+    """Yield the parts that the new `schema` refuses or drops in a value that was stored under the `old` schema.
 
     Rules in CEL are not evaluated: Kubernetes checks them only for fields that change (from 1.33 on).
     """

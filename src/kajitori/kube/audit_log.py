@@ -56,7 +56,7 @@ class AuditLog:
         """Number of lines so far that are not events."""
 
     def requests(self) -> Iterator[Request]:
-        """Yield each request when it is over, and at the end those that are still open."""
+        """Yield each request when it is over, and after the last line the requests that are still open."""
         decoder = msgspec.json.Decoder(_Event)
         opened: dict[str, Request] = {}
         for line in self._lines:
@@ -64,7 +64,7 @@ class AuditLog:
                 continue
             try:
                 event = decoder.decode(line)
-            except ValueError:  # also if the line is not UTF-8
+            except ValueError:  # also raised for a line that is not UTF-8
                 self.unreadable += 1
                 continue
             if event.stage == "ResponseStarted" and event.verb == "watch":

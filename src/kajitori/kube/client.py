@@ -29,7 +29,7 @@ Object = dict[str, Any]
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_PAGE_SIZE = 500
 LOG_BUFFER_BYTES = 64 << 10
-"""Logs have no long lines to wait for, and slow readers may follow thousands of them."""
+"""Read buffer of a log. It is small, since lines of logs are short and a server may follow thousands of logs."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """Accept header for an answer with an object's metadata only."""
@@ -61,11 +61,14 @@ class KubeClient:
         environment: Environment | None = None,
         write_permit: Callable[[], float] | None = None,
         on_write_error: OnWriteError | None = None,
-        lender: KubeClient | None = None,
+        connections_of: KubeClient | None = None,
     ) -> None:
-        """`write_permit` is called before each write and returns for how many seconds the write may last; it may raise
-        instead. `on_write_error` is called for each write that failed for good. `lender` is another client of the same
-        server, whose connections this one uses."""
+        """Connect at the first request.
+
+        `write_permit` is called before each write; it returns the seconds that the write may last, or raises if it is
+        forbidden. `on_write_error` is called for each write that failed for good. With `connections_of`, this client
+        uses the connections of another client of the same server.
+        """
         self.config = config
         self.environment = environment or Environment()
         self.limiter = limiter or ConcurrencyLimiter(clock=self.environment.clock, sleep=self.environment.sleep)
@@ -79,7 +82,7 @@ class KubeClient:
             environment=self.environment,
             write_permit=write_permit,
             on_write_error=on_write_error,
-            lender=lender._transport if lender is not None else None,
+            connections_of=connections_of._transport if connections_of is not None else None,
         )
 
     def as_bearer(self, token: str, *, user_agent: str) -> KubeClient:
@@ -88,19 +91,19 @@ class KubeClient:
         It uses this client's connections, costs microseconds to create, and ends with this client at the latest.
         """
         config = self.config.with_token(token)
-        return KubeClient(config, user_agent=user_agent, environment=self.environment, lender=self)
+        return KubeClient(config, user_agent=user_agent, environment=self.environment, connections_of=self)
 
     def with_headers(self, source: Callable[[], Awaitable[Headers]], *, user_agent: str) -> KubeClient:
         """Return a client of the same server that is identified by the headers of `source`, like `as_bearer`."""
         config = replace(self.config, credentials=Credentials(header_source=source), context="")
-        return KubeClient(config, user_agent=user_agent, environment=self.environment, lender=self)
+        return KubeClient(config, user_agent=user_agent, environment=self.environment, connections_of=self)
 
     def in_name_of(self, user: str, *groups: str) -> KubeClient:
         """Return a client of the same server that impersonates a user with these groups. It uses this client's
         connections."""
         credentials = replace(self.config.credentials, impersonate_user=user, impersonate_groups=groups)
         config = replace(self.config, credentials=credentials)
-        return KubeClient(config, user_agent=self._field_manager, environment=self.environment, lender=self)
+        return KubeClient(config, user_agent=self._field_manager, environment=self.environment, connections_of=self)
 
     async def __aenter__(self) -> KubeClient:
         return self
@@ -116,7 +119,7 @@ class KubeClient:
         await asyncio.sleep(0)  # lets the transports close their connections before the loop may end
 
     def now(self) -> datetime:
-        """Return the API server's time, as far as its answers have told it."""
+        """Return the API server's time, which its answers contain; this machine's time before the first answer."""
         return self._transport.clock.now()
 
     async def set_clock(self) -> None:
@@ -184,7 +187,7 @@ class KubeClient:
         )
         async for page in pages:
             if page.first:
-                items.clear()  # the server has forgotten the pages before, and sends them again
+                items.clear()  # the continue token has expired: the server sends all pages again
             items.extend(page.items)
             version = page.resource_version
         return Listing(items, version)
@@ -199,8 +202,8 @@ class KubeClient:
         page_size: int = DEFAULT_PAGE_SIZE,
         type: type[T],
     ) -> AsyncGenerator[Page[T]]:
-        """Yield the collection page by page. If a continue token expires, it starts again without pages
-        (`page.first`)."""
+        """Yield the collection page by page. If a continue token expires, the whole collection comes again, with
+        `page.first`."""
         path = self._collection_path(resource, namespace)
         params = selectors(label_selector, field_selector)
         token, limit, first = "", page_size, True
@@ -278,7 +281,7 @@ class KubeClient:
     ) -> Object:
         """Replace an object or a subresource. A resourceVersion in the body makes it a compare-and-swap.
 
-        With `metadata_only` the answer holds the metadata alone, which is also cheaper for the API server.
+        With `metadata_only` the answer contains only the metadata, which is also cheaper for the API server.
         """
         metadata = body["metadata"]
         path = self._object_path(resource, metadata["name"], metadata.get("namespace"), subresource)
@@ -301,8 +304,8 @@ class KubeClient:
         force: bool = False,
         dry_run: bool = False,
     ) -> Object:
-        """Change parts of an object. `force` takes fields over from other managers when applying. With `dry_run` return
-        what the API server would store."""
+        """Change parts of an object. With `force`, server-side apply takes fields over from other managers. With
+        `dry_run`, return the object that the API server would store."""
         params = {}
         if field_manager or kind is PatchKind.APPLY:
             params["fieldManager"] = field_manager or self._field_manager
@@ -388,11 +391,11 @@ class KubeClient:
         limit_bytes: int | None = None,
         stream: str = "",
     ) -> ByteStream:
-        """Open a container's log; with `follow` until it ends. Raises at once what the server refuses.
+        """Open a container's log; with `follow` the stream goes on until the log ends. Raises a refusal at once.
 
-        `container` may be empty if the Pod has only one. `since_time` is an RFC 3339 time by the node's clock, of which
-        an API server uses whole seconds. `stream` is Stdout or Stderr for the lines of one output stream, which an API
-        server without the feature PodLogsQuerySplitStreams refuses, and which excludes `tail_lines`.
+        `container` may be empty if the Pod has only one. `since_time` is an RFC 3339 time by the node's clock; an
+        API server ignores fractions of a second. `stream` is Stdout or Stderr for the lines of one output stream. It
+        excludes `tail_lines`, and an API server without the feature PodLogsQuerySplitStreams refuses it.
         """
         params: dict[str, str] = {"container": container} if container else {}
         numbers = {"tailLines": tail_lines, "limitBytes": limit_bytes}
@@ -419,8 +422,8 @@ class KubeClient:
         stdin: bool = False,
         tty: bool = False,
     ) -> ExecStream:
-        """Start a program in a container, which may be empty if the Pod has only one. With a terminal, the program's
-        errors come on standard output, as on any terminal."""
+        """Start a program in a container; `container` may be empty if the Pod has only one. With a terminal, standard
+        error is part of standard output."""
         return await self._open_remote("exec", namespace, pod, command, container=container, stdin=stdin, tty=tty)
 
     async def open_attach(
@@ -428,7 +431,7 @@ class KubeClient:
     ) -> ExecStream:
         """Attach to the program of a container. `stdin` needs a container with `stdin`; `tty` must be the container's.
 
-        The stream says when the program has ended, but not with which exit code, which is in the Pod's status.
+        The stream shows that the program has ended, but not its exit code, which is in the Pod's status.
         """
         return await self._open_remote("attach", namespace, pod, [], container=container, stdin=stdin, tty=tty)
 
@@ -452,8 +455,8 @@ class KubeClient:
         return ExecStream(self.config, await self._transport.websocket(path, params=params, protocol=EXEC_PROTOCOL))
 
     async def open_port(self, namespace: str, pod: str, port: int) -> PortStream:
-        """Open a connection to a port of a Pod, at `localhost` in its network. Raises at once what the server refuses;
-        reading tells if nothing listens there."""
+        """Open a connection to a port of a Pod, at `localhost` in its network. Raises a refusal of the server at once.
+        If nothing listens on the port, the first read raises it."""
         path = self._object_path(PODS, pod, namespace, "portforward")
         socket = await self._transport.websocket(path, params=(), protocol=PORT_PROTOCOL)
         return await PortStream.over(self.config, socket, pod, port)
@@ -473,8 +476,8 @@ class KubeClient:
         body: Mapping[str, Any] | bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Send any other request; return the body of the answer. `path` is used as it is; headers may be Accept and
-        Content-Type."""
+        """Send any other request; return the body of the answer. `path` is sent unchanged. Of the headers, only Accept
+        and Content-Type may be given."""
         given = {name.lower(): value for name, value in (headers or {}).items()}
         unknown = set(given) - {"accept", "content-type"}
         if unknown:

@@ -1,7 +1,7 @@
 """The API server's clock, which all parts of a cluster can read.
 
-One controller writes times into a Run, and another one judges deadlines by them. If each used its own clock, a machine
-whose clock is an hour wrong would end every run with a time limit as soon as it leads.
+One controller writes times into a Run, and another one judges deadlines by them. If each used its own clock, a
+controller on a machine with a wrong clock could end every run that has a time limit as soon as it leads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PRECISION_SECONDS = 1.0
 
 DRIFT = 1e-3
 """Largest drift between two clocks (NTP slews by at most 500 ppm). A larger difference means that a clock was set or
-that another server answered; it is not followed, since no deadline has come nearer."""
+that another server answered. It is ignored, because no deadline has come nearer."""
 
 
 def steady_seconds() -> float:
@@ -47,11 +47,11 @@ class ServerClock:
         return datetime.fromtimestamp(seconds, UTC)
 
     def accept_next(self) -> None:
-        """Use the next answer's time, however different it is: this machine may have been stopped for long."""
+        """Use the time of the next answer even if it differs much: this machine may have been stopped for long."""
         self._accepts_any = True
 
     def note(self, date: str | None) -> None:
-        """Take the `Date` of an answer."""
+        """Update the clock by the `Date` of an answer."""
         ticks = self._ticks()
         if date is None or (not self._accepts_any and ticks - self._updated_at < UPDATE_SECONDS):
             return

@@ -1,4 +1,4 @@
-"""Decodes JSON to objects: fast for what Go's types write, and correct for other writers."""
+"""Decodes JSON to objects: fast if Go's types wrote it, and correct for all other writers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EventKind(Enum):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], gc=False):
-    """One line of a watch that is about an object."""
+    """One line of a watch, which is about one object."""
 
     type: EventKind
     object: T
@@ -54,7 +54,7 @@ class WatchEvent(msgspec.Struct, Generic[T], gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Block(Generic[T]):
-    """Some lines of a watch. `error` is the server's last ERROR event; `resource_version` may be empty."""
+    """Several lines of a watch. `error` is the server's last ERROR event; `resource_version` may be empty."""
 
     events: list[WatchEvent[T]]
     resource_version: str = ""
@@ -73,8 +73,8 @@ class _Named(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Gone:
-    """Stands for a deleted object that could not be read."""
+class _UnreadableDeleted:
+    """A deleted object that could not be decoded, except for its name and namespace."""
 
     metadata: _Name
 
@@ -97,7 +97,7 @@ def decode(document: bytes | msgspec.Raw, type: type[T]) -> T:
     """Decode one object. A null counts as a missing field, as in Go. A type may have a method `repaired` that repairs a
     document with an invalid part.
 
-    Raises ServerError if this is not such an object: an API server in order does not answer so.
+    Raises ServerError if this is not such an object, which an API server that works does not send.
     """
     try:
         value: T = _decoder(type).decode(document)
@@ -130,7 +130,7 @@ def decode_page(document: bytes, type: type[T], *, first: bool = True) -> Page[T
 def decode_events(lines: bytes, type: type[T]) -> Block[T]:
     """Decode whole lines of a watch. An object that can't be decoded is left out and logged.
 
-    A deleted one is kept, but holds no more than its name and namespace.
+    A deleted object is kept, with its name and namespace only.
     """
     try:
         events = _decoder(WatchEvent[type]).decode_lines(lines)  # type: ignore[valid-type]
@@ -159,8 +159,8 @@ def _decode_events_one_by_one(lines: bytes, type: type[T]) -> Block[T]:
         except ServerError as error:
             named = decode(rough.object, _Named).metadata
             log.warning("left out of a watch: %s/%s: %s", named.namespace, named.name, error)
-            if rough.type is EventKind.DELETED:  # a deleted object needs no more than its name to be forgotten
-                gone: Any = _Gone(named)
+            if rough.type is EventKind.DELETED:  # the name is enough to forget a deleted object
+                gone: Any = _UnreadableDeleted(named)
                 events.append(WatchEvent(rough.type, gone))
     return Block(events, version)
 

@@ -8,7 +8,7 @@ from kajitori.kube.metadata import ObjectMeta, Wire
 
 
 class Attribute(Wire, frozen=True):
-    """A value of one of these types."""
+    """A value of a device's attribute; one of these fields is set."""
 
     integer: int | None = msgspec.field(name="int", default=None)
     string: str | None = None
@@ -64,7 +64,7 @@ class DevicePool(Wire, frozen=True):
 class SliceSpec(Wire, frozen=True):
     driver: str = ""
     node_name: str = ""
-    """Empty for devices that no single node has."""
+    """Empty for devices that do not belong to one node."""
     pool: DevicePool = DevicePool()
     devices: tuple[PublishedDevice, ...] = ()
     shared_counters: tuple[CounterSet, ...] = ()
@@ -102,7 +102,7 @@ class AllocatedDevice(Wire, frozen=True):
     pool: str = ""
     device: str = ""
     admin_access: bool = False
-    """Access for monitoring, which takes nothing from other claims."""
+    """Access for monitoring, which takes no capacity from other claims."""
     consumed_capacity: dict[str, str] = {}
 
 

@@ -32,8 +32,11 @@ _BLOCKS = ("NoSchedule", "NoExecute")
 
 
 def node_devices(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> NodeDevices:
-    """Return the devices of one node's slices. Slices of an older generation of their pool do not count, and of an
-    incomplete pool none: its driver is about to publish the rest."""
+    """Return the devices of one node's slices.
+
+    Slices of an older generation of their pool do not count. Of an incomplete pool no slice counts, because its driver
+    is about to publish the rest.
+    """
     found = list(slices)
     newest: dict[tuple[str, str], int] = {}
     for published in found:
@@ -118,7 +121,7 @@ def _selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool
 
 
 def default_shares(slices: Iterable[ResourceSlice]) -> dict[DeviceId, dict[str, int]]:
-    """Return the amount of each capacity of shared devices that a claim takes by default."""
+    """Return the amount that a claim takes by default of each capacity of the shared devices."""
     return {
         (published.spec.driver, published.spec.pool.name, device.name): {
             name: _amount(default)
@@ -138,7 +141,7 @@ def device_class(found: PublishedClass) -> DeviceClass:
 
 
 def _amount(text: str) -> int:
-    """Return an amount, rounded up; one that cannot be read counts as none."""
+    """Return an amount, rounded up; 0 if it cannot be read."""
     try:
         return parse_memory_bytes(text)
     except QuantityError:

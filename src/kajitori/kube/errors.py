@@ -94,7 +94,7 @@ class ConflictError(ApiError, errors.Conflict):
 
 
 class GoneError(ApiError, errors.Conflict):
-    """410: the resource version or the continue token is older than what the server remembers."""
+    """410: the server no longer knows the resource version or the continue token."""
 
 
 class TooLargeError(ApiError, errors.TooLarge):
@@ -129,7 +129,7 @@ class ConnectionFailed(errors.Unavailable):
 
 
 class PortUnreachable(errors.Unavailable):
-    """The kubelet could not connect to the port of a Pod; most often because nothing listens there."""
+    """The kubelet could not connect to the port of a Pod, most often because no program listens on it."""
 
     code = "PortUnreachable"
 
@@ -165,7 +165,7 @@ _MISSING_RIGHT = re.compile(
     r'(?:in the namespace "(?P<namespace>[^"]*)"|at the cluster scope)(?P<more>.*)',
     re.DOTALL,
 )
-"""The message of RBAC. Quotas and admission answer 403 as well, with other words."""
+"""The message of RBAC. Quotas and admission also answer 403, with other messages."""
 
 _HINTS: dict[type[ApiError], str] = {
     UnauthorizedError: "the credentials are missing, wrong or expired; log in to the cluster again",
@@ -176,8 +176,10 @@ _HINTS: dict[type[ApiError], str] = {
 
 
 def missing_right(user: str, verb: str, what: str, namespace: str = "", name: str = "") -> tuple[str, str]:
-    """Return the message and the hint for a user who may not do `verb` with objects of the kind `what`, which is
-    written as for `kubectl auth can-i`. Without a namespace: in all of them, or in the cluster."""
+    """Return the message and the hint for a user who may not do `verb` with objects of a kind.
+
+    `what` is the kind as `kubectl auth can-i` takes it. Without a namespace, all namespaces or the cluster are meant.
+    """
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     check = f"kubectl auth can-i {verb} {what}" + (f" -n {namespace}" if namespace else " -A")
     message = f"{user} may not {verb} {what}{f' {name}' if name else ''} {where}"
@@ -189,7 +191,7 @@ def error_from_status(
 ) -> ApiError:
     """Return the error for a Kubernetes Status object, from a response's body or an ERROR event of a watch.
 
-    `status` is the HTTP status, if it is known from elsewhere than the document's `code`.
+    `status` is the HTTP status; without it the document's `code` is used.
     """
     code = status or int(document.get("code") or 500)
     reason = str(document.get("reason") or "")
@@ -225,7 +227,7 @@ def error_from_status(
 
 
 def raise_for_status(status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    """Raise the typed error for an HTTP answer of 400 or more; the body may come from something else (proxies)."""
+    """Raise the typed error for an HTTP answer of 400 or more. A proxy may have written the body."""
     if status < 400:
         return
     try:

@@ -1,4 +1,4 @@
-"""Records Events: what a controller or a kubelet wants people to read. They are written in the background."""
+"""Records Events, in which controllers and kubelets tell people what happened. They are written in the background."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ QUEUE_LIMIT = 10_000
 REMEMBERED = 4_096
 WRITERS = 4
 PAUSE_FACTOR = 4
-"""Each writer pauses for this multiple of its last write's duration, so that Events take less of a busy API server:
-when thousands of runs came and went in a minute, Events took a third of its writes."""
+"""After each write, a writer pauses for this multiple of its duration, so that a busy API server gets fewer Events.
+When thousands of runs started and ended in a minute, Events were a third of its writes."""
 
 LONGEST_PAUSE_SECONDS = 5.0
 
 
 class Writer(Protocol):
-    """The client's methods that are used."""
+    """The methods of a client that are used here."""
 
     async def create(self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None) -> Any: ...
 
@@ -40,7 +40,7 @@ class Writer(Protocol):
 
 
 class HasMetadata(Protocol):
-    """A Pod, however much of it was decoded."""
+    """A Pod of any type: only its metadata is used."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
@@ -59,7 +59,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class EventContent:
-    """The content of an Event; the same content again is the same Event."""
+    """The content of an Event. Two occurrences with the same content are one Event with a count."""
 
     about: About
     type: str
@@ -68,9 +68,9 @@ class EventContent:
 
 
 class EventRecorder:
-    """Writes Events in the background. The same content again only raises the count of the written Event.
+    """Writes Events in the background. If the same content occurs again, the count of the written Event is raised.
 
-    Above a limit of waiting Events the oldest are dropped, since no state depends on them.
+    If too many Events wait, the oldest are dropped, since no state depends on them.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class EventRecorder:
             await self._sleep(min(PAUSE_FACTOR * (self._monotonic() - began), LONGEST_PAUSE_SECONDS))
 
     async def write(self, content: EventContent, times: int = 1) -> None:
-        """Write an Event now; the same content again raises the count of the first Event."""
+        """Write an Event now. If it was written before, raise its count."""
         now = format_time(self._clock())
         namespace = content.about.namespace or "default"
         before = self._written.pop(content, None)

@@ -23,7 +23,7 @@ class PatchKind(StrEnum):
 
 
 def segment(name: str, field: str) -> str:
-    """Return a name as a part of a URL's path. Raises InvalidInput for a name that would lead to another path."""
+    """Return a name as a segment of a URL's path. Raises InvalidInput for a name that would change the path."""
     if name in ("", ".", "..") or not _SAFE.issuperset(name):
         raise InvalidInput.one(field, f"{name!r:.80} is not the name of an object", value=name)
     return name

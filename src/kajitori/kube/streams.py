@@ -1,4 +1,4 @@
-"""Answers that last long: logs, watches, and the WebSockets of exec and port-forward."""
+"""Streams from the API server: logs, watches, and the WebSockets of exec and port-forward."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ByteStream:
         self._response = response
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        """Yield the pieces. Raises ConnectionFailed if the connection breaks, TimeoutError if it is silent for too
-        long."""
+        """Yield the pieces. Raises ConnectionFailed if the connection breaks, and TimeoutError after too long a
+        silence."""
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk
@@ -130,7 +130,7 @@ class ExecStream:
 class PortStream:
     """A connection to a port of a Pod over a WebSocket of its own.
 
-    Close it, or use it as an async context manager; it discards what was not read.
+    Close it, or use it as an async context manager. Unread bytes are then discarded.
     """
 
     def __init__(self, session: Session, channel: PortChannel, target: str) -> None:
@@ -181,7 +181,8 @@ class PortStream:
 
 
 def exit_of(payload: bytes) -> tuple[int | None, str]:
-    """Return exit code and message of the Status that ends an exec; no code if the program did not run to its end."""
+    """Return the exit code and the message of the Status that ends an exec. There is no exit code if the program did
+    not run to its end."""
     try:
         document: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
 """A watch without end: nested generators, each of which handles one kind of failure.
 
     watch       lists, then follows; 410: lists again and yields only differences
-    _followed   disconnects, silence, 429 and 5xx: continues from the last resource version, if needed after a pause
+    _followed   disconnects, silence, 429 and 5xx: continues from the last resource version, after a pause if needed
     _once       one request: events as the server sends them, bookmarks, the server's ERROR events
     _lines      whole lines out of the pieces that arrive
 
@@ -60,8 +60,8 @@ class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
     object: T
     """The object in its last known state."""
     missed: bool = False
-    """True if no event reported the deletion but a list lacks the object, as after a server was restored from a
-    backup."""
+    """True if no event reported the deletion, but the object is missing in a list. This happens after a server was
+    restored from a backup."""
 
 
 Change = Added[T] | Modified[T] | Deleted[T]
@@ -79,17 +79,18 @@ class WatchSettings:
     """Settings of a watch; times in seconds."""
 
     request_seconds: int = 300
-    """The server ends a watch request after one to two times this duration, so that watchers spread over servers."""
+    """The server ends a watch request after a random time between once and twice this, so that watchers spread over
+    servers."""
     silence_seconds: float = 90.0
     """A connection is dead after this silence: servers send a bookmark every minute."""
     base_seconds: float = 0.5
     cap_seconds: float = 5.0
-    """Pauses after failures in a row are drawn between zero and base·2ⁿ, at most this. It is short, since a watcher
-    sees nothing while it waits, and there are few watchers."""
+    """After n failures in a row, the pause is drawn between zero and base·2ⁿ, but is at most this. It is short, since a
+    watcher sees nothing while it waits, and there are few watchers."""
 
 
 HEALTHY_SECONDS = 1.0
-"""A watch request of this duration ends a row of failures."""
+"""After a watch request of at least this duration, failures are counted from zero again."""
 
 
 @dataclass(slots=True)
@@ -109,8 +110,8 @@ class Watcher(Generic[T]):
 
     - `type`: what objects are decoded to.
     - `shrink`: makes an object smaller before it is kept, given its previous state.
-    - `store`: holds the known objects and is kept up to date; anybody may read it. Its keys are names for kinds
-      without a namespace, else (namespace, name).
+    - `store`: holds the known objects and is kept up to date; anyone may read it. Its keys are (namespace, name), or
+      the name for kinds without a namespace.
     - `on_trouble`: called with each failure, and with None when the watch works again.
     """
 
@@ -134,7 +135,7 @@ class Watcher(Generic[T]):
 def watch(client: KubeClient, resource: Resource, type: type[T], **options: Any) -> AsyncGenerator[Synced | Change[T]]:
     """Yield all objects of a kind, now and as they change, without end; options are the fields of Watcher.
 
-    First come the existing objects as Added, then Synced, then changes. After losing track of the server, only
+    The existing objects come first, as Added, then Synced, then changes. If the watch has to list again, only the
     differences come, and Synced again. Raises ApiError if the server refuses for good (401, 403, 404, …) before the
     first Synced. Later, and after failures that may pass, it tries again without end.
     """
@@ -150,9 +151,9 @@ def watch_if_allowed(
     namespace: str | None = None,
     label_selector: str,
 ) -> AsyncGenerator[Synced | Change[T]]:
-    """Watch the objects with these labels, of a kind that a cluster may lack or forbid to read.
+    """Watch the objects with these labels, of a kind that the cluster may not serve or not allow to read.
 
-    Raises NotFound or Forbidden also if that becomes so later.
+    Raises NotFound or Forbidden if the server refuses, even if it refuses only later.
     """
 
     def stop_if_refused(error: Exception | None) -> None:
@@ -263,7 +264,8 @@ async def _listed_once(watcher: Watcher[T], position: _Position) -> AsyncGenerat
 
 
 async def _followed(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list[WatchEvent[T]]]:
-    """Yield events from where the list ended, over any number of requests. Raises GoneError if that is too old."""
+    """Yield the events after the list, over any number of requests. Raises GoneError if the resource version is too
+    old."""
     clock = watcher.client.environment.clock
     while True:
         began = clock()
@@ -320,7 +322,8 @@ async def _once(watcher: Watcher[T], position: _Position) -> AsyncGenerator[list
 async def _check_not_restored(watcher: Watcher[Any], position: _Position) -> None:
     """Raise GoneError if the server is at an older resource version than before, as after a restored backup.
 
-    Such a watch would be silent until the server has caught up, and would never report deleted objects.
+    The watch would otherwise be silent until the server has reached the older version, and would never report objects
+    that the restore removed.
     """
     pages = watcher.client.list_pages(watcher.resource, watcher.namespace, page_size=1, type=watcher.type)
     async with aclosing(pages):

@@ -1,2 +1,2 @@
-"""The watch cache between node agents and the API server. It has one mirror, and tells each agent about the Pods of the
-agent's node."""
+"""The watch cache between the nodes' agents and the API server. It mirrors the Pods, and tells each agent about the
+Pods of its node."""

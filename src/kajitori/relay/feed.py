@@ -1,6 +1,6 @@
-"""The Pods of each node, for clients that follow the node.
+"""The Pods of each node, as a stream of lines for clients that follow the node.
 
-A slow client gets fewer lines, not more: several changes of a Pod become one line with its latest state. The memory per
+A slow client gets fewer lines: several changes of a Pod become one line with its latest state. The memory per
 client is therefore bounded by the number of Pods on its node.
 """
 
@@ -30,18 +30,18 @@ class Follower:
         self._sent: dict[Key, Pod] = {}
         self._dirty: set[Key] = set()
         self._is_new = True
-        if since and since == feed.stamp(node):  # nothing changed: only confirm the connection
+        if since and since == feed.stamp(node):  # nothing changed: the first line only confirms the connection
             self._sent = feed.pods(node)
         else:
             self.changed.set()
 
     def touch(self, key: Key) -> None:
-        """Note that this Pod may have changed."""
+        """Record that this Pod may have changed."""
         self._dirty.add(key)
         self.changed.set()
 
     def line(self) -> Line:
-        """Return the next line; it has only stamp and age if nothing changed."""
+        """Return the next line. If nothing changed, it contains only stamp and age."""
         self.changed.clear()
         dirty, self._dirty = self._dirty, set()
         feed, age = self._feed, self._feed.age_seconds()
@@ -69,7 +69,7 @@ class NodeFeed:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._life = secrets.token_hex(4)
-        """Differs in each process: the counts of one relay mean nothing to another."""
+        """Identifies this process in stamps, because each relay counts changes by itself."""
         self._changes: dict[str, int] = defaultdict(int)
         """Number of changes by node."""
         self._node_of: dict[Key, str] = {}
@@ -98,17 +98,18 @@ class NodeFeed:
         return f"{self._life}.{self._changes.get(node, 0)}"
 
     def pods(self, node: str) -> dict[Key, Pod]:
-        """Return the unfinished Pods of a node, the oldest first: an address of two Pods belongs to the newer one."""
+        """Return the unfinished Pods of a node, the oldest first. If two have the same address, it belongs to the
+        newer."""
         by_age = sorted(self._mirror.pods_on_node(node), key=lambda pod: pod.metadata.creation_timestamp)
         found = ((pod.metadata.namespace, pod.metadata.name) for pod in by_age)
         return {key: pod for key in found if (pod := self.pod(node, key)) is not None}
 
     def pod(self, node: str, key: Key) -> Pod | None:
-        """Return one Pod of a node; None if it is not there, or finished."""
+        """Return one Pod of a node; None if it is not on the node, or has finished."""
         pod = self._mirror.pods.get(key)
         if pod is None or pod.spec.node_name != node or pod.is_finished:
             return None
-        run = self._mirror.run_of(pod)  # proven ownership: a label that its creator wrote counts for no user
+        run = self._mirror.run_of(pod)  # by proven ownership: the Pod's creator could write any label
         return Pod(
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
@@ -148,7 +149,8 @@ class NodeFeed:
             self._node_of[key] = pod.spec.node_name
 
     def _note_run(self, key: Key) -> None:
-        """Update the Run's owner for Pods that were seen before the Run. Other changes of a Run do not matter."""
+        """Send Pods again that were seen before their Run, since they lack its owner. Other changes of a Run do not
+        matter."""
         run = self._mirror.runs.get(key)
         if run is None:
             self._owners.pop(key, None)

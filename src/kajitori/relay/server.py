@@ -133,10 +133,10 @@ class RelayServer:
         return response
 
     async def _send_lines(self, follower: Follower, response: web.StreamResponse, token: str) -> None:
-        """Send lines one at a time: while the client has not read a line, later changes are collected.
+        """Send lines one at a time. While the client has not read a line, later changes are collected for the next one.
 
-        Returns when the token is no longer valid. The client then connects with its newest token and gets what it
-        missed.
+        Returns when the token is no longer valid. The client then connects again with its newest token, and gets the
+        changes that it missed.
         """
         loop = asyncio.get_running_loop()
         quiet_until = loop.time()
@@ -158,7 +158,7 @@ class RelayServer:
             raise Unauthenticated("the bearer token is not the one that this relay was given")
 
     async def _health(self, _request: web.Request) -> web.Response:
-        """Report healthy once the mirror is complete, also while the API server is unreachable."""
+        """Report healthy once the mirror is complete, even if the API server cannot be reached later."""
         healthy = self._mirror.synced
         text = "ok\n" if healthy else "the cluster's state was not read completely yet\n"
         return web.Response(text=text, status=200 if healthy else 503)

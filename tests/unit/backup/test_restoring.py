@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kajitori.backup.archive import About, writing
-from kajitori.backup.restoring import meanwhile
+from kajitori.backup.restoring import changes_during_backup
 from kajitori.core.spec.reasons import Phase
 
 NOON = 1795262400
@@ -46,6 +46,6 @@ def test_history_knows_what_happened_after_the_runs_were_read(tmp_path: Path) ->
             *(record(f"long ago {number}", removed_at=NOON - 9) for number in range(9)),
         ]
         writer.add("history/runs.jsonl", b"".join(lines))
-    removed, ended = meanwhile(tmp_path / "b.tar.zst", about)
+    removed, ended = changes_during_backup(tmp_path / "b.tar.zst", about)
     assert removed == {"gone"}
     assert {uid: status and status.phase for uid, status in ended.items()} == {"ended": Phase.SUCCEEDED}

@@ -9,7 +9,7 @@ from tests.helpers.memory_blobs import MemoryBlobs
 from tests.unit.blobs.test_code import Archive
 
 from kajitori.blobs.code import CodeLimits, CodeStore
-from kajitori.blobs.code_room import NamespaceFull, Room, Rooms
+from kajitori.blobs.code_room import CodeRoom, NamespaceFull, RoomLimits
 from kajitori.codepack.parts import PART_BYTES
 
 MIB = 1 << 20
@@ -42,7 +42,7 @@ async def test_code_without_room_is_refused_and_the_largest_archives_named() -> 
 async def test_many_small_files_have_a_limit_of_their_own() -> None:
     """Many small parts, of one archive or of many, hardly count for a quota in bytes."""
     memory = MemoryBlobs()
-    rooms = Rooms(memory, "code", lambda: Room(100 * MIB, files=5))
+    rooms = CodeRoom(memory, "code", lambda: RoomLimits(100 * MIB, files=5))
     for number in range(5):
         await rooms.take("team", 20)
         await memory.put(f"code/team/{'a' * 64}/parts/00000001/000000-{number}", bytes(20))
@@ -63,7 +63,7 @@ async def test_runs_that_keep_an_archive_are_named() -> None:
 async def test_the_size_of_stored_code_is_measured_rarely() -> None:
     """Later uploads are added to the count; before a refusal it is repeated, since code may have been removed."""
     memory, now = MemoryBlobs(), [0.0]
-    rooms = Rooms(memory, "code", lambda: Room(100), clock=lambda: now[0])
+    rooms = CodeRoom(memory, "code", lambda: RoomLimits(100), clock=lambda: now[0])
     counted = 0
     count = rooms._count
 

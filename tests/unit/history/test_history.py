@@ -25,7 +25,7 @@ from kajitori.history.runs import RunFilter
 from kajitori.history.schema import CREATE_VERSION_TABLE, VERSION, VERSIONS, upgrade_script
 from kajitori.history.store import History
 from kajitori.history.sums import sum_up
-from kajitori.history.usage import EXPIRED, OTHERS, UNKNOWN_NODE, Wanted, sum_usage
+from kajitori.history.usage import EXPIRED, OTHERS, UNKNOWN_NODE, UsageFilter, sum_usage
 
 pytestmark = pytest.mark.xdist_group("postgres")
 
@@ -335,7 +335,7 @@ class Recorded:
 
 async def test_the_newest_of_many_names_are_found_by_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither all runs nor all names are read and sorted. PostgreSQL took 0.1 to 0.4 s for 111,000 old names."""
-    monkeypatch.setattr(runs, "FEW", 4)
+    monkeypatch.setattr(runs, "MAX_SORTED_RUNS", 4)
     history = History(f"sqlite://{tmp_path}/history.db")
     try:
         await history.record(
@@ -381,14 +381,14 @@ async def test_usage_by_node_reads_a_row_for_each_list_of_nodes(history: History
         RunState(run=run(number), segments=(segment(10, nodes=f"gpu-[1-{1 + number % 2}]"),)) for number in range(40)
     )
     recorded = Recorded(await history.open())
-    found = await sum_usage(cast(Database, recorded), By.NODE, Wanted(0, 1000), FREE)
+    found = await sum_usage(cast(Database, recorded), By.NODE, UsageFilter(0, 1000), FREE)
     assert {node: used.member_seconds for node, used in found.items()} == {"gpu-1": 4000, "gpu-2": 2000}
     assert recorded.rows == 2
 
 
 async def test_many_names_that_begin_alike_are_found(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Among the newest runs, or else among all."""
-    monkeypatch.setattr(runs, "FEW", 4)
+    monkeypatch.setattr(runs, "MAX_SORTED_RUNS", 4)
     await history.record(
         RunState(run=run(number, name=f"{'train' if number < 20 else 'eval'}-{number}")) for number in range(30)
     )

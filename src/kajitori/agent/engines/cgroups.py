@@ -1,4 +1,4 @@
-"""Control groups of Pods on the node's own network: the kernel uses them to tell whose socket a packet belongs to.
+"""Control groups of Pods on the node's own network. By them the kernel finds the Pod that a packet's socket belongs to.
 
 nft names a group by its path below /sys/fs/cgroup, even if version 2 is mounted in a subfolder. The kernel compares it
 with the socket's group, or with the ancestor at a given level. Levels are counted from the root group that the creator
@@ -47,7 +47,7 @@ def find_group(path: str) -> Group | None:
 
 @cache
 def are_supported() -> bool:
-    """Return whether packets can be told apart by group here."""
+    """Return whether this kernel can match packets by the control group of their socket."""
     mount = _mount()
     try:
         if mount is None or Path("/proc/self/ns/cgroup").stat().st_ino != _FIRST_NAMESPACE:

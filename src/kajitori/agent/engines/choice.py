@@ -38,7 +38,7 @@ def choose_engines(word: str) -> list[Engine]:
 
 
 def other_engines(engines: Collection[Engine]) -> list[Engine]:
-    """Return the engines that may have counted here before, by another policy."""
+    """Return the engines that may have counted here before, under an earlier policy."""
     names = {engine.name for engine in engines}
     return [engine for engine in _possible() if engine.name not in names]
 

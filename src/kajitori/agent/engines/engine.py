@@ -17,7 +17,7 @@ class Engine(Protocol):
 
     name: str
     missing: int
-    """Pods of the last `count` that it could not count, for example because their interface does not exist."""
+    """Number of Pods that the last `count` could not count, for example because their interface does not exist."""
 
     def takes(self, pod: Pod) -> bool:
         """Return whether it can count this Pod."""

@@ -22,17 +22,19 @@ _ETHERNET_BYTES = 14
 """The link header, which is counted only for packets to the Pod."""
 
 
-class _Place(NamedTuple):
-    interface: str
-    number: int
-    """Index of the interface."""
+class _Interface(NamedTuple):
+    """An interface of the node that leads to a Pod."""
+
+    name: str
+    ifindex: int
+    """The kernel's number of the interface, which is not used again; 0 if the interface does not exist."""
 
 
-Places = Mapping[str, _Place]
+InterfaceByPod = Mapping[str, _Interface]
 """By UID of the Pod."""
 
 
-class InterfaceEngine(TableEngine[Places]):
+class InterfaceEngine(TableEngine[InterfaceByPod]):
     """One table of the family netdev, with two chains for each Pod."""
 
     name = "interface"
@@ -46,56 +48,57 @@ class InterfaceEngine(TableEngine[Places]):
     def read(self) -> dict[str, Counter]:
         return self._table.read(".in", _ETHERNET_BYTES)
 
-    def _wanted(self, pods: Mapping[str, Pod]) -> Places:
-        # By number, because no two Pods share an interface.
-        found = {
-            place.number: (uid, place) for uid, pod in pods.items() if (place := self._place(uid, pod.interface)).number
-        }
-        self.missing = len(pods) - len(found)
-        return dict(found.values())
+    def _wanted(self, pods: Mapping[str, Pod]) -> InterfaceByPod:
+        found = {uid: self._find(uid, pod.interface) for uid, pod in pods.items()}
+        # By index, because no two Pods share an interface.
+        by_index = {interface.ifindex: (uid, interface) for uid, interface in found.items() if interface.ifindex}
+        self.missing = len(pods) - len(by_index)
+        return dict(by_index.values())
 
-    def _place(self, uid: str, interface: str) -> _Place:
-        """Return a Pod's interface, with number 0 if it does not exist. A renamed interface keeps its number."""
-        number = _index(interface)
-        if not number and (before := self._counted.get(uid)) is not None:
+    def _find(self, uid: str, name: str) -> _Interface:
+        """Return a Pod's interface. If it was renamed, it is found by its index, which it keeps."""
+        index = _index(name)
+        if not index and (before := self._counted.get(uid)) is not None:
             with suppress(OSError):
-                return _Place(socket.if_indextoname(before.number), before.number)
-        return _Place(interface, number)
+                return _Interface(socket.if_indextoname(before.ifindex), before.ifindex)
+        return _Interface(name, index)
 
-    def _create(self, wanted: Places, classes: Classes) -> list[str]:
+    def _create(self, wanted: InterfaceByPod, classes: Classes) -> list[str]:
         script = nft.class_sets(self._table.where, classes, self._revision)
-        for uid, place in wanted.items():
-            script += self._attach(uid, place, classes)
+        for uid, interface in wanted.items():
+            script += self._attach(uid, interface, classes)
         return script
 
-    def _difference(self, wanted: Places, classes: Classes) -> list[str]:
-        gone = [place.number for uid, place in self._counted.items() if wanted.get(uid) != place]
+    def _difference(self, wanted: InterfaceByPod, classes: Classes) -> list[str]:
+        gone = [interface.ifindex for uid, interface in self._counted.items() if wanted.get(uid) != interface]
         # Kernels before 6.16 delete an interface's chains with it.
         existing = set(self._table.chains()) if gone else set()
         chains = [_chain(index, direction) for index in gone for direction in DIRECTIONS]
         script = [f"delete chain {self._table.where} {chain}" for chain in chains if chain in existing]
-        for uid, place in wanted.items():
-            if self._counted.get(uid) != place:
-                script += self._attach(uid, place, classes)
+        for uid, interface in wanted.items():
+            if self._counted.get(uid) != interface:
+                script += self._attach(uid, interface, classes)
         return script
 
     def _is_damaged(self) -> bool:
-        gone = {place.number for place in self._counted.values() if _index(place.interface) != place.number}
+        gone = {
+            interface.ifindex for interface in self._counted.values() if _index(interface.name) != interface.ifindex
+        }
         return self._table.is_damaged({_chain(i, direction) for i in gone for direction in DIRECTIONS}.__contains__)
 
-    def _attach(self, uid: str, place: _Place, classes: Classes) -> list[str]:
+    def _attach(self, uid: str, interface: _Interface, classes: Classes) -> list[str]:
         """Return statements that count a Pod. Counters that exist already keep their values."""
         where = self._table.where
         kinds = [Kind(name, direction) for name in classes.names for direction in DIRECTIONS]
-        script = [f"add counter {where} {CounterName(uid, place.number, kind)}" for kind in kinds]
+        script = [f"add counter {where} {CounterName(uid, interface.ifindex, kind)}" for kind in kinds]
         for direction in DIRECTIONS:
             # Packets that enter the node at this interface leave the Pod.
             hook, way, field = ("ingress", "iif", "daddr") if direction == "out" else ("egress", "oif", "saddr")
-            chain = f"{where} {_chain(place.number, direction)}"
-            hooked = f'{{ type filter hook {hook} device "{place.interface}" priority -500; }}'
-            script += [f"add chain {chain} {hooked}", f"add rule {chain} {way} != {place.number} return"]
+            chain = f"{where} {_chain(interface.ifindex, direction)}"
+            hooked = f'{{ type filter hook {hook} device "{interface.name}" priority -500; }}'
+            script += [f"add chain {chain} {hooked}", f"add rule {chain} {way} != {interface.ifindex} return"]
             for name, _, match in nft.matches(classes, field, self._revision):
-                counter = CounterName(uid, place.number, Kind(name, direction))
+                counter = CounterName(uid, interface.ifindex, Kind(name, direction))
                 script.append(f"add rule {chain} {match} counter name {counter} return")
         return script
 
@@ -104,9 +107,9 @@ def _chain(index: int, direction: Direction) -> str:
     return f"{direction}.{index}"
 
 
-def _index(interface: str) -> int:
+def _index(name: str) -> int:
     """Return the index of the interface with this name; 0 if there is none."""
     try:
-        return socket.if_nametoindex(interface)
+        return socket.if_nametoindex(name)
     except OSError:
         return 0

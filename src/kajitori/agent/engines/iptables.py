@@ -36,9 +36,12 @@ _FAMILIES = {4: AF_INET, 6: AF_INET6}
 _HOOKS: dict[str, tuple[Direction, ...]] = {"FORWARD": ("out", "in"), "INPUT": ("out",), "OUTPUT": ("in",)}
 """Directions of Pods' packets at each hook: INPUT has those that Pods send to the node."""
 _HOST_HOOKS: dict[str, tuple[str, Direction]] = {"INPUT": ("! -i lo", "in"), "OUTPUT": ("! -o lo", "out")}
+"""Match and direction of the packets of the node's own programs at each hook."""
 _JUMPS = tuple(f"-A {hook} " for hook in _HOOKS)
 _OWN: dict[Direction, str] = {"out": "-s", "in": "-d"}
+"""The option that matches the Pod's own address."""
 _OTHER: dict[Direction, str] = {"out": "-d", "in": "-s"}
+"""The option that matches the address that decides the traffic's class."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _RULE = re.compile(
     r'\[(\d+):(\d+)\] -A KAJI-(\d+)-(?:out|in) .*--comment "iptables-exporter kajitori traffic=(\S+)-(out|in) '
@@ -94,26 +97,41 @@ class IptablesEngine:
         self._classes = None  # after a failure, everything is checked again
         numbers: dict[_Key, int] = {}
         for version in _PROGRAMS:
+            addresses = {key: wanted[key] for key in wanted if key.version == version}
             chains = _chains(found[version])
-            adopted = _numbers(found[version])
-            script = []
-            for key in wanted:
-                if key.version != version:
-                    continue
-                number = self._numbers.get(key) or adopted.get(key.uid, 0)
-                rules = {direction: _rules(number, direction, key, names[key.uid], classes) for direction in DIRECTIONS}
-                if not number or any(chains.get(_chain(number, way)) != rules[way] for way in DIRECTIONS):
-                    number = secrets.randbelow(_MAX_NUMBER - 1) + 1
-                    for direction in DIRECTIONS:
-                        script += [f":{_chain(number, direction)} - [0:0]"]
-                        script += _rules(number, direction, key, names[key.uid], classes)
-                numbers[key] = number
-            script += _hooked(found[version], {key: wanted[key] for key in wanted if key.version == version}, numbers)
-            script += _emptied(chains, numbers.values())
+            made, script = self._make_chains(addresses, chains, _chain_numbers(found[version]), names, classes)
+            numbers |= made
+            script += _hook_statements(found[version], addresses, numbers)
+            script += _delete_empty(chains, numbers.values())
             _restore(version, script)
         self._numbers, self._wanted, self._classes = numbers, wanted, classes
         self._expected = {version: _ours(version) for version in _PROGRAMS}
         return damaged
+
+    def _make_chains(
+        self,
+        wanted: Collection[_Key],
+        chains: Mapping[str, list[str]],
+        adopted: Mapping[str, int],
+        names: Mapping[str, str],
+        classes: Classes,
+    ) -> tuple[dict[_Key, int], list[str]]:
+        """Return the number of each Pod's chains, and statements that create the chains that are missing or differ.
+
+        `chains` are the existing ones, and `adopted` the numbers of chains that an earlier agent left, by UID.
+        """
+        numbers: dict[_Key, int] = {}
+        script = []
+        for key in wanted:
+            number = self._numbers.get(key) or adopted.get(key.uid, 0)
+            rules = {direction: _rules(number, direction, key, names[key.uid], classes) for direction in DIRECTIONS}
+            if not number or any(chains.get(_chain(number, way)) != rules[way] for way in DIRECTIONS):
+                number = secrets.randbelow(_MAX_NUMBER - 1) + 1
+                for direction in DIRECTIONS:
+                    script += [f":{_chain(number, direction)} - [0:0]"]
+                    script += _rules(number, direction, key, names[key.uid], classes)
+            numbers[key] = number
+        return numbers, script
 
     def read(self) -> dict[str, Counter]:
         counters: dict[str, Counter] = {}
@@ -133,7 +151,7 @@ class IptablesEngine:
         for version in _PROGRAMS:
             existing = _chains(_ours(version))
             chains = [_chain(number, direction) for number in numbers for direction in DIRECTIONS]
-            _restore(version, _deleted(chain for chain in chains if chain in existing))
+            _restore(version, _delete_chains(chain for chain in chains if chain in existing))
             self._expected[version] = _ours(version)
 
     def stop(self) -> bool:
@@ -148,7 +166,7 @@ class IptablesEngine:
     def uninstall(self) -> bool:
         exists = self.stop()
         for version in _PROGRAMS:
-            _restore(version, _deleted(_chains(_ours(version))))
+            _restore(version, _delete_chains(_chains(_ours(version))))
         return exists
 
 
@@ -168,7 +186,9 @@ def _rules(number: int, direction: Direction, key: _Key, name: str, classes: Cla
     return [*rules, f'{start} -m comment --comment "{comment}" -j RETURN']
 
 
-def _hooked(found: list[str], wanted: Mapping[_Key, tuple[str, ...]], numbers: Mapping[_Key, int]) -> list[str]:
+def _hook_statements(
+    found: list[str], wanted: Mapping[_Key, tuple[str, ...]], numbers: Mapping[_Key, int]
+) -> list[str]:
     """Return statements that send packets through the chains of these Pods and no others."""
     script = []
     for hook, directions in _HOOKS.items():
@@ -188,8 +208,8 @@ def _hooked(found: list[str], wanted: Mapping[_Key, tuple[str, ...]], numbers: M
     return script
 
 
-def _emptied(chains: Mapping[str, list[str]], numbers: Collection[int]) -> list[str]:
-    """Return statements that delete chains without rules: another program deleted the rules with their counts."""
+def _delete_empty(chains: Mapping[str, list[str]], numbers: Collection[int]) -> list[str]:
+    """Return statements that delete unused chains without rules: another program deleted their rules and counts."""
     used = {_chain(number, direction) for number in numbers for direction in DIRECTIONS}
     empty = (name for name, rules in chains.items() if not rules and name not in used)
     return [f"-X {name}" for name in empty if name.endswith(DIRECTIONS)]
@@ -200,7 +220,7 @@ def _chain(number: int, direction: Direction) -> str:
 
 
 def _chains(ours: Iterable[str]) -> dict[str, list[str]]:
-    """Return the rules of each of our chains, including empty ones, as of an IP version that no Pod uses."""
+    """Return the rules of each of our chains. A chain may be empty, for example if no Pod uses this IP version."""
     found: dict[str, list[str]] = {}
     for line in ours:
         if line.startswith(":"):
@@ -210,15 +230,15 @@ def _chains(ours: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def _numbers(rules: Iterable[str]) -> dict[str, int]:
-    """Return the number of each Pod (UID) that packets are sent to now, as an earlier agent left it."""
+def _chain_numbers(rules: Iterable[str]) -> dict[str, int]:
+    """Return the number of the chains that packets of each Pod pass now, by UID, as an earlier agent left them."""
     uids = {match[3]: match[6] for rule in rules if (match := _RULE.match(f"[0:0] {rule}"))}
     jumps = (rule.rsplit(" -j KAJI-", 1) for rule in rules if rule.startswith("-A KAJI-") and " -j KAJI-" in rule)
     numbers = {target.partition("-")[0] for _, target in jumps}
     return {uids[number]: int(number) for number in numbers if number in uids}
 
 
-def _deleted(chains: Iterable[str]) -> list[str]:
+def _delete_chains(chains: Iterable[str]) -> list[str]:
     names = list(chains)
     return [*(f"-F {name}" for name in names), *(f"-X {name}" for name in names)]
 

@@ -1,7 +1,7 @@
-"""Find the node's interface that leads to a Pod: its end of the veth pair that the network plugin created.
+"""Finds the interface of the node that leads to a Pod: the node's end of the veth pair that the network plugin made.
 
-Plugins that route have a route to the Pod's address over it. Plugins that bridge have a route over the bridge, whose
-forwarding table has the port of the Pod's hardware address.
+A plugin that routes adds a route to the Pod's address over this interface. A plugin that bridges adds a route over the
+bridge; the bridge's forwarding table then names the interface for the Pod's hardware address.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ TIMEOUT_SECONDS = 5.0
 
 
 def interface_of(addresses: Sequence[str]) -> str:
-    """Return the name of that interface.
+    """Return the name of the interface that leads to a Pod with these addresses.
 
-    It is empty if the Pod has none of its own (ipvlan, macvlan, some overlays), or if it is not known yet.
+    It is empty if the Pod has no interface of its own (ipvlan, macvlan, some overlays), or if it is not known yet.
     """
     for address in addresses:
         routes = _query("ip", "-json", "route", "get", address)

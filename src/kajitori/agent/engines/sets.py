@@ -21,10 +21,13 @@ from kajitori.core.traffic.totals import DIRECTIONS, HOST, CounterName, Directio
 
 _FIELDS = {4: ("ip", "ipv4_addr"), 6: ("ip6", "ipv6_addr")}
 _OWN: dict[Direction, str] = {"out": "saddr", "in": "daddr"}
+"""The packet's field with the Pod's own address."""
 _OTHER: dict[Direction, str] = {"out": "daddr", "in": "saddr"}
+"""The packet's field with the address that decides the traffic's class."""
 _HOOKS: dict[str, tuple[Direction, ...]] = {"forward": ("out", "in"), "input": ("out",), "output": ("in",)}
 """Directions of Pods' packets at each hook: input has those that Pods send to the node."""
 _HOST_HOOKS: dict[str, tuple[str, Direction]] = {"input": ('iif != "lo"', "in"), "output": ('oif != "lo"', "out")}
+"""Match and direction of the packets of the node's own programs at each hook."""
 _MIN_ROOM = 256
 """Smallest capacity of a map, in addresses."""
 
@@ -84,61 +87,83 @@ class SetsEngine(TableEngine[_Wanted]):
 
     def _rules(self, classes: Classes, levels: Collection[int]) -> list[str]:
         """Return statements that create everything except the elements of single Pods."""
+        return [
+            *nft.class_sets(self._table.where, classes, self._revision),
+            *self._address_rules(classes),
+            *self._host_rules(classes),
+            *(line for level in levels for line in self._group_rules(classes, level)),
+            *self._hook_rules(levels),
+        ]
+
+    def _address_rules(self, classes: Classes) -> list[str]:
+        """Return the maps from Pods' addresses to counters, and the chains that look addresses up in them."""
         where = self._table.where
-        script = nft.class_sets(where, classes, self._revision)
-        for name in classes.names:
-            for direction in DIRECTIONS:
-                script.append(f"add counter {where} {CounterName(HOST, 0, Kind(name, direction))}")
-                for version, (_, kind) in _FIELDS.items():
-                    holds = f"{{ type {kind} : counter; size {self._room}; }}"
-                    script.append(f"add map {where} {self._map(name, direction, version)} {holds}")
+        script = []
+        for name, direction in _kinds(classes):
+            for version, (_, kind) in _FIELDS.items():
+                holds = f"{{ type {kind} : counter; size {self._room}; }}"
+                script.append(f"add map {where} {self._counter_map(name, direction, version)} {holds}")
         for version, (protocol, kind) in _FIELDS.items():
-            script.append(f"add set {where} {self._own(version)} {{ type {kind}; size {self._room}; }}")
+            script.append(f"add set {where} {self._address_set(version)} {{ type {kind}; size {self._room}; }}")
             for direction in DIRECTIONS:
-                chain = f"{where} {_pods(direction, version)}"
+                chain = f"{where} {_pod_chain(direction, version)}"
                 script.append(f"add chain {chain}")
                 for name, of, match in nft.matches(classes, _OTHER[direction], self._revision):
-                    counter = f"counter name {protocol} {_OWN[direction]} map @{self._map(name, direction, version)}"
+                    counter = (
+                        f"counter name {protocol} {_OWN[direction]} map @{self._counter_map(name, direction, version)}"
+                    )
                     if of == version:
                         script.append(f"add rule {chain} {match} {counter} return")
+        return script
+
+    def _host_rules(self, classes: Classes) -> list[str]:
+        """Return the counters and chains for the node's own programs."""
+        where = self._table.where
+        script = [f"add counter {where} {CounterName(HOST, 0, Kind(*kind))}" for kind in _kinds(classes)]
         for direction in DIRECTIONS:
             chain = f"{where} host_{direction}"
             script.append(f"add chain {chain}")
             for name, _, match in nft.matches(classes, _OTHER[direction], self._revision):
                 host = CounterName(HOST, 0, Kind(name, direction))
                 script.append(f"add rule {chain} {match} counter name {host} return")
-        for level in levels:
-            script.append(f"add set {where} {self._groups(level)} {{ type cgroupsv2; }}")
-            for direction in DIRECTIONS:
-                chain = f"{where} {_on_host(direction, level)}"
-                script.append(f"add chain {chain}")
-                for name in classes.names:
-                    script.append(
-                        f"add map {where} {self._group_map(name, direction, level)} {{ type cgroupsv2 : counter; }}"
-                    )
-                for name, _, match in nft.matches(classes, _OTHER[direction], self._revision):
-                    counter = (
-                        f"counter name socket cgroupv2 level {level} map @{self._group_map(name, direction, level)}"
-                    )
-                    script.append(f"add rule {chain} {match} {counter} return")
+        return script
+
+    def _group_rules(self, classes: Classes, level: int) -> list[str]:
+        """Return the maps and chains for Pods on the node's own network with control groups at this depth."""
+        where = self._table.where
+        script = [f"add set {where} {self._group_set(level)} {{ type cgroupsv2; }}"]
+        for direction in DIRECTIONS:
+            chain = f"{where} {_group_chain(direction, level)}"
+            script.append(f"add chain {chain}")
+            maps = [self._group_map(name, direction, level) for name in classes.names]
+            script += [f"add map {where} {group_map} {{ type cgroupsv2 : counter; }}" for group_map in maps]
+            for name, _, match in nft.matches(classes, _OTHER[direction], self._revision):
+                counter = f"counter name socket cgroupv2 level {level} map @{self._group_map(name, direction, level)}"
+                script.append(f"add rule {chain} {match} {counter} return")
+        return script
+
+    def _hook_rules(self, levels: Collection[int]) -> list[str]:
+        """Return the chains at the kernel's hooks, which send each packet to the chain that counts it."""
+        where = self._table.where
+        script = []
         for hook, directions in _HOOKS.items():
             chain = f"{where} {hook}"
             script.append(f"add chain {chain} {{ type filter hook {hook} priority mangle; }}")
             for direction in directions:
                 for version, (protocol, _) in _FIELDS.items():
-                    is_ours = f"{protocol} {_OWN[direction]} @{self._own(version)}"
-                    script.append(f"add rule {chain} {is_ours} jump {_pods(direction, version)}")
+                    is_ours = f"{protocol} {_OWN[direction]} @{self._address_set(version)}"
+                    script.append(f"add rule {chain} {is_ours} jump {_pod_chain(direction, version)}")
             if hook in _HOST_HOOKS:
                 match, direction = _HOST_HOOKS[hook]
                 for level in levels:  # goto: a Pod's packet must not be counted for the node as well
-                    is_pod = f"socket cgroupv2 level {level} @{self._groups(level)}"
-                    script.append(f"add rule {chain} {match} {is_pod} goto {_on_host(direction, level)}")
+                    is_pod = f"socket cgroupv2 level {level} @{self._group_set(level)}"
+                    script.append(f"add rule {chain} {match} {is_pod} goto {_group_chain(direction, level)}")
                 script.append(f"add rule {chain} {match} jump host_{direction}")
         return script
 
     def _add(self, wanted: Mapping[str, str], classes: Classes) -> list[str]:
         script = [
-            f"add element {self._table.where} {self._own(version)} {{ {', '.join(addresses)} }}"
+            f"add element {self._table.where} {self._address_set(version)} {{ {', '.join(addresses)} }}"
             for version, addresses in _by_version(wanted)
         ]
         for name, direction in _kinds(classes):
@@ -146,39 +171,42 @@ class SetsEngine(TableEngine[_Wanted]):
             script += [f"add counter {self._table.where} {counter}" for counter in counters.values()]
             for version, addresses in _by_version(wanted):
                 elements = ", ".join(f'{address} : "{counters[address]}"' for address in addresses)
-                script.append(f"add element {self._table.where} {self._map(name, direction, version)} {{ {elements} }}")
+                script.append(
+                    f"add element {self._table.where} {self._counter_map(name, direction, version)} {{ {elements} }}"
+                )
         return script
 
     def _add_groups(self, groups: Mapping[Group, str], classes: Classes) -> list[str]:
         where = self._table.where
         script = []
         for group, uid in groups.items():
-            script.append(f'add element {where} {self._groups(group.level)} {{ "{group.name}" }}')
+            script.append(f'add element {where} {self._group_set(group.level)} {{ "{group.name}" }}')
             for name, direction in _kinds(classes):
                 counter = CounterName(uid, 0, Kind(name, direction))
                 script.append(f"add counter {where} {counter}")
-                where_to = self._group_map(name, direction, group.level)
-                script.append(f'add element {where} {where_to} {{ "{group.name}" : "{counter}" }}')
+                group_map = self._group_map(name, direction, group.level)
+                script.append(f'add element {where} {group_map} {{ "{group.name}" : "{counter}" }}')
         return script
 
     def _remove(self, gone: Collection[str], classes: Classes) -> list[str]:
         script = []
         for version, addresses in _by_version(gone):
-            maps = [self._map(name, direction, version) for name, direction in _kinds(classes)]
+            maps = [self._counter_map(name, direction, version) for name, direction in _kinds(classes)]
             elements = ", ".join(addresses)
             script += [
-                f"delete element {self._table.where} {name} {{ {elements} }}" for name in (self._own(version), *maps)
+                f"delete element {self._table.where} {name} {{ {elements} }}"
+                for name in (self._address_set(version), *maps)
             ]
         return script
 
-    def _own(self, version: int) -> str:
+    def _address_set(self, version: int) -> str:
         """Return the name of the set of all Pods' addresses: one lookup decides that a packet is not a Pod's."""
         return f"own.{version}.{self._revision}"
 
-    def _map(self, name: str, direction: Direction, version: int) -> str:
+    def _counter_map(self, name: str, direction: Direction, version: int) -> str:
         return f"{MAP_PREFIX}{name}.{direction}.{version}.{self._revision}"
 
-    def _groups(self, level: int) -> str:
+    def _group_set(self, level: int) -> str:
         """Return the name of the set of groups at this depth, of Pods on the node's own network."""
         return f"groups.{level}.{self._revision}"
 
@@ -190,11 +218,11 @@ def _kinds(classes: Classes) -> list[tuple[str, Direction]]:
     return [(name, direction) for name in classes.names for direction in DIRECTIONS]
 
 
-def _on_host(direction: Direction, level: int) -> str:
+def _group_chain(direction: Direction, level: int) -> str:
     return f"groups_{direction}.{level}"
 
 
-def _pods(direction: Direction, version: int) -> str:
+def _pod_chain(direction: Direction, version: int) -> str:
     return f"pods_{direction}.{version}"
 
 

@@ -1,4 +1,4 @@
-"""The members of runs on this node, as the kubelet or the process that runs them describes them."""
+"""A member on this node, and the interface of sources that list this node's members."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class LocalMember:
     pids: Callable[[], Sequence[int]]
     """Returns the present processes of the member's program, without processes of the node itself."""
     cgroups: tuple[str, ...] = ()
-    """Paths of the control groups of its program, of version 1 or 2; none if only the processes are known."""
+    """Paths of its program's control groups, of version 1 or 2; empty if only the processes are known."""
     log: Path | None = None
     """The file with the output of its program; None if it is not known."""
     gpus: tuple[str, ...] = ()
     """Identifiers of its GPUs."""
     memory_limit_bytes: int = 0
-    """0: none, or the one of its control group."""
+    """0 if there is no limit, or only that of its control group."""
     tensorboard: str = ""
     """Folder in which its program writes TensorBoard's event files, as the program sees it."""
 

@@ -1,7 +1,7 @@
-"""Members on a node with any kubelet: found by the control groups of their Pods, in which the kubelet's UIDs are.
+"""Finds the members on a node with any kubelet by the control groups of their Pods, whose names contain the UID.
 
 A kubelet names a Pod's group after its UID, and the runtime makes one below it for each container. The Pod's sandbox
-(its pause process) is a container without a command of the user's; it uses next to nothing.
+(its pause process) is also a container, but runs no command of the user and uses next to nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from kajitori.agent.engines.cgroups import group_of_pod
-from kajitori.agent.telemetry.figures import variable
 from kajitori.agent.telemetry.gpus.pod_resources import SOCKET, Assigned, KubeletDevices
 from kajitori.agent.telemetry.gpus.readings import GpuSource
 from kajitori.agent.telemetry.members import LocalMember
+from kajitori.agent.telemetry.process_files import variable
 from kajitori.agent.telemetry.processes import pids_below
 from kajitori.core.telemetry.training import METRICS_ENV
 from kajitori.core.traffic.totals import Pod
@@ -26,7 +26,7 @@ GPU_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE
 """Variables in which device plugins and runtimes give a container its GPUs."""
 _NO_GPU = frozenset({"", "all", "none", "void"})
 _CONTROLLERS = ("memory", "cpu,cpuacct", "cpuacct", "blkio")
-"""Hierarchies of version 1 that count something of a member."""
+"""Hierarchies of version 1 in which a member's use of resources is counted."""
 
 
 class Pods(Protocol):
@@ -40,8 +40,8 @@ class Pods(Protocol):
 class PodMembers:
     """The members of runs among a node's Pods. `root` is where the node's own file system is mounted.
 
-    The kubelet says which GPUs a member has. Without its answer the container's variables do, and without these the
-    processes that NVML sees on a GPU.
+    The kubelet says which GPUs a member has. If it does not answer, the container's variables say it, and without them
+    the processes that NVML sees on a GPU.
     """
 
     def __init__(self, pods: Pods, gpus: GpuSource, root: Path = Path("/")) -> None:
@@ -62,7 +62,7 @@ class PodMembers:
             groups = groups_of(self._cgroups, uid) if pod.run_uid else ()
             if groups and (pids := pids_below(groups[0])):
                 running[uid] = pod, groups, pids
-        self._learn({uid: pod for uid, (pod, _, _) in running.items()})
+        self._ask_kubelet({uid: pod for uid, (pod, _, _) in running.items()})
         for uid, (pod, groups, pids) in running.items():
             known, assigned = self._known.get(uid), self._assigned.get(uid)
             if known is not None and known.cgroups == groups and known.gpus and known.gpus == (assigned or known.gpus):
@@ -80,8 +80,8 @@ class PodMembers:
         self._known = found
         return list(found.values())
 
-    def _learn(self, pods: Mapping[str, Pod]) -> None:
-        """Ask the kubelet about Pods that it was not asked about."""
+    def _ask_kubelet(self, pods: Mapping[str, Pod]) -> None:
+        """Ask the kubelet for the GPUs of new Pods."""
         self._assigned = {uid: gpus for uid, gpus in self._assigned.items() if uid in pods}
         new = [pod for uid, pod in pods.items() if uid not in self._assigned]
         listed: Assigned = (self._kubelet.assigned() if new else None) or {}
@@ -111,7 +111,7 @@ class PodMembers:
 
 
 def groups_of(mount: Path, uid: str) -> tuple[str, ...]:
-    """Return the groups that a kubelet made for a Pod, one in each hierarchy that counts something of a member."""
+    """Return the groups that a kubelet made for a Pod, one in each hierarchy that counts the use of resources."""
     if (mount / "cgroup.controllers").exists():
         roots = [mount]
     else:

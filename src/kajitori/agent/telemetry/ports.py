@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kajitori.agent.telemetry.errands import Errand
+from kajitori.agent.telemetry.background import BackgroundCall
 
 FOLDER = Path("/sys/class/infiniband")
 EVERY_SECONDS = 60.0
 """Time between two readings. A counter may cost a call of the card's firmware."""
 PATIENCE_SECONDS = 0.05
-"""Time for which a sample waits for a reading. A card that hangs keeps its reader, and not the agent."""
+"""Time for which a sample waits for a reading. A card that hangs blocks its reader, but not the agent."""
 MAX_PORTS = 32
 _ACTIVE = "ACTIVE"
 _ERRORS = (
@@ -31,16 +31,17 @@ class Ports:
         self._folder = folder
         self._known: Mapping[str, float] = {}
         self._read_at = -math.inf
-        self._reading: Errand[dict[str, float]] | None = None
+        self._reading: BackgroundCall[dict[str, float]] | None = None
 
     def read(self, now: float) -> Mapping[str, float]:
-        """Return the values of quantities, at most a minute old; nothing without such ports. `now` is in seconds."""
+        """Return the values by name of the quantity, at most a minute old. There are none without such ports. `now` is
+        in seconds."""
         if self._reading is None and now - self._read_at >= EVERY_SECONDS:
             self._read_at = now
             if not self._folder.is_dir():
                 self._known = {}
                 return self._known
-            self._reading = Errand(lambda: _values(self._folder))
+            self._reading = BackgroundCall(lambda: _values(self._folder))
         if self._reading is not None:
             with contextlib.suppress(TimeoutError):
                 self._known = self._reading.result(PATIENCE_SECONDS)
@@ -68,7 +69,7 @@ def _ports(folder: Path) -> Iterator[Path]:
 
 
 def _number(file: Path) -> float:
-    """Return the number at the beginning of a file: `400 Gb/sec (4X NDR)`; 0 without one."""
+    """Return the number at the beginning of a file, as in `400 Gb/sec (4X NDR)`; 0 if there is none."""
     with contextlib.suppress(ValueError, IndexError):
         return float(_text(file).split()[0])
     return 0.0

@@ -15,12 +15,12 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _NO_LIMIT = 1 << 60
 """Version 1 shows a limit near 2**63 for none."""
 MAX_EXACT = 64
-"""Largest number of processes for which shared pages are counted once. For more, resident pages are added up, which is
-cheap."""
+"""Up to this number of processes, pages that they share are counted once. With more processes, their resident pages are
+added up, which is cheaper."""
 
 
 class Processes:
-    """Readings of one member. It remembers totals of processes that have ended since."""
+    """Readings of one member. Totals include processes that have ended since."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
@@ -96,7 +96,7 @@ class Processes:
 
 
 class _Totals:
-    """The sum of totals of processes, which come and go. The sum never decreases."""
+    """The sum of the totals of all processes, including those that have ended. It never decreases."""
 
     def __init__(self) -> None:
         self._last: dict[int, float] = {}
@@ -111,7 +111,7 @@ class _Totals:
 
 
 def _group(path: str) -> dict[str, float]:
-    """Return the readings of one control group, of what its hierarchy counts."""
+    """Return the readings of one control group, as far as its hierarchy counts them."""
     found: dict[str, float] = {}
     used = _number(f"{path}/memory.current")
     if used is not None:  # version 2

@@ -43,7 +43,7 @@ _decode = msgspec.json.Decoder(list[_SpyThread]).decode
 
 
 def dump(pid: int, nonblocking: bool, seconds: float, detail: Detail = Detail.PLAIN) -> tuple[ThreadStack, ...]:
-    """Return the threads of a Python process. It is not stopped meanwhile if `nonblocking`.
+    """Return the threads of a Python process. With `nonblocking` the process is not stopped meanwhile.
 
     Raises TimeoutError, or another OSError if it is no Python process, or cannot be read in this way.
     """
@@ -52,7 +52,7 @@ def dump(pid: int, nonblocking: bool, seconds: float, detail: Detail = Detail.PL
         return _dump(pid, nonblocking, seconds, detail)
     except OSError:
         left = until - time.monotonic()
-        if nonblocking or left <= 0 or detail is Detail.NATIVE:  # native frames can be read of a stopped process only
+        if nonblocking or left <= 0 or detail is Detail.NATIVE:  # native frames can only be read while it is stopped
             raise
         return _dump(pid, True, left, detail)  # a debugger traces the process, or it was stopped just now
 
@@ -102,8 +102,8 @@ def _frame(frame: _SpyFrame) -> Frame:
 
 
 def _fingerprint(frames: Sequence[_SpyFrame]) -> int:
-    """Return a number for the values of all local variables. It does not disclose them: Python hashes text with a
-    secret of the agent's process."""
+    """Return a number that changes with the values of the local variables. It does not disclose them, because Python
+    hashes text with a secret of the agent's process."""
     if all(frame.locals is None for frame in frames):
         return 0
     return hash(tuple((each.name, each.repr) for frame in frames for each in frame.locals or ())) or 1

@@ -1,6 +1,7 @@
-"""Reports minutes to a Web API, and waits there for questions about this node's members.
+"""Reports the samples of each minute to a Web API, and answers its questions about this node's members.
 
-One connection is used for both, and only the agent makes connections, so that a node may be behind any NAT.
+One connection serves both: a request for questions waits at the server until there is one. Only the agent opens
+connections, so a node may be behind NAT.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from kajitori.agent.servers import Servers
-from kajitori.agent.telemetry.watch import Watch
+from kajitori.agent.telemetry.samples import MemberSamples
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.core.telemetry.report import (
     ANSWER_PATH,
@@ -36,9 +37,9 @@ from kajitori.core.telemetry.report import (
 
 log = logging.getLogger(__name__)
 
-FIRST_SECONDS, LAST_SECONDS = 2.0, 32.0
-"""Range of the time after the end of a minute at which an agent reports it. Each agent has a fixed time of its own: if
-all reported together, a busy server would answer users late."""
+MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 2.0, 32.0
+"""Range of the delay between the end of a minute and its report. Each agent has a fixed delay of its own, because a
+server that gets all reports at once would answer users late."""
 PATIENCE_SECONDS = 20.0
 """Longest wait for an answer beyond the time for which the server may hold it."""
 PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 30.0
@@ -52,19 +53,19 @@ class TelemetryReporting:
         self,
         servers: Servers,
         node: str,
-        watch: Watch,
+        samples: MemberSamples,
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._servers = servers
         self._node = quote(node, safe="")
-        self._watch = watch
+        self._samples = samples
         self._clock = clock
         self._chance = chance
-        self._offset = FIRST_SECONDS + (LAST_SECONDS - FIRST_SECONDS) * chance()
+        self._offset = MIN_DELAY_SECONDS + (MAX_DELAY_SECONDS - MIN_DELAY_SECONDS) * chance()
         self._reported = 0
         """The last minute that a server accepted."""
-        self._told: frozenset[SavedCheckpoint] = frozenset()
+        self._reported_checkpoints: frozenset[SavedCheckpoint] = frozenset()
         """Checkpoints of the last report."""
         self._stop = threading.Event()
         self._url = ""
@@ -88,7 +89,7 @@ class TelemetryReporting:
         failures = 0
         while not self._stop.is_set():
             try:
-                self.turn()
+                self.report_and_answer()
                 if failures:
                     log.info("telemetry is reported again")
                 failures = 0
@@ -103,19 +104,21 @@ class TelemetryReporting:
                 self._stop.wait((0.5 + self._chance() / 2) * longest)
         self._close()
 
-    def turn(self) -> None:
-        """Report if a minute is due, or a checkpoint is new; then wait for questions until the next report is due, and
-        answer them.
+    def report_and_answer(self) -> None:
+        """Report if a minute is due or a checkpoint is new. Then answer questions until the next report is due.
 
         Raises OSError, HTTPException or MsgspecError.
         """
         now = self._clock()
         minute = int((now - self._offset) // MINUTE_SECONDS) - 1
-        # Twice, in two reports that may reach two servers: what one of them loses, the other one has.
-        report = self._watch.report((minute - 1, minute) if minute > self._reported else ())
-        if report.minutes or not self._told.issuperset(report.saved):  # a node that is lost takes checkpoints along
+        # Each minute is in two reports, which may reach two servers: if one server loses a report, the other one has
+        # it.
+        report = self._samples.report((minute - 1, minute) if minute > self._reported else ())
+        if report.minutes or not self._reported_checkpoints.issuperset(
+            report.saved
+        ):  # at once: the node may be lost before the minute ends
             self._ask("POST", PATH.format(node=self._node), encode(report), http.HTTPStatus.NO_CONTENT)
-        self._told = frozenset(report.saved)
+        self._reported_checkpoints = frozenset(report.saved)
         if minute > self._reported:
             self._reported, self.reported_at = minute, now
         due = (minute + 2) * MINUTE_SECONDS + self._offset
@@ -127,7 +130,7 @@ class TelemetryReporting:
     def _answer(self, question: Question) -> None:
         path = ANSWER_PATH.format(node=self._node, question=quote(question.id, safe=""))
         with contextlib.suppress(_Refused):  # the question has expired
-            self._ask("POST", path, encode(self._watch.answer(question)), http.HTTPStatus.NO_CONTENT)
+            self._ask("POST", path, encode(self._samples.answer(question)), http.HTTPStatus.NO_CONTENT)
 
     def _ask(
         self, method: str, path: str, body: bytes | None = None, expected: http.HTTPStatus = http.HTTPStatus.OK

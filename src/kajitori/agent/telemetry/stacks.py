@@ -1,9 +1,9 @@
 """Takes the stacks of a member's processes from outside: py-spy for Python, /proc for the rest and for connections.
 
 py-spy reads the memory of a process, so it needs nothing of the program or its image. It stops the process for
-milliseconds meanwhile, or for half a second if native calls are wanted. A process that is stopped already, or of which
-a thread waits in the kernel and cannot be stopped, is read without that; of such threads, and of programs without
-Python, the kernel's functions are told.
+milliseconds meanwhile, or for half a second if native calls are wanted. It does not stop a process that is stopped
+already, or that has a thread which waits in the kernel and cannot be stopped. For such threads, and for programs
+without Python, the stack shows the kernel's functions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TypeVar
 import msgspec
 
 from kajitori.agent.telemetry import py_spy
-from kajitori.agent.telemetry.errands import Errand, Errands
+from kajitori.agent.telemetry.background import BackgroundCall, BackgroundCalls
 from kajitori.agent.telemetry.flight import Recorders
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.core.telemetry.hangs.connections import connections
@@ -45,21 +45,21 @@ from kajitori.core.telemetry.hangs.stacks import (
 )
 
 PATIENCE_SECONDS = 5.0
-"""Time in which all stacks of one question are taken. Processes that are left have no stacks."""
+"""Time in which all stacks for one question are taken. Processes that were not reached in this time have no stacks."""
 GRACE_SECONDS = 0.5
-"""Time after that for processes at which a look has begun."""
+"""Extra time for processes that are being read at the end of it."""
 PROCESS_SECONDS = 3.0
 """Longest time for one process."""
 MAX_TASKS = 16
-"""Most threads of a process of which the kernel's functions are read."""
+"""Largest number of threads of a process for which the kernel's functions are read."""
 MAX_STATES = 1024
-"""Maximum number of threads of a process of which states are read."""
+"""Largest number of threads of a process for which the state is read."""
 AT_ONCE = 4
-"""Most processes that are looked into at the same time."""
+"""Largest number of processes that are read at the same time."""
 MAX_TABLE_BYTES = 4 << 20
-"""Most bytes of a table of connections that are read: 27,000 connections."""
+"""Largest part of a table of connections that is read: 27,000 connections."""
 MAX_UNANSWERED = 8
-"""Most peers without an answer that are reported."""
+"""Largest number of unanswering peers that are reported."""
 
 
 Dump = Callable[[int, bool, float, Detail], tuple[ThreadStack, ...]]
@@ -77,8 +77,8 @@ class StackReader:
     def __init__(self, dump: Dump | None = None, proc: Path = Path("/proc")) -> None:
         self._dump = dump or py_spy.dump
         self._proc = proc
-        self._flights: Errands[tuple[Flight, ...]] = Errands()
-        """Files of flight recorders may lie on a file server that hangs. By the UID of the member."""
+        self._flights: BackgroundCalls[tuple[Flight, ...]] = BackgroundCalls()
+        """By UID of the member. In the background, because the files may lie on a file server that hangs."""
 
     def read(self, members: Sequence[LocalMember], detail: Detail = Detail.PLAIN) -> tuple[MemberStacks, ...]:
         """Return the stacks of these members, and what their flight recorders say, within PATIENCE_SECONDS.
@@ -92,7 +92,7 @@ class StackReader:
         ]
         # The first processes of all members come first: they run the programs.
         order = [pid for place in range(MAX_PROCESSES) for _, pids in found for pid in pids[place : place + 1]]
-        taken = self._look_at_all(dict.fromkeys(order), until, detail)
+        taken = self._read_all(dict.fromkeys(order), until, detail)
         at = time.time()
         return tuple(
             trimmed(
@@ -101,33 +101,33 @@ class StackReader:
                     at,
                     tuple(process for pid in pids[:MAX_PROCESSES] if (process := taken[pid]) is not None),
                     max(0, len(pids) - MAX_PROCESSES),
-                    _said_by(flight, until),
+                    _flights_in_time(flight, until),
                     *_connections(pids[:MAX_PROCESSES], self._proc),
                 )
             )
             for (member, pids), flight in zip(found, flights, strict=True)
         )
 
-    def _look_at_all(self, pids: Iterable[int], until: float, detail: Detail) -> dict[int, ProcessStacks | None]:
-        """Look at processes. What one that blocks its reader does is not waited for."""
+    def _read_all(self, pids: Iterable[int], until: float, detail: Detail) -> dict[int, ProcessStacks | None]:
+        """Return the stacks of these processes. A process that blocks its reader is reported as out of time."""
         first = Detail.VALUES if detail is Detail.VALUES else Detail.PLAIN
-        looks = {pid: partial(_look, pid, self._dump, first, until, self._proc) for pid in pids}
-        late = {pid: ProcessStacks(pid, "", UNINTERRUPTIBLE, trouble=NO_TIME) for pid in looks}
-        found: dict[int, ProcessStacks | None] = {**late, **_at_once(looks, until)}
+        reads = {pid: partial(_read_process, pid, self._dump, first, until, self._proc) for pid in pids}
+        out_of_time = {pid: ProcessStacks(pid, "", UNINTERRUPTIBLE, trouble=NO_TIME) for pid in reads}
+        found: dict[int, ProcessStacks | None] = {**out_of_time, **_call_in_threads(reads, until)}
         if detail is Detail.NATIVE:
             read = {pid: each for pid, each in found.items() if each is not None and each.threads}
             more = {pid: partial(_with_native, each, self._dump, until, self._proc) for pid, each in read.items()}
-            found |= _at_once(more, until)
+            found |= _call_in_threads(more, until)
         return found
 
 
-def _at_once(calls: Mapping[int, Callable[[], _T]], until: float) -> dict[int, _T]:
-    """Return the results of calls that end in time, AT_ONCE of them at a time."""
+def _call_in_threads(calls: Mapping[int, Callable[[], _T]], until: float) -> dict[int, _T]:
+    """Make calls in AT_ONCE threads; return the results of those that end in time."""
     outcomes: dict[int, Future[_T]] = {name: Future() for name in calls}
     waiting = iter(list(outcomes.items()))
     lock = threading.Lock()
 
-    def make_next() -> None:
+    def make_calls() -> None:
         while True:
             with lock:
                 name, outcome = next(waiting, (0, None))
@@ -139,7 +139,7 @@ def _at_once(calls: Mapping[int, Callable[[], _T]], until: float) -> dict[int, _
                 outcome.set_exception(error)
 
     for _ in range(min(AT_ONCE, len(outcomes))):
-        threading.Thread(target=make_next, name="stacks", daemon=True).start()
+        threading.Thread(target=make_calls, name="stacks", daemon=True).start()
     found = {}
     for name, outcome in outcomes.items():
         with contextlib.suppress(TimeoutError):
@@ -151,7 +151,8 @@ def _flights(pids: Sequence[int], until: float) -> tuple[Flight, ...]:
     return Recorders(pids).read(until)
 
 
-def _said_by(flight: Errand[tuple[Flight, ...]] | None, until: float) -> tuple[Flight, ...]:
+def _flights_in_time(flight: BackgroundCall[tuple[Flight, ...]] | None, until: float) -> tuple[Flight, ...]:
+    """Return what the flight recorders' reader finds in time; nothing if an earlier one still hangs."""
     if flight is not None:
         with contextlib.suppress(TimeoutError):
             return flight.result(until + GRACE_SECONDS - time.monotonic())
@@ -182,14 +183,14 @@ def _sockets(folder: Path) -> Iterator[int]:
                 yield int(inode.strip("[]"))
 
 
-def _look(pid: int, dump: Dump, detail: Detail, until: float, proc: Path) -> ProcessStacks | None:
+def _read_process(pid: int, dump: Dump, detail: Detail, until: float, proc: Path) -> ProcessStacks | None:
     """Return the state and stacks of a process, as far as they can be read; None if it has ended."""
     folder = proc / str(pid)
     state = _state(folder)
     if not state:
         return None
     waits_in = _text(folder / "wchan")
-    # The kernel may keep the memory of such a process locked, with its command line: a reader would hang as well.
+    # The kernel may hold a lock on the memory of a blocked process. Whoever reads its command line would hang as well.
     blocked = [folder] if state == UNINTERRUPTIBLE else _blocked_threads(folder)
     words = ("" if blocked else _text(folder / "cmdline").replace("\0", " ").strip()) or _text(folder / "comm")
     about = ProcessStacks(pid, words[:MAX_TEXT], state, waits_in=waits_in if waits_in != "0" else "")
@@ -207,7 +208,8 @@ def _look(pid: int, dump: Dump, detail: Detail, until: float, proc: Path) -> Pro
 
 
 def _with_native(process: ProcessStacks, dump: Dump, until: float, proc: Path) -> ProcessStacks:
-    """Return a Python process with its calls in native code. It is stopped for that, so it must not be blocked now."""
+    """Return a Python process with its calls in native code. py-spy has to stop it, which fails if it is blocked
+    now."""
     folder, left = proc / str(process.pid), until - time.monotonic()
     if _state(folder) in (STOPPED, TRACED, UNINTERRUPTIBLE) or _blocked_threads(folder):
         trouble = "it cannot be stopped now"
@@ -225,7 +227,7 @@ def _with_native(process: ProcessStacks, dump: Dump, until: float, proc: Path) -
 
 
 def _state(folder: Path) -> str:
-    """Return the letter in /proc/PID/stat, or of one thread; empty if it has ended."""
+    """Return the letter for the state of a process or thread in its file `stat`; empty if it has ended."""
     try:
         return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -242,8 +244,8 @@ def _tasks(folder: Path) -> list[Path]:
 
 
 def _blocked_threads(folder: Path) -> list[Path]:
-    """Return the threads that wait in the kernel and cannot be stopped. One that reads from a dead file server is
-    enough for a debugger to wait for ever."""
+    """Return the threads that wait in the kernel and cannot be stopped. A debugger waits for ever if one of them reads
+    from a dead file server."""
     return [task for task in _tasks(folder) if _state(task) == UNINTERRUPTIBLE]
 
 

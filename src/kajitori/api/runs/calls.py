@@ -164,7 +164,7 @@ async def list_outcomes(
         state, left, place = await logs.state(namespace, uid), until - clock(), following
         if items or left <= 0 or state.is_over:
             break
-        await logs.news(namespace, uid, place, min(left, LOOK_SECONDS))
+        await logs.wait_for_more(namespace, uid, place, min(left, LOOK_SECONDS))
     return answer(CallOutcomes(items=items, next=place, added=state.added, ended=len(state.ended), closed=state.closed))
 
 
@@ -236,7 +236,7 @@ async def _work(
         left = until - clock()
         if taken or asked.want == 0 or state.is_over or left <= 0:
             break
-        await logs.news(namespace, uid, state.places, min(left, LOOK_SECONDS))
+        await logs.wait_for_more(namespace, uid, state.places, min(left, LOOK_SECONDS))
     arguments = await logs.arguments(namespace, uid, taken)
     calls = [TakenCall(call=call, arguments=_encoded(each)) for call, each in zip(taken, arguments, strict=True)]
     return CallWork(calls=calls, over=state.is_over)

@@ -11,7 +11,7 @@ from kajitori.agent.telemetry.gpus.choice import choose_gpus
 from kajitori.agent.telemetry.gpus.readings import GpuSource
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.reporting import TelemetryReporting
-from kajitori.agent.telemetry.watch import Sampling, Watch
+from kajitori.agent.telemetry.samples import MemberSamples, Sampling
 from kajitori.core.words import names
 from kajitori.embedded.kubelet.pods.inspection import RunningContainer
 
@@ -52,8 +52,8 @@ async def telemetry(
     if servers is None:
         yield
         return
-    watch = Watch(KubeletMembers(containers), gpus or await asyncio.to_thread(choose_gpus))
-    sampling, reporting = Sampling(watch), TelemetryReporting(servers, node, watch)
+    samples = MemberSamples(KubeletMembers(containers), gpus or await asyncio.to_thread(choose_gpus))
+    sampling, reporting = Sampling(samples), TelemetryReporting(servers, node, samples)
     sampling.start()
     reporting.start()
     try:

@@ -1,4 +1,4 @@
-"""Adds the index that finds the newest of many runs with the same beginning of the name, day by day."""
+"""Adds an index for lists by the beginning of the name: it finds the newest of many such runs, day by day."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ def Word() -> sa.types.TypeEngine[str]:
 
 
 def upgrade() -> None:
-    """Add when the programs of a segment ran and what ended them, marks of attempts, and the sums.
+    """Add columns for the time and the end of a segment's programs, marks of attempts, and sums of time.
 
-    The segments that are there already are summed up in the background afterwards, as time of which nothing is known.
+    Existing segments are summed up in the background afterwards, as time of unknown use.
     """
     for name in ("started", "ended"):
         op.add_column("usage", sa.Column(name, sa.BigInteger))

@@ -12,7 +12,7 @@ from kajitori.install.parts.objects import Object, made
 from kajitori.install.settings import CA_SECRET, TLS_SECRET
 
 AUTHORITY_RENEW_DAYS = 400
-"""Remaining validity below which there is a new authority: longer than the certificates that it signs are valid."""
+"""Remaining validity below which a new authority is made. It is longer than the validity of signed certificates."""
 
 _COMMON_NAME = "kajitori"
 _END = b"-----END CERTIFICATE-----\n"
@@ -32,12 +32,12 @@ class Issued:
 
     authority: Pair
     trusted: bytes
-    """Certificates (PEM) of all authorities that clients trust: the present one, and the one before while it is
+    """Certificates (PEM) of the authorities that clients trust: the present one, and the previous one while it is
     valid."""
     parts: Pair
     """For Web API, controller and relay."""
     agents: Pair = Pair()
-    """For the metrics of all agents. Its key is on every node, so it names nothing else."""
+    """For the metrics of all agents. It is valid for no other name, because its key is on every node."""
     changes: tuple[str, ...] = ()
     """The newly issued certificates, with reasons."""
 
@@ -46,9 +46,10 @@ def issue(
     names: tuple[str, ...], now: datetime, before: Issued | None = None, *, agents: tuple[str, ...] = ()
 ) -> Issued:
     """Return an authority, a certificate of the parts for `names` and, if there are agents, one for the names `agents`.
-    What exists `before` is kept as long as it is good.
+    Certificates of `before` are kept while they are good.
 
-    A new authority is only trusted at first. It signs from the next time on, when all clients know it.
+    A new authority is at first only added to the trusted ones. It signs from the next call on, when all clients trust
+    it.
     """
     changes = []
     signs, signs_key, trusted, is_new = _authority(now, before)
@@ -92,7 +93,7 @@ def _authority(now: datetime, before: Issued | None) -> tuple[x509.Certificate, 
 
 
 def _still_valid(bundle: bytes, now: datetime) -> bytes:
-    """Return the certificates of a bundle (PEM) that have not ended."""
+    """Return the certificates of a bundle (PEM) that have not expired."""
     found = b""
     for text in bundle.split(_END)[:-1]:
         certificate = x509.load_certificate(text + _END)
@@ -115,7 +116,7 @@ def _authority_left(issued: Issued, now: datetime) -> timedelta:
 
 
 def _leaf_fault(before: Pair, names: tuple[str, ...], now: datetime, issuer: x509.Certificate | None) -> str:
-    """Return why a certificate has to be replaced; empty if it is good for a while."""
+    """Return the reason for which a certificate has to be replaced; empty if it can be kept."""
     if before == Pair():
         return "there was none"
     try:
@@ -131,7 +132,7 @@ def names_in(certificate: bytes) -> tuple[str, ...]:
 
 
 def ends(certificate: bytes) -> datetime:
-    """Return when a certificate (PEM) ends. Raises ValueError if it cannot be read."""
+    """Return the time at which a certificate (PEM) expires. Raises ValueError if it cannot be read."""
     return x509.load_certificate(certificate).not_valid_after_utc
 
 
@@ -152,7 +153,7 @@ def secrets(issued: Issued, namespace: str, agents_namespace: str = "") -> list[
 def issued_in(
     authority: Mapping[str, str] | None, parts: Mapping[str, str] | None, agents: Mapping[str, str] | None = None
 ) -> Issued | None:
-    """Return what the data of three Secrets hold; None if there is no authority."""
+    """Return the certificates in the data of three Secrets; None if there is no authority."""
     if authority is None:
         return None
     trusted = base64.b64decode((parts or {}).get("ca.crt", ""))

@@ -1,4 +1,4 @@
-"""The gateway: an account that may impersonate users, for clusters with an API server that cannot use the users' OpenID
+"""The gateway: an account that may impersonate users, for clusters whose API server cannot use the users' OpenID
 provider."""
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ def gateway(settings: InstallSettings) -> list[Object]:
     """Return the account, its right to impersonate users and the named groups, and the Web API's right to make tokens
     for it.
 
-    A rule without names would allow every group, that of administrators too, so there is none without groups.
+    A rule that names no groups would allow every group, including the administrators', so there is no such rule if
+    there are no groups.
     """
     chosen, namespace = settings.gateway, settings.namespace
     impersonates = [rule("", "users", "impersonate", only=chosen.users)]

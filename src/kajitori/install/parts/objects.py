@@ -13,11 +13,11 @@ Object = dict[str, Any]
 
 RBAC = "rbac.authorization.k8s.io"
 AGGREGATE_TO = "rbac.kajitori.dev/aggregate-to-"
-"""Beginning of the labels by which roles of people are put together."""
+"""Prefix of the labels by which Kubernetes aggregates the roles of people."""
 
 
 class Identity(NamedTuple):
-    """The identity of an object in a cluster, whatever its version."""
+    """The identity of an object in a cluster, independent of the version of its API."""
 
     group: str
     kind: str
@@ -57,7 +57,7 @@ def cluster_role(name: str, rules: Iterable[Object], parts_of: str = "") -> Obje
 
 
 def aggregated_role(name: str, part: str) -> Object:
-    """Return the ClusterRole that is put together from those with the label of `part`."""
+    """Return the ClusterRole that aggregates the roles with the label of `part`."""
     selectors = [{"matchLabels": {AGGREGATE_TO + part: "true"}}]
     return made(f"{RBAC}/v1", "ClusterRole", name, aggregationRule={"clusterRoleSelectors": selectors})
 
@@ -71,7 +71,7 @@ def account(name: str, namespace: str, **fields: Any) -> Object:
 
 
 def bound(to: str, kind: str, role_name: str, account_name: str, account_namespace: str, namespace: str = "") -> Object:
-    """Return the binding `to` of a role to a service account; in a namespace a RoleBinding."""
+    """Return the binding, with the name `to`, of a role to a service account. With a namespace it is a RoleBinding."""
     reference = {"apiGroup": RBAC, "kind": kind, "name": role_name}
     subjects = [{"kind": "ServiceAccount", "name": account_name, "namespace": account_namespace}]
     binding = "RoleBinding" if namespace else "ClusterRoleBinding"

@@ -73,8 +73,8 @@ def people() -> list[Object]:
             ],
             "lead",
         ),
-        # Stops, changes and deletes runs of others where policy's `security.runChanges` leaves that to their owners. No
-        # other rule uses this verb.
+        # Lets leads and operators stop, change and delete runs of others even if policy's `security.runChanges` allows
+        # it to owners only. No other rule uses this verb.
         cluster_role("kajitori-run-administrator", [rule(GROUP, "runs", ADMINISTER)], "lead operator"),
         # `kaji drain`, `kaji uncordon`, `kaji preflight` and `kaji nodes --healthy`, with the operator's own rights. A
         # ClusterRoleBinding: nodes have no namespace.
@@ -98,8 +98,8 @@ def people() -> list[Object]:
 
 
 def teams() -> list[Object]:
-    """Return the roles that people have: each is put together from the roles with its label, so that operators add
-    rights by a role of their own with the label `rbac.kajitori.dev/aggregate-to-user: "true"`, and so on."""
+    """Return the roles that people have. Each aggregates the roles with its label, so operators can add rights by a
+    role with the label `rbac.kajitori.dev/aggregate-to-user: "true"`, for example."""
     return [
         aggregated_role(TEAM_VIEWER, "viewer"),
         aggregated_role(TEAM_USER, "user"),
@@ -144,7 +144,7 @@ def controller() -> Object:
             # member was killed (then it was not the member's fault), and what keeps a claim that members mount from
             # being bound.
             rule("", "events", "patch list"),
-            # Whether such a claim was bound after that event.
+            # Shows whether such a claim was bound after that Event.
             rule("", "persistentvolumeclaims", "get"),
             # Memory of all members with one request, if a metrics-server serves it.
             rule("metrics.k8s.io", "pods", "list"),
@@ -177,7 +177,7 @@ def policy_keeper() -> Object:
         "kajitori-policy-keeper",
         [
             rule("admissionregistration.k8s.io", f"{_ADMISSION} {mutating}", "get create patch delete"),
-            # Whether the API server can change Pods.
+            # Shows whether the API server can change Pods by policies.
             rule("admissionregistration.k8s.io", "mutatingadmissionpolicies", "list"),
         ],
     )
@@ -207,9 +207,9 @@ def kubelets() -> Object:
 
 
 def leader(settings: InstallSettings) -> Object:
-    """In the namespace of the controller: the Lease by which one of several leads, the key of members' tickets, and the
-    runs that test nodes. If policy's `preflight.namespace` is another namespace, the last of these rules belongs
-    there."""
+    """Rights of the controller in its namespace: the Lease by which the leader is elected, the key of members' tickets,
+    and the runs that test nodes. If policy's `preflight.namespace` is another namespace, the last of these rules
+    belongs there."""
     return role(
         "kajitori-leader",
         settings.namespace,
@@ -224,8 +224,8 @@ def leader(settings: InstallSettings) -> Object:
 
 
 def tickets(settings: InstallSettings) -> Object:
-    """In the same namespace, for the Web API: it accepts the tickets that the controller gave to members, and tells
-    everybody when no controller renews its Lease."""
+    """Rights of the Web API in the same namespace: it verifies the tickets that the controller gave to members, and
+    tells users if no controller renews the Lease."""
     return role(
         "kajitori-tickets",
         settings.namespace,
@@ -237,8 +237,8 @@ def tickets(settings: InstallSettings) -> Object:
 
 
 def messages(settings: InstallSettings) -> list[Object]:
-    """Rights in the namespace of messages, in which no other account has any. The Web API stores the channels of users
-    whom the API server has authenticated. The leading controller reads them, and stores messages that are not delivered
+    """Rights in the namespace of messages. No other account has rights there. The Web API stores channels of users that
+    the API server has authenticated. The leading controller reads them, and stores messages that are not delivered
     yet."""
     space = settings.messages_namespace
     return [
@@ -248,12 +248,12 @@ def messages(settings: InstallSettings) -> list[Object]:
 
 
 def relay() -> Object:
-    """The relay reads what it tells agents."""
+    """The relay reads the Pods and Runs about which it tells agents."""
     return cluster_role(
         "kajitori-relay",
         [
             rule("", "pods", "list watch"),
-            # The owner of the run to which a Pod belongs.
+            # A Run has the owner of its Pods.
             rule(GROUP, "runs", "list watch"),
             # Identifies agents: each of their tokens is reviewed now and then.
             rule("authentication.k8s.io", "tokenreviews", "create"),

@@ -12,9 +12,11 @@ _LEVELS = ("enforce", "warn", "audit")
 
 
 def namespaces(settings: InstallSettings) -> list[Object]:
-    """Return the namespace of the parts, with Kubernetes' strictest Pod security standard unless settings say
-    otherwise, that of channels of messages, which has no Pods, and that of agents, which need the node's own
-    network."""
+    """Return three namespaces.
+
+    The namespace of the parts has Kubernetes' strictest Pod security standard unless settings say otherwise. The
+    namespace of messages has no Pods. The namespace of agents allows the node's own network.
+    """
     found = [
         _namespace(settings.namespace, settings.pod_security),
         _namespace(settings.messages_namespace, "restricted"),
@@ -69,12 +71,11 @@ def _tcp(port: int) -> list[Object]:
 def flow_control(settings: InstallSettings) -> list[Object]:
     """Return how the API server shares its capacity between Kajitori and all other clients.
 
-    Without it, the parts share the priority level of all service accounts with every other controller of the cluster: a
-    burst of a thousand Pods waits behind them, and they wait behind it. With it, the parts have a level of their own
-    with about a tenth of the API server's capacity, which others may borrow while it is idle. Each part is a flow of
-    its own, so that a busy Web API does not delay the controller. The leader's Lease uses the level of Kubernetes' own
-    Leases, so it never waits behind our own burst.
-    """
+    Without it, the parts share the priority level of all service accounts with every other controller of the cluster,
+    and each waits behind the bursts of the others. With it, the parts have a level of their own with about a tenth of
+    the API server's capacity, which others may borrow while it is idle. Each part is a flow of its own, so that a busy
+    Web API does not delay the controller. The leader's Lease uses the level of Kubernetes' own Leases, so it never
+    waits behind our own burst."""
     limited = {
         "nominalConcurrencyShares": 30,
         "lendablePercent": 80,

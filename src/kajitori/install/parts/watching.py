@@ -33,10 +33,10 @@ def alerts(settings: InstallSettings) -> list[Object]:
 
 def monitors(settings: InstallSettings) -> list[Object]:
     """Return the PodMonitors by which Prometheus Operator finds Web APIs, controllers and agents; none in a cluster
-    without it.
+    without the operator.
 
-    Each is in the namespace of its Pods, where the authority of their certificate is. A certificate names no address of
-    a Pod or node, so each says which name to expect.
+    Each PodMonitor is in the namespace of its Pods, where the authority of their certificate is. A certificate contains
+    no addresses of Pods or nodes, so each PodMonitor says which name to expect.
     """
     monitoring = settings.monitoring
     if monitoring.alerts != "prometheusRule" or not monitoring.monitors:

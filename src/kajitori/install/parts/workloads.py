@@ -32,14 +32,16 @@ METRICS_TOKEN_FOLDER = "/etc/kajitori-metrics-token"
 POLICY = "kajitori"
 """ConfigMap with the policy file, the address registry, and the authorities of the OpenID provider."""
 SIGN_IN_AUTHORITY = "sign-in-ca.crt"
-"""Its key with these authorities."""
+"""Key of this ConfigMap with these authorities."""
 GATEWAY_AUTHENTICATION = "gateway.yaml"
-"""Its key with the providers whose ID tokens the gateway accepts."""
+"""Key of this ConfigMap with the OpenID providers from which the gateway accepts ID tokens."""
 HOST_FOLDER = "/host"
 """Folder in which an agent finds parts of the node's own file system."""
 DEVICES_FOLDER = "var/lib/kubelet/pod-resources"
-"""Folder below it with the socket of the kubelet's pod-resources API, wherever the kubelet has it on the node."""
+"""Folder below HOST_FOLDER with the socket of the kubelet's pod-resources API. On the node it may be elsewhere."""
 _TOKEN_FOLDER = "/var/run/secrets/kajitori.dev"
+AGENT = "kajitori-agent"
+"""Name of the agents' DaemonSet, account and ConfigMap."""
 _USER = 65532
 _RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
@@ -95,7 +97,8 @@ def controller(settings: InstallSettings) -> list[Object]:
     """Return the controllers, which plan, start and restart runs. One leads; the followers hold the same state in
     memory.
 
-    One that cannot continue ends, and Kubernetes starts it again; so does one whose event loop hangs for two minutes.
+    A controller ends if it cannot continue, or if its event loop hangs for two minutes. Kubernetes then starts it
+    again.
     """
     part, namespace = settings.controller, settings.namespace
     arguments = [
@@ -157,14 +160,40 @@ def relay(settings: InstallSettings) -> list[Object]:
 def agent(settings: InstallSettings) -> list[Object]:
     """Return the agents, which count the traffic of each node's Pods and sample the members of runs.
 
-    An agent asks the relay and reports to the Web API, never to the API server: its Pod's token opens nothing there and
-    names the node. On a node it creates only its own tables and /var/lib/kajitori-agent. It sees the node's
-    processes (hostPID and SYS_PTRACE, for $KAJI_METRICS and the GPUs of a process), reads control groups and logs, and
-    asks the kubelet's pod-resources API, which has no call that changes something, for the GPUs of Pods.
+    An agent asks the relay and reports to the Web API, never to the API server: its Pod's token names the node and
+    gives no rights there. On the node it writes only its own tables and /var/lib/kajitori-agent. It sees the node's
+    processes (hostPID and SYS_PTRACE, for $KAJI_METRICS and the GPUs of a process), and reads control groups and logs.
+    It asks the kubelet's pod-resources API for the GPUs of Pods; no call of that API changes anything.
     """
-    agents, namespace, name = settings.agents, settings.agents_namespace, "kajitori-agent"
+    namespace, name = settings.agents_namespace, AGENT
+    pod: Object = {
+        "serviceAccountName": name,  # an account without any role
+        "automountServiceAccountToken": False,
+        "hostNetwork": True,  # it counts at the node's interfaces
+        "hostPID": True,  # it samples the processes of members
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "priorityClassName": "system-node-critical",
+        "nodeSelector": dict(settings.agents.node_selector),
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [_agent_container(settings)],
+        "volumes": _agent_volumes(settings),
+    }
+    labels = {"app.kubernetes.io/name": name}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "updateStrategy": {"rollingUpdate": {"maxUnavailable": "10%"}},
+        "template": {"metadata": {"labels": labels}, "spec": _without_empty(pod)},
+    }
+    return [
+        account(name, namespace, automountServiceAccountToken=False, **_pull_secrets(settings)),
+        made("apps/v1", "DaemonSet", name, namespace, spec=spec),
+    ]
+
+
+def _agent_container(settings: InstallSettings) -> Object:
+    """Return the container of an agent: command, rights and mounts."""
+    agents, files = settings.agents, _metrics_files(settings)
     trust = f"{TLS_FOLDER}/ca.crt"
-    files = _metrics_files(settings)
     arguments = [
         f"--relay={settings.relay_url}",
         f"--relay-token={_TOKEN_FOLDER}/token",
@@ -179,7 +208,7 @@ def agent(settings: InstallSettings) -> list[Object]:
         *([f"--metrics-token={METRICS_TOKEN_FOLDER}/{METRICS_TOKEN_KEY}"] if files else []),
         "--log-format=json",
     ]
-    container: Object = {
+    return {
         "name": "agent",
         "image": settings.parts_image,
         **_pull_policy(settings),
@@ -188,7 +217,7 @@ def agent(settings: InstallSettings) -> list[Object]:
         "env": [
             {"name": "KAJI_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
             {"name": "HOST_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
-            # NVIDIA's container runtime, if it is the node's, mounts NVML; without it they have no effect.
+            # These make NVIDIA's container runtime mount NVML. With another runtime they have no effect.
             {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
             {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
         ],
@@ -212,43 +241,26 @@ def agent(settings: InstallSettings) -> list[Object]:
             *({"name": one.volume, "mountPath": one.folder, "readOnly": True} for one in files),
         ],
     }
+
+
+def _agent_volumes(settings: InstallSettings) -> list[Object]:
+    """Return the volumes of an agent's Pod: its own files, and those of the node that it reads."""
     token = {"serviceAccountToken": {"path": "token", "audience": "kajitori", "expirationSeconds": 3600}}
     volumes: list[Object] = [
         {"name": "data", "hostPath": {"path": "/var/lib/kajitori-agent", "type": "DirectoryOrCreate"}},
-        {"name": "policy", "configMap": {"name": name}},
+        {"name": "policy", "configMap": {"name": AGENT}},
         {"name": "token", "projected": {"sources": [token]}},
         {"name": "cgroups", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}},
         {"name": "logs", "hostPath": {"path": "/var/log/pods", "type": "DirectoryOrCreate"}},
         # The folder, not the socket: a kubelet that starts again makes a new one.
         {
             "name": "devices",
-            "hostPath": {"path": f"{agents.kubelet_folder}/pod-resources", "type": "DirectoryOrCreate"},
+            "hostPath": {"path": f"{settings.agents.kubelet_folder}/pod-resources", "type": "DirectoryOrCreate"},
         },
     ]
     volumes += _tls_volume(settings)
-    volumes += ({"name": one.volume, "secret": {"secretName": one.secret}} for one in files)
-    pod: Object = {
-        "serviceAccountName": name,  # has no role
-        "automountServiceAccountToken": False,
-        "hostNetwork": True,  # the interfaces and rules that it is about
-        "hostPID": True,  # the processes of members
-        "dnsPolicy": "ClusterFirstWithHostNet",
-        "priorityClassName": "system-node-critical",
-        "nodeSelector": dict(agents.node_selector),
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [container],
-        "volumes": volumes,
-    }
-    labels = {"app.kubernetes.io/name": name}
-    spec = {
-        "selector": {"matchLabels": labels},
-        "updateStrategy": {"rollingUpdate": {"maxUnavailable": "10%"}},
-        "template": {"metadata": {"labels": labels}, "spec": _without_empty(pod)},
-    }
-    return [
-        account(name, namespace, automountServiceAccountToken=False, **_pull_secrets(settings)),
-        made("apps/v1", "DaemonSet", name, namespace, spec=spec),
-    ]
+    volumes += ({"name": one.volume, "secret": {"secretName": one.secret}} for one in _metrics_files(settings))
+    return volumes
 
 
 def renewal(settings: InstallSettings) -> list[Object]:
@@ -283,7 +295,7 @@ def renewal(settings: InstallSettings) -> list[Object]:
     ]
 
 
-# ---------------------------------------------------------------------------------------------- pieces
+# ---------------------------------------------------------------------------------------------- shared by the parts
 
 
 def _deployment(
@@ -360,8 +372,7 @@ def _container(
 
 
 def _policy_arguments(settings: InstallSettings) -> list[str]:
-    """Return the arguments about policy that Web API and controller share, because they must come to the same
-    decisions."""
+    """Return the arguments about policy. Web API and controller share them, since their decisions must agree."""
     authority = [f"--member-ca={TLS_FOLDER}/ca.crt"] if settings.encrypts else []
     return [
         f"--policy={POLICY_FOLDER}/policy.yaml",

@@ -1,4 +1,4 @@
-"""Limits the requests in flight at an API server: as many as it handles without getting slower.
+"""Limits the number of requests in flight at an API server to what it handles without getting slower.
 
 A congestion window as in TCP: additive increase, multiplicative decrease (Chiu and Jain, "Analysis of the increase and
 decrease algorithms for congestion avoidance", 1989). Signs of congestion are 429 and, as in TCP Vegas (Brakmo and
@@ -25,8 +25,8 @@ _precedence: ContextVar[float] = ContextVar("precedence", default=-math.inf)
 
 @contextmanager
 def preceding(precedence: float) -> Iterator[None]:
-    """Give requests made inside this context precedence over requests with a lower precedence, and over all requests
-    outside of any such context, when they have to wait."""
+    """Give requests that are made inside this context a precedence. If requests have to wait, a higher precedence goes
+    first; requests outside of any such context have the lowest one."""
     token = _precedence.set(precedence)
     try:
         yield
@@ -41,7 +41,8 @@ class Limits:
     initial: int = 32
     min_size: int = 1
     min_when_slow: int = 16
-    """Lower bound if the server is only slow: other clients may cause that, and so few requests do no harm."""
+    """Lower bound if the server is slow but does not refuse: other clients may be the cause, and this number of
+    requests does no harm."""
     max_size: int = 256
     latency_factor: float = 3.0
     """Latency above this multiple of its floor, plus the slack, is congestion."""
@@ -57,7 +58,7 @@ class Limits:
 
 @dataclass(slots=True)
 class _Latency:
-    """The average latency of one kind of request, and its lowest value in this and the previous period."""
+    """The average latency of one kind of request, and the lowest one in this period and in the previous period."""
 
     average: float
     lowest: float
@@ -70,8 +71,7 @@ class _Latency:
 
 
 class Window:
-    """The state machine of the limiter. Pure: every method takes the time in seconds on any clock that does not go
-    back."""
+    """The state machine of the limiter. Pure: every method takes the time in seconds, by any monotonic clock."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -87,9 +87,9 @@ class Window:
         return int(self._size)
 
     def answered(self, *, kind: str, began: float, now: float, in_flight: int) -> None:
-        """Note that a request of this kind succeeded. An empty kind means that its latency says nothing.
+        """Record that a request of this kind succeeded. With an empty kind its latency is ignored.
 
-        `in_flight` counts the requests in flight, including this one; a window that is not used up does not grow.
+        `in_flight` is the number of requests in flight, including this one. A window that is not used up does not grow.
         """
         if kind and self._is_slow(kind, now - began, now):
             self._halve(began, now, self.limits.min_when_slow)
@@ -97,7 +97,7 @@ class Window:
             self._size = min(self._size + 1 / self._size, float(self.limits.max_size))
 
     def throttled(self, *, began: float, now: float, retry_after_seconds: float = 0.0) -> None:
-        """Note an answer of 429, or of 503 with a time to retry after."""
+        """Record an answer 429, or 503 with a time after which to retry."""
         self._halve(began, now, self.limits.min_size)
         self.paused_until = max(self.paused_until, now + min(retry_after_seconds, self.limits.longest_pause_seconds))
 
@@ -162,7 +162,7 @@ class ConcurrencyLimiter:
             raise
 
     def release(self) -> None:
-        """Note that a request is over; the next one may begin."""
+        """Record that a request is over; the next one may begin."""
         self.in_flight -= 1
         while self._waiting and self.in_flight < self.window.size:
             is_longest_turn, self._longest_is_next = self._longest_is_next, not self._longest_is_next
@@ -199,7 +199,7 @@ class ConcurrencyLimiter:
 
 
 class Slot:
-    """One request's place in a limiter. A request without an answer says nothing about the server."""
+    """One request's place in a limiter. If the request gets no answer, the window does not change."""
 
     __slots__ = ("_began", "_kind", "_limiter")
 
@@ -219,7 +219,7 @@ class Slot:
         self._limiter.release()
 
     def answered(self, status: int, retry_after_seconds: float | None = None) -> None:
-        """Note the HTTP status that answered this request."""
+        """Record the HTTP status of the answer to this request."""
         limiter, now = self._limiter, self._limiter.clock()
         if status == 429 or (status == 503 and retry_after_seconds is not None):
             limiter.window.throttled(began=self._began, now=now, retry_after_seconds=retry_after_seconds or 0.0)

@@ -37,13 +37,16 @@ class ExecPlugin:
 
 
 Headers = tuple[tuple[str, str], ...]
-"""Headers of a request, of which one name may occur several times."""
+"""Headers of a request; a name may occur several times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The identity of a client. Of header source, token file, token, plugin and password the first one is used; a
-    certificate is used as well."""
+    """The identity of a client.
+
+    The first one that is set of header source, token file, token, plugin and password is used. A certificate is used
+    in addition.
+    """
 
     header_source: Callable[[], Awaitable[Headers]] | None = field(default=None, repr=False)
     """Returns the headers that identify the client; asked again every minute and after a refusal."""
@@ -189,6 +192,7 @@ def _build(
     user_path: Path,
     user: dict[str, Any],
 ) -> KubeConfig:
+    """Return the configuration of a context, given its entries of a cluster and a user and the files that have them."""
     from lightkube.config.models import Cluster, User
 
     try:

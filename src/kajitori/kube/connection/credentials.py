@@ -24,8 +24,8 @@ from kajitori.errors import InvalidInput, Unauthenticated
 from kajitori.kube.connection.config import ExecPlugin, KubeConfig
 
 TOKEN_FILE_SECONDS = 60
-"""Interval at which a token file is read again, as in client-go; the kubelet renews it long before it expires. A source
-of headers is asked again after the same time."""
+"""Interval at which a token file is read again, as in client-go: the kubelet renews the file long before the token
+expires. A source of headers is asked again at the same interval."""
 
 EXPIRY_MARGIN = timedelta(seconds=10)
 """Credentials that expire within this time are renewed before use."""
@@ -60,7 +60,7 @@ class CredentialSource:
     async def get(self, *, refused: Credential | None = None) -> Credential:
         """Return credentials to use now.
 
-        `refused` is a credential that the server answered with 401; it is renewed, unless that has happened meanwhile.
+        `refused` is a credential that the server answered with 401. It is renewed, unless another request has done so.
         Raises InvalidInput for files that cannot be used and Unauthenticated if a plugin fails.
         """
         current = self._current
@@ -117,7 +117,7 @@ class CredentialSource:
             context = _context(authorities, config.insecure_skip_tls_verify)
             where = "kubeconfig client-certificate"
             _load_pair(context, certificate or _read_bytes(who.certificate_file), key or _read_bytes(who.key_file))
-        except (OSError, ValueError) as error:  # includes ssl.SSLError
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise InvalidInput.one(where, f"cannot be used: {error}") from error
         return context
 
@@ -157,7 +157,7 @@ class _ExecCredential(msgspec.Struct):
 
 
 async def run_plugin(plugin: ExecPlugin, config: KubeConfig) -> ExecStatus:
-    """Run a credential plugin once. Its standard output is read as the answer only.
+    """Run a credential plugin once; return the credentials that it prints on standard output.
 
     Raises Unauthenticated if it cannot be run, fails, takes too long or prints no credentials.
     """
@@ -167,6 +167,18 @@ async def run_plugin(plugin: ExecPlugin, config: KubeConfig) -> ExecStatus:
             f"credential plugin {plugin.command} wants to ask questions, and there is no terminal",
             hint="use a service account's token, or run this at a terminal",
         )
+    output = await _output_of_plugin(plugin, config, interactive=interactive)
+    try:
+        status = msgspec.json.decode(output, type=_ExecCredential).status
+    except msgspec.MsgspecError:
+        status = ExecStatus()
+    if not status.token and not status.client_certificate_data:
+        raise Unauthenticated(f"credential plugin {plugin.command} printed no credentials", hint=plugin.install_hint)
+    return status
+
+
+async def _output_of_plugin(plugin: ExecPlugin, config: KubeConfig, *, interactive: bool) -> bytes:
+    """Run a credential plugin; return its standard output. Raises Unauthenticated if it cannot be run or fails."""
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.provide_cluster_info:
         spec["cluster"] = _cluster_info(config)
@@ -205,13 +217,7 @@ async def run_plugin(plugin: ExecPlugin, config: KubeConfig) -> ExecStatus:
             f"credential plugin {plugin.command} failed with exit code {process.returncode}{reason}",
             hint="log in again; run it by hand to see more",
         )
-    try:
-        status = msgspec.json.decode(output, type=_ExecCredential).status
-    except msgspec.MsgspecError:
-        status = ExecStatus()
-    if not status.token and not status.client_certificate_data:
-        raise Unauthenticated(f"credential plugin {plugin.command} printed no credentials", hint=plugin.install_hint)
-    return status
+    return output
 
 
 def _cluster_info(config: KubeConfig) -> dict[str, Any]:
@@ -243,8 +249,8 @@ def _read_bytes(path: Path | None) -> bytes:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a certificate and a key. OpenSSL reads files only; this one is readable by its owner alone and removed at
-    once."""
+    """Load a certificate and a key. OpenSSL reads them only from a file, so a temporary one is written, which only its
+    owner can read and which is removed at once."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate + b"\n" + key)
         file.flush()

@@ -1,4 +1,4 @@
-"""Two upgraded connections that are joined: what arrives at one end is sent at the other, unchanged."""
+"""Joins two upgraded connections: bytes that arrive at one end are sent at the other end, unchanged."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import cast
 PING_SECONDS = 4.0
 """Interval at which every end of an upgraded connection pings, since proxies cut idle connections, some after 10 s."""
 READ_BYTES = 256 * 1024
-"""Most bytes that are read at once."""
+"""Largest number of bytes that are read at once."""
 RECEIVED_BYTES = 64 * 1024
-"""Bytes of an end that is not joined yet, beyond which it is not read."""
+"""An end that is not joined yet is read up to this number of bytes."""
 
 _TCP_INFO_BYTES, _UNACKED_OFFSET = 104, 24
 """Size of Linux' `struct tcp_info`, and the offset of `tcpi_unacked` in it."""
 
 
 class _ThreadBuffer(threading.local):
-    """The memory that all ends of a thread's event loop read into: each passes its bytes on before the next one reads.
+    """The memory into which all ends of a thread's event loop read. Each passes its bytes on before the next one reads.
 
-    TLS decrypts into it and encrypts from it.
+    TLS decrypts into this memory and encrypts from it.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class JoinedEnd(asyncio.BufferedProtocol):
         self.was_heard = False
         """Whether anything has arrived since this was last set to False."""
         self._encrypts = False
-        """Whether the transport encrypts what it is given at once. Other transports may keep it."""
+        """Whether the transport encrypts the given bytes at once. Other transports may keep a reference to them."""
         self._other: JoinedEnd | None = None
         self._received = bytearray()
         self._received_bytes = received_bytes
@@ -57,7 +57,7 @@ class JoinedEnd(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     async def arrived(self) -> None:
-        """Wait until more bytes have arrived, or the end."""
+        """Wait until more bytes have arrived or the connection has ended."""
         self._changed.clear()
         await self._changed.wait()
 
@@ -84,7 +84,7 @@ class JoinedEnd(asyncio.BufferedProtocol):
         self._changed.set()
 
     def send(self, data: memoryview) -> None:
-        """Send bytes, whose memory is used again afterwards."""
+        """Send bytes. The caller uses their memory again when this returns."""
         if self.transport.is_closing():
             return
         self.transport.write(data if self._encrypts else bytes(data))
@@ -114,7 +114,7 @@ async def until_either_ends(*ends: JoinedEnd) -> None:
 
 
 def acknowledges(transport: asyncio.BaseTransport) -> bool:
-    """Whether the peer's kernel has acknowledged everything that was sent to it. False if that is not known."""
+    """Return whether the peer's kernel has acknowledged all bytes that were sent. False if it is not known."""
     connection = transport.get_extra_info("socket")
     if connection is None or not hasattr(socket, "TCP_INFO"):
         return False

@@ -18,16 +18,16 @@ class RetryPolicy:
     """
 
     attempts: int = 5
-    """Tries of one request, including the first."""
+    """Number of tries of one request, including the first."""
     total_seconds: float = 20.0
-    """No retry begins later than this after the first try."""
+    """Time after the first try in which a retry may begin."""
     base_seconds: float = 0.2
     cap_seconds: float = 5.0
 
     def pause(
         self, error: ApiError | ConnectionFailed, *, tried: int, elapsed_seconds: float, idempotent: bool, chance: float
     ) -> float | None:
-        """Return the seconds to wait before a retry, or None if a retry would be wrong or is no longer allowed.
+        """Return the seconds to wait before a retry, or None if a retry would do harm or is no longer allowed.
 
         `tried` counts the tries so far; `idempotent` means that sending the request twice has the effect of sending it
         once; `chance` is random, in [0, 1).
@@ -48,9 +48,9 @@ def worth_retrying(error: ApiError | ConnectionFailed, *, idempotent: bool) -> b
     if isinstance(error, ConnectionFailed):
         return idempotent or not error.maybe_applied
     if error.status in _SLOW_DOWN and error.retry_after_seconds is not None:
-        return True  # the server says that it did nothing
+        return True  # such an answer says that nothing was done
     if isinstance(error, StorageFullError):
-        return False  # until space is freed
+        return False  # it fails until someone frees space
     return idempotent and isinstance(error, ServerError | TooManyRequestsError)
 
 

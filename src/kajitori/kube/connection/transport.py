@@ -72,11 +72,11 @@ class Transport:
         environment: Environment,
         write_permit: Callable[[], float] | None = None,
         on_write_error: OnWriteError | None = None,
-        lender: Transport | None = None,
+        connections_of: Transport | None = None,
     ) -> None:
-        """`lender` is a transport whose connections this one uses instead of its own."""
+        """With `connections_of`, use the connections of another transport instead of own ones."""
         self.config = config
-        self._lender = lender
+        self._connections_of = connections_of
         self._timeout_seconds = timeout_seconds
         self._write_permit = write_permit
         self._on_write_error = on_write_error
@@ -95,8 +95,8 @@ class Transport:
         """Return the session, which is created on first use, since it belongs to the running event loop."""
         if self._is_closed:
             raise ConnectionFailed("this client was closed", maybe_applied=False)
-        if self._lender is not None:
-            return await self._lender.open()
+        if self._connections_of is not None:
+            return await self._connections_of.open()
         if self._http is None:
             self._http = aiohttp.ClientSession(
                 connector=self._connector(),
@@ -104,7 +104,7 @@ class Transport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=READ_BUFFER_BYTES,
                 auto_decompress=True,
-                trust_env=False,  # would send passwords of ~/.netrc as well
+                trust_env=False,  # otherwise aiohttp would send passwords of ~/.netrc
                 trace_configs=[self._permission_trace()] if self._write_permit is not None else [],
             )
         return self._http
@@ -116,8 +116,8 @@ class Transport:
         return aiohttp.TCPConnector(limit=0, ttl_dns_cache=30)
 
     def _permission_trace(self) -> aiohttp.TraceConfig:
-        """Return a trace that checks the permission to write again before each piece is sent: a process that was
-        stopped in between would otherwise send the write when it continues."""
+        """Return a trace that asks for the permission to write again before each piece is sent. Otherwise a process
+        that was stopped in between would send the write when it continues, although another one may lead by then."""
 
         async def ask(
             _session: aiohttp.ClientSession,
@@ -128,13 +128,13 @@ class Transport:
                 self._write_permit()
 
         trace = aiohttp.TraceConfig()
-        # called before the headers are sent, which go out with the first piece of the body
+        # This is called before the headers are sent: they leave with the first piece of the body.
         trace.on_request_headers_sent.append(ask)
         trace.on_request_chunk_sent.append(ask)
         return trace
 
     async def close(self) -> None:
-        """Close all of its own connections; no request is possible afterwards."""
+        """Close the connections that are its own; no request is possible afterwards."""
         self._is_closed = True
         if self._http is not None:
             await self._http.close()
@@ -151,7 +151,7 @@ class Transport:
         idempotent: bool,
         kind: str = "",
     ) -> bytes:
-        """Return the body of a successful answer. Retries by the retry policy.
+        """Return the body of a successful answer. Failures are retried by the retry policy.
 
         Requests of the same `kind` are expected to take equally long; empty if that is unknown. Raises ApiError's
         subclasses and ConnectionFailed.
@@ -212,8 +212,7 @@ class Transport:
                     return answer
 
     def _timeout_of(self, method: str) -> aiohttp.ClientTimeout:
-        """Return the timeout of a request. A write must be permitted when it is sent, and may not outlive its
-        permission."""
+        """Return the timeout of a request. A write must be permitted, and ends with its permission at the latest."""
         if self._write_permit is None or method in _READS:
             return self._timeout
         left_seconds = self._write_permit()
@@ -230,10 +229,10 @@ class Transport:
         silence_seconds: float | None = None,
         buffer_bytes: int = READ_BUFFER_BYTES,
     ) -> aiohttp.ClientResponse:
-        """Return a successful answer to GET whose body is still to be read; the caller closes it.
+        """Return a successful answer to GET. The caller reads its body, and closes it.
 
-        `silence_seconds` is the longest pause between two pieces of the body before reading fails with TimeoutError,
-        `buffer_bytes` how much is read ahead of a slow reader.
+        If the server sends nothing for `silence_seconds`, reading fails with TimeoutError. At most `buffer_bytes` are
+        read ahead of a slow reader.
         """
         http = await self.open()
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence_seconds)
@@ -289,7 +288,7 @@ class Transport:
                 )
 
     async def upgrade(self, path: str, *, headers: Mapping[str, str], end: JoinedEnd) -> Upgraded:
-        """Ask for an upgrade of the connection, and give the upgraded one to `end`. The caller closes it.
+        """Ask for an upgrade of the connection, and give the upgraded connection to `end`. The caller closes it.
 
         Raises ConnectionFailed if the server answers without upgrading.
         """
@@ -313,7 +312,8 @@ class Transport:
             raise ConnectionFailed(f"the API server at {self.config.server} did not upgrade the connection")
 
     async def _raise_refusal(self, path: str, params: Params, status: int) -> None:
-        """Raise the server's own error: a refused handshake loses its body, a plain request does not."""
+        """Raise the server's own error. aiohttp drops the body of a refused handshake, so a plain request asks for it
+        again."""
         try:
             (await self.stream(path, params=params)).close()
         except ApiError as error:
@@ -353,7 +353,7 @@ class Transport:
             yield
         except aiohttp.WSServerHandshakeError as error:
             raise _HandshakeRefused(error.status) from error
-        except (aiohttp.ClientError, OSError) as error:  # includes TimeoutError
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             if isinstance(error.__cause__, KajitoriError):
                 raise error.__cause__ from None  # the permission to write has ended
             raise connection_failed(self.config, error) from error
@@ -376,7 +376,7 @@ class Upgraded:
         connection = response.connection
         assert connection is not None and connection.protocol is not None and connection.transport is not None
         early = _Early()
-        connection.protocol.set_parser(early, early)  # gives what arrived with the answer
+        connection.protocol.set_parser(early, early)  # receives bytes that arrived together with the answer
         end.connection_made(connection.transport)
         connection.transport.set_protocol(end)
         if early.data:
@@ -388,7 +388,7 @@ class Upgraded:
 
 
 class _Early:
-    """Takes bytes from aiohttp as its parsers do."""
+    """Receives the first bytes of an upgraded connection, in the place of a parser of aiohttp."""
 
     def __init__(self) -> None:
         self.data = bytearray()

@@ -89,7 +89,7 @@ class StreamReplied:
 class DataReceived:
     """The peer sent data on a stream: a frame, or the part of it that has arrived. With `ended` it was the last.
 
-    The data are a part of what `receive` was given, not a copy.
+    The data are a view of the bytes that `receive` was given, not a copy.
     """
 
     stream: int
@@ -134,7 +134,7 @@ class Connection:
     """One side of a connection.
 
     The methods that send return the bytes to write; the caller writes them in the order of the calls. `receive` queues
-    its own answers to the peer (pongs, refusals); `take_owed` returns them.
+    frames that answer the peer (pongs, refusals); `take_queued` returns them.
     """
 
     def __init__(self, *, is_client: bool = False) -> None:
@@ -148,7 +148,7 @@ class Connection:
         self._data_left = 0
         """Bytes of the current DATA frame that have not arrived."""
         self._data_ends = False
-        self._owed: list[bytes] = []
+        self._queued: list[bytes] = []
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
 
@@ -206,13 +206,13 @@ class Connection:
         """Return whether a direction of the stream is open."""
         return stream in self._streams
 
-    def owe(self, frame: bytes) -> None:
-        """Add a frame to those that `take_owed` returns."""
-        self._owed.append(frame)
+    def queue(self, frame: bytes) -> None:
+        """Add a frame to those that `take_queued` returns."""
+        self._queued.append(frame)
 
-    def take_owed(self) -> bytes:
-        """Return the frames that are due to the peer, each once."""
-        owed, self._owed = b"".join(self._owed), []
+    def take_queued(self) -> bytes:
+        """Return the queued frames, and empty the queue."""
+        owed, self._queued = b"".join(self._queued), []
         return owed
 
     # --- receiving ---------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class Connection:
                 raise ProtocolError(f"data for stream {number}, which was never opened")
             return  # this side reset it while the peer was sending
         if not found.receives:
-            self._owed.append(self.reset(number, ResetCode.STREAM_ALREADY_CLOSED))
+            self._queued.append(self.reset(number, ResetCode.STREAM_ALREADY_CLOSED))
             events.append(StreamReset(number, ResetCode.STREAM_ALREADY_CLOSED))
             return
         if ends:
@@ -306,7 +306,7 @@ class Connection:
             if number % 2 == self._next_ping % 2:
                 events.append(Ponged(number))
             else:
-                self._owed.append(_control(PING, 0, body[:4]))
+                self._queued.append(_control(PING, 0, body[:4]))
         elif kind == GO_AWAY:
             events.append(GoneAway(_number(body, 8)))
         # SETTINGS and WINDOW_UPDATE concern flow control. Unknown kinds must be ignored.
@@ -316,7 +316,7 @@ class Connection:
             raise ProtocolError(f"a stream of number {number} after {self._last_peer_stream}")
         self._last_peer_stream = number
         if len(self._streams) >= MAX_STREAMS:
-            self._owed.append(_reset(number, ResetCode.REFUSED_STREAM))
+            self._queued.append(_reset(number, ResetCode.REFUSED_STREAM))
             return
         self._streams[number] = _Stream(receives=not ends)
         events.append(StreamOpened(number, headers, ends))

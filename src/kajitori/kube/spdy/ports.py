@@ -8,12 +8,12 @@ from kajitori.kube.errors import ConnectionFailed, PortUnreachable
 from kajitori.kube.spdy.session import PassOn, Session, Stream
 
 PORT_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
-"""SPDY tunnelled in a WebSocket (KEP-4006), as kubectl does it. The older channels can't express the end of a
-direction."""
+"""SPDY tunnelled in a WebSocket (KEP-4006), as kubectl does it. The older protocol of channels can't end
+one direction only."""
 
 
 class PortChannel:
-    """A connection to a port: bytes in both directions, each of which ends by itself.
+    """A connection to a port. Each of the two directions ends by itself.
 
     The kubelet does not tell when it has connected to the port. If it can't, reading raises PortUnreachable.
     """
@@ -27,7 +27,7 @@ class PortChannel:
 
     @classmethod
     async def open(cls, session: Session, port: int, number: int, target: str) -> PortChannel:
-        """Connect to a port. `number` is the connection's own in its session. Raises ConnectionError."""
+        """Connect to a port. `number` identifies the connection in its session. Raises ConnectionError."""
         headers = {"port": str(port), "requestid": str(number)}
         errors = await session.open({**headers, "streamtype": "error"})
         await errors.close()  # this side sends no errors
@@ -67,8 +67,8 @@ class PortChannel:
             await self._errors.reset()
 
     def _raise_refusal(self) -> None:
-        """Raise the error that the kubelet sent on the second stream, if any. It sends it before the end of the
-        first."""
+        """Raise the error that the kubelet sent on the stream for errors, if any. It sends the error before it ends the
+        stream of data."""
         message = self._errors.read_arrived().decode(errors="replace").strip()
         if "connection refused" in message.lower():
             hint = "the program must listen on 127.0.0.1 or on all addresses; it may need some time to start"

@@ -25,8 +25,8 @@ from kajitori.kube.spdy.wires import Wire
 log = logging.getLogger(__name__)
 
 GONE_SECONDS = 20.0
-"""Silence after an unanswered ping at which a `Pulse` gives the peer up. A ping goes out every PING_SECONDS, and the
-answers are looked at as often, so a peer that vanished is noticed within 28 s."""
+"""Silence after an unanswered ping at which a `PeerLiveness` gives the peer up. A ping goes out every PING_SECONDS, and
+the answers are looked at as often, so a peer that vanished is noticed within 28 s."""
 UNREAD_BYTES = 4 << 20
 """Unread bytes in all streams of a connection at which it stops reading from the peer. Without flow control a single
 stream can't be stopped."""
@@ -38,11 +38,12 @@ PassOn = Callable[[bytes | memoryview], int]
 
 
 @dataclass
-class Pulse:
+class PeerLiveness:
     """Decides whether the peer of a session is gone. Times are seconds of one clock.
 
-    Pings queue behind data that the peer does not read because the program behind it is slow. So a missing answer is a
-    proof only if no data went ahead of the ping; otherwise the peer's kernel must have stopped to acknowledge, too.
+    A ping waits behind data that the peer does not read while its program is slow. A missing answer therefore proves
+    only something if no data was sent before the ping. Otherwise the peer's kernel must also have stopped to
+    acknowledge bytes.
     """
 
     acknowledges: Callable[[], bool] = lambda: True
@@ -56,19 +57,19 @@ class Pulse:
     _heard_at: float = field(default=0.0, init=False)
 
     def sent(self, count: int) -> None:
-        """Note that bytes other than pings were sent."""
+        """Record that bytes other than pings were sent."""
         self._sent_bytes += count
 
     def asked(self, number: int, now: float) -> None:
-        """Note that a ping was sent."""
+        """Record that a ping was sent."""
         self._asked[number] = now, self._sent_bytes
 
     def heard(self, now: float) -> None:
-        """Note that something arrived, or that this side does not read."""
+        """Record that bytes arrived, or that this side does not read now."""
         self._heard_at = now
 
     def answered(self, number: int) -> None:
-        """Note the answer to a ping, which answers all earlier ones."""
+        """Record the answer to a ping. It also counts as the answer to all earlier pings."""
         if number in self._asked:
             self._confirmed_bytes = self._asked[number][1]
             self._asked = {other: asked for other, asked in self._asked.items() if other > number}
@@ -142,7 +143,7 @@ class Stream:
         await self._session.reset(self.number)
 
     def take(self, data: bytes | memoryview, ended: bool) -> int:
-        """Add bytes from the peer; return the number of those that have to be read. Only the session calls this."""
+        """Add bytes from the peer; return the number of bytes that are left to read. Only the session calls this."""
         if data and self._pass_on is not None and not self._unread:
             data = data[self._pass_on(data) :]
         if data:
@@ -153,8 +154,7 @@ class Stream:
         return len(data)
 
     def break_off(self) -> None:
-        """Note that both directions are closed. Bytes that arrived before can still be read. Only the session calls
-        this."""
+        """Close both directions; bytes that arrived before can still be read. Only the session calls this."""
         self.broken.set()
         self._changed.set()
 
@@ -170,8 +170,8 @@ def refuse(_: Stream) -> bool:
 
 
 class Session:
-    """One side of a connection. `opened` is called with each stream that the peer opens and returns whether it is
-    accepted; without it, none is."""
+    """One side of a connection. `opened` is called with each stream that the peer opens, and returns whether it is
+    accepted. By default no stream is."""
 
     def __init__(
         self,
@@ -179,11 +179,11 @@ class Session:
         opened: Callable[[Stream], bool] = refuse,
         *,
         is_client: bool = False,
-        pulse: Pulse | None = None,
+        liveness: PeerLiveness | None = None,
         abort: Callable[[], object] = lambda: None,
     ) -> None:
-        """With a `pulse`, `abort` is called once the peer is gone; it must end the wire at once."""
-        self._pulse = pulse
+        """With `liveness`, the session calls `abort` when the peer is gone; `abort` must end the wire at once."""
+        self._liveness = liveness
         self._abort = abort
         self._wire = wire
         self._opened = opened
@@ -203,7 +203,7 @@ class Session:
                     self._heard()
                     for event in self._connection.receive(piece):
                         self._take(event)
-                    await self._send(self._connection.take_owed())
+                    await self._send(self._connection.take_queued())
                     await self._has_room.wait()
                     self._heard()
         except ProtocolError as error:
@@ -250,15 +250,15 @@ class Session:
         await self._send(self._connection.reset(stream))
 
     def forget_unread(self, count: int) -> None:
-        """Subtract bytes that a stream has read or discarded from the unread ones."""
+        """Subtract bytes that a stream has read or discarded from the number of unread bytes."""
         self._unread_bytes -= count
         if self._unread_bytes <= UNREAD_BYTES:
             self._has_room.set()
 
     async def _send(self, *parts: bytes | memoryview) -> None:
         if any(parts):
-            if self._pulse is not None:
-                self._pulse.sent(sum(map(len, parts)))
+            if self._liveness is not None:
+                self._liveness.sent(sum(map(len, parts)))
             async with self._sending:  # keeps the order while several tasks wait for the peer to read
                 await self._wire.send(*parts)
 
@@ -266,15 +266,15 @@ class Session:
         try:
             while True:
                 await asyncio.sleep(PING_SECONDS)
-                if self._pulse is not None and not self._is_alive(self._pulse):
+                if self._liveness is not None and not self._is_alive(self._liveness):
                     self._abort()
                     raise ConnectionResetError("the peer is gone")
-                if not self._sending.locked():  # otherwise data waits, and a ping would wait behind it
+                if not self._sending.locked():  # if data waits, a ping would wait behind it
                     number, frame = self._connection.ping()
                     async with self._sending:
                         await self._wire.send(frame)
-                    if self._pulse is not None:
-                        self._pulse.asked(number, asyncio.get_running_loop().time())
+                    if self._liveness is not None:
+                        self._liveness.asked(number, asyncio.get_running_loop().time())
         except ConnectionError:
             # `run` does not notice the end of the connection while it waits for streams to be read.
             for stream in self._streams.values():
@@ -282,13 +282,13 @@ class Session:
             self._streams.clear()
 
     def _heard(self) -> None:
-        if self._pulse is not None:
-            self._pulse.heard(asyncio.get_running_loop().time())
+        if self._liveness is not None:
+            self._liveness.heard(asyncio.get_running_loop().time())
 
-    def _is_alive(self, pulse: Pulse) -> bool:
+    def _is_alive(self, liveness: PeerLiveness) -> bool:
         if not self._has_room.is_set():
             self._heard()
-        return not pulse.is_gone(asyncio.get_running_loop().time())
+        return not liveness.is_gone(asyncio.get_running_loop().time())
 
     def _take(self, event: Event) -> None:
         match event:
@@ -301,8 +301,8 @@ class Session:
                         self._has_room.clear()
                     if ended:  # events that follow may have closed it already
                         self._forget(number)
-            case Ponged(number) if self._pulse is not None:
-                self._pulse.answered(number)
+            case Ponged(number) if self._liveness is not None:
+                self._liveness.answered(number)
             case StreamReset(number, _):
                 if (stream := self._streams.pop(number, None)) is not None:
                     stream.break_off()
@@ -312,9 +312,9 @@ class Session:
         if ended:
             stream.take(b"", ended)
         if self._opened(stream):
-            self._connection.owe(self._connection.reply(stream.number))
+            self._connection.queue(self._connection.reply(stream.number))
         else:
-            self._connection.owe(self._connection.reset(stream.number, ResetCode.REFUSED_STREAM))
+            self._connection.queue(self._connection.reset(stream.number, ResetCode.REFUSED_STREAM))
             self._streams.pop(stream.number, None)
             stream.give_up()
 

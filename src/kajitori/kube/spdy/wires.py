@@ -8,12 +8,12 @@ import mmap
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
-if TYPE_CHECKING:  # the command line has no aiohttp
+if TYPE_CHECKING:  # the command line imports this module and does without aiohttp
     from aiohttp import ClientWebSocketResponse, web
 
 READ_BYTES = 256 * 1024
-"""Most bytes that are read from a socket at once. If a buffer has less room, the socket is not read until the session
-has read everything."""
+"""Largest number of bytes that are read from a socket at once. If a buffer has less room, the socket is not read until
+the session has read everything."""
 
 
 class Wire(Protocol):
@@ -22,7 +22,7 @@ class Wire(Protocol):
     def pieces(self) -> AsyncGenerator[bytes | memoryview, None]:
         """Yield the bytes that the peer sends, until the connection ends. Raises ConnectionError.
 
-        A piece is valid until the next one is asked for: its memory is used again.
+        A piece is valid until the next one is requested: then its memory is used again.
         """
         ...
 
@@ -37,7 +37,7 @@ class Wire(Protocol):
 
 
 def _buffer() -> memoryview:
-    return memoryview(mmap.mmap(-1, 2 * READ_BYTES))  # unlike other memory, it takes only what was used
+    return memoryview(mmap.mmap(-1, 2 * READ_BYTES))  # the kernel provides only the pages that are used
 
 
 class TransportWire(asyncio.BufferedProtocol):

@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.unit.agent.telemetry.test_watch import Clock, Members, group, line, member
+from tests.unit.agent.telemetry.test_samples import Clock, Members, group, line, member
 
 from kajitori.agent.servers import Servers
-from kajitori.agent.telemetry.reporting import FIRST_SECONDS, TelemetryReporting
-from kajitori.agent.telemetry.watch import Watch
+from kajitori.agent.telemetry.reporting import MIN_DELAY_SECONDS, TelemetryReporting
+from kajitori.agent.telemetry.samples import MemberSamples
 from kajitori.core.telemetry.report import Question, encode, hold_seconds, read_answer, read_report
 
 
@@ -71,18 +71,18 @@ def web_api() -> Iterator[tuple[WebApi, str]]:
 def test_each_minute_is_reported_twice_and_questions_are_answered(tmp_path: Path) -> None:
     """All over one connection. A wait lasts until the next report is due."""
     clock = Clock()
-    watch = Watch(Members(member(group(tmp_path))), clock=clock)
+    samples = MemberSamples(Members(member(group(tmp_path))), clock=clock)
     with web_api() as (api, url):
-        reporting = TelemetryReporting(Servers([url]), "gpu/1", watch, clock, chance=lambda: 0.0)
+        reporting = TelemetryReporting(Servers([url]), "gpu/1", samples, clock, chance=lambda: 0.0)
         for _ in range(13):  # three minutes
-            watch.sample(clock.now)
+            samples.sample(clock.now)
             clock.now += 15
-        clock.now = 1_200_000.0 + 180 + FIRST_SECONDS
-        reporting.turn()
+        clock.now = 1_200_000.0 + 180 + MIN_DELAY_SECONDS
+        reporting.report_and_answer()
         api.questions.append((Question("q/1", ("u1",), 1_200_100.0),))
-        reporting.turn()
+        reporting.report_and_answer()
         clock.now += 60
-        reporting.turn()
+        reporting.report_and_answer()
         reporting._close()
     paths = [path for path, _ in api.posts]
     assert paths[0] == paths[2] == "/v1/nodes/gpu%2F1/telemetry"
@@ -110,17 +110,17 @@ def test_waits_until_the_next_report_are_few_and_equal(left: float, holds: list[
 
 def test_a_report_that_no_server_took_is_sent_again(tmp_path: Path) -> None:
     clock = Clock()
-    watch = Watch(Members(member(group(tmp_path))), clock=clock)
+    samples = MemberSamples(Members(member(group(tmp_path))), clock=clock)
     with web_api() as (api, url):
-        reporting = TelemetryReporting(Servers([url]), "gpu-1", watch, clock, chance=lambda: 0.0)
+        reporting = TelemetryReporting(Servers([url]), "gpu-1", samples, clock, chance=lambda: 0.0)
         for _ in range(9):
-            watch.sample(clock.now)
+            samples.sample(clock.now)
             clock.now += 15
         api.status = 503
         with pytest.raises(Exception, match="503"):
-            reporting.turn()
+            reporting.report_and_answer()
         api.status = 204
-        reporting.turn()
+        reporting.report_and_answer()
         reporting._close()
     assert api.posts[0] == api.posts[1]
 
@@ -130,18 +130,18 @@ def test_a_new_checkpoint_is_reported_before_its_minute_ends(tmp_path: Path) -> 
     log = tmp_path / "0.log"
     log.write_bytes(line(checkpoint_seconds=4.0, time=1_200_010.0))
     clock = Clock(1_200_015.0)
-    watch = Watch(Members(member(group(tmp_path), log=log)), clock=clock)
+    samples = MemberSamples(Members(member(group(tmp_path), log=log)), clock=clock)
     with web_api() as (api, url):
-        reporting = TelemetryReporting(Servers([url]), "gpu-1", watch, clock, chance=lambda: 0.0)
+        reporting = TelemetryReporting(Servers([url]), "gpu-1", samples, clock, chance=lambda: 0.0)
         reporting._reported = int(clock.now // 60) - 1
-        watch.sample(clock.now)
+        samples.sample(clock.now)
         for _ in range(3):
-            reporting.turn()
+            reporting.report_and_answer()
         with log.open("ab") as file:
             file.write(line(checkpoint_seconds=2.0, time=1_200_027.0))
         clock.now += 15
-        watch.sample(clock.now)
-        reporting.turn()
+        samples.sample(clock.now)
+        reporting.report_and_answer()
         reporting._close()
     reports = [read_report(body) for _, body in api.posts]
     assert [len(each.minutes) for each in reports] == [0, 0]

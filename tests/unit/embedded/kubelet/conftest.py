@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from kajitori.embedded.kubelet.adapter import PodAdapter
-from kajitori.embedded.kubelet.containers.container import MARKER_VARIABLE, Container, Launch
+from kajitori.embedded.kubelet.containers.container import Container
+from kajitori.embedded.kubelet.containers.launch import Launch
+from kajitori.embedded.kubelet.containers.leftovers import MARKER_VARIABLE
 from kajitori.embedded.kubelet.kubelet import Kubelet
 from kajitori.embedded.kubelet.pods import worker
 from kajitori.embedded.kubelet.settings import KubeletSettings

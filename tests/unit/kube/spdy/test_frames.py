@@ -81,7 +81,7 @@ def test_streams_arrive_for_any_segmentation_of_the_bytes(
     for event in take(server, sent, lengths):
         if isinstance(event, StreamOpened):
             opened.append((event.stream, dict(event.headers)))
-            server.owe(server.reply(event.stream))
+            server.queue(server.reply(event.stream))
         elif isinstance(event, DataReceived):
             got[event.stream] += event.data
             ended |= {event.stream} if event.ended else set()
@@ -89,7 +89,7 @@ def test_streams_arrive_for_any_segmentation_of_the_bytes(
     assert opened == [(number, headers) for number, (headers, _) in zip(numbers, streams, strict=True)]
     assert list(got.values()) == [b"".join(pieces) for _, pieces in streams]
     assert ended == set(numbers)
-    replies = take(client, server.take_owed(), lengths)
+    replies = take(client, server.take_queued(), lengths)
     assert replies == [StreamReplied(number, {}, False) for number in numbers]
     for number in numbers:
         assert take(client, b"".join(server.data(number, b"bye", end=True))) == [DataReceived(number, b"bye", True)]
@@ -158,7 +158,7 @@ def test_streams_beyond_the_limit_are_refused_one_by_one() -> None:
     client, server = Connection(is_client=True), Connection()
     sent = b"".join(client.open({})[1] for _ in range(MAX_STREAMS + 2))
     assert len(take(server, sent)) == MAX_STREAMS == server.streams
-    refused = take(client, server.take_owed())
+    refused = take(client, server.take_queued())
     code = ResetCode.REFUSED_STREAM
     assert refused == [StreamReset(2 * MAX_STREAMS + 1, code), StreamReset(2 * MAX_STREAMS + 3, code)]
 
@@ -178,7 +178,7 @@ def test_a_reset_ends_both_directions() -> None:
     server.receive(opening)
     reset = server.reset(number)
     assert server.receive(late) == []
-    assert (server.data(number, b"x"), server.reset(number), server.take_owed()) == ((), b"", b"")
+    assert (server.data(number, b"x"), server.reset(number), server.take_queued()) == ((), b"", b"")
     assert client.receive(reset) == [StreamReset(number, ResetCode.CANCEL)]
     assert client.data(number, b"x", end=True) == ()
 
@@ -189,14 +189,14 @@ def test_data_after_the_end_of_a_direction_resets_the_stream() -> None:
     server.receive(opening + b"".join(client.data(number, b"", end=True)))
     more = struct.pack(">II", number, 1) + b"x"
     assert server.receive(more) == [StreamReset(number, ResetCode.STREAM_ALREADY_CLOSED)]
-    assert take(client, server.take_owed()) == [StreamReset(number, ResetCode.STREAM_ALREADY_CLOSED)]
+    assert take(client, server.take_queued()) == [StreamReset(number, ResetCode.STREAM_ALREADY_CLOSED)]
 
 
 def test_pings_are_answered_and_their_answers_are_events() -> None:
     client, server = Connection(is_client=True), Connection()
     number, ping = client.ping()
     assert server.receive(ping) == []
-    assert client.receive(server.take_owed()) == [Ponged(number)]
+    assert client.receive(server.take_queued()) == [Ponged(number)]
     assert server.receive(client.go_away()) == [GoneAway(0)]
 
 

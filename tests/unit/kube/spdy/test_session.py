@@ -5,50 +5,50 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from kajitori.kube.spdy.session import Pulse, Session, Stream
+from kajitori.kube.spdy.session import PeerLiveness, Session, Stream
 
 
 def test_an_idle_peer_that_answers_no_ping_is_gone() -> None:
-    pulse = Pulse(gone_seconds=20)
-    pulse.asked(1, now=10)
-    assert not pulse.is_gone(29)
-    assert pulse.is_gone(30)
+    liveness = PeerLiveness(gone_seconds=20)
+    liveness.asked(1, now=10)
+    assert not liveness.is_gone(29)
+    assert liveness.is_gone(30)
 
 
 def test_anything_that_arrives_shows_that_the_peer_is_there() -> None:
-    pulse = Pulse(gone_seconds=20)
-    pulse.asked(1, now=10)
-    pulse.heard(29)
-    assert not pulse.is_gone(48)
-    assert pulse.is_gone(49)
+    liveness = PeerLiveness(gone_seconds=20)
+    liveness.asked(1, now=10)
+    liveness.heard(29)
+    assert not liveness.is_gone(48)
+    assert liveness.is_gone(49)
 
 
 def test_an_answer_settles_all_earlier_pings() -> None:
-    pulse = Pulse(gone_seconds=20)
-    pulse.asked(1, now=10)
-    pulse.asked(3, now=20)
-    pulse.answered(3)
-    assert not pulse.is_gone(1000)
+    liveness = PeerLiveness(gone_seconds=20)
+    liveness.asked(1, now=10)
+    liveness.asked(3, now=20)
+    liveness.answered(3)
+    assert not liveness.is_gone(1000)
 
 
 def test_a_peer_that_waits_for_a_slow_program_is_not_gone() -> None:
     """The ping waits behind data that the program does not read; the peer's kernel still acknowledges."""
     acknowledges = True
-    pulse = Pulse(lambda: acknowledges, gone_seconds=20)
-    pulse.sent(100)
-    pulse.asked(1, now=10)
-    assert not pulse.is_gone(1000)
+    liveness = PeerLiveness(lambda: acknowledges, gone_seconds=20)
+    liveness.sent(100)
+    liveness.asked(1, now=10)
+    assert not liveness.is_gone(1000)
     acknowledges = False
-    assert pulse.is_gone(1000)
+    assert liveness.is_gone(1000)
 
 
 def test_confirmed_data_does_not_excuse_a_later_silence() -> None:
-    pulse = Pulse(gone_seconds=20)
-    pulse.sent(100)
-    pulse.asked(1, now=10)
-    pulse.answered(1)
-    pulse.asked(3, now=20)
-    assert pulse.is_gone(40)
+    liveness = PeerLiveness(gone_seconds=20)
+    liveness.sent(100)
+    liveness.asked(1, now=10)
+    liveness.answered(1)
+    liveness.asked(3, now=20)
+    assert liveness.is_gone(40)
 
 
 async def test_bytes_are_passed_on_at_once_only_while_a_reader_waits() -> None:

@@ -33,7 +33,7 @@ _METRICS: Mapping[str, tuple[str, float]] = {
     "DCGM_FI_PROF_PCIE_RX_BYTES": ("gpu.pcie.received", 1.0),
     "DCGM_FI_PROF_PCIE_TX_BYTES": ("gpu.pcie.sent", 1.0),
 }
-_OF_SLICES: Mapping[str, tuple[str, float]] = {
+_SLICE_METRICS: Mapping[str, tuple[str, float]] = {
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("gpu.used", 100.0),
     **{
         name: _METRICS[name]
@@ -82,11 +82,11 @@ def parse(text: str) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for line in text.splitlines():
         match = _LINE.match(line)
-        if match is None or (match[1] not in _METRICS and match[1] not in _OF_SLICES):
+        if match is None or (match[1] not in _METRICS and match[1] not in _SLICE_METRICS):
             continue
         labels = dict(_LABEL.findall(match[2]))
         instance = labels.get("GPU_I_ID")
-        known = (_OF_SLICES if instance else _METRICS).get(match[1])
+        known = (_SLICE_METRICS if instance else _METRICS).get(match[1])
         if known is None:
             continue
         try:

@@ -15,8 +15,8 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 BASE_SECONDS = 10.0
-"""Shortest age of a sample that is replaced. A question in between gets the mean since the same sample, so that the
-next sample of a member is not the mean of an instant."""
+"""Age at which the sample that figures are compared with is replaced by the newest one. It is not replaced at each
+read: after a user's question the next figure would otherwise be the mean of an instant."""
 _METRICS: Mapping[int, str] = {
     1: "gpu.used",
     2: "gpu.sm.active",
@@ -25,21 +25,25 @@ _METRICS: Mapping[int, str] = {
     10: "gpu.dram.active",
 }
 """GRAPHICS_UTIL, SM_UTIL, SM_OCCUPANCY, ANY_TENSOR_UTIL and DRAM_BW_UTIL, each in percent."""
-NEVER = (3, 4, 13)
+PERMANENT_ERRORS = (3, 4, 13)
 """NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_NO_PERMISSION and NVML_ERROR_FUNCTION_NOT_FOUND: asking again is of no use."""
-_OF_SLICES_ONLY = "gpu.used"
-"""NVML itself has it of whole GPUs."""
+_ONLY_OF_SLICES = "gpu.used"
+"""Figure that is taken from here for slices only: NVML itself has it for whole GPUs."""
 
 
 @dataclass(slots=True)
 class _Sampled:
+    """The two samples of a GPU or slice."""
+
     base: Any
+    """The sample that the next one is compared with."""
     base_at: float
     spare: Any
+    """Memory for the next sample."""
 
 
 class Activity:
-    """Samples of GPUs and slices, by identifier. `library` is pynvml, or a recording of it."""
+    """Activity of GPUs and slices. `library` is pynvml, or a recording of it."""
 
     def __init__(self, library: Any, clock: Callable[[], float]) -> None:
         self._library = library
@@ -50,7 +54,8 @@ class Activity:
         self._unsupported: set[str] = set()
 
     def read(self, identifier: str, handle: Any, instance: int | None = None) -> dict[str, float]:
-        """Return what was measured since the last sample; nothing at first, and on GPUs that do not measure it.
+        """Return the means since the base sample. There are none in the first call, and on GPUs that do not measure
+        them.
 
         `handle` is that of the whole GPU, and `instance` the number of the GPU instance of a slice.
         """
@@ -67,13 +72,13 @@ class Activity:
             if now - known.base_at >= BASE_SECONDS:
                 known.base, known.spare, known.base_at = known.spare, known.base, now
         except self._errors as error:
-            if isinstance(error, AttributeError) or getattr(error, "value", 0) in NEVER:
+            if isinstance(error, AttributeError) or getattr(error, "value", 0) in PERMANENT_ERRORS:
                 log.debug("%s does not measure its activity: %s", identifier, error)
                 self._unsupported.add(identifier)
             self._forget(identifier)
             return {}
         if instance is None:
-            found.pop(_OF_SLICES_ONLY, None)
+            found.pop(_ONLY_OF_SLICES, None)
         return found
 
     def forget_others(self, present: Collection[str]) -> None:

@@ -1,8 +1,8 @@
 """One gRPC call with one message each way, on a Unix socket of the node.
 
-HTTP/2 is that of `h2`. gRPC adds five bytes before a message and a status in the trailers
-(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). The library `grpcio` would add 10 MiB to an agent,
-which may have 64 in all; `h2` adds 1. It is imported only on nodes that have the socket.
+The library `h2` speaks HTTP/2. gRPC adds five bytes before a message and a status in the trailers
+(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md). The library `grpcio` would take 10 MiB of
+the 64 MiB that an agent may use; `h2` takes 1. It is imported only on nodes that have the socket.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from kajitori.errors import Unavailable, Unsupported
 
 MAX_BYTES = 16 << 20
-"""Largest answer, as Kubernetes' own clients of the kubelet have it."""
+"""Largest answer, which is also the limit of Kubernetes' own clients of the kubelet."""
 _PREFIX_BYTES = 5
 """One byte: whether the message is compressed. Four bytes: its length."""
 _UNIMPLEMENTED = "12"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kajitori.agent.telemetry.gpus.gpm import NEVER, Activity
+from kajitori.agent.telemetry.gpus.gpm import PERMANENT_ERRORS, Activity
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Nvml:
         self._devices: dict[str, Any] = {}
         self._xids: dict[str, float] = {}
         self._unsupported: set[tuple[str, str]] = set()
-        """Figures that a GPU does not have. They are not asked for again, since each costs a call of the driver."""
+        """Figures that a GPU does not have. They are not read again, since each read is a call of the driver."""
         self._events: Any = None
         for index in range(library.nvmlDeviceGetCount()):
             with contextlib.suppress(self._error):
@@ -135,7 +135,7 @@ class Nvml:
         return ""
 
     def _find_slices(self) -> None:
-        """Look which slices there are. An operator may change them at any time while nothing uses the GPU."""
+        """Find the present slices. An operator may change the slices of a GPU whenever nothing uses it."""
         found = tuple(each for uuid, handle in self._devices.items() for each in self._slices_of(uuid, handle))
         divided = {each.parent for each in found}
         for uuid in divided ^ {each.parent for each in self._slices}:  # other figures are supported now
@@ -167,13 +167,13 @@ class Nvml:
         return getattr(self._library, name)(*arguments)
 
     def _ask(self, uuid: str, what: str, call: Callable[[], Any]) -> Any:
-        """Return the answer; None for a figure that this GPU does not have, or has not now."""
+        """Return the answer; None if this GPU does not have the figure, or does not have it now."""
         if (uuid, what) in self._unsupported:
             return None
         try:
             return call()
         except self._error as error:
-            if getattr(error, "value", 0) in NEVER:
+            if getattr(error, "value", 0) in PERMANENT_ERRORS:
                 self._unsupported.add((uuid, what))
             return None
         except AttributeError:  # an older library

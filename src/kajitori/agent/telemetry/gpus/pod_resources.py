@@ -1,7 +1,7 @@
-"""GPUs of Pods as the kubelet assigned them, by its pod-resources API.
+"""GPUs of Pods as the kubelet assigned them, read from its pod-resources API.
 
-It knows what no variable of a container shows: devices of device plugins by their identifiers, and devices of dynamic
-resource allocation. Numbers of fields: k8s.io/kubelet/pkg/apis/podresources/v1/api.proto.
+The kubelet knows devices that no variable of a container shows: those of device plugins by their identifiers, and those
+of dynamic resource allocation. Numbers of fields: k8s.io/kubelet/pkg/apis/podresources/v1/api.proto.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Assigned = Mapping[tuple[str, str], tuple[str, ...]]
 
 
 class KubeletDevices:
-    """The kubelet of this node. It is asked again after it was away, with growing pauses."""
+    """The kubelet of this node. After a call that failed, it is asked again after a pause, which grows."""
 
     def __init__(self, socket: Path, clock: Callable[[], float] = time.monotonic, seconds: float = SECONDS) -> None:
         self._socket = socket
@@ -48,7 +48,7 @@ class KubeletDevices:
         self._not_before = 0.0
 
     def assigned(self) -> Assigned | None:
-        """Return the GPUs of all Pods; None if the kubelet cannot say now."""
+        """Return the GPUs of all Pods; None if the kubelet does not answer now."""
         if self._clock() < self._not_before:
             return None
         try:

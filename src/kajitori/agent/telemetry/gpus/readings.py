@@ -18,7 +18,7 @@ class GpuSource(Protocol):
         ...
 
     def aliases(self) -> Mapping[str, str]:
-        """Return the identifier of a GPU or of a slice by its other names, as device plugins and drivers have them."""
+        """Return the identifier of a GPU or a slice by each of the names that device plugins and drivers give it."""
         ...
 
 
@@ -35,8 +35,9 @@ class NoGpus:
         return {}
 
 
-class Together:
-    """Several sources. Of a figure that two have, the later one's counts: DCGM knows more than NVML."""
+class CombinedGpus:
+    """Several sources as one. If two have the same figure, that of the later source counts: DCGM knows more than
+    NVML."""
 
     def __init__(self, sources: Sequence[GpuSource]) -> None:
         self._sources = tuple(sources)

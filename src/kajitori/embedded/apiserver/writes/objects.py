@@ -39,7 +39,7 @@ from kajitori.embedded.store import KeyTaken, NotStored, Record, Stale, Store
 from kajitori.kube.resources import Resource
 
 _MADE_BY_UPDATE = frozenset({"events", "endpoints", "limitranges", "services", "leases.coordination.k8s.io"})
-"""Kinds of which a PUT creates objects that do not exist (AllowCreateOnUpdate)."""
+"""Kinds for which a PUT creates an object that does not exist (AllowCreateOnUpdate)."""
 _NEED_VERSION = frozenset(
     {
         "leases.coordination.k8s.io",
@@ -47,8 +47,8 @@ _NEED_VERSION = frozenset(
         "customresourcedefinitions.apiextensions.k8s.io",
     }
 )
-"""Kinds of which an update must name a resource version, as updates of custom resources must
-(AllowUnconditionalUpdate)."""
+"""Built-in kinds for which an update must name a resource version (AllowUnconditionalUpdate). For custom resources it
+always must."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Caller:
 
 
 Change = Callable[[Object], Object]
-"""Makes the wanted object from a copy of the stored one. Called again if another write came first."""
+"""Returns the wanted object, given a copy of the stored one. It is called again if another write came first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Objects:
         self.validating_policies = ValidatingPolicies(self.view, registry)
         self._mutating = MutatingPolicies(self.view, registry)
         self.role_guard: RoleAuthorizer | None = None
-        """Set if roles decide what users may do: it keeps users from granting rights that they do not have."""
+        """Set if roles decide what users may do. It then keeps users from granting rights that they do not have."""
         store.group_by("/pods", node_of)
 
     def let_policies_ask(self, authorizer: Authorizer) -> None:
@@ -124,18 +124,7 @@ class Objects:
             StatusError: the object is not allowed.
         """
         meta = obj["metadata"]
-        if meta.get("resourceVersion") not in (None, "", "0"):
-            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        meta.pop("resourceVersion", None)
-        for name in SERVER_SET:
-            meta.pop(name, None)
-        kind.strategy.default(obj)
-        (own or _disown)(obj, None)
-        generated = not meta.get("name") and bool(meta.get("generateName"))
-        if generated:
-            meta["name"] = generate_name(meta["generateName"])
-        meta["uid"] = str(uuid.uuid4())
-        meta["creationTimestamp"] = now_text()
+        _complete_new(kind, obj, own)
         request = AdmissionRequest(
             "CREATE",
             kind,
@@ -230,9 +219,8 @@ class Objects:
         subresource: str,
         own: Own | None,
     ) -> Written:
-        strategy = kind.strategy
         meta, before = new["metadata"], old["metadata"]
-        strategy.default(new)
+        kind.strategy.default(new)
         keep_identity(meta, before)
         if own is None:
             keep(meta, before, "managedFields")
@@ -250,22 +238,7 @@ class Objects:
             caller.user,
             caller.warnings,
         )
-        if subresource == "status":
-            strategy.prepare_status_update(new, old)
-            causes = strategy.validate_status_update(new, old)
-        elif subresource == "finalize":
-            # The only way to change the finalizers in the spec of a namespace.
-            Strategy.prepare_update(strategy, new, old)
-            causes = []
-        else:
-            await admission.admit(request, self.view)
-            self._mutating.mutate(request)
-            strategy.prepare_update(new, old)
-            causes = strategy.validate_update(new, old)
-        causes = kind.validate_metadata(new, old) + causes
-        if causes:
-            raise invalid_object(kind, record.name, causes)
-        self._check(request)
+        await self._prepare_update(request, old)
         meta["resourceVersion"] = before["resourceVersion"]
         if self.store.get(record.resource, record.namespace, record.name) is not record:
             raise Stale
@@ -289,6 +262,26 @@ class Objects:
         await self.durable(revision)
         return Written(encode_stored(kind, stored))
 
+    async def _prepare_update(self, request: AdmissionRequest, old: Object) -> None:
+        """Admit, prepare and validate the new object of an update. Raises StatusError if it is not allowed."""
+        kind, new, strategy = request.kind, request.object, request.kind.strategy
+        if request.subresource == "status":
+            strategy.prepare_status_update(new, old)
+            causes = strategy.validate_status_update(new, old)
+        elif request.subresource == "finalize":
+            # The only way to change the finalizers in the spec of a namespace.
+            Strategy.prepare_update(strategy, new, old)
+            causes = []
+        else:
+            await admission.admit(request, self.view)
+            self._mutating.mutate(request)
+            strategy.prepare_update(new, old)
+            causes = strategy.validate_update(new, old)
+        causes = kind.validate_metadata(new, old) + causes
+        if causes:
+            raise invalid_object(kind, request.name, causes)
+        self._check(request)
+
     def _check_versions(self, kind: Kind, record: Record, old: Object, new: Object, *, checks_uid: bool) -> None:
         meta, before = new["metadata"], old["metadata"]
         version = meta.get("resourceVersion") or ""
@@ -302,7 +295,7 @@ class Objects:
             check_version(version)
             raise StatusError.conflict(kind.resource, record.name)
 
-    # --- without asking ----------------------------------------------------------------------------------------------
+    # --- by the server itself ----------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, record: Record, obj: Object) -> Record:
         """Replace a stored object as it is, without rules and admission, for the server's own controllers. Not durable
@@ -407,6 +400,26 @@ def made_by_update(kind: Kind) -> bool:
 def invalid_object(kind: Kind, name: str, causes: list[Any]) -> StatusError:
     """Return a 422 with every fault of an object."""
     return StatusError.invalid(kind.stored.group, kind.resource.kind, name, causes)
+
+
+def _complete_new(kind: Kind, obj: Object, own: Own | None) -> None:
+    """Set the defaults of a new object and the metadata that only the server sets.
+
+    Raises:
+        StatusError: 500, the object has a resource version.
+    """
+    meta = obj["metadata"]
+    if meta.get("resourceVersion") not in (None, "", "0"):
+        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+    meta.pop("resourceVersion", None)
+    for name in SERVER_SET:
+        meta.pop(name, None)
+    kind.strategy.default(obj)
+    (own or _disown)(obj, None)
+    if not meta.get("name") and meta.get("generateName"):
+        meta["name"] = generate_name(meta["generateName"])
+    meta["uid"] = str(uuid.uuid4())
+    meta["creationTimestamp"] = now_text()
 
 
 def _disown(obj: Object, _old: Object | None) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kajitori.embedded.kubelet.adapter import LocalProgram
-from kajitori.embedded.kubelet.containers.container import Launch
+from kajitori.embedded.kubelet.containers.launch import Launch
 from kajitori.embedded.kubelet.machine.detection import MountAbility
 from kajitori.embedded.kubelet.manifest import Manifest
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kajitori.embedded.kubelet import manifest as pods
-from kajitori.embedded.kubelet.containers.container import Container, ContainerState, Launch
+from kajitori.embedded.kubelet.containers.container import Container, ContainerState
+from kajitori.embedded.kubelet.containers.launch import Launch
 from kajitori.embedded.kubelet.containers.logs import last_text
 from kajitori.embedded.kubelet.pods import messages
 from kajitori.embedded.kubelet.pods.probes import ContainerProbes

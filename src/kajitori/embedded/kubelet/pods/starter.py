@@ -1,5 +1,5 @@
-"""Everything between the decision to start a container and its shim: volumes, configuration, environment, mounts,
-limits."""
+"""Prepares the start of a container: volumes, ConfigMaps, environment, mounts and limits, up to the launch of its
+shim."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from kajitori.embedded.kubelet import manifest as pods
-from kajitori.embedded.kubelet.adapter import Isolation
+from kajitori.embedded.kubelet.adapter import Isolation, LocalProgram
 from kajitori.embedded.kubelet.containers import environment as environments
-from kajitori.embedded.kubelet.containers.container import Launch
+from kajitori.embedded.kubelet.containers.launch import Launch
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.network import peers
 from kajitori.embedded.kubelet.network.packet_paths import NetworkPods
 from kajitori.embedded.kubelet.pods import admission
 from kajitori.embedded.kubelet.pods.context import Context
 from kajitori.embedded.kubelet.pods.records import PodFolders, PodRecord
-from kajitori.embedded.kubelet.pods.runtime import Prepared, Say
+from kajitori.embedded.kubelet.pods.runtime import Prepared, Runtime, Say
 from kajitori.embedded.kubelet.pods.slot import Slot
 from kajitori.embedded.kubelet.volumes.mount_plan import (
     mounts_hosts_file,
@@ -77,16 +77,8 @@ class Starter:
         program = context.adapter.local_program(pod, spec)
         runtime = context.processes if program is not None else context.runtime
         mounts = runtime.mounts
-        uid, _ = (None, None) if program is not None else admission.identity(pod, spec)
-        base = runtime.base_environment(uid)
-        configs = await self._configs(pod, spec)
-        environment = environments.container_environment(pod, spec, base, configs, context.facts(record.pod_ip))
-        gpus = record.gpus if pods.container_request(spec).gpus or not record.gpus else []
-        environment |= context.gpus.environment(gpus)
-        if program is not None:
-            user, group = admission.identity(pod, spec)
-            is_process = context.runtime is context.processes
-            environment = program.environment(environment, user, group, mounts=mounts.possible, is_process=is_process)
+        gpus = _gpus_of(spec, record)
+        environment = await self._environment(pod, record, spec, program, runtime)
         working_dir = spec.get("workingDir") or ""
         if not mounts.possible:
             volumes, prefix = self._volumes or {}, context.adapter.variable_prefix
@@ -96,36 +88,24 @@ class Starter:
         named = {} if resolves else peers.named_peers(pod, environment)
         addresses = await self._addresses(pod, record, set(named.values()))
         environment = peers.substitute(pod, environment, addresses, named)
-
-        network_namespace = ""
         is_isolated = program is None and context.adapter.isolation(pod) is Isolation.LOOPBACK
-        if not pod["spec"].get("hostNetwork"):
-            network_namespace, _ = await context.network.attach(pods.uid(pod))
-            if is_isolated and (context.network.can_isolate or not runtime.can_isolate):
-                network_namespace = await context.network.isolate(pods.uid(pod))
-        attempt_folder = self._folders.container(slot.name, slot.attempt + 1)
+        network_namespace = await self._join_network(pod, runtime, is_isolated=is_isolated)
         scratch = self._folders.own / "scratch"
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
-        plan = plan_mounts(
-            spec,
-            self._volumes or {},
-            mounts,
-            scratch,
-            environment,
-            self._hosts_file(pod, record, addresses) if mounts.possible else None,
-            relocatable,
-        )
+        hosts_file = self._hosts_file(pod, record, addresses) if mounts.possible else None
+        plan = plan_mounts(spec, self._volumes or {}, mounts, scratch, environment, hosts_file, relocatable)
+        attempt = slot.attempt + 1
         prepared = Prepared(
             pod=pod,
             spec=spec,
-            container_id=slot.container_id(slot.attempt + 1),
-            folder=attempt_folder,
-            log_path=self._folders.log(slot.name, slot.attempt + 1),
+            container_id=slot.container_id(attempt),
+            folder=self._folders.container(slot.name, attempt),
+            log_path=self._folders.log(slot.name, attempt),
             program=program,
             environment=environment,
             working_dir=working_dir,
             namespace=plan.namespace,
-            message_file=self._folders.message(slot.name, slot.attempt + 1),
+            message_file=self._folders.message(slot.name, attempt),
             gpus=gpus,
             network_namespace=network_namespace,
             is_isolated=is_isolated,
@@ -134,6 +114,36 @@ class Starter:
         if not network_namespace:
             await self._write_packet_paths(pod, [group.path for group in launch.cgroups if group.version == 2])
         return launch
+
+    async def _environment(
+        self,
+        pod: Manifest,
+        record: PodRecord,
+        spec: Mapping[str, Any],
+        program: LocalProgram | None,
+        runtime: Runtime,
+    ) -> dict[str, str]:
+        """Return the environment of the container's program, or of the local program that runs in its place."""
+        context = self._context
+        user, group = admission.identity(pod, spec)
+        base = runtime.base_environment(user if program is None else None)
+        configs = await self._configs(pod, spec)
+        environment = environments.container_environment(pod, spec, base, configs, context.facts(record.pod_ip))
+        environment |= context.gpus.environment(_gpus_of(spec, record))
+        if program is None:
+            return environment
+        is_process = context.runtime is context.processes
+        return program.environment(environment, user, group, mounts=runtime.mounts.possible, is_process=is_process)
+
+    async def _join_network(self, pod: Manifest, runtime: Runtime, *, is_isolated: bool) -> str:
+        """Return the network namespace that the container joins; empty if it uses the machine's network."""
+        network = self._context.network
+        if pod["spec"].get("hostNetwork"):
+            return ""
+        namespace, _ = await network.attach(pods.uid(pod))
+        if is_isolated and (network.can_isolate or not runtime.can_isolate):
+            return await network.isolate(pods.uid(pod))
+        return namespace
 
     async def ensure_image(self, pod: Manifest, slot: Slot, say: Say) -> None:
         """Return when the image of the container's next attempt can be used. Raises ImageNotReady."""
@@ -181,3 +191,8 @@ class Starter:
         path.write_text(peers.hosts_text(pod, record.pod_ip, addresses, machine_hosts))
         path.chmod(0o644)
         return path
+
+
+def _gpus_of(spec: Mapping[str, Any], record: PodRecord) -> list[str]:
+    """Return the GPUs that a container sees: those of its Pod, if it requests any."""
+    return record.gpus if pods.container_request(spec).gpus else []

@@ -38,7 +38,7 @@ class ContainerView:
 
     @property
     def peak_bytes(self) -> int:
-        """The most memory that the current attempt and the one before held."""
+        """The largest amount of memory that the current attempt or the one before used."""
         return max((state.peak_bytes for state in (self.state, self.previous) if state is not None), default=0)
 
 
@@ -56,19 +56,45 @@ def build_status(
     message: str = "",
 ) -> dict[str, Any]:
     """Return the whole status, as a patch. A condition keeps its transition time while its status stays the same."""
-    final = phase in pods.FINAL_PHASES
     mains = [containers[spec["name"]] for spec in pods.main_containers(pod)]
-    inits = [containers[spec["name"]] for spec in pods.init_containers(pod)]
-    unready = [view.name for view in mains if not view.ready]
-    done = phase == "Succeeded"
-    gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
     known = {condition["type"]: condition for condition in (pod.get("status") or {}).get("conditions") or ()}
+    conditions = _wanted_conditions(pod, phase, containers, initialized, known)
+    status: dict[str, Any] = {
+        "phase": phase,
+        "conditions": [_condition(known, *condition, now) for condition in conditions],
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
+        "startTime": _time(started_at),
+        "containerStatuses": _statuses(pods.main_containers(pod), containers, phase),
+        "reason": reason or None,
+        "message": message or None,
+    }
+    if init_containers := pods.init_containers(pod):
+        status["initContainerStatuses"] = _statuses(init_containers, containers, phase)
+    peaks = ",".join(f"{view.name}={view.peak_bytes}" for view in mains if view.peak_bytes)
+    if phase in pods.FINAL_PHASES and peaks:
+        status["conditions"].append(_peak_condition(known, peaks, now))
+    return status
+
+
+def _wanted_conditions(
+    pod: Manifest,
+    phase: str,
+    containers: Mapping[str, ContainerView],
+    initialized: bool,
+    known: Mapping[str, Mapping[str, Any]],
+) -> list[tuple[str, bool, str, str]]:
+    """Return type, status, reason and message of the kubelet's conditions; `known` are the present conditions."""
+    final, done = phase in pods.FINAL_PHASES, phase == "Succeeded"
+    unready = [spec["name"] for spec in pods.main_containers(pod) if not containers[spec["name"]].ready]
+    uninitialized = [spec["name"] for spec in pods.init_containers(pod) if not containers[spec["name"]].ready]
+    gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
     gates_open = all((known.get(gate) or {}).get("status") == "True" for gate in gates)
     not_ready_reason = "PodCompleted" if done else "PodFailed" if final else "ContainersNotReady"
     not_ready_message = "" if final else f"containers with unready status: [{' '.join(unready)}]"
-    uninitialized = [view.name for view in inits if not view.ready]
-
-    wanted: list[tuple[str, bool, str, str]] = [
+    return [
         ("PodScheduled", True, "", ""),
         (
             "Initialized",
@@ -84,28 +110,10 @@ def build_status(
             not_ready_message,
         ),
     ]
-    status: dict[str, Any] = {
-        "phase": phase,
-        "conditions": [_condition(known, *condition, now) for condition in wanted],
-        "hostIP": host_ip,
-        "hostIPs": [{"ip": host_ip}],
-        "podIP": pod_ip,
-        "podIPs": [{"ip": pod_ip}],
-        "startTime": _time(started_at),
-        "containerStatuses": _statuses(pods.main_containers(pod), containers, phase),
-        "reason": reason or None,
-        "message": message or None,
-    }
-    if inits:
-        status["initContainerStatuses"] = _statuses(pods.init_containers(pod), containers, phase)
-    peaks = ",".join(f"{view.name}={view.peak_bytes}" for view in mains if view.peak_bytes)
-    if final and peaks:
-        status["conditions"].append(_peak_condition(known, peaks, now))
-    return status
 
 
 def rejected_status(pod: Manifest, reason: str, message: str, started_at: float) -> dict[str, Any]:
-    """Return the status of a Pod of which no container was started."""
+    """Return the status of a Pod that was rejected before any of its containers was started."""
     return {
         "phase": "Failed",
         "reason": reason,

@@ -12,7 +12,7 @@ from tests.helpers.gpus.recorded_nvml import SLICES, UUID, Divided, Hopper, Nvml
 from kajitori.agent.telemetry.gpus.amd import Amd
 from kajitori.agent.telemetry.gpus.dcgm import Dcgm
 from kajitori.agent.telemetry.gpus.nvml import Nvml
-from kajitori.agent.telemetry.gpus.readings import Together
+from kajitori.agent.telemetry.gpus.readings import CombinedGpus
 
 
 def test_nvmls_figures_have_our_names_and_units() -> None:
@@ -179,7 +179,7 @@ DCGM_FI_PROF_DRAM_ACTIVE{{{labels}}} 0.125
 DCGM_FI_DEV_POWER_USAGE{{{labels}}} 412
 DCGM_FI_PROF_GR_ENGINE_ACTIVE{{gpu="0",UUID="{UUID}"}} 0.5
 """
-    found = Together((Nvml(library), Dcgm("http://127.0.0.1:9400/metrics", lambda _: text))).read()[SLICES[1]]
+    found = CombinedGpus((Nvml(library), Dcgm("http://127.0.0.1:9400/metrics", lambda _: text))).read()[SLICES[1]]
     assert (found["gpu.used"], found["gpu.dram.active"], found["gpu.memory.used"]) == (75.0, 12.5, 4e9)
     assert "gpu.power" not in found
 
@@ -197,7 +197,7 @@ DCGM_FI_DEV_GPU_UTIL{{gpu="1",UUID="GPU-other",device="nvidia1",GPU_I_PROFILE="1
 
 def test_dcgms_activity_is_added_to_nvmls_figures() -> None:
     dcgm = Dcgm("http://127.0.0.1:9400/metrics", lambda _: DCGM)
-    found = Together((Nvml(Recorded()), dcgm)).read()
+    found = CombinedGpus((Nvml(Recorded()), dcgm)).read()
     assert set(found) == {UUID, "0"}
     assert (found[UUID]["gpu.sm.active"], found[UUID]["gpu.tensor.active"]) == pytest.approx((87.4321, 41.2))
     assert (found[UUID]["gpu.memory.used"], found[UUID]["gpu.power"]) == (66757.0 * 2**20, 512.345)

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Bench, alive, until
 
-from kajitori.embedded.kubelet.containers.container import ORIGIN_FILE, Container
+from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.embedded.kubelet.containers.control import CommandNotStarted, Execution
+from kajitori.embedded.kubelet.containers.leftovers import ORIGIN_FILE
 from kajitori.embedded.kubelet.shim import main as shim
 from kajitori.embedded.kubelet.shim import tree
 
@@ -279,7 +280,7 @@ async def test_a_copied_folder_leaves_the_original_alone(
 ) -> None:
     """The copy's container counts as lost; the original runs on, even if both have one mark, as in earlier versions."""
     monkeypatch.setattr(
-        "kajitori.embedded.kubelet.containers.container._mark", lambda container_id, origin: container_id
+        "kajitori.embedded.kubelet.containers.leftovers.mark_of", lambda container_id, origin: container_id
     )
     original = bench.container("original")
     await original.launch(bench.shell("sleep 1000 & sleep 1000", name="original"))
@@ -361,7 +362,8 @@ async def test_the_shim_needs_less_than_15_mb(bench: Bench) -> None:
 LAUNCHER = """
 import asyncio, os, sys
 from pathlib import Path
-from kajitori.embedded.kubelet.containers.container import Container, Launch
+from kajitori.embedded.kubelet.containers.container import Container
+from kajitori.embedded.kubelet.containers.launch import Launch
 
 async def main():
     root = Path(sys.argv[1])

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kajitori.embedded.kubelet.containers.container import Container, EngineContainer, Launch
+from kajitori.embedded.kubelet.containers.container import Container
+from kajitori.embedded.kubelet.containers.launch import EngineContainer, Launch
 from kajitori.embedded.kubelet.engine.client import EngineClient, EngineVersion
 from kajitori.embedded.kubelet.shim import main as shim
 

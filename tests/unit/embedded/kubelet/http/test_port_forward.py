@@ -440,8 +440,8 @@ async def test_idle_clients_are_pinged_and_need_not_answer(api: Api, monkeypatch
     async with listening(echo) as port:
         async with upgraded(api) as client:
             data, _ = await client.connect(port)
-            await client.wait(lambda: client.connection.take_owed().count(b"\x80\x03\x00\x06") >= 1)
-            await client.wait(lambda: client.connection.take_owed().count(b"\x80\x03\x00\x06") >= 1)
+            await client.wait(lambda: client.connection.take_queued().count(b"\x80\x03\x00\x06") >= 1)
+            await client.wait(lambda: client.connection.take_queued().count(b"\x80\x03\x00\x06") >= 1)
             await client.write(data, b"here")
             await client.wait(lambda: client.data[data] == b"here")
         async with api.websocket(CHANNELS, f"?port={port}", autoping=False) as websocket:

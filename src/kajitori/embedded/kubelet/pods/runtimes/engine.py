@@ -13,7 +13,7 @@ from typing import Any
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.cluster import Cluster
 from kajitori.embedded.kubelet.containers import environment as environments
-from kajitori.embedded.kubelet.containers.container import EngineContainer, Launch
+from kajitori.embedded.kubelet.containers.launch import EngineContainer, Launch
 from kajitori.embedded.kubelet.engine.client import EngineClient
 from kajitori.embedded.kubelet.engine.detection import Engine
 from kajitori.embedded.kubelet.engine.images import (

@@ -11,7 +11,7 @@ from typing import Any
 from kajitori import __version__
 from kajitori.embedded.kubelet import manifest as pods
 from kajitori.embedded.kubelet.containers import environment as environments
-from kajitori.embedded.kubelet.containers.container import Launch
+from kajitori.embedded.kubelet.containers.launch import Launch
 from kajitori.embedded.kubelet.machine.detection import Machine, MountAbility
 from kajitori.embedded.kubelet.manifest import Manifest
 from kajitori.embedded.kubelet.pods import admission, messages

@@ -15,12 +15,12 @@ from tests.unit.core.telemetry.test_training import event, simple
 
 from kajitori.agent.telemetry import figures as files
 from kajitori.agent.telemetry import pods as pod_members
-from kajitori.agent.telemetry import processes
+from kajitori.agent.telemetry import process_files, processes
 from kajitori.agent.telemetry.figures import MAX_EVENT_FILES, Figures
 from kajitori.agent.telemetry.members import LocalMember
 from kajitori.agent.telemetry.pods import PodMembers, groups_of
 from kajitori.agent.telemetry.processes import Processes
-from kajitori.agent.telemetry.watch import KEPT_ENDED_SECONDS, Watch
+from kajitori.agent.telemetry.samples import KEPT_ENDED_SECONDS, MemberSamples
 from kajitori.core.telemetry.quantities import GPU_NAMES, MEMBER_NAMES
 from kajitori.core.telemetry.report import SAVED_SECONDS, Answer, Question, Report, named_values
 from kajitori.core.traffic.totals import Pod
@@ -149,63 +149,63 @@ def test_bytes_of_network_file_systems_are_read_beside_control_groups(tmp_path: 
 
 def test_minutes_are_reported_from_four_samples(tmp_path: Path) -> None:
     clock = Clock()
-    watch = Watch(Members(member(str(tmp_path))), clock=clock)
+    samples = MemberSamples(Members(member(str(tmp_path))), clock=clock)
     for number in range(9):
         group(tmp_path, seconds=10.0 + number * 7.5, used=100 + number)
-        watch.sample(clock.now)
+        samples.sample(clock.now)
         clock.now += 15
     first = 1_200_000 // 60
-    made = shown(watch.report((first, first + 1)))
+    made = shown(samples.report((first, first + 1)))
     assert [(each["cpu.used"], each["memory.used"]) for each in made] == [(0.5, 102.5), (0.5, 106.5)]
-    assert watch.report((first + 5,)).minutes == ()
+    assert samples.report((first + 5,)).minutes == ()
 
 
 def test_a_fresh_row_is_asked_for_and_not_kept(tmp_path: Path) -> None:
     clock = Clock()
-    watch = Watch(Members(member(group(tmp_path, seconds=10.0))), clock=clock)
-    watch.sample(clock.now)
+    samples = MemberSamples(Members(member(group(tmp_path, seconds=10.0))), clock=clock)
+    samples.sample(clock.now)
     clock.now += 5
     group(tmp_path, seconds=20.0)
     question = Question("q", ("u1", "nobody"), since=clock.now - 100, fresh=True)
     for _ in range(2):
-        assert [row.get("cpu.used") for row in rows(watch.answer(question))] == [None, 2.0]
+        assert [row.get("cpu.used") for row in rows(samples.answer(question))] == [None, 2.0]
 
 
 def test_a_member_that_was_just_started_answers_at_once(tmp_path: Path) -> None:
     clock, source = Clock(), Members()
-    watch = Watch(source, clock=clock)
-    watch.sample(clock.now)
+    samples = MemberSamples(source, clock=clock)
+    samples.sample(clock.now)
     source.found.append(member(group(tmp_path)))
     clock.now += 1
-    assert [row["memory.used"] for row in rows(watch.answer(Question("q", ("u1",), 0.0, True)))] == [100.0]
+    assert [row["memory.used"] for row in rows(samples.answer(Question("q", ("u1",), 0.0, True)))] == [100.0]
 
 
 def test_an_ended_member_is_kept_until_its_last_minute_is_reported(tmp_path: Path) -> None:
     clock, source = Clock(), Members(member(group(tmp_path)))
-    watch = Watch(source, clock=clock)
-    watch.sample(clock.now)
+    samples = MemberSamples(source, clock=clock)
+    samples.sample(clock.now)
     minute = int(clock.now // 60) - 1  # the sample is the last of its minute
     source.found.clear()
     clock.now += KEPT_ENDED_SECONDS
-    watch.sample(clock.now)
-    assert len(watch.report((minute,)).minutes) == 1
+    samples.sample(clock.now)
+    assert len(samples.report((minute,)).minutes) == 1
     clock.now += 15
-    watch.sample(clock.now)
-    assert watch.report((minute,)).minutes == ()
+    samples.sample(clock.now)
+    assert samples.report((minute,)).minutes == ()
 
 
 def test_the_last_figures_of_an_ended_program_are_reported(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(line(loss=2.0))
     clock, source = Clock(1_200_030.0), Members(member(group(tmp_path), log=log))
-    watch = Watch(source, clock=clock)
-    watch.sample(clock.now)
+    samples = MemberSamples(source, clock=clock)
+    samples.sample(clock.now)
     with log.open("ab") as file:
         file.write(line(loss=1.0))
     source.found.clear()
     clock.now += 15
-    watch.sample(clock.now)
-    (minute,) = watch.report((int(clock.now // 60),)).minutes
+    samples.sample(clock.now)
+    (minute,) = samples.report((int(clock.now // 60),)).minutes
     assert minute.training == {"loss": 1.0}
 
 
@@ -214,26 +214,26 @@ def test_the_last_checkpoint_of_an_ended_program_is_reported(tmp_path: Path) -> 
     log = tmp_path / "0.log"
     log.write_bytes(line(loss=2.0))
     clock, source = Clock(1_200_030.0), Members(member(group(tmp_path), log=log))
-    watch = Watch(source, clock=clock)
-    watch.sample(clock.now)
+    samples = MemberSamples(source, clock=clock)
+    samples.sample(clock.now)
     with log.open("ab") as file:
         file.write(line(checkpoint_seconds=4.5, time=1_200_040.0))
     source.found.clear()
     clock.now += 15
-    watch.sample(clock.now)
-    (saved,) = watch.report(()).saved
+    samples.sample(clock.now)
+    (saved,) = samples.report(()).saved
     assert (saved.uid, saved.since, saved.until) == ("u1", 1_200_035.5, 1_200_040.0)
     clock.now += SAVED_SECONDS
-    assert watch.report(()).saved == ()
+    assert samples.report(()).saved == ()
 
 
 def test_each_gpu_of_a_member_has_its_own_values(tmp_path: Path) -> None:
     clock, gpus = Clock(), Gpus(A=10.0, B=90.0, C=50.0)
-    watch = Watch(Members(member(group(tmp_path), gpus=("B", "A", "gone"))), gpus, clock)
+    samples = MemberSamples(Members(member(group(tmp_path), gpus=("B", "A", "gone"))), gpus, clock)
     for _ in range(4):
         clock.now += 15
-        watch.sample(clock.now)
-    (minute,) = watch.report(((1_200_000 // 60),)).minutes
+        samples.sample(clock.now)
+    (minute,) = samples.report(((1_200_000 // 60),)).minutes
     values = array("f", minute.gpu_values)
     used = [values[place * len(GPU_NAMES)] for place in range(3)]
     assert (minute.gpus, used[:2], used[2] != used[2]) == (("B", "A", "gone"), [90.0, 10.0], True)
@@ -291,18 +291,18 @@ def test_event_files_on_a_file_server_that_hangs_are_read_later(
     monkeypatch.setattr(files, "EVENTS_SECONDS", 0.02)
     (tmp_path / "events.out.tfevents.1").write_bytes(event(1, simple("loss", 0.5), at=time.time()))
 
-    def errands() -> set[threading.Thread]:
-        return {thread for thread in threading.enumerate() if thread.name == "errand"}
+    def hanging_calls() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "background call"}
 
-    before = errands()
+    before = hanging_calls()
     figures = Figures()
     watched = LocalMember("team", "bert-1-0", "u1", lambda: [os.getpid()], tensorboard=str(tmp_path))
     figures.read(watched)
     figures.read(watched)
     assert "loss" not in figures.training.sample(1.0)
-    assert len(errands() - before) == 1, "one thread hangs, not one for each look"
+    assert len(hanging_calls() - before) == 1, "one thread hangs, not one for each look"
     served.set()
-    while figures._errand is not None:
+    while figures._reading_events is not None:
         figures.read(watched)
     assert figures.training.sample(2.0)["loss"] == 0.5
     figures.close()
@@ -325,7 +325,7 @@ def test_no_path_leads_out_of_a_programs_root(monkeypatch: pytest.MonkeyPatch) -
     """The root of a container is not the agent's."""
     monkeypatch.setattr(os.path, "samefile", lambda *_: False)
     with pytest.raises(PermissionError, match="leads upwards"):
-        files.open_own(os.getpid(), "/proc/../proc/version")
+        process_files.open_own(os.getpid(), "/proc/../proc/version")
 
 
 def test_processor_time_of_ended_processes_still_counts() -> None:

@@ -1,4 +1,4 @@
-"""Samples of this node's members: one reading of each every 15 seconds, kept for an hour in memory of a fixed size."""
+"""Samples of this node's members: one of each member every 15 seconds, kept for an hour in memory of a fixed size."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from kajitori.monitoring.lasting_failure import LastingFailure
 log = logging.getLogger(__name__)
 
 KEPT_ENDED_SECONDS = 180.0
-"""Time for which the hour of a member that has ended is kept, so that its last minute is reported."""
+"""Time for which the samples of a member are kept after its end, so that its last minute is reported."""
 FRESH_SECONDS = 1.0
 """Shortest time over which the rates of a fresh sample are averaged."""
 _LATE_SECONDS = 3.0
-"""A sample that is later than this after its time gets its real time."""
+"""If a sample is taken this much later than planned, it gets the time at which it was taken."""
 
 
-class _Watched:
-    """Everything known of one member."""
+class _SampledMember:
+    """A member with its samples and the files of figures that are read."""
 
     def __init__(self, member: LocalMember) -> None:
         self.member = member
@@ -82,8 +82,8 @@ class _Watched:
         return values, row
 
 
-class Watch:
-    """The members of one node and their last hour. Its methods may be called from several threads."""
+class MemberSamples:
+    """The samples of one node's members in the last hour. Its methods may be called from several threads."""
 
     def __init__(
         self,
@@ -95,26 +95,26 @@ class Watch:
         self._source = source
         self._gpus = gpus or NoGpus()
         self._clock = clock
-        self._watched: dict[str, _Watched] = {}
+        self._members: dict[str, _SampledMember] = {}
         self._lock = threading.Lock()
         self._ports = ports or Ports()
         self._stack_reader = StackReader()
         self._failure = LastingFailure(log, "members of this node cannot be listed now: %s")
 
     def sample(self, at: float | None = None) -> None:
-        """Take one sample of every member. `at` is the time that it is meant for; by default the present."""
+        """Take one sample of every member. `at` is the time for which it was planned; by default the present."""
         now = self._clock()
         at = at if at is not None and now - at < _LATE_SECONDS else now
         with self._lock:
-            self._look(now)
-            present = [each for each in self._watched.values() if each.seen_at == now]
+            self._update_members(now)
+            present = [each for each in self._members.values() if each.seen_at == now]
             gpus = self._gpus.read() if any(each.gpus for each in present) else {}
             links = self._ports.read(now) if present else {}
             for each in present:
                 each.sample(at, gpus, links)
 
-    def _look(self, now: float) -> None:
-        """Learn which members run."""
+    def _update_members(self, now: float) -> None:
+        """Add members that have started since the last call, and remove those that ended long ago."""
         try:
             members = self._source.members()
         except OSError as error:
@@ -122,47 +122,47 @@ class Watch:
             return
         self._failure.end()
         for member in members[:MAX_MEMBERS]:
-            known = self._watched.get(member.uid)
+            known = self._members.get(member.uid)
             if known is None or known.gpus != member.gpus[:MAX_GPUS]:
-                known = self._watched[member.uid] = _Watched(member)
+                known = self._members[member.uid] = _SampledMember(member)
             known.member, known.seen_at, known.has_ended = member, now, False
-        for uid, each in list(self._watched.items()):
+        for uid, each in list(self._members.items()):
             if each.seen_at < now:
                 if not each.has_ended:
                     each.has_ended = True
                     each.figures.close()
                     each.figures.training.sample(max(each.sampled_at, now - SAMPLE_SECONDS))
                 if now - max(each.seen_at, each.sampled_at) > KEPT_ENDED_SECONDS:
-                    del self._watched[uid]
+                    del self._members[uid]
 
     def report(self, minutes: Sequence[int]) -> Report:
         """Return these minutes (since 1970) of all members that have samples in them."""
         found = []
         with self._lock:
             for minute in minutes:
-                for each in self._watched.values():
+                for each in self._members.values():
                     made = _minute(each, minute)
                     if made is not None:
                         found.append(made)
             oldest = self._clock() - SAVED_SECONDS
             saved = [
                 SavedCheckpoint(each.member.namespace, each.member.pod, each.member.uid, one.since, one.until)
-                for each in self._watched.values()
+                for each in self._members.values()
                 for one in each.figures.training.saved
                 if one.until > oldest
             ]
         return Report(minutes=tuple(found[: 2 * MAX_MEMBERS]), saved=tuple(saved[:MAX_SAVED]))
 
     def answer(self, question: Question) -> Answer:
-        """Return the rows, or the stacks, that are asked for."""
+        """Return the samples or the stacks for which the question asks."""
         if question.stacks:
             return self._stacks(question)
         with self._lock:
             now = self._clock()
-            new = {uid for uid in question.uids if uid not in self._watched} if question.fresh else set()
+            new = {uid for uid in question.uids if uid not in self._members} if question.fresh else set()
             if new:
-                self._look(now)
-            found = [self._watched[uid] for uid in question.uids if uid in self._watched]
+                self._update_members(now)
+            found = [self._members[uid] for uid in question.uids if uid in self._members]
             gpus = self._gpus.read() if question.fresh and any(each.gpus for each in found) else {}
             links = self._ports.read(now) if question.fresh else {}
             for each in found:
@@ -171,22 +171,23 @@ class Watch:
             return Answer(tuple(_series(each, question, now, gpus, links) for each in found))
 
     def _stacks(self, question: Question) -> Answer:
-        """Return the stacks of the members that are asked for. Samples are taken meanwhile, since it takes seconds."""
+        """Return the stacks for which the question asks. This takes seconds, so it holds no lock and samples are taken
+        meanwhile."""
         with self._lock:
-            self._look(self._clock())
-            members = [self._watched[uid].member for uid in question.uids if uid in self._watched]
+            self._update_members(self._clock())
+            members = [self._members[uid].member for uid in question.uids if uid in self._members]
         known = question.detail if question.detail in list(Detail) else Detail.PLAIN
         return Answer(stacks=self._stack_reader.read(members, Detail(known)))
 
     def close(self) -> None:
         """Close all files."""
         with self._lock:
-            for each in self._watched.values():
+            for each in self._members.values():
                 each.figures.close()
-            self._watched.clear()
+            self._members.clear()
 
 
-def _minute(each: _Watched, minute: int) -> MemberMinute | None:
+def _minute(each: _SampledMember, minute: int) -> MemberMinute | None:
     """Return the values of one member's minute; None if it was not sampled in it."""
     after, until = float(minute * MINUTE_SECONDS), float((minute + 1) * MINUTE_SECONDS)
     rows = each.ring.between(after, until)
@@ -210,7 +211,7 @@ def _minute(each: _Watched, minute: int) -> MemberMinute | None:
 
 
 def _series(
-    each: _Watched,
+    each: _SampledMember,
     question: Question,
     now: float,
     gpus: Mapping[str, Mapping[str, float]],
@@ -234,8 +235,8 @@ def _series(
 class Sampling:
     """Takes samples in a thread of its own, from `start` to `stop`, at multiples of 15 seconds of the wall clock."""
 
-    def __init__(self, watch: Watch, clock: Callable[[], float] = time.time) -> None:
-        self._watch = watch
+    def __init__(self, samples: MemberSamples, clock: Callable[[], float] = time.time) -> None:
+        self._samples = samples
         self._clock = clock
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
@@ -247,13 +248,13 @@ class Sampling:
         """Wait for the thread."""
         self._stop.set()
         self._thread.join()
-        self._watch.close()
+        self._samples.close()
 
     def _run(self) -> None:
         due = self._clock()
         while True:
             try:
-                self._watch.sample(due)
+                self._samples.sample(due)
             except Exception:
                 log.exception("a sample failed, which is a bug; the next one is taken in %d s", SAMPLE_SECONDS)
             due = (self._clock() // SAMPLE_SECONDS + 1) * SAMPLE_SECONDS

@@ -1,6 +1,7 @@
 """Calls that may never return, in threads of their own.
 
-Opening a file on a file server that hangs blocks a thread in the kernel until the server answers. The agent must go on.
+If a file server hangs, opening one of its files blocks the thread in the kernel until the server answers. The agent
+has to go on meanwhile.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Errand(Generic[T]):
+class BackgroundCall(Generic[T]):
     """One call in a daemon thread, so that the process can end without it."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._outcome: Future[T] = Future()
-        threading.Thread(target=self._run, args=(call,), name="errand", daemon=True).start()
+        threading.Thread(target=self._run, args=(call,), name="background call", daemon=True).start()
 
     @property
     def is_over(self) -> bool:
@@ -35,16 +36,16 @@ class Errand(Generic[T]):
             self._outcome.set_exception(error)
 
 
-class Errands(Generic[T]):
+class BackgroundCalls(Generic[T]):
     """Background calls, at most one at a time of each name, so that a call that hangs is not made again."""
 
     def __init__(self) -> None:
-        self._under_way: dict[str, Errand[T]] = {}
+        self._running: dict[str, BackgroundCall[T]] = {}
 
-    def start(self, name: str, call: Callable[[], T]) -> Errand[T] | None:
-        """Make a call; None if the last one under this name still hangs."""
-        self._under_way = {known: errand for known, errand in self._under_way.items() if not errand.is_over}
-        if name in self._under_way:
+    def start(self, name: str, call: Callable[[], T]) -> BackgroundCall[T] | None:
+        """Start a call. Return None if the last call under this name has not ended yet."""
+        self._running = {known: running for known, running in self._running.items() if not running.is_over}
+        if name in self._running:
             return None
-        errand = self._under_way[name] = Errand(call)
-        return errand
+        started = self._running[name] = BackgroundCall(call)
+        return started
