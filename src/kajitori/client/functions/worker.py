@@ -332,7 +332,8 @@ def loaded(folder: str, settings: dict[str, Any]) -> Any:
         theirs, ours = ".".join(map(str, settings["python"])), ".".join(map(str, here))
         return Unusable(
             f"the function was pickled by Python {theirs}, and the image has Python {ours}: "
-            f'name an image with Python {theirs}, such as image="python:{theirs}", or call it from Python {ours}'
+            f'name an image with Python {theirs}, such as image="python:{theirs}", or call it from Python {ours} '
+            "(a kaji up without a container engine runs the first python3 of its own PATH)"
         )
     with open(f"{folder}/{FUNCTION_FILE}", "rb") as file:
         try:

@@ -179,7 +179,7 @@ def _way_to_a_mode(claim: str, run: str, members: int) -> str:
         return f"; a run of one member needs no {SEVERAL_NODES}: leave checkpoint.accessMode out of the policy, {again}"
     return (
         f"; its members may be on several nodes ({SEVERAL_NODES}): ask the operators for a StorageClass that makes "
-        f"such volumes (checkpoint.storageClass in the policy; then {again}), or for checkpoint.kind: folder"
+        f"such volumes (checkpoint.storageClass in the policy) or for checkpoint.kind: folder; then {again}"
     )
 
 

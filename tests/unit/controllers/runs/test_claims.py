@@ -144,7 +144,7 @@ EBS = "Volume capabilities MULTI_NODE_MULTI_WRITER not supported. Only AccessMod
     ("run", "nodes", "modes", "said", "way_out"),
     [
         ("bert", "a,b", ("ReadWriteMany",), LOCAL_PATH, "several nodes (ReadWriteMany): ask the operators"),
-        ("bert", "a,b", ("ReadWriteMany",), EBS, "or for checkpoint.kind: folder"),
+        ("bert", "a,b", ("ReadWriteMany",), EBS, "or for checkpoint.kind: folder; then delete the claim"),
         ("bert", "a", ("ReadWriteMany",), EBS, "a run of one member needs no ReadWriteMany"),
         ("bert", "a,b", ("ReadWriteMany",), "disk full", ""),
         ("bert", "a", ("ReadWriteOnce",), LOCAL_PATH, ""),
