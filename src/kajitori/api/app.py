@@ -37,7 +37,7 @@ from kajitori.api.queue import lists as queue_lists
 from kajitori.api.queue import routes as queue
 from kajitori.api.queue import waiting
 from kajitori.api.requests.middleware import Guard
-from kajitori.api.runs import calls, changes, events, exec, files, lists, members, port_forward, results
+from kajitori.api.runs import calls, changes, events, exec, files, lists, members, port_forward, results, update
 from kajitori.api.runs import routes as runs
 from kajitori.api.runs.submit import command_line, submission, what_if
 from kajitori.api.start import routes as discovery
@@ -73,6 +73,7 @@ ROUTERS = tuple(
             submission,
             command_line,
             changes,
+            update,
             logs,
             log_ranges,
             events,
@@ -138,7 +139,7 @@ _ANSWERS: tuple[type, ...] = (
 _REQUESTS: tuple[type[BaseModel], ...] = (
     RunSpec,
     submission.RunRequest,
-    *(changes.StopRequest, changes.FilesRequest),
+    *(changes.StopRequest, changes.FilesRequest, update.UpdateRequest),
     idle.KeepRequest,
     secrets.SecretRequest,
     channels.ChannelRequest,

@@ -28,6 +28,7 @@ MESSAGE_LENGTH = 1000
 CHANGES = {
     ("POST", "/v1/runs"): "submit run",
     ("DELETE", "/v1/runs/{namespace}/{name}"): "delete run",
+    ("PATCH", "/v1/runs/{namespace}/{name}"): "update run",
     ("POST", "/v1/runs/{namespace}/{name}/stop"): "stop run",
     ("POST", "/v1/runs/{namespace}/{name}/resume"): "resume run",
     ("POST", "/v1/runs/{namespace}/{name}/park"): "park run",

@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "stop": "Stop runs; their checkpoints are kept.",
         "park": "Stop runs to free their GPUs; `kaji resume` starts them again.",
         "keep": "Keep runs although their GPUs are idle.",
+        "update": "Change runs that wait or run, without starting them again.",
         "kill": "End runs at once; their checkpoints are kept.",
         "resume": "Start ended runs again, from their checkpoints.",
         "start": "Start ended runs again, and follow one with -a.",
@@ -86,7 +87,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "drain": "Empty nodes: runs on them move elsewhere.",
         "uncordon": "Let nodes take work again.",
         "preflight": "Test nodes; those that fail leave the pool.",
-        "usage": "Show what teams, owners, runs or nodes used, and its cost.",
+        "usage": "Show what was used, by whom or when, and its cost.",
         "audit": "Show who changed what, and which clients send too many requests.",
     },
     "Running a cluster": {

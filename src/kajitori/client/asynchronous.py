@@ -76,6 +76,10 @@ class AsyncRun(RunProperties):
         self.state = (await self._client.resume(self)).state
         return self
 
+    async def update(self, **changes: str | int) -> Self:
+        self.state = (await self._client.update(self, **changes)).state
+        return self
+
     async def remove(self, *, force: bool = False, checkpoint: bool = False) -> None:
         await self._client.remove(self, force=force, checkpoint=checkpoint)
 
@@ -192,6 +196,9 @@ class AsyncClient:
 
     async def resume(self, run: AsyncRun | str) -> AsyncRun:
         return AsyncRun(self, (await asyncio.to_thread(self._client.resume, self._sync(run))).state)
+
+    async def update(self, run: AsyncRun | str, **changes: str | int) -> AsyncRun:
+        return AsyncRun(self, (await asyncio.to_thread(self._client.update, self._sync(run), **changes)).state)
 
     async def remove(self, run: AsyncRun | str, *, force: bool = False, checkpoint: bool = False) -> None:
         await asyncio.to_thread(self._client.remove, self._sync(run), force=force, checkpoint=checkpoint)

@@ -138,6 +138,11 @@ class Run(RunProperties):
         self.state = self._client.resume(self).state
         return self
 
+    def update(self, **changes: str | int) -> Self:
+        """Change the run without starting it again; arguments as for `Client.update`."""
+        self.state = self._client.update(self, **changes).state
+        return self
+
     def remove(self, *, force: bool = False, checkpoint: bool = False) -> None:
         """Delete the run; arguments as for `Client.remove`."""
         self._client.remove(self, force=force, checkpoint=checkpoint)
@@ -400,6 +405,19 @@ class Client:
     def resume(self, run: Run | str) -> Run:
         """Start an ended run again, from its checkpoint, and return it."""
         return self._changed(run, "/resume", None)
+
+    def update(self, run: Run | str, **changes: str | int) -> Run:
+        """Change a run that waits or runs without starting it again, and return it.
+
+        The changes are those of `kaji update`: `time_limit`, `priority`, `restarts`, `array`, `rm_after` and
+        `on_stuck`; `"default"` stands for the policy's default.
+        """
+        from kajitori.client.submit.update import update_body
+
+        found = self._resolve(run)
+        answer = self._api.patch(run_path(_key(found.state)), update_body(changes))
+        found.state = _convert(answer, RunState)
+        return found
 
     def remove(self, run: Run | str, *, force: bool = False, checkpoint: bool = False) -> None:
         """Delete a run that has ended; with `force` any run, with `checkpoint` also its checkpoint. Does not wait until

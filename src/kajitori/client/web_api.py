@@ -132,6 +132,10 @@ class Api:
         """Return the JSON of a POST. Tried again only if the server did nothing (not reached, or 429)."""
         return self._call("POST", path, params, body, tries=tries)
 
+    def patch(self, path: str, body: object) -> Any:
+        """Return the JSON of a PATCH, which is tried again as a POST is."""
+        return self._call("PATCH", path, None, body)
+
     def delete(self, path: str, params: Params | None = None) -> Any:
         return self._call("DELETE", path, params, None)
 

@@ -137,6 +137,7 @@ class EveryCall:
             "/v1/tokens": {"namespace": self.cluster.namespace, "name": "intruder"},
             "/v1/secrets": {"namespace": self.cluster.namespace, "name": "intruder", "data": {"key": "eA=="}},
             "/v1/preflight": {"nodes": [next(iter(self.cluster.nodes_of(RUN)))]},
+            "/v1/runs/{namespace}/{name}": {"restarts": 3},
             "/v1/runs/{namespace}/{name}/stop": {"grace": "1s"},
             "/v1/runs/{namespace}/{name}/keep": {"until": format_time(datetime.now(UTC) + timedelta(hours=1))},
             "/v1/runs/{namespace}/{name}/calls": {"token": "0" * 64},

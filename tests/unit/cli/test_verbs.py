@@ -91,6 +91,21 @@ def test_resume_starts_an_ended_run_again() -> None:
     assert api.calls_to("POST")[0].path.endswith("/gpt-large/resume")
 
 
+def test_update_changes_only_what_is_named() -> None:
+    """`default` removes a field; without any change nothing is asked."""
+    api = FakeWebApi([BERT, GPT2])
+    result = invoke(api, "update", "bert", "--time-limit", "7d", "--restarts", "20", "--priority", "default")
+    assert result.stdout == "bert\n"
+    (call,) = api.calls_to("PATCH")
+    assert (call.path, call.body) == (
+        "/v1/runs/vision/bert",
+        {"timeLimit": "7d", "restarts": 20, "priority": None},
+    )
+    nothing = invoke(api, "update", "bert")
+    assert (nothing.exit_code, len(api.calls_to("PATCH"))) == (2, 1)
+    assert "othing is to be changed" in nothing.stderr and "--time-limit" in nothing.stderr
+
+
 def test_rm_deletes_ended_runs_and_running_ones_only_with_force() -> None:
     """The checkpoint is deleted only with -v."""
     api = FakeWebApi([BERT, GPT])

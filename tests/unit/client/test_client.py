@@ -228,6 +228,15 @@ def test_results_and_stops() -> None:
     assert [call.body for call in api.calls_to("POST", "/stop")] == [{"grace": "5m"}, {"grace": "0s"}]
 
 
+def test_a_run_is_changed_while_it_runs() -> None:
+    api = FakeWebApi(RUNS)
+    client = client_of(api)
+    assert client.update("bert", time_limit="7d", restarts=20).name == "bert"
+    assert [call.body for call in api.calls_to("PATCH")] == [{"timeLimit": "7d", "restarts": 20}]
+    with pytest.raises(InvalidInput, match="image: can't be changed while a run waits or runs"):
+        client.update("bert", image="other")
+
+
 def test_answers_of_a_server_of_another_version_are_read_or_named() -> None:
     """Words and fields that are new are kept or ignored, and fields that are missing have defaults. An answer that
     cannot be read is an error with a way out."""

@@ -99,7 +99,7 @@ async def resume_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
             raise WrongState(f"{name} is being deleted", hint="submit it again")
         done = run.status.resumes if run.status is not None else 0
         patch: Patch = {"stopped": False, "parked": False, "stopGrace": None, "resumes": max(done, _resumes(spec)) + 1}
-        _require_allowed(api, run, spec | patch)
+        require_allowed(api, run, spec | patch)
         return patch
 
     return answer(run_view(await change_run(api, user, namespace, name, resumed)))
@@ -140,7 +140,7 @@ async def set_files(api: Shared, user: Caller, request: Request, namespace: str,
         if digest != (wanted.instead_of or ""):
             raise Conflict(f"{name} was given other files meanwhile", hint="read the run, and try again")
         patch: Patch = {"files": wanted.files.model_dump(mode="json")}
-        _require_allowed(api, run, spec | patch)
+        require_allowed(api, run, spec | patch)
         return patch
 
     return answer(run_view(await change_run(api, user, namespace, name, given)))
@@ -242,7 +242,7 @@ def _check_name(api: Api, namespace: str, name: str) -> None:
         raise no_such_run(api, namespace, name)
 
 
-def _require_allowed(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
+def require_allowed(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
     """Raise Refused if the policy forbids the run with this spec."""
     api.cluster.decide(msgspec.structs.replace(run, spec=msgspec.Raw(msgspec.json.encode(spec))))
 
@@ -250,7 +250,7 @@ def _require_allowed(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
 def _check_grace(api: Api, run: RunObject, spec: dict[str, Any]) -> None:
     """Raise Refused if the policy forbids the grace period. Other faults of a run do not keep it from being stopped."""
     try:
-        _require_allowed(api, run, spec)
+        require_allowed(api, run, spec)
     except InvalidInput as error:
         faults = [fault for fault in error.faults if fault.field == "spec.stopGrace"]
         if faults:

@@ -48,7 +48,10 @@ CONTRACTS: Mapping[str, Contract] = {
     "run": _changes("RunView|DryRun"),
     "notebook": _neither(_PERSON, changes=True),
     "wait": _reads("Waited"),
-    **{verb: _changes() for verb in ("stop", "park", "keep", "kill", "resume", "start", "restart", "rm", "prune")},
+    **{
+        verb: _changes()
+        for verb in ("stop", "park", "keep", "update", "kill", "resume", "start", "restart", "rm", "prune")
+    },
     "ps": _reads("items:RunView"),
     "logs": _reads("LogLine"),
     "attach": _neither(_PROGRAM),

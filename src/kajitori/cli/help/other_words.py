@@ -55,9 +55,6 @@ WORDS: dict[str, Word] = {
     "pause": Word(DOCKER, "kaji stop RUN, later kaji start RUN", "A sleeping program would keep its GPUs from others."),
     "unpause": Word(DOCKER, "kaji start RUN", "Runs are stopped, which frees their GPUs, and started again."),
     "rename": Word(DOCKER, "kaji run --name NAME", "A run keeps its name: its members are called by it."),
-    "update": Word(
-        DOCKER, "kaji describe RUN (its options), kaji rm -f RUN, then kaji run", "What a run asks for is fixed."
-    ),
     "compose": Word(DOCKER, "kaji run -d -f FILE for each run"),
     "service": Word(DOCKER, "kaji run -d --type service -n 2 IMAGE"),
     "stack": Word(DOCKER, "kaji run -d -f FILE for each run"),
@@ -79,7 +76,9 @@ WORDS: dict[str, Word] = {
     "scancel": Word(SLURM, "kaji stop RUN, kaji kill RUN (at once), kaji stop --all (all of yours)"),
     "sinfo": Word(SLURM, "kaji nodes, kaji gpus"),
     "scontrol": Word(
-        SLURM, "kaji describe RUN, kaji nodes (show); kaji stop RUN, kaji start RUN (hold, release); kaji drain NODE"
+        SLURM,
+        "kaji describe RUN, kaji nodes (show); kaji update RUN (update); kaji stop RUN, kaji start RUN "
+        "(hold, release); kaji drain NODE",
     ),
     "sacct": Word(SLURM, "kaji ps -a, kaji describe RUN, kaji results RUN (the members of a sweep)"),
     "sacctmgr": Word(SLURM, "kaji policy show", "Limits are in the operators' policy file."),

@@ -82,8 +82,10 @@ def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]
             return _idle_words(notice, run, status)
         case Kind.TIME_LIMIT:
             left = f" in {_rounded(int(notice.text))}" if notice.text else ""
+            namespace, _, name = run.partition("/")
             return f"{run} reaches its time limit{left}", [
-                "The run then ends. All progress since its last checkpoint is lost."
+                "The run then ends. All progress since its last checkpoint is lost.",
+                f"More time, if policy allows it: kaji update {name} -N {namespace} --time-limit TIME",
             ]
     return f"{run}: {notice.kind}", [notice.text]
 

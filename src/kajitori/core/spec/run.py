@@ -64,6 +64,7 @@ RunName = Annotated[str, AfterValidator(_run_name), Field(max_length=RUN_NAME_MA
 MAX_REPLICAS = 99_999
 MAX_WORDS = 4096
 MAX_VARIABLES = 1024
+MAX_RESTARTS = 1_000_000
 
 # CEL rules in the schema of the custom resource, for fields that exclude or need each other, so that the API server
 # refuses a part of what `core.spec.parsing` finds. Every spec that `parse_spec` accepts obeys these rules.
@@ -193,7 +194,7 @@ class RunSpec(Document):
     code: CodeUse | None = None
     files: FilesUse | None = None
     checkpoint: Checkpoint | None = None
-    restarts: int | None = Field(default=None, ge=0, le=1_000_000)
+    restarts: int | None = Field(default=None, ge=0, le=MAX_RESTARTS)
     """How often the gang, or each member of a sweep, is restarted after its program failed. Left out: the policy's
     default, which depends on whether the run has a checkpoint. Restarts after node loss, eviction or preemption do not
     count."""
