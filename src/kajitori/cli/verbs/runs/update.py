@@ -24,7 +24,7 @@ from kajitori.cli.options import done_option, namespace_option, runs_argument, s
 @done_option
 @server_options
 @click.pass_obj
-def command(cli: Cli, runs: tuple[str, ...], namespace: str | None, **options: str | None) -> int:
+def command(cli: Cli, /, runs: tuple[str, ...], namespace: str | None, **options: str | None) -> int:
     """Change runs that wait or run, without starting them again.
 
     Prints the name of each. A change of a run that has ended counts when it is resumed. Policy limits changes as it
