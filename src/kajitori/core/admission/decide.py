@@ -64,12 +64,12 @@ def decide(spec: RunSpec, policy: Policy, facts: Facts, *, run: RunIdentity) -> 
     return Decision(
         template=template,
         request=member,
-        limits=_limits(spec, policy, resolved),
+        limits=_resolve_limits(spec, policy, resolved),
         findings=tuple(findings.found),
         priority=policy.priorities[resolved.priority].value,
         bind_direct=policy.binding.binds_directly(resolved.node_selector) and not _needs_scheduler(member, facts),
         network=network_rules(resolved.reach, policy, first_step=begins_with_step(spec, policy)),
-        claim=_claim(spec, policy, resolved, run),
+        claim=_checkpoint_claim(spec, policy, resolved, run),
     )
 
 
@@ -84,7 +84,7 @@ def _needs_scheduler(member: MemberRequest, facts: Facts) -> bool:
 
 def limits_of(spec: RunSpec, policy: Policy, facts: Facts) -> Limits:
     """Return the time limits and restart limits of a run, even if the policy refuses it."""
-    return _limits(spec, policy, resolve(spec, policy, facts, Findings()))
+    return _resolve_limits(spec, policy, resolve(spec, policy, facts, Findings()))
 
 
 def objections(draft: Draft, policy: Policy, facts: Facts, *, run: RunIdentity) -> list[Fault]:
@@ -105,7 +105,7 @@ def objections(draft: Draft, policy: Policy, facts: Facts, *, run: RunIdentity) 
     return []
 
 
-def _limits(spec: RunSpec, policy: Policy, resolved: Resolved) -> Limits:
+def _resolve_limits(spec: RunSpec, policy: Policy, resolved: Resolved) -> Limits:
     start = policy.start
     own, default = spec.remove_after_seconds, policy.ended_runs.keep_for_seconds
     return Limits(
@@ -124,7 +124,7 @@ def _limits(spec: RunSpec, policy: Policy, resolved: Resolved) -> Limits:
     )
 
 
-def _claim(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity) -> dict[str, Any] | None:
+def _checkpoint_claim(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentity) -> dict[str, Any] | None:
     rules = policy.checkpoint
     if spec.checkpoint is None or rules.kind != "claim":
         return None

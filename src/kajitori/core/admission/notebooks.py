@@ -19,8 +19,8 @@ from kajitori.core.words.quantities import format_duration
 
 PORT = 8888
 PORTS_OF_A_MACHINE = 1000
-"""Where no network plugin enforces policies, as on the machine of `kaji up`, members may share the network of their
-node, so notebooks listen on PORT and the numbers above."""
+"""Number of ports, from PORT on, that notebooks use if no network plugin enforces policies, as with `kaji up`: members
+may then share the network of their node, so each notebook needs a port of its own."""
 
 _SCRIPT = r"""
 folder=${KAJI_CHECKPOINT_DIR:-$PWD}
@@ -76,8 +76,8 @@ def written_out(spec: RunSpec, policy: Policy, run: RunIdentity, findings: Findi
     """Return the spec of a notebook with everything that its type implies. Other specs are returned unchanged.
 
     A notebook with a command of its own keeps it, and finds port and path of its address in KAJI_NOTEBOOK_PORT and
-    KAJI_PROXY_PATH. Where members have a first step, KAJI_NOTEBOOK_TOKEN_FILE names a file with the token that the
-    proxy adds to its requests (`Authorization: token …`).
+    KAJI_PROXY_PATH. If members have a first step, KAJI_NOTEBOOK_TOKEN_FILE names a file with the token that the proxy
+    adds to its requests (`Authorization: token …`).
     """
     if spec.type != "notebook":
         return spec

@@ -36,11 +36,11 @@ def quota_shortage(quotas: Iterable[Mapping[str, Any]], template: Mapping[str, A
         for name in sorted(hard):
             if name not in needed or not needed[name]:
                 continue
-            limit, taken = _amount(name, hard[name]), _amount(name, used.get(name, "0"))
+            limit, taken = _parse_amount(name, hard[name]), _parse_amount(name, used.get(name, "0"))
             if limit is not None and taken is not None and taken + needed[name] > limit:
                 quota_name = (quota.get("metadata") or {}).get("name", "")
-                left, all_of_it = _shown(name, max(0, limit - taken)), _shown(name, limit)
-                needs = _shown(name, needed[name], memory_needed)
+                left, all_of_it = _format_amount(name, max(0, limit - taken)), _format_amount(name, limit)
+                needs = _format_amount(name, needed[name], memory_needed)
                 shortages.append(f"quota {quota_name}, {name}: needs {needs}, {left} of {all_of_it} left")
     return "; ".join(shortages)
 
@@ -64,7 +64,7 @@ def _amounts_of_member(template: Mapping[str, Any]) -> dict[str, int]:
         resources = container.get("resources") or {}
         for kind in ("requests", "limits"):
             for name, text in (resources.get(kind) or {}).items():
-                amount = _amount(name, text)
+                amount = _parse_amount(name, text)
                 if amount is None:
                     continue
                 for counted in (f"{kind}.{name}", *((name,) if kind == "requests" else ())):
@@ -72,7 +72,7 @@ def _amounts_of_member(template: Mapping[str, Any]) -> dict[str, int]:
     return needed
 
 
-def _amount(name: str, text: object) -> int | None:
+def _parse_amount(name: str, text: object) -> int | None:
     try:
         return parse_cpu_millis(str(text)) if _is_cpu(name) else parse_memory_bytes(str(text))
     except QuantityError:
@@ -83,7 +83,7 @@ def _is_cpu(name: str) -> bool:
     return name.rpartition(".")[2] == "cpu"
 
 
-def _shown(name: str, amount: int, of_memory: Callable[[int], str] = memory_there) -> str:
+def _format_amount(name: str, amount: int, of_memory: Callable[[int], str] = memory_there) -> str:
     if _is_cpu(name):
         return format_cpu(amount)
     return of_memory(amount) if name.rpartition(".")[2] == "memory" else str(amount)

@@ -51,14 +51,14 @@ def refusals(
     wrong_name = name_fault(run.name, "metadata.name")
     if wrong_name is not None:
         yield wrong_name
-    yield from _rights(spec, policy, resolved)
-    yield from _ceilings(spec, policy, resolved)
-    yield from _injection(spec, policy)
-    yield from _volumes(spec, policy, facts)
-    yield from _secrets(spec, policy, facts)
-    yield from _checkpoint(spec, policy, run)
-    yield from _code(spec, policy)
-    yield from _files(spec, policy)
+    yield from _faults_of_rights(spec, policy, resolved)
+    yield from _faults_of_ceilings(spec, policy, resolved)
+    yield from _faults_of_injection(spec, policy)
+    yield from _faults_of_volumes(spec, policy, facts)
+    yield from _faults_of_secrets(spec, policy, facts)
+    yield from _faults_of_checkpoint(spec, policy, run)
+    yield from _faults_of_code(spec, policy)
+    yield from _faults_of_files(spec, policy)
     yield from reach_faults(
         spec.network,
         policy,
@@ -76,13 +76,13 @@ def refusals(
         yield Fault("spec.onStuck", message, "restart", hint, "NoRestarts")
     if _limits_size(facts, policy, member):
         assert facts.table is not None
-        yield from _cluster(spec, facts.table, resolved, member, grows=bool(policy.node_pools))
+        yield from _faults_of_size(spec, facts.table, resolved, member, grows=bool(policy.node_pools))
     elif spec.resources.gpu_type is not None and not resolved.gpus:
         message = "the number of GPUs of a whole node is not known yet"
         yield Fault("spec.resources.gpu", message, hint="set it with resources.gpu", code="Unknown")
 
 
-def _rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
+def _faults_of_rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
     security = policy.security
     reason = policy.images.refusal(spec.image)
     if reason:
@@ -120,7 +120,7 @@ def _rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault
         yield Fault("spec.resources.memory", message, hint=hint, code="MemoryLimitRequired")
 
 
-def _code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
+def _faults_of_code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
     if spec.code is not None and policy.start.image is None:
         message = "this cluster cannot deliver code to members: the policy has no start.image"
         hint = (
@@ -130,7 +130,7 @@ def _code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
         yield Fault("spec.code", message, spec.code.digest, hint, "NoFirstStep")
 
 
-def _files(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
+def _faults_of_files(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
     if spec.files is None:
         return
     if policy.start.image is None:
@@ -144,7 +144,7 @@ def _files(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
         yield replace(fault, hint="copy the files while the run is running (kaji cp), or bring them along with --code")
 
 
-def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
+def _faults_of_ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fault]:
     member, run, count = policy.ceilings.member, policy.ceilings.run, spec.members_at_once
     cpu = resolved.cpu_limit_millis or resolved.cpu_request_millis
     memory = resolved.memory_limit_bytes
@@ -165,7 +165,7 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
             message = f"a member may use at most {shown(limit)} of memory, and this run sets no limit"
             yield Fault(f"spec.{field}", message, hint=f"ask for at most {shown(limit)}", code="AboveCeiling")
         if amount is not None and amount > limit:
-            wanted = _wanted(amount, shown)
+            wanted = _format_excess(amount, shown)
             message = f"{wanted} per member exceeds the policy's ceiling of {shown(limit)}"
             yield Fault(f"spec.{field}", message, wanted, f"ask for at most {shown(limit)}", "AboveCeiling")
     memory_of_all = (memory or resolved.memory_request_bytes) * count
@@ -184,7 +184,7 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
     for field, amount, limit, shown in of_run:
         if amount is not None and limit is not None and amount > limit:
             together = " for all members together" if field.startswith("resources.") else ""
-            wanted = _wanted(amount, shown)
+            wanted = _format_excess(amount, shown)
             message = f"{wanted}{together} exceeds the policy's ceiling of {shown(limit)}"
             hint = f"ask for at most {shown(limit)}"
             if spec.array is not None and amount and (together or field == "array"):
@@ -204,13 +204,13 @@ def _ceilings(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iterator[Fau
         yield Fault("spec.array", message, spec.array[:80], "split it into several runs", "AboveCeiling")
 
 
-def _wanted(amount: int, shown: Callable[[int], str]) -> str:
+def _format_excess(amount: int, shown: Callable[[int], str]) -> str:
     """Format an amount that exceeds a limit. Memory is rounded up, and its limit is rounded down, so that the two texts
     always differ."""
     return memory_needed(amount) if shown is memory_there else shown(amount)
 
 
-def _injection(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
+def _faults_of_injection(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
     for key, value in policy.inject.node_selector.items():
         if spec.node_selector.get(key, value) != value:
             message = f"the policy places all runs on nodes with {key}={value}"
@@ -218,7 +218,7 @@ def _injection(spec: RunSpec, policy: Policy) -> Iterator[Fault]:
             yield Fault(field, message, spec.node_selector[key], "leave it out", "NodeSelectorFixed")
 
 
-def _volumes(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
+def _faults_of_volumes(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
     for index, use in enumerate(spec.volumes):
         field = f"spec.volumes[{index}]"
         if use.host_path is not None:
@@ -247,14 +247,14 @@ def _volumes(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
 def _host_path(field: str, folder: str, path: str, policy: Policy) -> Iterator[Fault]:
     allowed = policy.mounts.host_paths
     if not any(PurePosixPath(folder).is_relative_to(root) for root in allowed):
-        folders = ", ".join(_outermost(allowed))
+        folders = ", ".join(_outermost_folders(allowed))
         hint = f"allowed: {folders} and folders below" if allowed else "use a volume of the policy"
         yield Fault(field, f"the policy does not allow mounting the folder {folder}", folder, hint, "HostPathRefused")
     elif policy.mounts.own_path_only and folder != path:
         yield _cannot_mount(field, path, f"-v {folder}:{folder}")
 
 
-def _outermost(folders: Sequence[str]) -> list[str]:
+def _outermost_folders(folders: Sequence[str]) -> list[str]:
     """Return the folders that do not lie below another folder of the list."""
     paths = list(dict.fromkeys(map(PurePosixPath, folders)))
     return [str(path) for path in paths if not any(path != other and path.is_relative_to(other) for other in paths)]
@@ -266,7 +266,7 @@ def _cannot_mount(field: str, path: str, instead: str) -> Fault:
     return Fault(field, message, path, hint, "MountsUnavailable")
 
 
-def _secrets(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
+def _faults_of_secrets(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
     for index, use in enumerate(spec.secrets):
         field = f"spec.secrets[{index}]"
         if not any(fnmatchcase(use.name, pattern) for pattern in policy.security.allow_secrets):
@@ -282,7 +282,7 @@ def _secrets(spec: RunSpec, policy: Policy, facts: Facts) -> Iterator[Fault]:
             yield replace(fault, hint="use environment variables instead")
 
 
-def _checkpoint(spec: RunSpec, policy: Policy, run: RunIdentity) -> Iterator[Fault]:
+def _faults_of_checkpoint(spec: RunSpec, policy: Policy, run: RunIdentity) -> Iterator[Fault]:
     if spec.checkpoint is None:
         return
     rules = policy.checkpoint
@@ -320,7 +320,7 @@ def _limits_size(facts: Facts, policy: Policy, member: MemberRequest) -> bool:
     return table.once((_limits_size, patterns, tolerated), is_known)
 
 
-def _cluster(
+def _faults_of_size(
     spec: RunSpec, table: NodeTable, resolved: Resolved, member: MemberRequest, *, grows: bool
 ) -> Iterator[Fault]:
     """Yield a fault for everything that would not fit even if the cluster were empty and all nodes were healthy. If
@@ -352,7 +352,7 @@ def _cluster(
     for field, unit, requested, available, shown in amounts:
         if requested > available:
             is_too_large = True
-            wanted = _wanted(requested, shown)
+            wanted = _format_excess(requested, shown)
             message = f"{wanted} {unit} per member, but no {kind}node has more than {shown(available)}"
             hint = f"ask for at most {shown(available)} per member, and for more members"
             yield Fault(f"spec.resources.{field}", message, wanted, hint, "LargerThanAnyNode")
@@ -364,7 +364,9 @@ def _cluster(
         grown = ", including all nodes that its pools may get" if grows else ""
         field = "replicas" if spec.fewest is None else "minReplicas"
         message = f"{needed} members, but the whole cluster has room for at most {room} such members{grown}"
-        yield Fault(f"spec.{field}", message, str(needed), _smaller(room, member, field), "LargerThanTheCluster")
+        yield Fault(
+            f"spec.{field}", message, str(needed), _hint_for_smaller(room, member, field), "LargerThanTheCluster"
+        )
 
 
 def _most_gpus(table: NodeTable, member: MemberRequest, rows: npt.NDArray[np.int64]) -> int:
@@ -373,7 +375,7 @@ def _most_gpus(table: NodeTable, member: MemberRequest, rows: npt.NDArray[np.int
     return max((offer.most for offer in offers if offer is not None), default=0)
 
 
-def _smaller(room: int, member: MemberRequest, field: str) -> str:
+def _hint_for_smaller(room: int, member: MemberRequest, field: str) -> str:
     """Return the hint for a gang that is larger than the cluster, which has room for `room` members."""
     if room:
         few = f"use at most {room} members" if field == "replicas" else f"begin the range with at most {room} members"

@@ -61,7 +61,7 @@ class Facts:
     promised_restarts: int = 0
     """Number of default restarts that the findings in the run's status promise."""
     earlier: tuple[EarlierRun, ...] = ()
-    """Earlier runs of the same kind whose peak memory is known, newest first."""
+    """Earlier runs of the same kind with a known memory peak, newest first."""
 
 
 def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> Resolved:
@@ -98,7 +98,7 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         message = f"the number of GPUs of a whole {gpu_type} node is known once the cluster has one"
         findings.add("WholeNodeGpus", message, "spec.resources.gpu")
 
-    amounts = _amounts(spec, policy, smallest, findings)
+    amounts = _resolve_amounts(spec, policy, smallest, findings)
     if not amounts["memory_unknown"]:
         asked = spec.resources.memory_bytes is not None
         add_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add, asked=asked)
@@ -124,22 +124,22 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         gpu_type=gpu_type,
         gpu_way=_gpu_way(replace(like, gpus=gpus), facts.table) if gpus else GpuWay(),
         restarts=_restarts_of(spec, policy, facts, findings),
-        grace_seconds=_or_default(spec.grace_seconds, defaults.grace_seconds, "grace", _grace, findings),
+        grace_seconds=_or_default(spec.grace_seconds, defaults.grace_seconds, "grace", _format_grace, findings),
         time_limit_seconds=time_limit,
-        priority=_or_default(spec.priority, defaults.priority, "priority", _priority, findings),
+        priority=_or_default(spec.priority, defaults.priority, "priority", _format_priority, findings),
         checkpoint_size_bytes=(spec.checkpoint and spec.checkpoint.size_bytes) or defaults.checkpoint_size_bytes,
         user=user,
         env=default_env | spec.env,
         node_selector=node_selector,
         tolerations=kept,
-        reach=_reach(spec, policy, findings),
+        reach=_resolve_reach(spec, policy, findings),
     )
     _add_preemption_findings(spec, policy, resolved, findings)
     _add_elastic_finding(spec, resolved, findings)
     return _without_restarts_if_unlimited(spec, resolved, findings)
 
 
-def _reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
+def _resolve_reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:
     reach = reach_of(spec.network, policy)
     if reach.is_open:
         return reach
@@ -211,7 +211,7 @@ def member_request(spec: RunSpec, policy: Policy, resolved: Resolved) -> MemberR
     )
 
 
-def _amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -> dict[str, Any]:
+def _resolve_amounts(spec: RunSpec, policy: Policy, smallest: Any, findings: Findings) -> dict[str, Any]:
     asked, defaults = spec.resources, policy.defaults
     cpu, memory = asked.cpu_millis, asked.memory_bytes
     share = defaults.whole_node_percent
@@ -304,11 +304,11 @@ def promised_restarts(findings: Iterable[Finding]) -> int:
     return int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
 
 
-def _grace(seconds: int) -> str:
+def _format_grace(seconds: int) -> str:
     return f"{format_duration(seconds)} grace"
 
 
-def _priority(word: str) -> str:
+def _format_priority(word: str) -> str:
     return f"{word} priority"
 
 

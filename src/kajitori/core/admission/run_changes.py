@@ -1,8 +1,8 @@
 """The admission policy for changes of runs: in a namespace of several users, only a run's owner may change it.
 
-It is switched on by the policy's `security.runChanges: owner`. The owner is the user whom the API server wrote down
-when the run was created (`owner_policy`). Team leads and operators have the verb `administer` on runs, a right that the
-API server checks like any other. A user with the right to write the status of runs is a controller.
+It is switched on by the policy's `security.runChanges: owner`. The owner is the user who created the run, as the API
+server recorded it (`owner_policy`). Team leads and operators have the verb `administer` on runs, a right that the API
+server checks like any other. A user with the right to write the status of runs is a controller.
 """
 
 from __future__ import annotations

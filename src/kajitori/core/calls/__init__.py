@@ -1,1 +1,1 @@
-"""Calls of functions: which worker of a run does which call next."""
+"""Function calls on the cluster (`Client.function`): the queue that decides which worker of a run does which call."""

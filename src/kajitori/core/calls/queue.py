@@ -1,7 +1,8 @@
-"""The queue of a run's calls. Its state follows from an append-only log of entries, which all servers share; the number
-of an entry is its place in the log. With one entry a worker takes calls and hands in outcomes. If a worker ends, the
-calls that it took are free again, so a call is done at least once, perhaps several times. The first outcome of a call
-counts.
+"""The queue of the function calls of a run: which calls wait, which worker does which call, and which have ended.
+
+The state follows from an append-only log of entries, which all servers share; the number of an entry is its place in
+the log. With one entry a worker takes calls and hands in outcomes. If a worker ends, the calls that it took are free
+again, so a call is done at least once, perhaps several times. The first outcome of a call counts.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ class CallQueue:
     """First call of each entry that added calls."""
     _places: list[int] = field(default_factory=list)
     """Places of these entries in the log."""
-    _fresh: int = 0
-    """First call that was never taken."""
-    _unneeded: set[int] = field(default_factory=set)
+    _next_call: int = 0
+    """First call that no worker has taken yet."""
+    _cancelled_early: set[int] = field(default_factory=set)
     """Calls that were cancelled before a worker took them."""
     _holders: dict[int, Worker] = field(default_factory=dict)
     """The worker of each call that was taken and has not ended."""
@@ -109,12 +110,12 @@ class CallQueue:
                     self._tries[call] = self._tries.get(call, 0) + 1
                 self._holders[call] = entry.worker
                 self._returned.discard(call)
-                self._fresh = max(self._fresh, call + 1)
+                self._next_call = max(self._next_call, call + 1)
         for outcome in entry.outcomes:
             if outcome.is_last:
                 self.ended.add(outcome.call)
-                if outcome.call >= self._fresh:
-                    self._unneeded.add(outcome.call)
+                if outcome.call >= self._next_call:
+                    self._cancelled_early.add(outcome.call)
                 self._holders.pop(outcome.call, None)
                 self._returned.discard(outcome.call)
                 self._tries.pop(outcome.call, None)
@@ -152,12 +153,13 @@ class CallQueue:
     def work_for(
         self, worker: Worker, want: int, done: Collection[int], is_alive: Callable[[Worker], bool]
     ) -> tuple[list[int], list[int]]:
-        """Return the calls that a worker takes now, and those that count as lost because each of their workers died.
+        """Return the calls that a worker takes now, and the calls that are lost because MAX_TRIES workers died on them.
 
-        `done` are the calls whose outcomes it hands in. It has no other calls any more: an answer with calls that it
-        did not get counts for nothing. Calls of dead workers come first, and one at a time: if one of them kills its
-        worker again, the others do not count as its cause. Then come returned calls, and calls that nobody took, in
-        order. A worker takes at most half of its share of what is free, so that all workers end at about the same time.
+        `done` are the calls for which the worker hands in outcomes. Any other call that it took is assigned again: the
+        answer that assigned it did not arrive. Calls of dead workers come first, and one at a time: if one of them
+        kills its worker again, the others do not count as its cause. Then come returned calls, and calls that no worker
+        has taken, in order. A worker takes at most half of its share of the free calls, so that all workers end at
+        about the same time.
         """
         if want <= 0:
             return [], []
@@ -173,8 +175,8 @@ class CallQueue:
         if again:
             return [min(again)], lost
         alive = sum(1 for other in self._newest.values() if other.rank != worker.rank and is_alive(other)) + 1
-        unneeded = {call for call in self._unneeded if call >= self._fresh}
-        free = len(self._returned) + self.added - self._fresh - len(unneeded)
+        cancelled = {call for call in self._cancelled_early if call >= self._next_call}
+        free = len(self._returned) + self.added - self._next_call - len(cancelled)
         count = min(want, MAX_BATCH, max(1, free // (2 * alive)))
-        fresh = (call for call in range(self._fresh, self.added) if call not in unneeded)
-        return list(islice(chain(sorted(self._returned), fresh), count)), lost
+        never_taken = (call for call in range(self._next_call, self.added) if call not in cancelled)
+        return list(islice(chain(sorted(self._returned), never_taken), count)), lost

@@ -11,7 +11,7 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class NotPlain(ValueError):
-    """Valid YAML that is nested too deeply, or whose aliases make it too large."""
+    """Valid YAML that is refused: it is nested too deeply, or its aliases make it too large."""
 
     def __init__(self, line: int, message: str, hint: str = "") -> None:
         super().__init__(f"line {line}: {message}")
@@ -21,8 +21,8 @@ class NotPlain(ValueError):
 
 
 @dataclass(slots=True)
-class _Open:
-    """A mapping or list whose end has not been parsed yet."""
+class _OpenCollection:
+    """A mapping or list that has not been parsed to its end."""
 
     anchor: str | None
     values_before: int
@@ -31,7 +31,7 @@ class _Open:
 
 
 def check_plain(raw: bytes, *, deepest: int, most_repeated: int = 0) -> None:
-    """Refuse documents that are dangerous for the composer, which recurses in C without a limit: 600 kB of `[` crash
+    """Refuse documents that are dangerous for PyYAML's composer. It recurses in C without a limit: 600 kB of `[` crash
     the process.
 
     Aliases may repeat at most `most_repeated` values in total. With 0, no aliases are allowed.
@@ -40,7 +40,7 @@ def check_plain(raw: bytes, *, deepest: int, most_repeated: int = 0) -> None:
         NotPlain: the document is nested deeper than `deepest` levels, or its aliases exceed the limit.
         yaml.YAMLError: the document is not valid YAML.
     """
-    stack: list[_Open] = []
+    stack: list[_OpenCollection] = []
     anchored: dict[str | None, tuple[int, int]] = {}
     """Number of values and depth of each anchored node."""
     values = repeated = 0
@@ -61,7 +61,7 @@ def check_plain(raw: bytes, *, deepest: int, most_repeated: int = 0) -> None:
             if event.anchor:
                 anchored[event.anchor] = (1, 0)
         elif isinstance(event, yaml.CollectionStartEvent):
-            stack.append(_Open(event.anchor, values))
+            stack.append(_OpenCollection(event.anchor, values))
             values += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             ended = stack.pop()

@@ -43,8 +43,8 @@ def read(model: type[M], document: object, where: str) -> tuple[M | None, list[F
 
     A document with faults is read once more without its faulty top-level fields, so that checks across fields can still
     use the rest. The model is then partial, or None if nothing could be read. The third result has the top-level fields
-    that were left out (as written), and those where an unknown field probably belongs, since fields that are missing
-    there are not separate faults.
+    that were left out (as written), and those to which an unknown field probably belongs: a field that is missing there
+    is not a separate fault.
     """
     if not isinstance(document, Mapping):
         kind = "nothing" if document is None else _kind_of(document)
@@ -81,11 +81,13 @@ def faults_of(error: ValidationError, model: type[BaseModel], where: str) -> Ite
         if isinstance(cause, ValueError) and hasattr(cause, "hint"):
             message, hint, code = str(cause), str(cause.hint), str(getattr(cause, "code", code))
         elif detail["type"] == "extra_forbidden":
-            message, hint, code = _unknown(model, location, where)
+            message, hint, code = _describe_unknown_field(model, location, where)
         else:
-            message, hint = _plain(detail["type"], detail.get("ctx", {}), detail["msg"], detail.get("input"))
+            message, hint = _describe_builtin_error(
+                detail["type"], detail.get("ctx", {}), detail["msg"], detail.get("input")
+            )
             if detail["type"] in _NO_MODEL:
-                hint = f"its fields are {', '.join(_names(_model_at(model, location)))}"
+                hint = f"its fields are {', '.join(_field_names(_model_at(model, location)))}"
         value = "" if detail["type"] in ("missing", "extra_forbidden") else show(detail.get("input"))
         yield Fault(path_of(where, location), message, value, hint, code)
 
@@ -113,7 +115,7 @@ def show(value: object) -> str:
     return text if len(text) <= _VALUE_SHOWN else text[: _VALUE_SHOWN - 1] + "…"
 
 
-def _plain(kind: str, context: dict[str, Any], message: str, value: object) -> tuple[str, str]:
+def _describe_builtin_error(kind: str, context: dict[str, Any], message: str, value: object) -> tuple[str, str]:
     """Return message and hint for an error of pydantic's own checks."""
     wanted = {
         "missing": "is required",
@@ -154,10 +156,12 @@ def _plain(kind: str, context: dict[str, Any], message: str, value: object) -> t
     return message[0].lower() + message[1:], ""
 
 
-def _unknown(model: type[BaseModel], location: tuple[int | str, ...], where: str) -> tuple[str, str, str]:
+def _describe_unknown_field(
+    model: type[BaseModel], location: tuple[int | str, ...], where: str
+) -> tuple[str, str, str]:
     name = str(location[-1])
-    known = _names(_model_at(model, location[:-1]))
-    meant = _meant(model, location)
+    known = _field_names(_model_at(model, location[:-1]))
+    meant = _probable_field(model, location)
     hint = did_you_mean(name, known)
     if meant is not None and meant[:-1] != location[:-1]:
         place = path_of("", meant[:-1]) or where
@@ -170,17 +174,17 @@ def meant_fields(error: ValidationError, model: type[BaseModel]) -> list[tuple[i
     """Return the locations of the fields that a user probably meant by unknown fields."""
     details = error.errors(include_url=False)
     unknown = (tuple(detail["loc"]) for detail in details if detail["type"] == "extra_forbidden")
-    return [meant for location in unknown if (meant := _meant(model, location)) is not None]
+    return [meant for location in unknown if (meant := _probable_field(model, location)) is not None]
 
 
-def _meant(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[int | str, ...] | None:
+def _probable_field(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[int | str, ...] | None:
     """Return the location of the field that an unknown one probably stands for, or None. A field with the same name in
     another part of the document is preferred to one with a similar name."""
     name, holder = str(location[-1]), location[:-1]
-    near = nearest(name, _names(_model_at(model, holder)))
+    near = nearest(name, _field_names(_model_at(model, holder)))
     if near is not None and near.casefold() == name.casefold():
         return (*holder, near)
-    parts = [(path, _names(part)) for path, part in _parts(model) if path != holder]
+    parts = [(path, _field_names(part)) for path, part in _nested_models(model) if path != holder]
     for path, names in parts:
         if name in names:
             return (*path, name)
@@ -189,17 +193,19 @@ def _meant(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[int
     return next(((*path, other) for path, names in parts if (other := nearest(name, names)) is not None), None)
 
 
-def _names(model: type[BaseModel]) -> list[str]:
+def _field_names(model: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
-def _parts(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
+def _nested_models(
+    model: type[BaseModel], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
     """Yield the document and all nested models, each with its path."""
     yield path, model
     for field, info in model.model_fields.items():
         inner = _model_in(info.annotation)
         if inner is not None:
-            yield from _parts(inner, (*path, info.alias or field))
+            yield from _nested_models(inner, (*path, info.alias or field))
 
 
 def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:

@@ -44,9 +44,9 @@ def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
     return {RULES: [{"rule": expression, "message": message} for expression, message in pairs]}
 
 
-def _text(max_length: int, expression: str = "", message: str = "") -> WithJsonSchema:
-    """Return the schema of a text whose validator limits it to this length, so that an API server stores no longer
-    one."""
+def _text_schema(max_length: int, expression: str = "", message: str = "") -> WithJsonSchema:
+    """Return the schema of a text with a maximum length, so that an API server stores no longer text than the validator
+    accepts."""
     return WithJsonSchema(
         {"type": "string", "maxLength": max_length} | (rules((expression, message)) if message else {})
     )
@@ -169,7 +169,7 @@ def _digest(text: str) -> str:
     return text
 
 
-def _moment(text: str) -> str:
+def _time(text: str) -> str:
     hint = "write it as 2026-11-23T18:00:00Z"
     try:
         moment = datetime.fromisoformat(text) if len(text) <= 40 else None
@@ -253,23 +253,23 @@ DurationAboveZero = Annotated[
     _number_or_text(1, _TIME_PATTERN, _TIME),
 ]
 
-DnsLabel = Annotated[str, AfterValidator(_dns_label), _text(63, _LABEL, _DNS_LABEL_HINT)]
-ObjectName = Annotated[str, AfterValidator(_dns_subdomain), _text(253)]
-EnvName = Annotated[str, AfterValidator(_env_name), _text(1024)]
-UserEnvName = Annotated[str, AfterValidator(_user_env_name), _text(1024)]
-Text = Annotated[str, AfterValidator(_no_nul), _text(MAX_TEXT_LENGTH)]
-AbsolutePath = Annotated[str, AfterValidator(_absolute_path), _text(4096, _ABSOLUTE, _ABSOLUTE_HINT)]
-MountPath = Annotated[str, AfterValidator(_mount_path), _text(4096, _ABSOLUTE, _ABSOLUTE_HINT)]
+DnsLabel = Annotated[str, AfterValidator(_dns_label), _text_schema(63, _LABEL, _DNS_LABEL_HINT)]
+ObjectName = Annotated[str, AfterValidator(_dns_subdomain), _text_schema(253)]
+EnvName = Annotated[str, AfterValidator(_env_name), _text_schema(1024)]
+UserEnvName = Annotated[str, AfterValidator(_user_env_name), _text_schema(1024)]
+Text = Annotated[str, AfterValidator(_no_nul), _text_schema(MAX_TEXT_LENGTH)]
+AbsolutePath = Annotated[str, AfterValidator(_absolute_path), _text_schema(4096, _ABSOLUTE, _ABSOLUTE_HINT)]
+MountPath = Annotated[str, AfterValidator(_mount_path), _text_schema(4096, _ABSOLUTE, _ABSOLUTE_HINT)]
 Digest = Annotated[
     str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$", "maxLength": 71})
 ]
-Moment = Annotated[str, AfterValidator(_moment), _text(40)]
+Moment = Annotated[str, AfterValidator(_time), _text_schema(40)]
 """A time, as RFC 3339 writes it."""
 Cidr = Annotated[str, AfterValidator(checked_cidr)]
 ServerUrl = Annotated[str, AfterValidator(_server_url)]
-LabelKey = Annotated[str, AfterValidator(_label_key), _text(317)]
-LabelValue = Annotated[str, AfterValidator(_label_value), _text(63)]
-Image = Annotated[str, AfterValidator(_image), _text(1000)]
+LabelKey = Annotated[str, AfterValidator(_label_key), _text_schema(317)]
+LabelValue = Annotated[str, AfterValidator(_label_value), _text_schema(63)]
+Image = Annotated[str, AfterValidator(_image), _text_schema(1000)]
 User = Annotated[
     str,
     BeforeValidator(_user),

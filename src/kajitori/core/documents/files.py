@@ -85,7 +85,7 @@ def _read_yaml(text: str | bytes, what: str) -> tuple[object, dict[tuple[str | i
         try:
             node = loader.get_single_node()
             lines: dict[tuple[str | int, ...], int] = {}
-            faults = list(_walk(node, (), lines)) if node is not None else []
+            faults = list(_find_duplicate_keys(node, (), lines)) if node is not None else []
             document = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
@@ -98,7 +98,9 @@ def _read_yaml(text: str | bytes, what: str) -> tuple[object, dict[tuple[str | i
     return document, lines, faults
 
 
-def _walk(node: yaml.Node, path: tuple[str | int, ...], lines: dict[tuple[str | int, ...], int]) -> Iterator[Fault]:
+def _find_duplicate_keys(
+    node: yaml.Node, path: tuple[str | int, ...], lines: dict[tuple[str | int, ...], int]
+) -> Iterator[Fault]:
     if isinstance(node, yaml.MappingNode):
         keys: dict[str, int] = {}
         for key_node, value_node in node.value:
@@ -106,17 +108,17 @@ def _walk(node: yaml.Node, path: tuple[str | int, ...], lines: dict[tuple[str | 
             line = key_node.start_mark.line + 1
             if key in keys:
                 message = f"{key!r:.80} occurs twice; the first is on line {keys[key]}"
-                yield Fault(f"{_dotted((*path, key))} (line {line})", message, hint="keep one of them")
+                yield Fault(f"{_join_path((*path, key))} (line {line})", message, hint="keep one of them")
             keys.setdefault(key, line)
             lines[(*path, key)] = line
-            yield from _walk(value_node, (*path, key), lines)
+            yield from _find_duplicate_keys(value_node, (*path, key), lines)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             lines[(*path, index)] = item.start_mark.line + 1
-            yield from _walk(item, (*path, index), lines)
+            yield from _find_duplicate_keys(item, (*path, index), lines)
 
 
-def _dotted(path: tuple[str | int, ...]) -> str:
+def _join_path(path: tuple[str | int, ...]) -> str:
     return ".".join(str(part) for part in path)
 
 

@@ -53,7 +53,7 @@ def fields_of(
         text = " ".join((info.description or "").split())
         inner, mark = _inner_model(info.annotation)
         if inner is None:
-            yield FieldReference(field_path, _default(model, name), text)
+            yield FieldReference(field_path, _format_default(model, name), text)
             continue
         belongs_here = inner.__module__ not in documented_elsewhere
         if not text and belongs_here:
@@ -62,7 +62,7 @@ def fields_of(
             yield FieldReference(field_path, "", text)
             yield from fields_of(inner, f"{field_path}.", documented_elsewhere=documented_elsewhere)
             continue
-        yield FieldReference(field_path, _default(model, name), text)
+        yield FieldReference(field_path, _format_default(model, name), text)
         if belongs_here:
             yield from fields_of(inner, f"{field_path}{mark}.", documented_elsewhere=documented_elsewhere)
 
@@ -79,7 +79,7 @@ def _inner_model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     return None, ""
 
 
-def _default(model: type[BaseModel], name: str) -> str:
+def _format_default(model: type[BaseModel], name: str) -> str:
     info = model.model_fields[name]
     if info.is_required():
         return ""

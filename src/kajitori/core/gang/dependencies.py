@@ -1,7 +1,7 @@
-"""Dependencies between runs: a run whose spec has `after` is planned only after other runs have ended.
+"""Dependencies between runs: a run with `after` in its spec is planned only after the named runs have ended.
 
-A condition that was seen to hold is written into the status and is not judged again, so it does not matter what becomes
-of the other run afterwards. Once the run has had an attempt, nothing is judged any more.
+A condition that was seen to hold is written into the status and is not judged again, so later changes of the other run
+do not matter. Once the run has had an attempt, no condition is judged any more.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def wait_for_runs(run: Run, status: RunStatus, now: datetime) -> tuple[RunStatus
     """
     if not run.after or not waits_for_others(status):
         return status, None
-    states = _states(run.after, status.after, now)
+    states = _progress_of_each(run.after, status.after, now)
     judged = [
-        (state, _MET if state.met_at else _judge(awaited, state, now))
+        (state, _MET if state.met_at else _judge_condition(awaited, state, now))
         for awaited, state in zip(run.after, states, strict=True)
     ]
     after = [
@@ -74,7 +74,7 @@ def wait_for_runs(run: Run, status: RunStatus, now: datetime) -> tuple[RunStatus
         return status, Step(finish(status, Phase.FAILED, reason, message, now))
     waits = [found for _, found in judged if found.verdict is _Verdict.WAITS]
     if not waits:
-        return _released(status, now), None
+        return _into_queue(status, now), None
     message = f"waits for {_first_few([found.words for found in waits], ', and for ')}"
     status = msgspec.structs.replace(
         status, phase=Phase.QUEUED, reason=Reason.WAITING_FOR_RUN, message=message[:1000], node_request=None
@@ -82,7 +82,7 @@ def wait_for_runs(run: Run, status: RunStatus, now: datetime) -> tuple[RunStatus
     return status, Step(status, wake_at=earliest(*(found.until for found in waits)))
 
 
-def _released(status: RunStatus, now: datetime) -> RunStatus:
+def _into_queue(status: RunStatus, now: datetime) -> RunStatus:
     """Return the status of a run that joins the queue. Its waiting time, which counts for its place, begins now."""
     if status.reason is not Reason.WAITING_FOR_RUN:
         return status
@@ -102,13 +102,13 @@ def has_to_see(status: RunStatus, awaited: Awaited, now: datetime) -> bool:
     state = states.get((awaited.run, awaited.condition))
     if state is None or not state.uid:
         return True
-    return not state.met_at and _judge(awaited, state, now).verdict is not _Verdict.WAITS
+    return not state.met_at and _judge_condition(awaited, state, now).verdict is not _Verdict.WAITS
 
 
 def why_never(awaited: Awaited, now: datetime) -> str:
     """Return why the condition on a run that exists can no longer hold; empty if it holds or may hold later."""
     uid = awaited.seen.uid if awaited.seen is not None else ""
-    judged = _judge(awaited, AfterState(run=awaited.run, uid=uid), now)
+    judged = _judge_condition(awaited, AfterState(run=awaited.run, uid=uid), now)
     return judged.words if judged.verdict is _Verdict.NEVER else ""
 
 
@@ -133,7 +133,7 @@ def find_cycle(name: str, waits_for: Callable[[str], Iterable[str]]) -> tuple[st
     return ()
 
 
-def _states(after: Sequence[Awaited], before: Sequence[AfterState], now: datetime) -> list[AfterState]:
+def _progress_of_each(after: Sequence[Awaited], before: Sequence[AfterState], now: datetime) -> list[AfterState]:
     """Return the progress of each entry of `after`, with the UIDs of runs that are seen for the first time."""
     known = {(state.run, state.condition): state for state in before}
     found = []
@@ -147,7 +147,7 @@ def _states(after: Sequence[Awaited], before: Sequence[AfterState], now: datetim
     return found
 
 
-def _judge(awaited: Awaited, state: AfterState, now: datetime) -> _Judgement:
+def _judge_condition(awaited: Awaited, state: AfterState, now: datetime) -> _Judgement:
     name = awaited.run
     if awaited.cycle:
         return _never(f"it would wait for itself ({' → '.join(awaited.cycle)})")
@@ -171,7 +171,7 @@ def _judge_end(name: str, state: AfterState, seen: SeenRun | None) -> _Judgement
         return _MET  # it was deleted, so it has ended
     if seen.phase.is_final and not seen.is_parked:
         return _MET
-    return _Judgement(_Verdict.WAITS, f"{name} ({_describe(name, seen)}) to end")
+    return _Judgement(_Verdict.WAITS, f"{name} ({_describe_run(name, seen)}) to end")
 
 
 def _judge_success(name: str, state: AfterState, seen: SeenRun | None) -> _Judgement:
@@ -188,10 +188,10 @@ def _judge_success(name: str, state: AfterState, seen: SeenRun | None) -> _Judge
         return _never(f"{name} was stopped")
     if seen.type != "batch":
         return _never(f"{name} is a {seen.type}, which never succeeds by itself")
-    return _Judgement(_Verdict.WAITS, f"{name} ({_describe(name, seen)}) to succeed")
+    return _Judgement(_Verdict.WAITS, f"{name} ({_describe_run(name, seen)}) to succeed")
 
 
-def _describe(name: str, seen: SeenRun) -> str:
+def _describe_run(name: str, seen: SeenRun) -> str:
     if seen.deleting:
         return "being deleted"
     return f"parked; kaji resume {name}" if seen.is_parked else seen.phase.value

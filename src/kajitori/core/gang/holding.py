@@ -11,7 +11,7 @@ import msgspec
 from kajitori.core.gang.types import Member, MemberState, Run
 from kajitori.core.spec.reasons import Phase, Reason
 from kajitori.core.spec.status import Attempt, RunStatus, Stretch
-from kajitori.core.usage.ledger import Story, mark_attempt, open_ranks, release, without_confirmed
+from kajitori.core.usage.ledger import TimeFacts, mark_attempt, open_ranks, release, without_confirmed
 from kajitori.core.usage.lost_time import Kind
 from kajitori.core.words.times import format_time
 
@@ -33,7 +33,7 @@ def note_times(run: Run, status: RunStatus, members: Sequence[Member], now: date
     ended, cause, culprit = "", "", ""
     if not _are_independent(run) and status.phase not in _ALIVE:  # earlier notes are kept
         ended, cause, culprit = _end_of_gang(status, own, now)
-    usage = mark_attempt(usage, attempt.number, Story(_all_started(attempt, own), ended, cause, culprit))
+    usage = mark_attempt(usage, attempt.number, TimeFacts(_all_started(attempt, own), ended, cause, culprit))
     return status if usage is status.usage else msgspec.structs.replace(status, usage=usage)
 
 
@@ -44,7 +44,7 @@ def note_stretches(before: RunStatus, status: RunStatus, now: datetime) -> RunSt
     """
     moment = format_time(now)
     known = [*status.stretches]
-    had, has = _findings(before), _findings(status)
+    had, has = _findings_by_kind(before), _findings_by_kind(status)
     for number, stretch in enumerate(known):
         if not stretch.until and has.get(stretch.kind) != stretch:
             known[number] = msgspec.structs.replace(stretch, until=max(stretch.since, moment))
@@ -59,7 +59,7 @@ def note_stretches(before: RunStatus, status: RunStatus, now: datetime) -> RunSt
     return status if known == status.stretches else msgspec.structs.replace(status, stretches=known)
 
 
-def _findings(status: RunStatus) -> dict[str, Stretch]:
+def _findings_by_kind(status: RunStatus) -> dict[str, Stretch]:
     """Return the present findings, by kind."""
     found, stuck, idle = {}, status.stuck, status.idle
     if stuck is not None and stuck.verdict == "stuck":
@@ -76,7 +76,7 @@ def settle(run: Run, status: RunStatus, members: Sequence[Member], now: datetime
         return status
     moment = format_time(now)
     released: dict[int, dict[int, str]] = {attempt: {} for attempt in holding}
-    stories: dict[int, dict[int, Story]] = {}
+    facts: dict[int, dict[int, TimeFacts]] = {}
     independent = _are_independent(run)
     for member in members:
         ranks = holding.get(member.attempt)
@@ -90,12 +90,12 @@ def settle(run: Run, status: RunStatus, members: Sequence[Member], now: datetime
         else:
             continue
         if independent:
-            stories.setdefault(member.attempt, {})[member.rank] = _end_of_member(member)
+            facts.setdefault(member.attempt, {})[member.rank] = _end_of_member(member)
     to_make = status.attempt.number if status.attempt is not None and _makes_members(run, status) else 0
     for attempt, absent in holding.items():
         if attempt != to_make:
             released[attempt].update(dict.fromkeys(absent, moment))
-    return release(status, released, stories)
+    return release(status, released, facts)
 
 
 def trim(before: RunStatus, status: RunStatus, confirmed: int) -> RunStatus:
@@ -142,10 +142,10 @@ def _end_of_gang(status: RunStatus, members: Sequence[Member], now: datetime) ->
     return min(ended, moment), cause, first.node if first is not None else ""
 
 
-def _end_of_member(member: Member) -> Story:
+def _end_of_member(member: Member) -> TimeFacts:
     """Return what is known of a member that lived independently of others and gave its node back."""
     if member.state is MemberState.SUCCEEDED:
-        return Story(member.started_at)
+        return TimeFacts(member.started_at)
     if member.is_over:
-        return Story(member.started_at, cause=(member.reason or Reason.PROGRAM_FAILED).value, culprit=member.node)
-    return Story(member.started_at, cause=Reason.NODE_LOST.value, culprit=member.node)
+        return TimeFacts(member.started_at, cause=(member.reason or Reason.PROGRAM_FAILED).value, culprit=member.node)
+    return TimeFacts(member.started_at, cause=Reason.NODE_LOST.value, culprit=member.node)

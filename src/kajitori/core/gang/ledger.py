@@ -1,4 +1,4 @@
-"""The progress of a sweep's members: the ranges of its status as sets."""
+"""The progress of a sweep's members, as sets of indices. The status stores the same as ranges (`0-511,600`)."""
 
 from __future__ import annotations
 

@@ -75,14 +75,14 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
         run.status, observed_generation=run.generation, queued_at=run.status.queued_at or format_time(now)
     )
     if run.deleting:
-        return _delete(run, status, members)
+        return _delete_step(run, status, members)
     if status.phase.is_final:
-        status = _finished(status, members, now)
+        status = _with_end(status, members, now)
         if run.resumes <= status.resumes or run.stopped:
             status = msgspec.structs.replace(status, members=_counts_after_end(status.members, members))
             if run.sweep is not None and status.reason is not Reason.STATUS_DAMAGED:
                 return _until_removed(run, end_sweep(run, run.sweep, status, members), now)
-            return _until_removed(run, _tidy(run, status, members), now)
+            return _until_removed(run, _tidy_step(run, status, members), now)
         status = _resumed(run, status, now)
         if run.sweep is not None:
             status = resume_sweep(status, members)
@@ -97,7 +97,7 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     if run.sweep is not None:
         return sweep_step(run, run.sweep, status, members, now)
     if run.stopped:
-        return _stop(run, status, members, now)
+        return _stop_step(run, status, members, now)
     over = _over_time_limit(run, status, members, now)
     if over is not None:
         return over
@@ -105,7 +105,7 @@ def _next_step(run: Run, members: Sequence[Member], now: datetime) -> Step:
     return _wake_for_time_limit(run, step)
 
 
-def _finished(status: RunStatus, members: Sequence[Member], now: datetime) -> RunStatus:
+def _with_end(status: RunStatus, members: Sequence[Member], now: datetime) -> RunStatus:
     """Return the status of a finished run with its end time and the highest attempt number ever used.
 
     A damaged status may have lost that number; the names of the Pods still have it. Attempt numbers are never used
@@ -127,11 +127,11 @@ def _with_attempts_of_pods(status: RunStatus, members: Sequence[Member]) -> RunS
 
 
 def _recover_lost_status(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step | None:
-    """Return the step of a run whose status was lost while it had members; None if the status has its attempt.
+    """Return the step of a run that lost its status while it had members; None if the status has its attempt.
 
-    The run begins again with the attempt after the last one of its Pods, so no attempt number comes twice (rule 1). How
-    many members belonged together, and on which port they met, is lost: members that still run are ended. If all
-    members of the last attempt succeeded, the run has succeeded.
+    The run begins again with the attempt after the last one of its Pods, so no attempt number is used twice (rule 1).
+    The number of members and the port of their rendezvous are lost, so members that still run are ended. If all members
+    of the last attempt succeeded, the run has succeeded.
     """
     if status.attempt is not None or not members:
         return None
@@ -147,7 +147,7 @@ def _recover_lost_status(run: Run, status: RunStatus, members: Sequence[Member],
     return Step(count_members(run, status, members), end_members(alive, run.limits.grace_seconds))
 
 
-def _delete(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
+def _delete_step(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
     """Return the step of a run being deleted: its finalizer is removed once its last Pod is gone.
 
     Two kinds of Pods do not block that: Pods on dead nodes (rule 6), and ended Pods that only another controller's
@@ -162,7 +162,7 @@ def _delete(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
     return Step(status, (Release(),))
 
 
-def _tidy(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
+def _tidy_step(run: Run, status: RunStatus, members: Sequence[Member]) -> Step:
     """Return the step of a finished run: members that still run are ended; the other Pods stay for their logs."""
     return Step(status, end_members(members, run.limits.restart_grace_seconds))
 
@@ -220,7 +220,7 @@ def _resumed(run: Run, status: RunStatus, now: datetime) -> RunStatus:
     )
 
 
-def _stop(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
+def _stop_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     alive = [member for member in members if member.blocks_restart]
     first = max((member for member in members if member.rank == 0), key=lambda member: member.attempt, default=None)
     if not alive:

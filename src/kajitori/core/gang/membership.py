@@ -35,10 +35,10 @@ _ANY_RANK = range(100_000)
 def coverage(
     status: RunStatus | None, kind: Literal["batch", "service"], indices: Container[int] | None = None
 ) -> Coverage:
-    """Return the attempts and ranks whose Pods count as members of a run with this status.
+    """Return the attempts and ranks that count as members of a run with this status.
 
     The attempt of a gang replaces the one before. Members of services and sweeps outlive the attempt that made them, so
-    all attempts so far count. `indices` are those of a sweep; None if the spec does not say them any more.
+    all attempts so far count. `indices` are those of a sweep; None if the spec no longer has them.
     """
     if status is None or not status.attempts:
         return NOTHING

@@ -1,4 +1,7 @@
-"""Changes of a status that several types of run share, the texts in it, and requests for nodes."""
+"""Changes of a run's status that all types of runs share: placement, preemption, counts, notes on members, end.
+
+Each function returns a new status; none changes its argument.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +137,7 @@ def preemptions_of(status: RunStatus) -> tuple[PreemptedBy, ...]:
 
 
 def describe_preemptions(preemptions: Preempted, *, withdrawn: Collection[tuple[str, int]] = ()) -> str:
-    """Return a text such as `preempted by vision/bert (high, of ana)`, or `members 3-5 preempted by …; member 7 …`."""
+    """Return a text like `preempted by vision/bert (high, of ana)` or `members 3-5 preempted by …; member 7 …`."""
     more = len(preemptions.others) + 1 - _PREEMPTIONS_SHOWN
     shown = [
         _describe_preemption(preemption) + (", which no longer waits" if preemption.waiting in withdrawn else "")
@@ -352,7 +355,8 @@ def refuse(status: RunStatus, message: str, generation: int, now: datetime) -> R
 
 
 def run_without_spec(type: Literal["batch", "service"], generation: int, status: RunStatus, deleting: bool) -> Run:
-    """Return the life of a run whose spec is refused now. From its status alone it can end, and nothing else."""
+    """Return a run with a spec that cannot be used any more. It is built from the status alone, so it can end, but not
+    start."""
     template = status.attempt.pod_template if status.attempt else {}
     grace = template.get("spec", {}).get("terminationGracePeriodSeconds", Limits().grace_seconds)
     attempted = len(expand(status.attempt.nodes)) if status.attempt else 0

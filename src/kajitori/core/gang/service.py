@@ -1,4 +1,4 @@
-"""The life of a service: members live independently; a failed or lost one is replaced, the others stay."""
+"""The life of a service: members live independently; a failed or lost member is replaced, the others stay."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def selects(selector: str, device: Device) -> bool:
 
 
 def _evaluate(selector: str, device: Device) -> bool:
-    expression = _compiled(selector)
+    expression = _compile(selector)
     if expression is None:
         return False
     values = {
@@ -110,7 +110,7 @@ def _evaluate(selector: str, device: Device) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _compiled(selector: str) -> Expression | None:
+def _compile(selector: str) -> Expression | None:
     try:
         return _SCOPE.compile(selector, "bool", "dyn")
     except ExpressionError as error:
@@ -128,7 +128,7 @@ def counters_left(node: NodeDevices, taken: Collection[DeviceId]) -> dict[Counte
     left = dict(node.counters)
     for device in node.devices:
         if device.counters and device.id in taken:
-            _take(left, device)
+            _take_device(left, device)
     return left
 
 
@@ -149,12 +149,12 @@ def allocatable(
         if free <= 0 or any(rest.get(counter, 0) < amount for counter, amount in needed):
             continue
         if needed:
-            _take(rest, device)
+            _take_device(rest, device)
         found += [device.id] * free
     return found
 
 
-def _take(left: dict[CounterId, int], device: Device) -> None:
+def _take_device(left: dict[CounterId, int], device: Device) -> None:
     for counter, amount in device.counters:
         left[counter] = left.get(counter, 0) - amount
 

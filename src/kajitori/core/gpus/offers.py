@@ -88,10 +88,10 @@ class GpuKind(NamedTuple):
 
 def kind_of(device: Device, names: NamesTypes) -> GpuKind:
     """Return the GPU type of a device as users write it: `h100`, `h100-mig-1g.10gb`, `l4-shared`."""
-    product = _first(device, _PRODUCT)
+    product = _first_attribute(device, _PRODUCT)
     base = names.name_of(product[1].replace(" ", "-")) if product else device.driver.split(".")[-2:][0]
     written = str(device.attribute("type") or "")
-    profile = _first(device, _PROFILE)
+    profile = _first_attribute(device, _PROFILE)
     word = base
     if written not in _WHOLE:
         prefix = "mig-" if written == "mig" else ""
@@ -100,16 +100,16 @@ def kind_of(device: Device, names: NamesTypes) -> GpuKind:
         word += "-shared"
     used = [("type", written)] if written else []
     used += [entry for entry in (product, profile if written not in _WHOLE else None) if entry is not None]
-    parts = [f'device.attributes["{device.driver}"].{name} == "{_escaped(value)}"' for name, value in used]
+    parts = [f'device.attributes["{device.driver}"].{name} == "{_escape(value)}"' for name, value in used]
     return GpuKind(word, written in _WHOLE and not device.is_shared, " && ".join(parts))
 
 
-def _first(device: Device, names: Sequence[str]) -> tuple[str, str] | None:
+def _first_attribute(device: Device, names: Sequence[str]) -> tuple[str, str] | None:
     found = ((name, device.attribute(name)) for name in names)
     return next(((name, str(value)) for name, value in found if value), None)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -165,17 +165,17 @@ def gpus_of_node(node: NodeDevices, classes: Iterable[DeviceClass], names: Names
     left = counters_left(node, ())
     for kind, devices in kinds:
         count = len(allocatable(devices, left, {}))
-        ways = tuple(_ways(devices, held, resource))
+        ways = tuple(_sure_ways(devices, held, resource))
         if ways:
             most = len(devices) if devices[0].is_shared else 0
-            offers.append(GpuOffer(kind.type, count, kind.is_whole, ways, _selector(kind, devices, node), most))
+            offers.append(GpuOffer(kind.type, count, kind.is_whole, ways, _selector_of_type(kind, devices, node), most))
     whole = sorted((offer for offer in offers if offer.is_whole), key=lambda offer: (-offer.count, offer.type))
     parts = sorted((offer for offer in offers if not offer.is_whole), key=lambda offer: offer.type)
     found = (*whole[:1], *parts)  # all whole GPUs of a node are one type: the one that it has most of
     return NodeGpus(node, {offer.type: tuple(by_type[offer.type]) for offer in found}, found)
 
 
-def _ways(devices: Sequence[Device], held: Mapping[DeviceClass, Sequence[Device]], resource: str) -> Iterable[str]:
+def _sure_ways(devices: Sequence[Device], held: Mapping[DeviceClass, Sequence[Device]], resource: str) -> Iterable[str]:
     """Yield the ways in which a Pod gets devices of this type for sure, the simplest first."""
     wanted = {device.id for device in devices}
     fitting = [(known, contained) for known, contained in held.items() if wanted <= {device.id for device in contained}]
@@ -187,7 +187,7 @@ def _ways(devices: Sequence[Device], held: Mapping[DeviceClass, Sequence[Device]
         yield BY_CLAIM + known.name
 
 
-def _selector(kind: GpuKind, devices: Sequence[Device], node: NodeDevices) -> str:
+def _selector_of_type(kind: GpuKind, devices: Sequence[Device], node: NodeDevices) -> str:
     """Return the expression for a type. It speaks of sharing only if the node has shared devices: API servers without
     that feature do not know the field."""
     if not any(device.is_shared for device in node.devices):

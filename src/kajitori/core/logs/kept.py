@@ -38,8 +38,8 @@ def deletes(action: Action, member: Member) -> bool:
 
 
 def without(actions: Sequence[Action], members: Sequence[Member], left: Collection[str]) -> tuple[Action, ...]:
-    """Return the actions without deletions of the Pods in `left` (UIDs), whose logs have not been saved yet. All of
-    these Pods have ended."""
+    """Return the actions without deletions of the Pods in `left` (UIDs): these have ended, and their logs are not saved
+    yet."""
     spared = [member for member in members if member.uid in left]
     kept: list[Action] = []
     for action in actions:

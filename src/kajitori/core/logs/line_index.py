@@ -1,5 +1,5 @@
-"""An index of a log's lines: how many precede which time, so that a line is found by its number without reading the log
-from its beginning again."""
+"""An index of a log's lines: the line number and byte offset at some of its times. With it a line is found by number or
+time without reading the log from its beginning."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LineIndex(msgspec.Struct):
         """Count a block of whole lines with uniform stamps; `stored` is the same lines as they are stored."""
         last = self.entries[-1].offset if self.entries else 0
         if self.offset + len(stored) - last >= self.stride_bytes:
-            self._note(block, stored)
+            self._add_entry(block, stored)
         self.lines += block.count(b"\n")
         self.offset += len(stored)
         begin = block.rfind(b"\n", 0, -1) + 1
@@ -65,7 +65,7 @@ class LineIndex(msgspec.Struct):
             place -= 1
         return self.entries[place - 1] if place else None
 
-    def _note(self, block: bytes, stored: bytes) -> None:
+    def _add_entry(self, block: bytes, stored: bytes) -> None:
         """Add an entry for the first line of this block that begins a second."""
         lines = block.split(b"\n")[:-1]
         place = _first_of_second(lines, self.time.encode())

@@ -26,7 +26,7 @@ def composed(
     last_lines: str = "",
 ) -> Message:
     """Return the message about a notice. `last_lines` is the end of a failed member's output."""
-    title, lines = _words(notice, f"{namespace}/{run}", status)
+    title, lines = _title_and_lines(notice, f"{namespace}/{run}", status)
     if notice.kind == Kind.FAILED and last_lines:
         lines += ["", "Last lines of output:", last_lines[-(_BODY_LIMIT // 2) :]]
     lines += ["", f"kaji describe {run} -N {namespace}"]
@@ -56,19 +56,19 @@ def test_message(recipient: Recipient, channel: str, token: str, at: str) -> Mes
     )
 
 
-def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]:
+def _title_and_lines(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]:
     """Return the title, and the lines below it."""
     match notice.kind:
         case Kind.STARTED:
-            waited = _rounded(int(notice.text or 0))
+            waited = _round_duration(int(notice.text or 0))
             return f"{run} has started after {waited} in the queue", []
         case Kind.FAILED:
             reason = f" ({status.reason.value})" if status.reason else ""
-            return f"{run} has failed{reason}", [notice.text, *_counted(status)]
+            return f"{run} has failed{reason}", [notice.text, *_describe_counts(status)]
         case Kind.ENDED:
             how = "was stopped" if status.phase == "Stopped" else "has succeeded"
             how = "was parked" if status.reason is Reason.PARKED else how
-            return f"{run} {how}{_after(status)}", [notice.text, *_counted(status)]
+            return f"{run} {how}{_after_how_long(status)}", [notice.text, *_describe_counts(status)]
         case Kind.PREEMPTED if notice.text.startswith(ENDS_AT):
             lines = ["Save your work: what is only in memory is lost.", "It starts again when it gets nodes."]
             return f"{run} is preempted, and its program is stopped {notice.text}", lines
@@ -81,7 +81,7 @@ def _words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[str]]
         case Kind.IDLE:
             return _idle_words(notice, run, status)
         case Kind.TIME_LIMIT:
-            left = f" in {_rounded(int(notice.text))}" if notice.text else ""
+            left = f" in {_round_duration(int(notice.text))}" if notice.text else ""
             namespace, _, name = run.partition("/")
             return f"{run} reaches its time limit{left}", [
                 "The run then ends. All progress since its last checkpoint is lost.",
@@ -106,18 +106,18 @@ def _idle_words(notice: Notice, run: str, status: RunStatus) -> tuple[str, list[
     return f"{run} holds {describe_gpus(idle)} that nothing uses", [notice.text, "", *answers]
 
 
-def _rounded(seconds: int) -> str:
+def _round_duration(seconds: int) -> str:
     """Return a duration as text, from a minute on in whole minutes."""
     return format_duration(60 * round(seconds / 60) if seconds >= 60 else seconds)
 
 
-def _after(status: RunStatus) -> str:
+def _after_how_long(status: RunStatus) -> str:
     if status.ran is None or not status.ran.seconds:
         return ""
     return f" after {format_duration(status.ran.seconds)}"
 
 
-def _counted(status: RunStatus) -> list[str]:
+def _describe_counts(status: RunStatus) -> list[str]:
     """Return the counts of a sweep's members, of restarts, and of interruptions that were not the program's fault."""
     found = []
     if status.sweep is not None:

@@ -1,8 +1,8 @@
 """The question to the owner of a run with idle GPUs: keep it, or park it?
 
-The run's status holds it, and each step follows from the status, the finding and the time. So the next leader goes
-on where the last one was killed, and nobody is asked twice. Without a finding nothing happens: a run is parked only if
-its GPUs are known to be idle now, its owner was asked and warned, and policy says so.
+The run's status stores the question, and each step follows from the status, the finding and the time. So a new leader
+continues where the last one stopped, and asks no owner twice. Without a finding nothing happens: a run is parked only
+if its GPUs are known to be idle now, its owner was asked and warned, and policy says so.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def with_question(
         return status
     status = _with_keep_limit(status, rules, kept_until, now)
     kept_until = kept_by_policy(status, kept_until)
-    after = _found(status, finding, now) if rules.enabled and status.phase is Phase.RUNNING else None
+    after = _with_finding(status, finding, now) if rules.enabled and status.phase is Phase.RUNNING else None
     if after is not None:
         is_known = finding is not None and finding.verdict is Verdict.IDLE
-        after = _asked(after, rules, kept_until, now, may_park=is_known)
+        after = _after_next_step(after, rules, kept_until, now, may_park=is_known)
     return status if after == before else msgspec.structs.replace(status, idle=after)
 
 
@@ -89,7 +89,7 @@ def kept_by_policy(status: RunStatus, kept_until: datetime | None) -> datetime |
     return min(kept_until, parse_time(limit.until) or kept_until)
 
 
-def _found(status: RunStatus, finding: Finding | None, now: datetime) -> IdleState | None:
+def _with_finding(status: RunStatus, finding: Finding | None, now: datetime) -> IdleState | None:
     """Return the state with the new finding; the one before if there is none."""
     attempt = status.attempt.number if status.attempt is not None else status.attempts
     before = status.idle if status.idle is not None and status.idle.attempt == attempt else None
@@ -124,7 +124,7 @@ def _found(status: RunStatus, finding: Finding | None, now: datetime) -> IdleSta
     )
 
 
-def _asked(
+def _after_next_step(
     state: IdleState, rules: IdleGpus, kept_until: datetime | None, now: datetime, *, may_park: bool
 ) -> IdleState:
     """Return the state after the next step: the owner is asked, then warned, then the run is parked."""
@@ -198,10 +198,10 @@ def describe_gpus(state: IdleState) -> str:
         return f"{state.gpus} {kind}GPU{'s' if state.gpus != 1 else ''}"
     if state.confirmed:
         return f"{state.confirmed} of {state.gpus} {kind}GPUs"
-    return f"{_bounds(state)} of {state.gpus} {kind}GPUs"
+    return f"{_describe_bounds(state)} of {state.gpus} {kind}GPUs"
 
 
-def _bounds(state: IdleState) -> str:
+def _describe_bounds(state: IdleState) -> str:
     return f"{state.fewest}" if state.fewest == state.most else f"{state.fewest} to {state.most}"
 
 
@@ -223,7 +223,7 @@ def describe_idle(state: IdleState, now: datetime) -> str:
         named = ", ".join(f"rank {part.replace(':', ' GPU ')}" for part in state.places.split(";"))
         return (
             f"{describe_gpus(state)} idle in the whole last hour while others worked, say their nodes ({named}). "
-            f"In each minute since {state.since}, {_bounds(state)} were idle."
+            f"In each minute since {state.since}, {_describe_bounds(state)} were idle."
         )
     if not state.is_certain:
         return (

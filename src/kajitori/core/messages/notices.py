@@ -70,16 +70,16 @@ def events(
 ) -> Iterator[tuple[Kind, str, datetime, str]]:
     """Yield kind, mark, time and text of every event that the status shows, the earliest first. The mark tells events
     of one kind apart. The text about a time limit is the number of seconds that are left."""
-    found = [*_setbacks(status), *_start(status, rules), *_idle(status)]
+    found = [*_setback_events(status), *_start_events(status, rules), *_idle_events(status)]
     warning = warning_at(status, rules, time_limit_seconds)
     if warning is not None and warning <= now and status.phase is Phase.RUNNING:
         ends = warning + timedelta(seconds=_ahead_seconds(rules, time_limit_seconds or 0))
         found.append((Kind.TIME_LIMIT, status.started_at, now, str(max(0, round((ends - now).total_seconds())))))
-    found += _end(status)
+    found += _end_events(status)
     yield from found
 
 
-def _setbacks(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
+def _setback_events(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
     asked = status.preemption
     if asked is not None and (since := parse_time(asked.since)) is not None:
         ends = f"{ENDS_AT}{asked.ends_at} " if asked.ends_at else ""
@@ -94,7 +94,7 @@ def _setbacks(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
         yield Kind.STUCK, setback.at, at, f"The gang restarts: {setback.message}"
 
 
-def _idle(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
+def _idle_events(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
     """Yield the question about idle GPUs, or the warning that follows it."""
     idle = status.idle
     at = parse_time(idle.warned_at or idle.asked_at) if idle is not None else None
@@ -104,7 +104,7 @@ def _idle(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
     yield Kind.IDLE, mark, at, describe_idle(idle, at)
 
 
-def _start(status: RunStatus, rules: Notifications) -> Iterator[tuple[Kind, str, datetime, str]]:
+def _start_events(status: RunStatus, rules: Notifications) -> Iterator[tuple[Kind, str, datetime, str]]:
     attempt = status.attempt
     started = parse_time(attempt.started_at) if attempt is not None else None
     if attempt is None or started is None:
@@ -116,7 +116,7 @@ def _start(status: RunStatus, rules: Notifications) -> Iterator[tuple[Kind, str,
         yield Kind.STARTED, f"{status.resumes}.{attempt.number}", started, f"{int((started - queued).total_seconds())}"
 
 
-def _end(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
+def _end_events(status: RunStatus) -> Iterator[tuple[Kind, str, datetime, str]]:
     finished = parse_time(status.finished_at)
     if status.phase.is_final and finished is not None and status.reason is not Reason.NOT_STARTED:
         kind = Kind.FAILED if status.phase is Phase.FAILED else Kind.ENDED

@@ -37,7 +37,7 @@ def due_notices(
     time_limit_seconds: int | None,
 ) -> list[TerminalNotice]:
     """Return the notices that a terminal in the member `rank` of a run shows now, the earliest first."""
-    found = list(_preemptions(status, rank, now))
+    found = list(_preemption_notices(status, rank, now))
     for kind, mark, _, text in events(status, rules, now, time_limit_seconds):
         marked = f"{kind}.{mark}"
         if kind is Kind.DRAINED:
@@ -55,7 +55,7 @@ def next_notice_at(status: RunStatus, rules: Notifications, time_limit_seconds: 
     return warning_at(status, rules, time_limit_seconds)
 
 
-def _preemptions(status: RunStatus, rank: int, now: datetime) -> Iterator[TerminalNotice]:
+def _preemption_notices(status: RunStatus, rank: int, now: datetime) -> Iterator[TerminalNotice]:
     for asked in status.preemption.each if status.preemption is not None else ():
         if not asked.ranks or rank in expand_ranks(asked.ranks):
             yield TerminalNotice(f"{Kind.PREEMPTED}.{asked.since}.{asked.uid}", _preemption_words(asked, now))

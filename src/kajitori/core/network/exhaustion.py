@@ -25,7 +25,7 @@ from typing import NamedTuple
 MIN_DAYS = 14
 """Fewest days with a sample, and shortest span of days, from which a trend is taken."""
 TREND_DAYS = 90
-"""Number of latest days whose samples count: growth before that says little about growth now."""
+"""Number of latest days that the trend is taken from: growth before that says little about growth now."""
 LEVEL_DAYS = 7
 """The forecast begins at the median of this many of the latest samples if that is above the trend."""
 MAX_DAYS = 3_650

@@ -29,7 +29,7 @@ def findings(networks: Networks) -> list[Finding]:
         *_well_known(networks),
         *_nearly_full(networks),
         *_beyond_kubernetes(networks),
-        *_unreachable(networks),
+        *_reachability_findings(networks),
     ]
 
 
@@ -82,7 +82,7 @@ def _beyond_kubernetes(networks: Networks) -> Iterator[Finding]:
                 yield Finding("ServicesTooLarge", message, f"{field}.services[{position}]")
 
 
-def _unreachable(networks: Networks) -> Iterator[Finding]:
+def _reachability_findings(networks: Networks) -> Iterator[Finding]:
     if networks.hub is not None and not networks.researchers:
         yield Finding("NobodyComesIn", "no range of researchers is named: the hub admits no connection", "researchers")
     for index, cluster in enumerate(networks.clusters):

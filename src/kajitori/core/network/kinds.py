@@ -51,7 +51,7 @@ class Ipv6:
         own = self.alone if alone else self.both
         if isinstance(own, Figure) or not self.by_kubernetes:
             return own
-        return (*own, Bound(limits.KUBERNETES_RANGES6, _one))
+        return (*own, Bound(limits.KUBERNETES_RANGES6, _one_address))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class Kind:
     """Further figures that the calculation uses."""
 
 
-def _one(pods: int) -> int:
+def _one_address(pods: int) -> int:
     return 1
 
 
-def _all(pods: int) -> int:
+def _address_per_pod(pods: int) -> int:
     return pods
 
 
@@ -147,11 +147,11 @@ _OWN_AZURE_CLUSTER = (
 )
 
 _GCP_BOUNDS = (
-    Bound(limits.GCP_NODES_UNASKED, _one, limits.GCP_NODES),
-    Bound(limits.GCP_PODS, _all),
+    Bound(limits.GCP_NODES_UNASKED, _one_address, limits.GCP_NODES),
+    Bound(limits.GCP_PODS, _address_per_pod),
 )
 
-_AWS_ROUTE_BOUNDS = (Bound(limits.AWS_ROUTES, _one, limits.AWS_ROUTES_RAISED),)
+_AWS_ROUTE_BOUNDS = (Bound(limits.AWS_ROUTES, _one_address, limits.AWS_ROUTES_RAISED),)
 """The quota counts each IP version separately."""
 
 KINDS: tuple[Kind, ...] = (
@@ -159,7 +159,7 @@ KINDS: tuple[Kind, ...] = (
         "azure-native",
         "native",
         "Azure CNI, an address for each Pod",
-        _all,
+        _address_per_pod,
         limits.AZURE_MTU,
         _AZURE_FLAT,
         (Bound(limits.AZURE_ADDRESSES, lambda pods: 1 + pods),),
@@ -186,7 +186,7 @@ KINDS: tuple[Kind, ...] = (
         "aws-eni",
         "native",
         "AWS VPC CNI, an address for each Pod",
-        _all,
+        _address_per_pod,
         limits.AWS_MTU,
         Ipv6(limits.AWS_PREFIX6, limits.AWS_IPV6_SINGLY, limits.AWS_DUAL),
         (Bound(limits.AWS_USAGE, lambda pods: 1 + pods, limits.AWS_USAGE_RAISED),),
@@ -232,7 +232,7 @@ KINDS: tuple[Kind, ...] = (
             (Bound(limits.AZURE_ROUTES, lambda pods: limits.AZURE_ROUTES_DUAL.value),),
             limits.AZURE_ROUTES_DUAL,
         ),
-        (Bound(limits.AZURE_ROUTES, _one),),
+        (Bound(limits.AZURE_ROUTES, _one_address),),
         limits.AZURE_KUBENET_PODS,
     ),
     Kind(
@@ -251,7 +251,7 @@ KINDS: tuple[Kind, ...] = (
         usual_range,
         limits.GCP_MTU,
         _cut_by_kubernetes(limits.GCP_ROUTES_IPV6, limits.GCP_ROUTES_IPV6),
-        (Bound(limits.GCP_ROUTES, _one),),
+        (Bound(limits.GCP_ROUTES, _one_address),),
     ),
     Kind(
         "azure-overlay",
@@ -260,7 +260,7 @@ KINDS: tuple[Kind, ...] = (
         lambda pods: 2 ** (32 - limits.AZURE_OVERLAY_BLOCK.value),
         limits.AZURE_MTU,
         Ipv6(limits.AZURE_OVERLAY_BLOCK6, limits.AZURE_IPV6_ALONE, (), limits.AZURE_OVERLAY_RANGE6),
-        (Bound(limits.AZURE_OVERLAY_NODES, _one),),
+        (Bound(limits.AZURE_OVERLAY_NODES, _one_address),),
         limits.AZURE_OVERLAY_PODS,
         figures=(limits.AZURE_OVERLAY_BLOCK,),
     ),

@@ -1,4 +1,4 @@
-"""Plan whether a kind of network can carry a cluster: addresses, ranges, limits, and when they are reached."""
+"""The address plan of a cluster: for each kind of Pod network whether it can carry the cluster, and for how long."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class PlanRequest:
         faults += _out_of_range("--gbit", self.link_gbit, 0.001, 100_000)
         if self.mtu is not None:
             faults += _out_of_range("--mtu", self.mtu, 1280, 65_535)
-        faults += self._prefixes(4, "", self.node_prefix, self.pod_prefix, 4, 30)
-        faults += self._prefixes(6, "6", self.node_prefix6, self.pod_prefix6, 8, 126)
+        faults += self._faults_of_prefixes(4, "", self.node_prefix, self.pod_prefix, 4, 30)
+        faults += self._faults_of_prefixes(6, "6", self.node_prefix6, self.pod_prefix6, 8, 126)
         if not faults:
             faults += self._check_node_ranges()
         if faults:
@@ -72,7 +72,7 @@ class PlanRequest:
         """IP versions of its Pods' addresses."""
         return VERSIONS[self.ip_family]
 
-    def _prefixes(
+    def _faults_of_prefixes(
         self, version: int, suffix: str, node: int | None, pod: int | None, least: int, most: int
     ) -> Iterator[Fault]:
         for option, length in (("--node-prefix", node), ("--pod-prefix", pod)):
@@ -192,10 +192,10 @@ def plan(kind: Kind, wanted: PlanRequest) -> Plan:
     """Return the plan of a cluster with this kind of network."""
     nodes = wanted.nodes
     later = max(nodes, wanted.growth.after(nodes, wanted.years))
-    ranges = tuple((_ranges4 if version == 4 else _ranges6)(kind, wanted, later) for version in wanted.versions)
+    ranges = tuple((_ipv4_ranges if version == 4 else _ipv6_ranges)(kind, wanted, later) for version in wanted.versions)
     outer = max(wanted.versions)  # each IP version may have its own tunnel: the larger headers count
     link = throughput(wanted.mtu if wanted.mtu is not None else kind.mtu.value, kind.encapsulation, outer)
-    stops = tuple(sorted(_stops(kind, wanted, ranges, link), key=lambda stop: (stop.max_nodes, stop.nodes)))
+    stops = tuple(sorted(_growth_limits(kind, wanted, ranges, link), key=lambda stop: (stop.max_nodes, stop.nodes)))
     most, unasked = min(stop.max_nodes for stop in stops), min(stop.nodes for stop in stops)
     verdict: Verdict = "no" if nodes > most else "on request" if nodes > unasked else "yes"
     return Plan(
@@ -211,7 +211,7 @@ def plan(kind: Kind, wanted: PlanRequest) -> Plan:
     )
 
 
-def _ranges4(kind: Kind, wanted: PlanRequest, later: int) -> Ranges:
+def _ipv4_ranges(kind: Kind, wanted: PlanRequest, later: int) -> Ranges:
     nodes, per_node = wanted.nodes, kind.pods(wanted.pods_per_node)
     if wanted.node_prefix is not None and kind.pods is usual_range:
         per_node = 2 ** (32 - wanted.node_prefix)
@@ -221,16 +221,16 @@ def _ranges4(kind: Kind, wanted: PlanRequest, later: int) -> Ranges:
         node_addresses=nodes,
         per_node=per_node,
         node_range=None,
-        node_prefix=_prefix(nodes),
-        pod_prefix=_prefix(nodes * per_node),
-        node_prefix_later=_prefix(later),
-        pod_prefix_later=_prefix(later * per_node),
+        node_prefix=_prefix_length_for(nodes),
+        pod_prefix=_prefix_length_for(nodes * per_node),
+        node_prefix_later=_prefix_length_for(later),
+        pod_prefix_later=_prefix_length_for(later * per_node),
         prefix_nodes=held,
         prefix_years_left=wanted.growth.years_until(nodes, held) if held is not None else None,
     )
 
 
-def _ranges6(kind: Kind, wanted: PlanRequest, later: int) -> Ranges:
+def _ipv6_ranges(kind: Kind, wanted: PlanRequest, later: int) -> Ranges:
     """Return the IPv6 ranges. Nodes have a /64, the length of every subnet; each node has one range for its Pods."""
     own, shared = kind.ipv6.node_range.value, kind.ipv6.shared
     if wanted.node_prefix6 is not None and kind.ipv6.by_kubernetes:
@@ -255,7 +255,7 @@ def _ranges6(kind: Kind, wanted: PlanRequest, later: int) -> Ranges:
     )
 
 
-def _prefix(addresses: int) -> int:
+def _prefix_length_for(addresses: int) -> int:
     """Return the length of the smallest range with these addresses.
 
     It includes five that no host can have: the first, the last, and three that clouds reserve.
@@ -263,7 +263,7 @@ def _prefix(addresses: int) -> int:
     return smallest_prefix(addresses + 5, 4)
 
 
-def _stops(kind: Kind, wanted: PlanRequest, ranges: Sequence[Ranges], link: Throughput) -> Iterator[Stop]:
+def _growth_limits(kind: Kind, wanted: PlanRequest, ranges: Sequence[Ranges], link: Throughput) -> Iterator[Stop]:
     pods, bounds = wanted.pods_per_node, [*kind.bounds] if 4 in wanted.versions else []
     if kind.pods_per_node is not None and pods > kind.pods_per_node.value:
         yield Stop(0, kind.pods_per_node)

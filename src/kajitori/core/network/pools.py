@@ -43,7 +43,7 @@ def pools_of(
     A range for Pods is divided among nodes, or gives single addresses if no node has a range in it. `pod_addresses` are
     those of Pods with an address of their own.
     """
-    of_nodes, of_pods = _parsed(node_addresses), _parsed(pod_addresses)
+    of_nodes, of_pods = _parse_addresses(node_addresses), _parse_addresses(pod_addresses)
     blocks = [ip_network(cidr, strict=False) for node in nodes for cidr in node.pod_cidrs]
     found = []
     for cluster in networks.clusters:
@@ -65,7 +65,7 @@ def pools_of(
     return [pool for pool in found if pool.used and pool.capacity < BEYOND_COUNTING]
 
 
-def _parsed(texts: Iterable[str]) -> list[Address]:
+def _parse_addresses(texts: Iterable[str]) -> list[Address]:
     found = []
     for text in texts:
         try:

@@ -97,12 +97,12 @@ def probes(networks: Networks, place: Place) -> list[Probe]:
     return [
         probe
         for cluster in networks.clusters
-        for address, port in _endpoints(cluster)
+        for address, port in _api_endpoints(cluster)
         for probe in _probes_of(cluster, address, port, place, hosts.get(cluster.nat_host or ""))
     ]
 
 
-def _endpoints(cluster: Cluster) -> Iterator[tuple[Address, int]]:
+def _api_endpoints(cluster: Cluster) -> Iterator[tuple[Address, int]]:
     yield from dict.fromkeys(
         (
             *(read_endpoint(text) for text in cluster.probes),

@@ -1,4 +1,4 @@
-"""Turn a machine into the hub or a NAT host: a shell script with its rules, routes and forwarding."""
+"""The shell script that turns a machine into the hub or a NAT host: rules, routes and forwarding."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def render_hub(networks: Networks) -> Rendered:
     hosts = {host.name: host for host in networks.nat_hosts}
     routes: list[Route] = []
     for cluster in networks.clusters:
-        routes += _via(cluster.gateways, (*cluster.nodes, *cluster.pods))
+        routes += _routes_via(cluster.gateways, (*cluster.nodes, *cluster.pods))
         host = hosts.get(cluster.nat_host or "")
-        routes += _via(host.addresses if host is not None else (), cluster.public_services)
+        routes += _routes_via(host.addresses if host is not None else (), cluster.public_services)
     return Rendered("The hub", HUB_TABLE, hub_rules(networks), tuple(routes))
 
 
@@ -114,25 +114,25 @@ def render_nat(networks: Networks, name: str | None) -> Rendered:
         hint = (did_you_mean(name, hosts) if name is not None else "") or f"one of {known}"
         raise InvalidInput([Fault("--host", message, name or "", hint, "NoNatHost")])
     host = hosts[name]
-    routes = [] if networks.hub is None else [*_via(networks.hub.addresses, networks.researchers)]
+    routes = [] if networks.hub is None else [*_routes_via(networks.hub.addresses, networks.researchers)]
     for cluster in networks.clusters:
         if cluster.nat_host == name:
-            routes += _inwards(cluster, host.addresses)
+            routes += _routes_into_cluster(cluster, host.addresses)
             # A packet that is not translated must not go back to the hub, which would send it here again.
             routes += [Route(outside, ()) for outside in cluster.public_services]
     return Rendered(f"The NAT host {name}", NAT_TABLE, nat_rules(networks, name), tuple(routes))
 
 
-def _inwards(cluster: Cluster, own: Sequence[Address]) -> Iterator[Route]:
+def _routes_into_cluster(cluster: Cluster, own: Sequence[Address]) -> Iterator[Route]:
     """Yield the routes from a NAT host into a cluster. A host that is itself the gateway has the routes already."""
     if not set(cluster.gateways) & set(own):
-        yield from _via(cluster.gateways, (*cluster.nodes, *cluster.pods))
-        yield from _via(cluster.service_gateways or cluster.gateways, cluster.services)
+        yield from _routes_via(cluster.gateways, (*cluster.nodes, *cluster.pods))
+        yield from _routes_via(cluster.service_gateways or cluster.gateways, cluster.services)
     else:
-        yield from _via(cluster.service_gateways, cluster.services)
+        yield from _routes_via(cluster.service_gateways, cluster.services)
 
 
-def _via(hops: Iterable[Address], ranges: Iterable[Network]) -> Iterator[Route]:
+def _routes_via(hops: Iterable[Address], ranges: Iterable[Network]) -> Iterator[Route]:
     found = list(hops)
     for network in ranges:
         same = tuple(hop for hop in found if hop.version == network.version)

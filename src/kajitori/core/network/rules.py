@@ -1,4 +1,4 @@
-"""nftables rules of the hub and NAT hosts: who reaches which cluster, and that clusters do not reach each other.
+"""nftables rules of the hub and NAT hosts: they let researchers reach clusters, and keep clusters apart.
 
 All rules are in one table of our own, which is replaced in one transaction; counters keep their values. Packets are
 judged when they arrive, before translation and whether or not there is a route, so every refused packet is counted:
@@ -41,7 +41,7 @@ def between(source: str, target: str) -> str:
 def hub_rules(networks: Networks) -> str:
     """Return the input of `nft -f` on the hub."""
     rules = _Rules(HUB_TABLE)
-    _guard(rules, networks, networks.clusters, lambda cluster: cluster.own_ranges, hub=True)
+    _add_cluster_rules(rules, networks, networks.clusters, lambda cluster: cluster.own_ranges, hub=True)
     return rules.text()
 
 
@@ -60,13 +60,15 @@ def nat_rules(networks: Networks, name: str) -> str:
     def ranges(cluster: Cluster) -> Sequence[Network]:
         return (*cluster.own_ranges, *cluster.services) if cluster in translated else cluster.own_ranges
 
-    _guard(rules, networks, translated, ranges, hub=False)
+    _add_cluster_rules(rules, networks, translated, ranges, hub=False)
     for cluster in translated:
         counter = rules.counter(f"translated-{cluster.name}")
         for outside, inside in cluster.translations:
             _, word, _ = _family(outside)
             to = f"{word} daddr {outside} counter name {counter} dnat {word} prefix to {inside}"
-            rules.add("translate", f"{word} saddr @{_set(rules, 'researchers', networks.researchers, outside)} {to}")
+            rules.add(
+                "translate", f"{word} saddr @{_add_set(rules, 'researchers', networks.researchers, outside)} {to}"
+            )
             address = next(address for address in host.addresses if address.version == outside.version)
             if not host.keep_source:
                 rules.add("hide", f"ct original {word} daddr {outside} snat {word} to {address}")
@@ -126,19 +128,21 @@ def _family(network: Network) -> tuple[int, str, str]:
     return _FAMILIES[0] if network.version == 4 else _FAMILIES[1]
 
 
-def _set(rules: _Rules, name: str, ranges: Sequence[Network], like: Network | int) -> str:
+def _add_set(rules: _Rules, name: str, ranges: Sequence[Network], like: Network | int) -> str:
     """Return the name of the set of those ranges that are of one family, and create it on first use."""
     version = like if isinstance(like, int) else like.version
     kind = _FAMILIES[0][2] if version == 4 else _FAMILIES[1][2]
-    return rules.ranges(f"{name}{version}", kind, _joined(ranges, version))
+    return rules.ranges(f"{name}{version}", kind, _join_ranges(ranges, version))
 
 
-def _joined(ranges: Iterable[Network], version: int) -> list[Network]:
+def _join_ranges(ranges: Iterable[Network], version: int) -> list[Network]:
     same = [network for network in ranges if network.version == version]
     return list(collapse_addresses(same))  # type: ignore[type-var]
 
 
-def _guard(rules: _Rules, networks: Networks, clusters: Sequence[Cluster], ranges: Ranges, *, hub: bool) -> None:
+def _add_cluster_rules(
+    rules: _Rules, networks: Networks, clusters: Sequence[Cluster], ranges: Ranges, *, hub: bool
+) -> None:
     """Add the rules for packets from and to these clusters; `ranges` returns a cluster's ranges on this host.
 
     On a hub a cluster never talks to itself, because it has direct routes: such a packet has a forged source
@@ -146,47 +150,51 @@ def _guard(rules: _Rules, networks: Networks, clusters: Sequence[Cluster], range
     """
     rules.chain("guard", "type filter hook prerouting priority mangle; policy accept;")
     for version, word, _ in _FAMILIES:
-        _spoofing(rules, networks, version, word)
+        _drop_spoofed(rules, networks, version, word)
     for version, word, _ in _FAMILIES:
         sources = [(network, f"from-{cluster.name}") for cluster in networks.clusters for network in ranges(cluster)]
-        _dispatch(rules, f"{word} saddr", sources, version)
+        _add_dispatch(rules, f"{word} saddr", sources, version)
     rules.add("guard", f'ct state established,related accept comment "{MARK}{_DIGEST}"')
     for version, word, _ in _FAMILIES:
         targets = [(network, f"to-{cluster.name}") for cluster in clusters for network in ranges(cluster)]
-        _dispatch(rules, f"{word} daddr", targets, version)
+        _add_dispatch(rules, f"{word} daddr", targets, version)
     for cluster in networks.clusters:
-        _from(rules, networks, cluster, [other for other in networks.clusters if hub or other is not cluster], ranges)
+        _add_rules_from(
+            rules, networks, cluster, [other for other in networks.clusters if hub or other is not cluster], ranges
+        )
     for cluster in clusters:
-        _to(rules, networks, cluster, hub=hub)
+        _add_rules_to(rules, networks, cluster, hub=hub)
 
 
-def _spoofing(rules: _Rules, networks: Networks, version: int, word: str) -> None:
+def _drop_spoofed(rules: _Rules, networks: Networks, version: int, word: str) -> None:
     """Drop packets that did not arrive by the route back to their source: another host sent them.
 
-    The check covers clusters with gateways, whose routes are made together with these rules, and researchers.
+    The check covers researchers, and clusters with gateways, because their routes are made together with these rules.
     """
     known = [*networks.researchers]
     known += [
         network for cluster in networks.clusters if cluster.gateways for network in (*cluster.nodes, *cluster.pods)
     ]
-    if _joined(known, version):
+    if _join_ranges(known, version):
         counter = rules.counter(SPOOFED)
-        name = _set(rules, "known", known, version)
+        name = _add_set(rules, "known", known, version)
         rules.add("guard", f"{word} saddr @{name} fib saddr . iif oif 0 counter name {counter} drop")
 
 
-def _dispatch(rules: _Rules, field: str, targets: Sequence[tuple[Network, str]], version: int) -> None:
+def _add_dispatch(rules: _Rules, field: str, targets: Sequence[tuple[Network, str]], version: int) -> None:
     """Add a rule that selects a chain by the range of an address."""
     elements = [
         f"{network} : goto {rules.chain(chain)}"
         for chain in dict.fromkeys(chain for _, chain in targets)
-        for network in _joined((network for network, its_chain in targets if its_chain == chain), version)
+        for network in _join_ranges((network for network, its_chain in targets if its_chain == chain), version)
     ]
     if elements:
         rules.add("guard", f"{field} vmap {{ {', '.join(elements)} }}")
 
 
-def _from(rules: _Rules, networks: Networks, cluster: Cluster, others: Sequence[Cluster], ranges: Ranges) -> None:
+def _add_rules_from(
+    rules: _Rules, networks: Networks, cluster: Cluster, others: Sequence[Cluster], ranges: Ranges
+) -> None:
     chain = rules.chain(f"from-{cluster.name}")
     for other in others:
         counter = between(cluster.name, other.name)
@@ -197,7 +205,7 @@ def _from(rules: _Rules, networks: Networks, cluster: Cluster, others: Sequence[
     _count_or_drop(rules, chain, "daddr", "researchers", networks.researchers, counter, verdict)
 
 
-def _to(rules: _Rules, networks: Networks, cluster: Cluster, *, hub: bool) -> None:
+def _add_rules_to(rules: _Rules, networks: Networks, cluster: Cluster, *, hub: bool) -> None:
     chain = rules.chain(f"to-{cluster.name}")
     counter = between("researchers", cluster.name)
     _count_or_drop(rules, chain, "saddr", "researchers", networks.researchers, counter, "accept")
@@ -215,6 +223,6 @@ def _count_or_drop(
     rules: _Rules, chain: str, field: str, name: str, ranges: Sequence[Network], counter: str, verdict: str
 ) -> None:
     for version, word, _ in _FAMILIES:
-        if _joined(ranges, version):
-            own = _set(rules, name, ranges, version)
+        if _join_ranges(ranges, version):
+            own = _add_set(rules, name, ranges, version)
             rules.add(chain, f"{word} {field} @{own} counter name {rules.counter(counter)} {verdict}")

@@ -1,4 +1,4 @@
-"""Evidence about nodes from runs: runs that failed on a node and later succeeded elsewhere, and runs that it slowed."""
+"""Evidence about nodes from runs: runs that failed on a node and worked elsewhere, and runs that a node slowed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def without_outages(
     """
     at_once: dict[int, set[str]] = defaultdict(set)
     for node, at in unstarted:
-        at_once[_span(at)].add(node)
+        at_once[_outage_window(at)].add(node)
 
     @cache
     def nodes_near(span: int) -> int:
@@ -111,7 +111,7 @@ def without_outages(
 
     max_nodes = max(1, nodes // 100)
     kept = {
-        node: [f for f in of_node if not f.at_start or nodes_near(_span(f.at)) <= max_nodes]
+        node: [f for f in of_node if not f.at_start or nodes_near(_outage_window(f.at)) <= max_nodes]
         for node, of_node in failures.items()
     }
     return {node: of_node for node, of_node in kept.items() if of_node}
@@ -125,7 +125,7 @@ def unstarted_on(status: RunStatus) -> Iterator[tuple[str, datetime]]:
             yield note.node, at
 
 
-def _span(at: datetime) -> int:
+def _outage_window(at: datetime) -> int:
     return int(at.timestamp() // OUTAGE.total_seconds())
 
 

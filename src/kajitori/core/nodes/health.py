@@ -187,7 +187,7 @@ def examine(
         elif _condition_is_gone(signs, health, verdict, now) and not signs.testable:
             back = new_entry(now, TrailEvent.BACK, CONDITION_GONE)
             verdict.changes.append(Change(signs.node, back, None, signs.awaits_test))
-    _remove(removals, limit - sum(signs.unhealthy is not None for signs in nodes), verdict, now)
+    _remove_most_urgent(removals, limit - sum(signs.unhealthy is not None for signs in nodes), verdict, now)
     _choose_tests(nodes, health, preflight, verdict, now)
     return verdict
 
@@ -262,7 +262,7 @@ def _note_loss(signs: Signs, health: NodeHealth, verdict: Verdict, now: datetime
     verdict.changes.append(Change(signs.node, lost, signs.unhealthy, signs.awaits_test))
 
 
-def _remove(removals: Iterable[_Removal], room: int, verdict: Verdict, now: datetime) -> None:
+def _remove_most_urgent(removals: Iterable[_Removal], room: int, verdict: Verdict, now: datetime) -> None:
     """Take the `room` most urgent nodes out of the pool; for the others only warn."""
     for removal in sorted(removals, key=lambda removal: (removal.urgency, natural_key(removal.signs.node))):
         signs, is_test = removal.signs, bool(removal.run)

@@ -64,7 +64,8 @@ def spec_of_test(node: NodeFacts, policy: Policy) -> dict[str, Any]:
 def run_of_test(node: NodeFacts, policy: Policy, name: str, requested_by: str) -> dict[str, Any]:
     """Return the Run object that tests a node.
 
-    The controller owns it, and may not submit for other users; who requested the test is in an annotation.
+    The controller is its owner, since it may not submit for other users. An annotation names the user who requested the
+    test.
     """
     annotations = {names.ANNOTATION_TESTED_NODE: node.name}
     if requested_by:

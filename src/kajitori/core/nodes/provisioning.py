@@ -212,27 +212,27 @@ class _Planning:
         # 1. Review existing requests: answered, failed, or no longer needed.
         for run in self.unplaced:
             if run.request is not None and run.request.attempt == run.attempt:
-                self.current[run.gang.key] = self._review(run, run.request)
+                self.current[run.gang.key] = self._review_request(run, run.request)
         # 2. Count the nodes that were requested and have not joined yet.
         for key, request in self.others:
-            self._expect(key, request)
+            self._expect_nodes(key, request)
         for run in self.unplaced:
             made = self.current.get(run.gang.key)
             if made is not None:
-                self._expect(run.gang.key, made)
+                self._expect_nodes(run.gang.key, made)
         # 3. In the queue's order: reserve the free room that requests rely on, and make new requests.
         for run in self.unplaced:
             made = self.current.get(run.gang.key)
             if made is not None and made.is_live:
                 self._reserve_rest(run, made)
             else:
-                self._ask(run, made)
+                self._request_nodes(run, made)
         changed = {key: request for key, request in self.current.items() if request != before.get(key)}
         return Demand(changed, self.notes, self.look_again_at)
 
     # ------------------------------------------------------------------------------------ existing requests
 
-    def _review(self, run: UnplacedRun, request: NodeRequest) -> NodeRequest:
+    def _review_request(self, run: UnplacedRun, request: NodeRequest) -> NodeRequest:
         if not request.is_live:
             return request
         pool, gang = self.pools.get(request.pool), run.gang
@@ -247,7 +247,7 @@ class _Planning:
                 request, RequestState.WITHDRAWN, f"the pool may not have more than {len(pool.rows)}"
             )
         if run.answer is not None and run.answer.state is RequestState.FAILED:
-            return self._failed(run, pool, request, run.answer.message)
+            return self._with_failure(run, pool, request, run.answer.message)
         if run.answer is not None and (run.answer.state, run.answer.message) != (request.state, request.message):
             request = self._with_state(request, run.answer.state, run.answer.message)
         if not missing and run.shortage.fit_now < run.shortage.members:
@@ -267,7 +267,7 @@ class _Planning:
         promised = joined.size * self._per_node(pool, run.gang.member)
         if room < min(promised, run.shortage.members):
             message = f"its new nodes have room for {room} of {run.shortage.members} members, policy says {promised}"
-            return self._failed(run, pool, request, message)
+            return self._with_failure(run, pool, request, message)
         granted = request.granted + request.nodes
         return msgspec.structs.replace(self._with_state(request, RequestState.DELIVERED, ""), granted=granted)
 
@@ -280,9 +280,11 @@ class _Planning:
             return request
         late = "its nodes were not ready" if provisioned else "its nodes did not join"
         own = f" ({request.message})" if request.message else ""
-        return self._failed(run, pool, request, f"{late} within {format_duration(pool.rules.deadline_seconds)}{own}")
+        return self._with_failure(
+            run, pool, request, f"{late} within {format_duration(pool.rules.deadline_seconds)}{own}"
+        )
 
-    def _failed(self, run: UnplacedRun, pool: Pool, request: NodeRequest, message: str) -> NodeRequest:
+    def _with_failure(self, run: UnplacedRun, pool: Pool, request: NodeRequest, message: str) -> NodeRequest:
         """Return the request as failed; after all suitable pools have failed there is a backoff, which grows."""
         return with_failure(request, message, pool.rules, self.now, pools=len(self._suitable_pools(run.gang)))
 
@@ -291,14 +293,14 @@ class _Planning:
 
     # ------------------------------------------------------------------------------------ expected nodes and room
 
-    def _expect(self, key: str, request: NodeRequest) -> None:
+    def _expect_nodes(self, key: str, request: NodeRequest) -> None:
         if request.is_live:
             joined = self.kept.get(key, _NO_ROWS).size
             missing = max(0, request.granted + request.nodes - joined)
             self._coming[request.pool] = self._coming.get(request.pool, 0) + missing
 
-    def _room(self, run: UnplacedRun) -> Counts:
-        """(nodes,) Return how many members fit on each node now, beside the runs that asked before."""
+    def _room_by_node(self, run: UnplacedRun) -> Counts:
+        """Return (nodes,) how many members fit on each node now, beside the runs that asked before."""
         return room_of(self._remaining, run.gang.member, run.shortage.eligible & self.snapshot.table.usable)
 
     def _reserve_rest(self, run: UnplacedRun, request: NodeRequest) -> None:
@@ -306,17 +308,17 @@ class _Planning:
         pool = self.pools.get(request.pool)
         if pool is not None:
             asked_for = (request.granted + request.nodes) * self._per_node(pool, run.gang.member)
-            self._reserve(run, run.shortage.members - asked_for)
+            self._reserve_room(run, run.shortage.members - asked_for)
 
-    def _reserve(self, run: UnplacedRun, members: int) -> None:
+    def _reserve_room(self, run: UnplacedRun, members: int) -> None:
         """Reserve free room for at most this many members of the run."""
-        room = np.minimum(self._room(run), max(0, members))
+        room = np.minimum(self._room_by_node(run), max(0, members))
         rows = np.repeat(np.arange(len(room)), room)[: max(0, members)]
         occupy_rows(self._remaining, run.gang.member, rows)
 
     # ------------------------------------------------------------------------------------ new requests
 
-    def _ask(self, run: UnplacedRun, last: NodeRequest | None) -> None:
+    def _request_nodes(self, run: UnplacedRun, last: NodeRequest | None) -> None:
         key, lacks = run.gang.key, run.shortage.fit_now < run.shortage.members
         suiting = self._suitable_pools(run.gang) if lacks else []
         not_before = parse_time(last.not_before) if last is not None else None
@@ -335,7 +337,7 @@ class _Planning:
                 self.current[key] = request
                 self.notes.pop(key, None)
                 if request.is_live:
-                    self._expect(key, request)
+                    self._expect_nodes(key, request)
                     self._reserve_rest(run, request)
                 return
 
@@ -352,11 +354,11 @@ class _Planning:
         if present >= pool.rules.max_nodes:
             self._note_full(run, pool)
             return None
-        free = int(self._room(run).sum()) if pool.rules.adds_only_missing else 0
+        free = int(self._room_by_node(run).sum()) if pool.rules.adds_only_missing else 0
         nodes = math.ceil(max(0, run.shortage.members - free) / per_node)
         soon = self._soon_ready(run, pool)
         if nodes <= len(soon):
-            self._reserve(run, free)
+            self._reserve_room(run, free)
             self._relied_on.update(soon[:nodes])
             return None
         if present + nodes > pool.rules.max_nodes:
@@ -404,7 +406,7 @@ class _Planning:
         return soon
 
     def _suitable_pools(self, gang: GangRequest) -> list[tuple[Pool, int]]:
-        """Return the pools whose nodes suit, with the number of members per node."""
+        """Return the pools with nodes that members fit on, each with the number of members per node."""
         found = ((pool, self._per_node(pool, gang.member)) for pool in self.pools.values())
         return [(pool, per_node) for pool, per_node in found if per_node]
 

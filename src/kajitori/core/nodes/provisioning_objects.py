@@ -56,7 +56,7 @@ def pod_template(
     return {
         "apiVersion": "v1",
         "kind": "PodTemplate",
-        "metadata": _metadata(request, run, namespace, uid),
+        "metadata": _request_metadata(request, run, namespace, uid),
         "template": {"metadata": {"labels": labels}, "spec": shown},
     }
 
@@ -72,7 +72,7 @@ def provisioning_request(
     return {
         "apiVersion": api_version,
         "kind": "ProvisioningRequest",
-        "metadata": _metadata(request, run, namespace, uid),
+        "metadata": _request_metadata(request, run, namespace, uid),
         "spec": spec,
     }
 
@@ -87,7 +87,7 @@ def using(template: Mapping[str, Any], request: NodeRequest, class_name: str, ru
     return {**template, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}}
 
 
-def _metadata(request: NodeRequest, run: str, namespace: str, uid: str) -> Manifest:
+def _request_metadata(request: NodeRequest, run: str, namespace: str, uid: str) -> Manifest:
     return {
         "name": request_name(run, request),
         "namespace": namespace,

@@ -24,13 +24,13 @@ def choose(room: Counts, need: int, levels: Sequence[Domains], leftover: Counts,
     other members of the gang already have; their domains come first.
     """
     chosen: list[Rows] = []
-    _descend(room, need, levels, near, leftover, chosen, 0, len(room))
+    _choose_within(room, need, levels, near, leftover, chosen, 0, len(room))
     rows = chosen[0] if len(chosen) == 1 else np.concatenate(chosen)
     rows.sort()
     return rows
 
 
-def _descend(
+def _choose_within(
     room: Counts,
     need: int,
     levels: Sequence[Domains],
@@ -48,16 +48,16 @@ def _descend(
     level, inner = levels[0], levels[1:]
     first, after = level.within(begin, end)
     if after - first == 1:
-        _descend(room, need, inner, near, leftover, chosen, begin, end)
+        _choose_within(room, need, inner, near, leftover, chosen, begin, end)
         return
     capacity = np.add.reduceat(room[begin:end], level.begins[first:after] - begin)
-    for domain in _fewest(capacity, need, level.holds(near)[first:after] if near.size else None):
+    for domain in _fewest_domains(capacity, need, level.holds(near)[first:after] if near.size else None):
         part = min(need, int(capacity[domain]))
-        _descend(room, part, inner, near, leftover, chosen, *level.bounds[first + domain : first + domain + 2])
+        _choose_within(room, part, inner, near, leftover, chosen, *level.bounds[first + domain : first + domain + 2])
         need -= part
 
 
-def _fewest(capacity: Counts, need: int, close: Mask | None) -> list[int]:
+def _fewest_domains(capacity: Counts, need: int, close: Mask | None) -> list[int]:
     """Return the fewest domains that together hold `need`, as indices; the last one is the smallest that still fits.
 
     Domains marked `close` are used up first, since the gang has members there already.
@@ -90,7 +90,7 @@ def _take_nodes(room: Counts, need: int, leftover: Counts) -> list[Rows]:
     while need > (most := int(np.maximum.reduce(room))):
         group = (room == most).nonzero()[0]
         wanted = (need - 1) // most  # nodes that are used up; the rest goes to a node that is chosen for it
-        full = _least(group, leftover, min(wanted, len(group)))
+        full = _least_leftover(group, leftover, min(wanted, len(group)))
         taken.append(full.repeat(most))
         need -= most * len(full)
         room = room.copy()
@@ -102,7 +102,7 @@ def _take_nodes(room: Counts, need: int, leftover: Counts) -> list[Rows]:
     return taken
 
 
-def _least(rows: Rows, leftover: Counts, count: int) -> Rows:
+def _least_leftover(rows: Rows, leftover: Counts, count: int) -> Rows:
     """Return the `count` rows with the least left over; among equals the first."""
     if count == 0:
         return rows[:0]

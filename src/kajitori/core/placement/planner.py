@@ -178,8 +178,8 @@ def nodes_for(table: NodeTable, gang: GangRequest) -> Mask:
 
 
 def eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
-    """Return (nodes,) the nodes of the right kind by GPU type, selector and taints, whatever runs there and whatever
-    their state. Must not be changed."""
+    """Return (nodes,) the nodes of the right kind by GPU type, selector and taints, regardless of their state and of
+    what runs there. The caller must not change the result."""
     return table.once((eligible_nodes, member), lambda: _eligible_nodes(table, member))
 
 
@@ -200,8 +200,8 @@ def _eligible_nodes(table: NodeTable, member: MemberRequest) -> Mask:
 
 
 def room_of(state: Snapshot, member: MemberRequest, candidates: Mask, rows: Rows | slice = slice(None)) -> Counts:
-    """Return (nodes,) how many members fit on each node now; or of some rows only. candidates: as long as the
-    result."""
+    """Return (nodes,) how many members fit on each node now. rows: look at these nodes only. candidates: a mask with
+    one entry for each of the nodes."""
     free = state.table.total[rows] - state.used[rows]
     room = np.full(len(free), _UNBOUNDED, dtype=np.int64)
     for column, amount in enumerate(member.amounts(state.table).tolist()):
@@ -219,7 +219,7 @@ def room_of(state: Snapshot, member: MemberRequest, candidates: Mask, rows: Rows
 
 
 def shortage_of(table: NodeTable, gang: GangRequest, eligible: Mask, fit_now: int) -> Shortage:
-    """Return why this gang cannot start, of which `fit_now` members fit."""
+    """Return why this gang cannot start. fit_now: number of its members that fit now."""
     nothing_runs = Snapshot.empty(table)
     usable = table.usable_by(gang.member.tolerations)
     return Shortage(
@@ -233,7 +233,7 @@ def shortage_of(table: NodeTable, gang: GangRequest, eligible: Mask, fit_now: in
 
 
 def _keep_previous(rows: Rows, room: Counts, gang: GangRequest, table: NodeTable) -> None:
-    """Place members on their earlier nodes as long as there is room; both arrays are changed in place."""
+    """Place members on their earlier nodes if there is room. Changes both arrays in place."""
     for position, rank in enumerate(gang.ranks):
         row = table.index.get(gang.previous.get(rank, ""))
         if row is not None and room[row] > 0:

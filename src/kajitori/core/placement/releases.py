@@ -39,22 +39,22 @@ class Releases:
         order = sorted(endings, key=attrgetter("ends_at"))
         numbers: dict[int, int] = {}
         members: list[MemberRequest] = []
-        kinds, sizes, ends = [], [], []
+        member_numbers, sizes, ends = [], [], []
         for ending in order:
             number = numbers.setdefault(id(ending.member), len(members))
             if number == len(members):
                 members.append(ending.member)
-            kinds.append(number)
+            member_numbers.append(number)
             sizes.append(ending.rows.size)
             ends.append(ending.ends_at)
         rows = np.concatenate([ending.rows for ending in order]) if order else np.empty(0, dtype=np.int64)
-        which = np.repeat(np.array(kinds, dtype=np.int64), sizes)
+        member_of_row = np.repeat(np.array(member_numbers, dtype=np.int64), sizes)
         times = np.repeat(np.array(ends, dtype=np.float64), sizes)
-        ours = shape.candidates[rows]
-        self._rows, which, self._times = rows[ours], which[ours], times[ours]
+        usable = shape.candidates[rows]
+        self._rows, member_of_row, self._times = rows[usable], member_of_row[usable], times[usable]
         amounts = np.array([member.amounts(table) for member in members], dtype=np.float64)
-        self._amounts = amounts.reshape(-1, table.width)[which]
-        self._alone = np.array([member.alone for member in members], dtype=bool)[which]
+        self._amounts = amounts.reshape(-1, table.width)[member_of_row]
+        self._alone = np.array([member.alone for member in members], dtype=bool)[member_of_row]
 
     def earliest(
         self, state: Snapshot, reserved: Snapshot | None, need: int, missing: int
@@ -62,20 +62,20 @@ class Releases:
         """Return the earliest time at which `need` members fit beside all reservations, with the usage and the room at
         that time; None if they never fit. missing: an estimate of how many members do not fit yet.
 
-        Room only grows as runs end, so this searches over their ends: first where the room is expected if every member
-        that ends frees what it had, which is exact if all members are alike; then by bisection.
+        Room only grows as runs end, so this searches over their ends. The first probe assumes that every member that
+        ends frees room for its own amounts, which is exact if all members are alike; bisection follows.
         """
         times = np.unique(self._times)
         found = None
         low, high = 0, len(times)
-        probe, is_guess = self._guess(times, missing), True
+        probe, is_guess = self._probable_index(times, missing), True
         while low < high:
-            then = self._after(state, float(times[probe]))
+            usage = self._usage_after(state, float(times[probe]))
             if reserved is not None:
-                then.add(reserved)
-            room = room_of(then, self._shape.member, self._shape.candidates)
+                usage.add(reserved)
+            room = room_of(usage, self._shape.member, self._shape.candidates)
             if int(room.sum()) >= need:
-                found = float(times[probe]), then, room
+                found = float(times[probe]), usage, room
                 high = probe
                 probe = high - 1 if is_guess else (low + high) // 2
                 is_guess = False
@@ -86,7 +86,7 @@ class Releases:
                 probe = (low + high) // 2 if found else high - 1  # if it never fits, one step shows that
         return found
 
-    def _guess(self, times: Floats, missing: int) -> int:
+    def _probable_index(self, times: Floats, missing: int) -> int:
         """Return the index of the first end after which `missing` more members probably fit."""
         wanted = self._shape.member.amounts(self._table)
         asked = wanted > 0
@@ -95,7 +95,7 @@ class Releases:
         moment = self._times[min(count, len(self._times) - 1)] if len(self._times) else 0.0
         return int(np.searchsorted(times, moment))
 
-    def _after(self, state: Snapshot, moment: float) -> Snapshot:
+    def _usage_after(self, state: Snapshot, moment: float) -> Snapshot:
         """Return the usage once everything that ends by this time has ended."""
         count = int(np.searchsorted(self._times, moment, side="right"))
         rows, nodes = self._rows[:count], len(state.table)

@@ -230,7 +230,7 @@ class NodeTable:
         return self.usable | others if others.any() else self.usable
 
     def tolerated_mask(self, tolerations: Sequence[Toleration]) -> Mask:
-        """Return the nodes whose NoSchedule and NoExecute taints are all tolerated."""
+        """Return the nodes that have no NoSchedule or NoExecute taint beyond the tolerated ones."""
         key = tuple(tolerations)
         mask = self._taint_masks.get(key)
         if mask is None:

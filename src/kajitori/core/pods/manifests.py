@@ -21,7 +21,7 @@ resource."""
 CLAIM_OF_POD = "gpus"
 """Name of that claim in Pods."""
 SWEEP = "array"
-"""Value in place of a launcher for sweeps, whose members are independent of each other."""
+"""Value in place of a launcher for sweeps: their members are independent, so no launcher connects them."""
 
 
 class MemberPods:
@@ -53,7 +53,7 @@ class MemberPods:
         self._bind_direct = bind_direct
         self._spec: Mapping[str, Any] = template["spec"]
         if GPU_CLAIM in template:
-            source = names.claim_template(run_name, _digest(run_uid, template[GPU_CLAIM]))
+            source = names.claim_template(run_name, _content_digest(run_uid, template[GPU_CLAIM]))
             self._spec = {**self._spec, "resourceClaims": [{"name": CLAIM_OF_POD, "resourceClaimTemplateName": source}]}
         self._container: Mapping[str, Any] = self._spec["containers"][0]
         self._labels = {
@@ -84,14 +84,14 @@ class MemberPods:
         self._step_env = [{"name": name, "value": value} for name, value in step_env.items()]
         if launcher == "torchrun":
             member_env |= {"NNODES": str(world_size), "PET_NNODES": str(world_size)}
-        member_env |= self._rendezvous(launcher, world_size, port)
+        member_env |= self._rendezvous_variables(launcher, world_size, port)
         others = [variable for variable in self._container.get("env", ()) if variable["name"] not in member_env]
         self._env = [*({"name": name, "value": value} for name, value in member_env.items()), *others]
         self._is_torchrun = launcher == "torchrun"
         self._is_sweep = launcher == SWEEP
         self._rank_names = ("KAJI_RANK", "NODE_RANK", "PET_NODE_RANK") if self._is_torchrun else ("KAJI_RANK",)
 
-    def _rendezvous(self, launcher: str, world_size: int, port: int) -> dict[str, str]:
+    def _rendezvous_variables(self, launcher: str, world_size: int, port: int) -> dict[str, str]:
         """Return the variables with the address of rank 0. Without a launcher, the user's own values take
         precedence."""
         if launcher in ("", SWEEP) or not port or (launcher == "none" and world_size == 1):
@@ -228,12 +228,12 @@ def gpu_claim_template(template: Mapping[str, Any], *, run_name: str, namespace:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {**metadata, "name": names.claim_template(run_name, _digest(run_uid, template[GPU_CLAIM]))},
+        "metadata": {**metadata, "name": names.claim_template(run_name, _content_digest(run_uid, template[GPU_CLAIM]))},
         "spec": {"metadata": {"labels": labels}, "spec": template[GPU_CLAIM]},
     }
 
 
-def _digest(run_uid: str, spec: Mapping[str, Any]) -> str:
+def _content_digest(run_uid: str, spec: Mapping[str, Any]) -> str:
     """Return a digest that no other content and no earlier run of the same name has."""
     return hashlib.sha256(json.dumps([run_uid, spec], sort_keys=True).encode()).hexdigest()[:8]
 

@@ -50,7 +50,7 @@ def mount_everything(
             source: Manifest = {"hostPath": {"path": use.host_path}}
         else:
             volume = policy.volumes[use.name or ""]
-            source, sub_path = _source(volume), volume.sub_path
+            source, sub_path = _volume_source(volume), volume.sub_path
             if volume.read_only and not use.read_only:
                 read_only = True
                 findings.add("VolumeReadOnly", f"the volume {use.name} is mounted read-only", f"{field}.readOnly")
@@ -128,7 +128,7 @@ def _mount_checkpoint(mounts: Mounts, spec: RunSpec, policy: Policy, run: RunIde
     return path
 
 
-def _source(volume: Volume) -> Manifest:
+def _volume_source(volume: Volume) -> Manifest:
     if volume.claim is not None:
         return {"persistentVolumeClaim": {"claimName": volume.claim}}
     if volume.host_path is not None:

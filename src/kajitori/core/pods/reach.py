@@ -54,10 +54,10 @@ class Reach:
 def reach_of(asked: NetworkAccess | None, policy: Policy) -> Reach:
     """Return the network access of a run. A direction that the run leaves out gets the policy's default, or else its
     ceiling."""
-    return _chosen(policy, asked or NetworkAccess(), policy.defaults.network, policy.ceilings.run.network)
+    return _first_that_sets(policy, asked or NetworkAccess(), policy.defaults.network, policy.ceilings.run.network)
 
 
-def _chosen(policy: Policy, *accesses: NetworkAccess) -> Reach:
+def _first_that_sets(policy: Policy, *accesses: NetworkAccess) -> Reach:
     """Return, for each direction, the first of these that sets it."""
     always = policy.network.always
     sources = next((access.sources for access in accesses if access.sources is not None), None)
@@ -84,7 +84,7 @@ def reach_faults(
     asked, most = asked or NetworkAccess(), policy.ceilings.run.network
     yield from _faults_of(asked.sources, most.sources, policy, "spec.network.from", "accept connections from")
     yield from _faults_of(asked.targets, most.targets, policy, "spec.network.to", "connect to")
-    if host_network and not _chosen(policy, asked, most).is_open:
+    if host_network and not _first_that_sets(policy, asked, most).is_open:
         message = "the network access of members that use the network of their node cannot be restricted"
         yield Fault("spec.hostNetwork", message, "true", "leave hostNetwork out", "HostNetwork")
     is_closed = asked.sources == [] or asked.targets == []
@@ -129,9 +129,9 @@ def network_rules(reach: Reach, policy: Policy, *, first_step: bool) -> Manifest
         rules["ingress"] = _rules((*reach.sources, *(always.sources or ())), "from", policy)
     if reach.targets is not None:
         rules["policyTypes"].append("Egress")
-        rules["egress"] = [*_rules((*reach.targets, *(always.targets or ())), "to", policy), *_resolvers(policy)]
+        rules["egress"] = [*_rules((*reach.targets, *(always.targets or ())), "to", policy), *_rules_for_dns(policy)]
         if first_step:
-            rules["egress"] += _server(policy)
+            rules["egress"] += _rules_for_server(policy)
     return rules
 
 
@@ -149,7 +149,7 @@ def _rules(places: Sequence[str], peers: str, policy: Policy) -> list[Manifest]:
         pods.append({"namespaceSelector": {}})
     whole = [ipaddress.ip_network(place) for place in places if "/" in place]
     rules = [{peers: pods}] if pods else []
-    for network, holes in _blocks(places, policy.traffic):
+    for network, holes in _ranges_with_exceptions(places, policy.traffic):
         if holes:
             rules.append({peers: [{"ipBlock": {"cidr": str(network), "except": [*map(str, holes)]}}]})
         else:
@@ -158,7 +158,9 @@ def _rules(places: Sequence[str], peers: str, policy: Policy) -> list[Manifest]:
     return [*rules, {peers: blocks}] if blocks else rules
 
 
-def _blocks(places: Sequence[str], traffic: TrafficPolicy) -> Iterator[tuple[Network, tuple[Network, ...]]]:
+def _ranges_with_exceptions(
+    places: Sequence[str], traffic: TrafficPolicy
+) -> Iterator[tuple[Network, tuple[Network, ...]]]:
     """Yield the ranges of those classes that are among the places. Each comes with its exceptions: the ranges inside it
     that belong to classes which are not among the places."""
     written = [*traffic.classes.items(), (traffic.others, ("0.0.0.0/0", "::/0"))]
@@ -172,7 +174,7 @@ def _blocks(places: Sequence[str], traffic: TrafficPolicy) -> Iterator[tuple[Net
             yield network, holes
 
 
-def _resolvers(policy: Policy) -> list[Manifest]:
+def _rules_for_dns(policy: Policy) -> list[Manifest]:
     """Return rules that allow DNS. The resolvers' Pods may listen on other ports than their Service, so the rule for
     them names no port."""
     dns = policy.network.dns
@@ -184,7 +186,7 @@ def _resolvers(policy: Policy) -> list[Manifest]:
     return [{"to": [pods]}, node_local]
 
 
-def _server(policy: Policy) -> list[Manifest]:
+def _rules_for_server(policy: Policy) -> list[Manifest]:
     """Return rules that allow the server of the first step: its address, or, if it is a Service, the Pods of its
     namespace."""
     url = urlsplit(policy.start.server or "")
@@ -201,7 +203,7 @@ def _server(policy: Policy) -> list[Manifest]:
 
 
 def _server_is_known(policy: Policy) -> bool:
-    return urlsplit(policy.start.server or "").hostname == "localhost" or bool(_server(policy))
+    return urlsplit(policy.start.server or "").hostname == "localhost" or bool(_rules_for_server(policy))
 
 
 def _namespace_of_service(host: str) -> str:

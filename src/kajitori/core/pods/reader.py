@@ -56,7 +56,7 @@ class ReaderStep(Enum):
 
 
 def next_step(idle_seconds: float, *, exists: bool, has_ended: bool) -> ReaderStep:
-    """Return the next step for a run with the annotation, whose time is `idle_seconds` ago."""
+    """Return the next step for a run with the annotation. idle_seconds: how long ago the time in the annotation is."""
     if idle_seconds >= IDLE_SECONDS:
         return ReaderStep.DELETE if exists else ReaderStep.FORGET
     if not exists:

@@ -46,9 +46,9 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
         mount_first_step_files(mounts, spec, policy, resolved, meets_others=_meets_others(spec))
     mount_metrics(mounts)
     # 2. Describe the container of the user's program, the Pod around it, and the first step before it.
-    env = _env(spec, policy, resolved, checkpoint_path, findings)
-    container = _container(spec, policy, resolved, env, mounts, findings)
-    pod = _pod(spec, policy, resolved, container, mounts)
+    env = _environment(spec, policy, resolved, checkpoint_path, findings)
+    container = _user_container(spec, policy, resolved, env, mounts, findings)
+    pod = _pod_spec(spec, policy, resolved, container, mounts)
     if has_first_step:
         _add_first_step(pod, container, spec, policy, resolved)
     if spec.sweep is not None:
@@ -64,7 +64,7 @@ def pod_template(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIden
     return template
 
 
-def _container(
+def _user_container(
     spec: RunSpec, policy: Policy, resolved: Resolved, env: list[Manifest], mounts: Mounts, findings: Findings
 ) -> Manifest:
     """Return the container that runs the user's program."""
@@ -91,7 +91,7 @@ def _container(
     return container
 
 
-def _pod(spec: RunSpec, policy: Policy, resolved: Resolved, container: Manifest, mounts: Mounts) -> Manifest:
+def _pod_spec(spec: RunSpec, policy: Policy, resolved: Resolved, container: Manifest, mounts: Mounts) -> Manifest:
     """Return the spec of the Pod around a member's container, without the first step."""
     pod: Manifest = {
         "restartPolicy": "Always" if spec.type == "service" else "Never",
@@ -206,7 +206,9 @@ def _is_whole_env(use: SecretUse) -> bool:
     return use.path is None and use.env is None
 
 
-def _env(spec: RunSpec, policy: Policy, resolved: Resolved, checkpoint_path: str, findings: Findings) -> list[Manifest]:
+def _environment(
+    spec: RunSpec, policy: Policy, resolved: Resolved, checkpoint_path: str, findings: Findings
+) -> list[Manifest]:
     """Return the user's variables, then the policy's, then ours. If a name occurs twice, the last one counts."""
     fixed = policy.inject.env
     env: list[Manifest] = [

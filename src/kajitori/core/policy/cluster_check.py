@@ -89,7 +89,7 @@ def named_objects(policy: Policy, namespace: str) -> list[Named]:
     """Return the objects that a policy names. Objects of a run's namespace are looked for in `namespace`."""
     found = list(_cluster_objects(policy))
     for name, volume in policy.volumes.items():
-        found += _sources(("volumes", name), volume, namespace)
+        found += _named_sources(("volumes", name), volume, namespace)
     found += [
         Named(path_of("images", ("pullSecrets", index)), "Secret", name, namespace)
         for index, name in enumerate(policy.images.pull_secrets)
@@ -99,7 +99,7 @@ def named_objects(policy: Policy, namespace: str) -> list[Named]:
         found.append(Named("preflight.namespace", "Namespace", tests))
         for index, use in enumerate(policy.preflight.volumes):
             if use.name in policy.volumes:
-                found += _sources(("preflight", "volumes", index), policy.volumes[use.name], tests)
+                found += _named_sources(("preflight", "volumes", index), policy.volumes[use.name], tests)
     return found
 
 
@@ -121,7 +121,7 @@ def _cluster_objects(policy: Policy) -> Iterator[Named]:
         yield Named("network.dns.namespace", "Namespace", policy.network.dns.namespace)
 
 
-def _sources(where: tuple[str | int, ...], volume: Volume, namespace: str) -> Iterator[Named]:
+def _named_sources(where: tuple[str | int, ...], volume: Volume, namespace: str) -> Iterator[Named]:
     sources = (
         ("claim", "PersistentVolumeClaim", volume.claim),
         ("configMap", "ConfigMap", volume.config_map),
@@ -143,7 +143,7 @@ def missing_object(named: Named) -> Fault:
 
 
 def preempting_class(named: Named) -> Fault:
-    """Return the fault of a PriorityClass whose Pods preempt others."""
+    """Return the fault of a PriorityClass that lets Pods preempt others."""
     message = f"the {named.text} lets single Pods preempt others, which tears gangs apart"
     hint = "name a class with preemptionPolicy Never, or leave className out"
     return Fault(named.field, message, named.name, hint)
@@ -164,24 +164,27 @@ def missing_resolvers(policy: Policy) -> Shortfall:
 
 
 def lacking_nodes(policy: Policy, present: Sequence[CheckedNode]) -> Shortfall:
-    """Return the policy's statements about nodes that no node of the cluster meets. Fields that the policy leaves out
-    are not checked. Nodes that pools can still get count as present. If the cluster grows automatically
-    (nodesOnDemand), everything is a note, because a node that is still to come may have it.
+    """Return the labels, resources and GPU types in the policy that no node of the cluster has.
+
+    Fields that the policy leaves out are not checked. Nodes that pools can still get count as present. If the cluster
+    grows automatically (nodesOnDemand), everything is a note, because a node that is still to come may have it.
     """
     if not present and not policy.node_pools:
         return Shortfall(notes=("the cluster has no nodes yet: labels, resources and GPU types are not checked",))
     nodes = [*present, *_nodes_to_come(policy)]
     faults = [
-        *_labels(policy, nodes),
-        *_resources(policy, nodes),
+        *_faults_of_labels(policy, nodes),
+        *_faults_of_resources(policy, nodes),
         *_gpu_types(policy, nodes),
-        *_topology(policy, nodes),
+        *_faults_of_topology(policy, nodes),
         *_volumes_of_tests(policy),
         *_pool_labels(policy, present),
     ]
     if policy.nodes_on_demand:
-        return Shortfall(notes=tuple(f"{fault.field}: {fault.message} now" for fault in faults)) + _spare(policy, nodes)
-    return Shortfall(tuple(faults)) + _spare(policy, nodes)
+        return Shortfall(notes=tuple(f"{fault.field}: {fault.message} now" for fault in faults)) + _shortfall_of_nodes(
+            policy, nodes
+        )
+    return Shortfall(tuple(faults)) + _shortfall_of_nodes(policy, nodes)
 
 
 def _nodes_to_come(policy: Policy) -> Iterator[CheckedNode]:
@@ -190,7 +193,7 @@ def _nodes_to_come(policy: Policy) -> Iterator[CheckedNode]:
         yield CheckedNode(pool.all_labels, frozenset(gpus), is_present=False)
 
 
-def _labels(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
+def _faults_of_labels(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
     selectors: list[tuple[tuple[str | int, ...], Mapping[str, str]]] = [
         (("inject", "nodeSelector"), policy.inject.node_selector),
         *((("binding", "directlyOn", i), labels) for i, labels in enumerate(policy.binding.directly_on)),
@@ -198,15 +201,17 @@ def _labels(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
     if policy.preflight.image is not None:
         selectors.append((("preflight", "nodes"), policy.preflight.nodes))
     for where, labels in selectors:
-        unknown = [(key, value) for key, value in labels.items() if not any(_has(node, key, value) for node in nodes)]
+        unknown = [
+            (key, value) for key, value in labels.items() if not any(_has_label(node, key, value) for node in nodes)
+        ]
         for key, value in unknown:
-            yield _no_node(path_of("", (*where, key)), f"label {key}={value}", value, _known(nodes, key))
-        together = any(all(_has(node, *label) for label in labels.items()) for node in nodes)
+            yield _no_node(path_of("", (*where, key)), f"label {key}={value}", value, _hint_for_label(nodes, key))
+        together = any(all(_has_label(node, *label) for label in labels.items()) for node in nodes)
         if not unknown and not together:
             yield _no_node(path_of("", where), "all of these labels at once", "", "leave out one of them")
 
 
-def _has(node: CheckedNode, key: str, value: str) -> bool:
+def _has_label(node: CheckedNode, key: str, value: str) -> bool:
     return node.labels.get(key) == value
 
 
@@ -214,7 +219,7 @@ def _no_node(field: str, thing: str, value: str, hint: str) -> Fault:
     return Fault(field, f"no node has {thing}", value, hint, MISSING)
 
 
-def _known(nodes: Iterable[CheckedNode], key: str) -> str:
+def _hint_for_label(nodes: Iterable[CheckedNode], key: str) -> str:
     """Return a hint for a label that no node has: the label's values, or the most similar label."""
     nodes = list(nodes)
     values = sorted({node.labels[key] for node in nodes if key in node.labels})
@@ -224,7 +229,7 @@ def _known(nodes: Iterable[CheckedNode], key: str) -> str:
     return f"did you mean {near}?" if near else "label the nodes (kubectl label node), or correct the policy"
 
 
-def _resources(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
+def _faults_of_resources(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
     asked = [(("inject", "resources", name), name) for name in policy.inject.resources]
     asked += [(("gpu", "resources", name), name) for name in policy.gpu.resources]
     found = {name for node in nodes for name in node.resources}
@@ -243,7 +248,7 @@ def _gpu_types(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
     if "type_labels" in policy.gpu.model_fields_set:
         for index, key in enumerate(policy.gpu.type_labels):
             if not any(node.labels.get(key) for node in with_gpus):
-                hint = _known(with_gpus, key)
+                hint = _hint_for_label(with_gpus, key)
                 yield _no_node(path_of("gpu", ("typeLabels", index)), f"GPUs and the label {key}", key, hint)
     types = sorted({name for node in nodes for name in node.types(policy)} - {""})
     for index, guarantee in enumerate(policy.guarantees):
@@ -253,11 +258,11 @@ def _gpu_types(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
             yield _no_node(field, f"GPUs of type {guarantee.gpu_type}", guarantee.gpu_type, hint)
 
 
-def _topology(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
+def _faults_of_topology(policy: Policy, nodes: Sequence[CheckedNode]) -> Iterator[Fault]:
     if "topology" in policy.model_fields_set:
         for index, key in enumerate(policy.topology):
             if not any(key in node.labels for node in nodes):
-                yield _no_node(path_of("topology", (index,)), f"the label {key}", key, _known(nodes, key))
+                yield _no_node(path_of("topology", (index,)), f"the label {key}", key, _hint_for_label(nodes, key))
 
 
 def _volumes_of_tests(policy: Policy) -> Iterator[Fault]:
@@ -274,12 +279,14 @@ def _pool_labels(policy: Policy, present: Sequence[CheckedNode]) -> Iterator[Fau
     for name, pool in policy.node_pools.items():
         members = [node for node in present if pool.has(dict(node.labels))]
         for key, value in pool.labels.items() if members else ():
-            if not any(_has(node, key, value) for node in members):
+            if not any(_has_label(node, key, value) for node in members):
                 field = path_of("nodePools", (name, "labels", key))
-                yield _no_node(field, f"label {key}={value} among the pool's nodes", value, _known(members, key))
+                yield _no_node(
+                    field, f"label {key}={value} among the pool's nodes", value, _hint_for_label(members, key)
+                )
 
 
-def _spare(policy: Policy, nodes: Sequence[CheckedNode]) -> Shortfall:
+def _shortfall_of_nodes(policy: Policy, nodes: Sequence[CheckedNode]) -> Shortfall:
     """Note GPU types and pools that no node belongs to. They may be meant for nodes that are still to come."""
     present = {name for node in nodes for name in node.types(policy)}
     notes = []

@@ -56,9 +56,9 @@ def with_first_step(policy: Policy, image: str, server: str, server_ca: str | No
 def on_own_cluster(
     policy: Policy, image: str, server: str, server_ca: str | None = None, *, images: bool = False
 ) -> Policy:
-    """Return the policy for the embedded cluster of `kaji up`, which has a first step and no network plugin, so nothing
-    enforces NetworkPolicies. Its members are processes of a user who has a home folder; with `images`, containers,
-    which the engine isolates."""
+    """Return the policy for the embedded cluster of `kaji up`. It has a first step, and no network plugin that enforces
+    NetworkPolicies. Its members are processes of a user with a home folder; with `images` they are containers, which
+    the engine isolates."""
     network = policy.network.model_copy(update={"enforced": False, "isolates_alone": images})
     home = policy.notebooks.home or ("folder" if images else "unchanged")
     notebooks = policy.notebooks.model_copy(update={"home": home})

@@ -65,7 +65,7 @@ class ServiceTimes(IdleTimes):
 
 
 class IdlePark(Document):
-    """Parking of runs if nobody answers, as `kaji park` does it. Nothing is deleted."""
+    """Parking of runs if their owner does not answer, as `kaji park` does it. Nothing is deleted."""
 
     after_seconds: DurationAboveZero = Field(alias="after")
     """Time between the question to the owner and the parking."""
@@ -105,7 +105,7 @@ class IdleGpus(Document):
     longest_keep_seconds: DurationAboveZero = Field(default=7 * 24 * HOUR, alias="longestKeep")
     """The longest time for which an owner may answer that the run is kept (`kaji keep`)."""
     park: IdlePark | None = None
-    """Opt-in: runs are parked if nobody answers and all of their GPUs stay idle. null: never."""
+    """Opt-in: a run is parked if its owner does not answer and all of its GPUs stay idle. null: never."""
 
     def patience_of(self, use: Use) -> Patience:
         """Return the times for runs of this use."""

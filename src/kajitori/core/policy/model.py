@@ -72,12 +72,12 @@ class Logs(Document):
     `keepFor`."""
 
     members: int = Field(default=16, ge=0, le=1000)
-    """Number of members per attempt whose logs are kept: rank 0 first, then members that failed, then the others, each
+    """Number of logs that are kept per attempt: of rank 0 first, then of members that failed, then of the others, each
     from the lowest rank. 0: no logs are kept."""
     per_member_bytes: Memory = Field(default=2**20, alias="perMember")
     """Size of the end of each log that is kept, in whole lines."""
     attempts: int = Field(default=10, ge=1, le=1000)
-    """Number of attempts per run whose logs are kept, the latest ones."""
+    """Number of attempts per run that keep their logs, the latest ones."""
     keep_within_seconds: DurationAboveZero = Field(default=600, alias="keepWithin")
     """If a member has ended, and its node or the store does not answer, its Pod stays for this long so that its log can
     still be saved. The Pod holds no resources, and nothing waits for it. After that the log is lost: an event of the
@@ -179,8 +179,8 @@ class Policy(Document):
     idle_gpus: IdleGpus = IdleGpus()
     board: Literal["users", "public"] = "users"
     """Who may read the board of GPUs (`GET /v1/board`): free and used GPUs by type, and which owners of which teams
-    hold them since when, and the GPU-hours of each type and team in the last 30 days. users: whoever is signed in.
-    public: everybody who reaches the server, without signing in. It never names runs, images, commands or
+    hold them since when, and the GPU-hours of each type and team in the last 30 days. users: everybody who is signed
+    in. public: everybody who reaches the server, without signing in. It never names runs, images, commands or
     environments."""
     stuck: StuckRuns = StuckRuns()
     notifications: Notifications = Notifications()

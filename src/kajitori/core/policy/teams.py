@@ -13,14 +13,14 @@ GroupName = Annotated[str, Field(min_length=1, max_length=253)]
 
 
 class Team(Document):
-    """A team: groups of users, and the namespaces where they work."""
+    """A team: groups of users, and the namespaces in which they work."""
 
     groups: list[GroupName] = Field(default_factory=list, max_length=100)
-    """Groups whose members submit runs, as the API server names them (with its prefix): `oidc:vision`."""
+    """Groups of users who submit runs, as the API server names them (with its prefix): `oidc:vision`."""
     leads: list[GroupName] = Field(default_factory=list, max_length=100)
     """Groups of users who also give others access to the team's namespaces, and make tokens for robots."""
     viewers: list[GroupName] = Field(default_factory=list, max_length=100)
-    """Groups whose members see the team's runs and change nothing."""
+    """Groups of users who see the team's runs and change nothing."""
     namespaces: list[DnsLabel] = Field(default_factory=list, max_length=100)
     """Namespaces of the team. Left out: the one with the team's name."""
 

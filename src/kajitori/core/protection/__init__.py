@@ -1,1 +1,1 @@
-"""Protection of the control plane: reports on clients of an API server, token buckets, and limits on connections."""
+"""Protection of servers from load: a report on the clients of an API server, rate limits, limits on connections."""

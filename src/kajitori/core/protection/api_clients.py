@@ -1,4 +1,4 @@
-"""Report on API clients whose load on the API server grows with the number of nodes, with advice for each.
+"""Report on API clients that load the API server more the more nodes there are, with advice for each.
 
 These are clients that run on every node. Each of their requests is made once per node. A watch of all objects of a kind
 is opened once per node and receives the changes of every node, so that its cost grows with the square of the number of
@@ -145,7 +145,7 @@ class DaemonSet(msgspec.Struct, frozen=True, rename="camel"):
     pods: int
     """Number of nodes that it should run on."""
     reads: tuple[str, ...] = ()
-    """Kinds of which its account may list or watch all objects; `*` is every kind."""
+    """Kinds that its account may list or watch cluster-wide; `*` is every kind."""
 
     @property
     def user(self) -> str:
@@ -165,7 +165,7 @@ class Growing(msgspec.Struct, frozen=True, rename="camel"):
     watches: float
     """Average number of open watches of one instance."""
     reads_all: tuple[str, ...]
-    """Kinds of which each instance reads all objects."""
+    """Kinds that each instance reads cluster-wide."""
     requests_per_second_then: float
     """Requests of all instances per second, with the planned number of nodes."""
     watches_then: float
@@ -200,7 +200,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     """Clients on every node, those with most requests at the planned size first."""
     largest: tuple[Large, ...]
     suspects: tuple[DaemonSet, ...]
-    """DaemonSets that may read all objects of some kind, and of which the log has no requests."""
+    """DaemonSets that may read all objects of some kind, but have no requests in the log."""
     watched: tuple[Watched, ...]
 
 
@@ -213,7 +213,7 @@ def report(
     kubelets: int,
     planned_nodes: int,
 ) -> Report:
-    """Return the report on clients whose load grows with the cluster.
+    """Return the report on clients that load the API server more as the cluster grows.
 
     known: requests of an audit log; None without a log. open_watches: watches of all objects by kind, as the API server
     counts them. kubelets: number of nodes with a running kubelet.
@@ -225,7 +225,7 @@ def report(
     uses, seconds = (known.uses, known.seconds) if known is not None else ({}, 0.0)
     for client, use in uses.items():
         if client.user == KUBELETS or client.user in by_user or _is_on_every_node(use, nodes):
-            growing.append(_growing(client, use, by_user[client.user], seconds, nodes, planned_nodes))
+            growing.append(_growing_use(client, use, by_user[client.user], seconds, nodes, planned_nodes))
         else:
             others.append((client, use))
     growing.sort(key=lambda client: (-client.requests_per_second_then, -client.watches_then, client.client))
@@ -234,9 +234,9 @@ def report(
         nodes,
         planned_nodes,
         tuple(growing),
-        _largest(others, known),
+        _largest_others(others, known),
         tuple(daemon_set for daemon_set in daemon_sets if daemon_set.reads and daemon_set.user not in seen),
-        _watched(open_watches, nodes, kubelets),
+        _watched_kinds(open_watches, nodes, kubelets),
     )
 
 
@@ -244,7 +244,7 @@ def _is_on_every_node(use: Use, nodes: int) -> bool:
     return nodes >= _FEWEST_NODES and len(use.instances) >= max(_FEWEST_NODES, nodes * _SHARE_OF_NODES)
 
 
-def _growing(
+def _growing_use(
     client: Client, use: Use, daemon_sets: Sequence[DaemonSet], seconds: float, nodes: int, planned_nodes: int
 ) -> Growing:
     instances = len(use.instances)
@@ -262,7 +262,7 @@ def _growing(
         reads_all=tuple(sorted({ask.resource for ask in asked if _reads_all(ask)})),
         requests_per_second_then=sum(rates.values()) * then / 60,
         watches_then=sum(watches.values()) * then,
-        fixes=() if client.user == KUBELETS else _fixes(use, rates),
+        fixes=() if client.user == KUBELETS else _advice_for(use, rates),
     )
 
 
@@ -270,7 +270,7 @@ def _reads_all(ask: Ask) -> bool:
     return ask.scope is Scope.ALL and ask.verb in ("list", "watch")
 
 
-def _fixes(use: Use, rates: Mapping[Ask, float]) -> tuple[str, ...]:
+def _advice_for(use: Use, rates: Mapping[Ask, float]) -> tuple[str, ...]:
     """Return advice for the client's maintainer, the most important first. rates: requests per minute and instance."""
     found = []
     read = {ask.resource for ask in [*use.asks, *use.watch_seconds] if _reads_all(ask)}
@@ -293,7 +293,7 @@ def _fixes(use: Use, rates: Mapping[Ask, float]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _largest(others: Sequence[tuple[Client, Use]], known: Book | None) -> tuple[Large, ...]:
+def _largest_others(others: Sequence[tuple[Client, Use]], known: Book | None) -> tuple[Large, ...]:
     if known is None or not known.seconds:
         return ()
     total = sum(use.asks.total() for use in known.uses.values())
@@ -305,7 +305,7 @@ def _largest(others: Sequence[tuple[Client, Use]], known: Book | None) -> tuple[
     return tuple(sorted(found, key=lambda client: (-client.requests_per_second, client.client))[:LARGEST])
 
 
-def _watched(open_watches: Mapping[str, int], nodes: int, kubelets: int) -> tuple[Watched, ...]:
+def _watched_kinds(open_watches: Mapping[str, int], nodes: int, kubelets: int) -> tuple[Watched, ...]:
     if nodes < _FEWEST_NODES:
         return ()
     found = []

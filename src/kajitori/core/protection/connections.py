@@ -59,12 +59,12 @@ class ConnectionTable(Generic[C]):
         returned connection is not in the table any more."""
         key = network_of(address)
         bounds, own = self._bounds, self._addresses.get(key, _Address[C]())
-        if _reached(len(self._of), bounds.in_all) or _reached(own.connections, bounds.per_address):
+        if _has_reached(len(self._of), bounds.in_all) or _has_reached(own.connections, bounds.per_address):
             return connection
         victim: C | None = None
-        if _reached(len(own.unauthenticated), bounds.unauthenticated_per_address):
+        if _has_reached(len(own.unauthenticated), bounds.unauthenticated_per_address):
             victim = next(iter(own.unauthenticated))
-        elif _reached(len(self._unauthenticated), bounds.unauthenticated):
+        elif _has_reached(len(self._unauthenticated), bounds.unauthenticated):
             victim = self._most_dispensable(len(own.unauthenticated), now)
             if victim is None:
                 return connection
@@ -115,5 +115,5 @@ def network_of(address: str) -> str:
     return str(IPv6Address(int(parsed) >> (128 - IPV6_NETWORK_BITS) << (128 - IPV6_NETWORK_BITS)))
 
 
-def _reached(count: int, bound: int) -> bool:
+def _has_reached(count: int, bound: int) -> bool:
     return 0 < bound <= count

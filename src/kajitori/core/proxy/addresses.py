@@ -49,7 +49,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class HashedRun:
-    """A port of a run whose names are too long for a host name, or ambiguous in it."""
+    """A port of a run, by the hash of the run's names: these are too long for a host name, or ambiguous in it."""
 
     digest: str
     port: int
@@ -62,7 +62,7 @@ class ProgramOrigins:
 
     scheme: str
     host: str
-    """The host name; with `is_own`, that below which each program has its own."""
+    """The host name of all programs; with `is_own`, the domain below which each program has a host name."""
     port: int | None
     """None: for a name below localhost, the port at which the browser reached the server; else the scheme's."""
     is_own: bool
@@ -124,7 +124,7 @@ def read_path(path: str) -> tuple[Target, str] | None:
     namespace, _, after = path.removeprefix(PREFIX).partition("/")
     run, _, after = after.partition("/")
     segment, slash, rest = after.partition("/")
-    target = _target(namespace, run, segment)
+    target = _target_of_segment(namespace, run, segment)
     return (target, f"{slash}{rest}") if target is not None else None
 
 
@@ -146,7 +146,7 @@ def read_label(label: str) -> Target | HashedRun | None:
     """Return the target that a label of a host name stands for, or None if it is no label of a program."""
     parts = label.split(_SEPARATOR)
     if len(parts) == 3:
-        return _target(parts[2], parts[1], parts[0])
+        return _target_of_segment(parts[2], parts[1], parts[0])
     found = _SEGMENT.fullmatch(parts[0])
     if len(parts) != 2 or found is None or len(parts[1]) != _HASH_LENGTH:
         return None
@@ -161,7 +161,7 @@ def find_hashed(hashed: HashedRun, runs: Iterable[tuple[str, str]]) -> Target | 
     return None
 
 
-def _target(namespace: str, run: str, segment: str) -> Target | None:
+def _target_of_segment(namespace: str, run: str, segment: str) -> Target | None:
     found = _SEGMENT.fullmatch(segment)
     if found is None or not _NAME.fullmatch(namespace) or not _NAME.fullmatch(run) or len(run) > RUN_NAME_MAX_LENGTH:
         return None

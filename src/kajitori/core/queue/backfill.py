@@ -41,12 +41,12 @@ from kajitori.core.policy.queue.order import LIKELY
 from kajitori.core.queue.waiting import WaitingRun
 
 SOON_SECONDS = 1.0
-"""Shortest time until an expected end, also for a run that is late already: the start of a reservation is not known
-more exactly.
+"""The shortest expected remaining time of a run, even if the run is late. Starts of reservations are not known more
+exactly than this.
 """
 
 FURTHER_RESERVATIONS = 32
-"""Number of runs of one priority, after the first, for which nodes are reserved against runs of lower priority."""
+"""Most runs of one priority, besides the first, for which nodes are reserved against runs of lower priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def schedule(
         elif reserve:
             backfill.reserve(run, shape)
     if max_starts is None:
-        backfill.reserve_further()
+        backfill.reserve_for_higher_priorities()
     shortages = tuple(backfill.shortages()) if max_starts is None else ()
     return Schedule(tuple(placements), shortages, tuple(claim.reservation for claim in backfill.claims))
 
@@ -113,17 +113,17 @@ class _Shape(Shape):
     """A shape, with what one pass over the queue has found out about it."""
 
     shortage: Shortage | None = None
-    pass_by: float = math.inf
-    likely_by: float = math.inf
-    """A run of this shape delays no reservation if it has certainly ended by `pass_by` and has likely ended by
-    `likely_by`.
+    must_end_by: float = math.inf
+    should_end_by: float = math.inf
+    """A run of this shape delays no reservation if it ends by `must_end_by` even if it takes all of its expected
+    length, and by `should_end_by` if it takes the likely part of it.
     """
     respected: list[_Claim] = field(default_factory=list)
     """All reservations on nodes that runs of this shape could use."""
     never_fits_from: int = 1 << 62
-    """A gang of this many members never fits, even if all runs with an expected end have ended."""
-    failed: tuple[int, float, float] | None = None
-    """The smallest run of the present priority that did not start: its members, its expected and its likely length."""
+    """A gang of this many members, or more, does not fit even once all runs with an expected end have ended."""
+    smallest_failed: tuple[int, float, float] | None = None
+    """The smallest run of the present priority that did not start: (members, expected length, likely length)."""
 
 
 @dataclass(eq=False, slots=True)
@@ -131,14 +131,16 @@ class _Claim:
     """A reservation, with the shape and the priority of its run."""
 
     reservation: Reservation
-    holder: _Shape
+    shape: _Shape
     priority: int
     free_by: float
-    """When the nodes are needed if no run that passed the reservation is late; `starts_at` at the latest."""
+    """When the nodes are needed if no run that passed the reservation is late; at most `starts_at`."""
 
-    def strictly_by(self, priority: int) -> float | None:
-        """Return when runs of this priority must have ended for certain, so that they do not delay a run that is
-        overdue or has a higher priority; None if their likely end counts instead."""
+    def must_end_by(self, priority: int) -> float | None:
+        """Return the time by which runs of this priority must end even if they take all of their expected length. None
+        if it is enough that they likely end before the reservation starts: the reserved run is not overdue and has
+        no higher priority.
+        """
         if self.priority > priority:
             return self.free_by - SOON_SECONDS
         return self.free_by if self.reservation.overdue else None
@@ -150,69 +152,73 @@ _KnownReleases = dict[tuple[_Shape, frozenset[int]], Releases]
 
 @dataclass(slots=True)
 class _Backfill:
-    """State of one pass over the queue: the nodes that are free now, and the part of them that stays free once the
-    reservations have begun.
+    """State of one pass over the queue: the room that is free now, and the room that stays free once the reservations
+    have begun.
     """
 
     snapshot: Snapshot
     endings: Sequence[Ending]
     now: float
     likely: float
+    """The part of its expected length that a run likely takes: 0 to 1."""
     claims: list[_Claim] = field(default_factory=list)
     """The reservations."""
     _priority: int | None = None
     """The priority of the runs that are looked at now."""
-    _behind: list[tuple[WaitingRun, _Shape]] = field(default_factory=list)
-    """Runs of this priority that do not start and have no reservation, since another run has one on such nodes."""
-    _further: list[list[tuple[WaitingRun, _Shape]]] = field(default_factory=list)
-    """Such runs of each higher priority: they get reservations before any run of lower priority starts or gets one."""
+    _unreserved: list[tuple[WaitingRun, _Shape]] = field(default_factory=list)
+    """Runs of this priority that neither start nor have a reservation, since another run has one on such nodes."""
+    _unreserved_above: list[list[tuple[WaitingRun, _Shape]]] = field(default_factory=list)
+    """The same runs of each higher priority: they get reservations before any run of lower priority starts or gets
+    one."""
     _started: list[Ending] = field(default_factory=list)
+    """Expected ends of the runs that this pass starts."""
     _shapes: dict[tuple[MemberRequest, frozenset[str], int], _Shape] = field(default_factory=dict)
-    _by_identity: dict[int, _Shape] = field(default_factory=dict)
+    _shape_by_member_id: dict[int, _Shape] = field(default_factory=dict)
     _late: list[Ending] = field(init=False)
     """The runs that have taken longer than was expected."""
-    _free: Rooms = field(init=False)
+    _free_rooms: Rooms = field(init=False)
+    """The room that is free now."""
     _not_started: list[tuple[WaitingRun, _Shape, int]] = field(default_factory=list)
     """Runs that do not start, each with its shape and the number of reservations that it might delay."""
-    _kept: Rooms | None = None
-    """As `_free`, but without what the reservations need."""
-    _floor: Snapshot | None = None
-    """Usage of reserved nodes once the reservations have begun; nothing on other nodes."""
-    _reserved: Snapshot | None = None
+    _unreserved_rooms: Rooms | None = None
+    """The room that is free now and stays free once the reservations have begun; None without reservations."""
+    _usage_at_reservations: Snapshot | None = None
+    """Usage of the reserved nodes once the reservations have begun; zero on all other nodes."""
+    _reserved_amounts: Snapshot | None = None
     """The amounts that the reservations will take."""
 
     def __post_init__(self) -> None:
         self._late = [ending for ending in self.endings if ending.late_since is not None]
-        self._free = Rooms(self.snapshot.copy())
+        self._free_rooms = Rooms(self.snapshot.copy())
 
     def note_priority(self, priority: int) -> None:
         """Note the priority of the next run. The queue goes from the highest priority to the lowest."""
         if priority == self._priority:
             return
-        if self._behind:
-            self._further.append(self._behind[:FURTHER_RESERVATIONS])
-        self._behind = []
+        if self._unreserved:
+            self._unreserved_above.append(self._unreserved[:FURTHER_RESERVATIONS])
+        self._unreserved = []
         self._priority = priority
         for shape in self._shapes.values():
             respected, shape.respected = shape.respected, []
-            shape.pass_by = shape.likely_by = math.inf
-            shape.failed = None
+            shape.must_end_by = shape.should_end_by = math.inf
+            shape.smallest_failed = None
             for claim in respected:
                 self._respect(shape, claim)
 
-    def reserve_further(self) -> None:
+    def reserve_for_higher_priorities(self) -> None:
         """Reserve nodes for the runs of higher priority that have no reservation yet. This is most of the work on a
         full cluster, so it is only done if a run of lower priority could start."""
-        further, self._further = self._further, []
-        for behind in further:
+        further, self._unreserved_above = self._unreserved_above, []
+        for runs in further:
             known: _KnownReleases = {}
-            for run, shape in behind:
+            for run, shape in runs:
                 if run.gang.least < shape.never_fits_from:
-                    self._claim(run, shape, known)
+                    self._reserve_nodes(run, shape, known)
 
     def shape_of(self, gang: GangRequest) -> _Shape:
         """Return the gang's shape. Requests of members that are the same object are not compared."""
-        shape = self._by_identity.get(id(gang.member)) if not gang.avoid else None
+        shape = self._shape_by_member_id.get(id(gang.member)) if not gang.avoid else None
         if shape is None:
             key = (gang.member, gang.avoid, gang.least if gang.avoid else 0)
             shape = self._shapes.get(key)
@@ -223,42 +229,44 @@ class _Backfill:
                     self._respect(shape, claim)
                 self._shapes[key] = shape
             if not gang.avoid:
-                self._by_identity[id(gang.member)] = shape
+                self._shape_by_member_id[id(gang.member)] = shape
         return shape
 
     def fails_like_an_earlier_run(self, run: WaitingRun, shape: _Shape, *, reserve: bool) -> bool:
-        """Whether looking at this run would change nothing: a run of its shape and priority that asks for no more
-        members and no more time did not start, and a reservation for this one would hold no other run back."""
-        if shape.failed is None:
+        """Whether this run can be skipped without any effect: an earlier run of its shape and priority, which asks for
+        no more members and no more time, did not start, and a reservation for this one would hold back no other run."""
+        if shape.smallest_failed is None:
             return False
-        members, seconds, likely = shape.failed
-        if run.gang.least < members or run.expected_seconds < seconds or self._likely(run) < likely:
+        members, seconds, likely = shape.smallest_failed
+        if run.gang.least < members or run.expected_seconds < seconds or self._likely_seconds(run) < likely:
             return False
-        # If its shape respects no reservation, that other run got none, and this one would get none either.
+        # Without any reservation that its shape respects, the earlier run got none, and this one would get none either.
         return (
-            not reserve or min(shape.pass_by, shape.likely_by) == math.inf or len(self._behind) >= FURTHER_RESERVATIONS
+            not reserve
+            or min(shape.must_end_by, shape.should_end_by) == math.inf
+            or len(self._unreserved) >= FURTHER_RESERVATIONS
         )
 
     def start(self, run: WaitingRun, shape: _Shape) -> Placement | None:
         """Place the run on free nodes if that is expected to delay no reservation; with as many members as fit if it
         may start with fewer. Return None if it does not start."""
         need, seconds = run.gang.least, run.expected_seconds
-        if self._further:
-            if not self._free.may_hold(shape, need) or self._free.of(shape).total < need:
+        if self._unreserved_above:
+            if not self._free_rooms.may_hold(shape, need) or self._free_rooms.of(shape).total < need:
                 self._note_not_started(run, shape, 0)
                 return None
-            self.reserve_further()
-        lasts = self.now + seconds > shape.pass_by or self.now + self._likely(run) > shape.likely_by
-        rooms = self._kept if lasts and self._kept is not None else self._free
+            self.reserve_for_higher_priorities()
+        too_long = self.now + seconds > shape.must_end_by or self.now + self._likely_seconds(run) > shape.should_end_by
+        rooms = self._unreserved_rooms if too_long and self._unreserved_rooms is not None else self._free_rooms
         known = rooms.of(shape) if rooms.may_hold(shape, need) else None
         if known is None or known.total < need:
-            self._note_not_started(run, shape, len(shape.respected) if lasts else 0)
+            self._note_not_started(run, shape, len(shape.respected) if too_long else 0)
             return None
-        # In `_kept` reserved nodes look full, so runs that end before a reservation take them first.
-        leftover = (self._kept or self._free).leftover
+        # In `_unreserved_rooms` reserved nodes look full, so runs that end before a reservation take them first.
+        leftover = (self._unreserved_rooms or self._free_rooms).leftover
         gang = run.gang.fitting(known.total)
         rows = rows_for(self.snapshot.table, gang, known.room, leftover)
-        self._occupy(shape.member, rows, lasts)
+        self._occupy_nodes(shape.member, rows, beyond_reservation=too_long)
         if math.isfinite(seconds):
             self._started.append(Ending(shape.member, rows, self.now + seconds))
         return placement_of(self.snapshot.table, gang, rows)
@@ -268,86 +276,96 @@ class _Backfill:
         respects, that the run might delay.
         """
         self._not_started.append((run, shape, may_delay))
-        asked = run.gang.least, run.expected_seconds, self._likely(run)
-        if shape.failed is None or all(one <= other for one, other in zip(asked, shape.failed, strict=True)):
-            shape.failed = asked
+        asked = run.gang.least, run.expected_seconds, self._likely_seconds(run)
+        if shape.smallest_failed is None or all(
+            one <= other for one, other in zip(asked, shape.smallest_failed, strict=True)
+        ):
+            shape.smallest_failed = asked
 
     def _delayed_by(self, run: WaitingRun, claims: Sequence[_Claim]) -> tuple[str, ...]:
-        """Return the runs of those claims that begin before this run is expected to have ended."""
-        ends, likely = self.now + run.expected_seconds, self.now + self._likely(run)
+        """Return the runs of these reservations that this run would delay, since it is expected to end too late."""
+        ends, likely = self.now + run.expected_seconds, self.now + self._likely_seconds(run)
         return tuple(
             claim.reservation.key
             for claim in claims
             if (
                 likely > claim.reservation.starts_at
-                if (by := claim.strictly_by(run.gang.priority)) is None
+                if (by := claim.must_end_by(run.gang.priority)) is None
                 else ends > by
             )
         )
 
-    def _likely(self, run: WaitingRun) -> float:
-        """Return the part of a run's expected length that has to pass before a reservation begins. Elastic runs and
-        sweeps take whatever fits and come back for the rest, so their whole expected length counts; else they could
-        postpone the reservation for ever.
+    def _likely_seconds(self, run: WaitingRun) -> float:
+        """Return how long a run likely takes, for the question whether it delays a reservation of equal priority.
+        Elastic runs and sweeps take whatever fits and come back for the rest, so their whole expected length counts;
+        else they could postpone the reservation for ever.
         """
         return run.expected_seconds if run.gang.fewest is not None else self.likely * run.expected_seconds
 
-    def _occupy(self, member: MemberRequest, rows: Rows, lasts: bool) -> None:
-        occupy_rows(self._free.state, member, rows)
+    def _occupy_nodes(self, member: MemberRequest, rows: Rows, *, beyond_reservation: bool) -> None:
+        """Count members on these rows as started. beyond_reservation: they still run once the reservations have
+        begun."""
+        occupy_rows(self._free_rooms.state, member, rows)
         changed = distinct(rows)
-        self._free.note(changed)
-        if self._floor is not None and self._kept is not None:
-            reserved = rows[self._floor.members[rows] > 0]
-            if lasts and reserved.size:
-                occupy_rows(self._floor, member, reserved)
+        self._free_rooms.note(changed)
+        if self._usage_at_reservations is not None and self._unreserved_rooms is not None:
+            reserved = rows[self._usage_at_reservations.members[rows] > 0]
+            if beyond_reservation and reserved.size:
+                occupy_rows(self._usage_at_reservations, member, reserved)
             self._update_kept(changed)
 
     def _update_kept(self, rows: Rows) -> None:
-        """Set what `_kept` shows as free on these rows: what is free both now and once the reservations have begun."""
-        assert self._kept is not None and self._floor is not None
-        kept, free, floor = self._kept.state, self._free.state, self._floor
-        kept.used[rows], kept.members[rows], kept.alone[rows] = free.used[rows], free.members[rows], free.alone[rows]
-        reserved = rows[floor.members[rows] > 0]
+        """Set what `_unreserved_rooms` shows as free on these rows: amounts that are free now and stay free once the
+        reservations have begun."""
+        assert self._unreserved_rooms is not None and self._usage_at_reservations is not None
+        unreserved, now, later = self._unreserved_rooms.state, self._free_rooms.state, self._usage_at_reservations
+        unreserved.used[rows] = now.used[rows]
+        unreserved.members[rows] = now.members[rows]
+        unreserved.alone[rows] = now.alone[rows]
+        reserved = rows[later.members[rows] > 0]
         if reserved.size:
-            kept.raise_to(floor, reserved)
-        self._kept.note(rows)
+            unreserved.raise_to(later, reserved)
+        self._unreserved_rooms.note(rows)
 
     def reserve(self, run: WaitingRun, shape: _Shape) -> None:
-        """Reserve nodes for a run that does not fit; if a run before it has reserved nodes that it could use, only
-        against runs of lower priority, later."""
-        if self._further and not shape.respected:
-            self.reserve_further()
-        if min(shape.pass_by, shape.likely_by) < math.inf:
-            self._behind.append((run, shape))
+        """Reserve nodes for a run that does not fit. If an earlier run of its priority has a reservation on nodes that
+        it could use, it gets one only before a run of lower priority starts."""
+        if self._unreserved_above and not shape.respected:
+            self.reserve_for_higher_priorities()
+        if min(shape.must_end_by, shape.should_end_by) < math.inf:
+            self._unreserved.append((run, shape))
         elif run.gang.least < shape.never_fits_from:
-            self._claim(run, shape, {})
+            self._reserve_nodes(run, shape, {})
 
-    def _claim(self, run: WaitingRun, shape: _Shape, known: _KnownReleases) -> None:
-        """Reserve nodes for a run. known: what was computed for other runs of the same priority, in the same state."""
+    def _reserve_nodes(self, run: WaitingRun, shape: _Shape, known: _KnownReleases) -> None:
+        """Reserve nodes for a run. known: releases that were computed for other runs in the same state."""
         gang = run.gang.fitting(run.gang.least)
         need, before = len(gang.ranks), sum(len(claim.reservation.placement.ranks) for claim in shape.respected)
-        missing = need + before - self._free.of(shape).total
+        missing = need + before - self._free_rooms.of(shape).total
         late = self._late_runs_behind(run)
-        found = self._releases(shape, late, known).earliest(self._free.state, self._reserved, need, missing)
+        found = self._releases_for(shape, late, known).earliest(
+            self._free_rooms.state, self._reserved_amounts, need, missing
+        )
         if found is None:
             shape.never_fits_from = need
             return
-        free_by, then, room = found
+        free_by, usage_then, room = found
         starts_at = free_by
         if late:
-            forecast = self._releases(shape, frozenset(), known).earliest(
-                self._free.state, self._reserved, need, missing
+            forecast = self._releases_for(shape, frozenset(), known).earliest(
+                self._free_rooms.state, self._reserved_amounts, need, missing
             )
             starts_at = forecast[0] if forecast is not None else free_by
             room = self._free_nodes_first(shape, room, need)
-        rows = rows_for(self.snapshot.table, gang, room, self._free.leftover)
-        occupy_rows(then, shape.member, rows)
-        if self._floor is None or self._reserved is None:
-            self._floor, self._reserved = Snapshot.empty(self.snapshot.table), Snapshot.empty(self.snapshot.table)
-            self._kept = Rooms(self._free.state.copy())
-        occupy_rows(self._reserved, shape.member, rows)
+        rows = rows_for(self.snapshot.table, gang, room, self._free_rooms.leftover)
+        occupy_rows(usage_then, shape.member, rows)
+        if self._usage_at_reservations is None or self._reserved_amounts is None:
+            self._usage_at_reservations = Snapshot.empty(self.snapshot.table)
+            self._reserved_amounts = Snapshot.empty(self.snapshot.table)
+            self._unreserved_rooms = Rooms(self._free_rooms.state.copy())
+        occupy_rows(self._reserved_amounts, shape.member, rows)
         reserved = np.unique(rows)
-        self._floor.raise_to(then, reserved)
+        self._usage_at_reservations.raise_to(usage_then, reserved)
         self._update_kept(reserved)
         placement = placement_of(self.snapshot.table, gang, rows)
         reservation = Reservation(placement, max(self.now, starts_at), run.overdue)
@@ -357,8 +375,8 @@ class _Backfill:
             self._respect(other, claim)
 
     def _late_runs_behind(self, run: WaitingRun) -> frozenset[int]:
-        """Return the late runs that may not delay this one, by `id`: they started after it was queued, and have a lower
-        priority, or at most its own if it is overdue."""
+        """Return the `id` of each late run that may not delay this one: it started after this one was queued, and has a
+        lower priority, or at most the same if this one is overdue."""
         below = run.gang.priority + 1 if run.overdue else run.gang.priority
         return frozenset(
             id(ending)
@@ -370,18 +388,18 @@ class _Backfill:
         """Return `room` cut to `need` members, on nodes that are free now as far as possible. Otherwise the reservation
         might choose only nodes that late runs hold, and each cycle would give the free nodes to other runs.
         """
-        state = self._free.state
-        if self._reserved is not None:
+        state = self._free_rooms.state
+        if self._reserved_amounts is not None:
             state = state.copy()
-            state.add(self._reserved)
+            state.add(self._reserved_amounts)
         free = np.minimum(room, room_of(state, shape.member, shape.candidates))
         later = room - free
         lacking = need - int(free.sum()) - (np.cumsum(later) - later)
-        cut: Counts = free + np.clip(lacking, 0, later)
-        return cut
+        chosen: Counts = free + np.clip(lacking, 0, later)
+        return chosen
 
-    def _releases(self, shape: _Shape, late: frozenset[int], known: _KnownReleases) -> Releases:
-        """Return what frees nodes for this shape, as if the runs in `late` ended at once."""
+    def _releases_for(self, shape: _Shape, late: frozenset[int], known: _KnownReleases) -> Releases:
+        """Return the releases of nodes for this shape, as if the runs in `late` ended at once."""
         found = known.get((shape, late))
         if found is None:
             endings = (replace(each, ends_at=self.now) if id(each) in late else each for each in self.endings)
@@ -389,26 +407,26 @@ class _Backfill:
         return found
 
     def _respect(self, shape: _Shape, claim: _Claim) -> None:
-        """Let runs of this shape respect a reservation, if they could use nodes that its run could use."""
-        if not shape.overlaps(claim.holder):
+        """Let runs of this shape respect a reservation if both could use some of the same nodes."""
+        if not shape.overlaps(claim.shape):
             return
         shape.respected.append(claim)
-        by = claim.strictly_by(self._priority or 0)
+        by = claim.must_end_by(self._priority or 0)
         if by is not None:
-            shape.pass_by = min(shape.pass_by, by)
+            shape.must_end_by = min(shape.must_end_by, by)
         else:
-            shape.likely_by = min(shape.likely_by, claim.reservation.starts_at)
+            shape.should_end_by = min(shape.should_end_by, claim.reservation.starts_at)
 
     def shortages(self) -> Iterator[Shortage]:
-        """Yield why runs do not start, judged by the nodes that are free at the end of the pass. The part that is the
-        same for all runs of a shape is computed once.
+        """Yield the shortage of each run that does not start, judged by the nodes that are free at the end of the pass.
+        The part that is the same for all runs of a shape is computed once.
         """
-        for run, shape, respected in self._not_started:
-            gang, total = run.gang, self._free.of(shape).total
+        for run, shape, may_delay in self._not_started:
+            gang, total = run.gang, self._free_rooms.of(shape).total
             least = gang.least
             fit_now = min(total, least)
             known = shape.shortage
             if known is None:
                 known = shape.shortage = shortage_of(self.snapshot.table, gang, shape.eligible, fit_now)
-            behind = self._delayed_by(run, shape.respected[:respected]) if respected and total >= least else ()
+            behind = self._delayed_by(run, shape.respected[:may_delay]) if may_delay and total >= least else ()
             yield Shortage(gang.key, least, fit_now, known.fit_ever, known.fit_repaired, known.eligible, behind)

@@ -36,7 +36,7 @@ def place_on_kept_nodes(state: Snapshot, gang: GangRequest, kept: Sequence[str])
     state: the usage by everything else.
     """
     table = state.table
-    room = room_of(state, gang.member, _usable(table, gang))
+    room = room_of(state, gang.member, _usable_nodes(table, gang))
     nodes = []
     for name in kept[: len(gang.ranks)]:
         row = table.index.get(name)
@@ -57,7 +57,7 @@ def larger_placement(
     empty cluster. state: the usage, these nodes included.
     """
     table = state.table
-    room = room_of(state, gang.member, _usable(table, gang) & ~_wanted(table, gang, waiting))
+    room = room_of(state, gang.member, _usable_nodes(table, gang) & ~_nodes_wanted_by_others(table, gang, waiting))
     more = min(len(gang.ranks) - len(nodes), int(room.sum()))
     if more <= 0:
         return Placement(gang.key, gang.ranks[: len(nodes)], tuple(nodes))
@@ -98,11 +98,11 @@ class GrowthTimer:
         return tuple(found)
 
 
-def _usable(table: NodeTable, gang: GangRequest) -> Mask:
+def _usable_nodes(table: NodeTable, gang: GangRequest) -> Mask:
     return nodes_for(table, gang) & table.usable_by(gang.member.tolerations)
 
 
-def _wanted(table: NodeTable, gang: GangRequest, waiting: Iterable[GangRequest]) -> Mask:
+def _nodes_wanted_by_others(table: NodeTable, gang: GangRequest, waiting: Iterable[GangRequest]) -> Mask:
     """Return the nodes that a waiting gang could use."""
     wanted = np.zeros(len(table), dtype=bool)
     nothing_runs = Snapshot.empty(table)
@@ -112,7 +112,7 @@ def _wanted(table: NodeTable, gang: GangRequest, waiting: Iterable[GangRequest])
         if other.key == gang.key or other.priority < gang.priority or shape in seen:
             continue
         seen.add(shape)
-        usable = _usable(table, other)
+        usable = _usable_nodes(table, other)
         if int(room_of(nothing_runs, other.member, usable).sum()) >= other.least:
             wanted |= usable
     return wanted

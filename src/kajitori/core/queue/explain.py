@@ -81,29 +81,29 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """The holders of the nodes of one kind."""
+class _NodeKind:
+    """The nodes that are eligible for a gang: the runs that hold them, and the nodes that take no work."""
 
     held: tuple[Holder, ...]
     """The runs and Pods that hold most of them."""
     holders: int
     """Number of all holders."""
     blocked: tuple[Blocked, ...]
-    words: dict[bool, tuple[str, ...]] = field(default_factory=dict)
+    texts: dict[bool, tuple[str, ...]] = field(default_factory=dict)
     """The same as texts, for members with GPUs (True) and without."""
 
 
 class Explainer:
-    """Explanations of many gangs on one snapshot: what is true of all nodes of one kind is computed once.
+    """Explanations of many gangs on one snapshot. The holders of the nodes of one kind are computed once.
 
-    What exactly has to be freed, and what would start sooner, costs more: see `core.queue.what_if`.
+    `core.queue.what_if` tells what exactly has to be freed and which changes would start a run sooner; that costs more.
     """
 
     def __init__(self, snapshot: Snapshot, uses: Callable[[str], Iterable[Use]]) -> None:
         """uses: returns what each Pod takes of a node, by the node's name."""
         self._snapshot = snapshot
         self._uses = uses
-        self._kinds: dict[bytes, _Kind] = {}
+        self._kinds: dict[bytes, _NodeKind] = {}
         self._lacks: dict[tuple[bytes, MemberRequest], Reason] = {}
 
     def reason(self, gang: GangRequest, shortage: Shortage) -> Reason:
@@ -116,20 +116,20 @@ class Explainer:
             return Reason.WAITING_FOR_GPU
         key = shortage.eligible.tobytes(), gang.member
         if key not in self._lacks:
-            self._lacks[key] = _lacks(self._snapshot, gang.member, np.flatnonzero(shortage.eligible))
+            self._lacks[key] = _scarcest_resource(self._snapshot, gang.member, np.flatnonzero(shortage.eligible))
         return self._lacks[key]
 
     def explain(self, gang: GangRequest, shortage: Shortage) -> Explanation:
         """Return why a gang does not fit into the snapshot."""
         if shortage.behind:
-            return _waits_its_turn(gang, shortage)
+            return _explain_reservations(gang, shortage)
         key = shortage.eligible.tobytes()
         kind = self._kinds.get(key)
         if kind is None:
             rows = np.flatnonzero(shortage.eligible)
-            held, holders = _holders(self._snapshot, rows, self._uses)
-            kind = self._kinds[key] = _Kind(held, holders, _blocked(self._snapshot, rows))
-        return _explain(gang, shortage, kind, self.reason(gang, shortage))
+            held, holders = _largest_holders(self._snapshot, rows, self._uses)
+            kind = self._kinds[key] = _NodeKind(held, holders, _blocked_nodes(self._snapshot, rows))
+        return _explain_shortage(gang, shortage, kind, self.reason(gang, shortage))
 
 
 def explain(
@@ -139,7 +139,7 @@ def explain(
     return Explainer(snapshot, uses).explain(gang, shortage)
 
 
-def _explain(gang: GangRequest, shortage: Shortage, kind: _Kind, reason: Reason) -> Explanation:
+def _explain_shortage(gang: GangRequest, shortage: Shortage, kind: _NodeKind, reason: Reason) -> Explanation:
     member = gang.member
     short_by = shortage.members - shortage.fit_now
     missing = {"members": short_by}
@@ -148,18 +148,18 @@ def _explain(gang: GangRequest, shortage: Shortage, kind: _Kind, reason: Reason)
     else:
         missing["cpuMillis"] = short_by * member.cpu_millis
         missing["memoryBytes"] = short_by * member.memory_bytes
-    parts = [_needs(gang), _free(member, shortage)]
+    parts = [_describe_request(gang), _describe_room(member, shortage)]
     if not shortage.eligible.any():
         parts.append("the cluster has no node for such a member yet")
     elif shortage.fit_ever < shortage.members:
         parts.append(f"the nodes that are in order now hold at most {shortage.fit_ever}")
     lacks = "; ".join(parts)
     with_gpus = bool(member.gpus)
-    if with_gpus not in kind.words:
-        kind.words[with_gpus] = tuple(_words(kind, member))
+    if with_gpus not in kind.texts:
+        kind.texts[with_gpus] = tuple(_describe_nodes(kind, member))
     return Explanation(
         reason=reason,
-        message="; ".join((lacks, *kind.words[with_gpus])),
+        message="; ".join((lacks, *kind.texts[with_gpus])),
         lacks=lacks,
         members=shortage.members,
         fit_now=shortage.fit_now,
@@ -169,10 +169,10 @@ def _explain(gang: GangRequest, shortage: Shortage, kind: _Kind, reason: Reason)
     )
 
 
-def _words(kind: _Kind, member: MemberRequest) -> Iterator[str]:
+def _describe_nodes(kind: _NodeKind, member: MemberRequest) -> Iterator[str]:
     """Yield texts: which runs hold these nodes, and which nodes take no work."""
     if kind.held:
-        shown = ", ".join(_says(holder, member) for holder in kind.held[:3])
+        shown = ", ".join(_describe_holder(holder, member) for holder in kind.held[:3])
         more = f" and {kind.holders - 3} more" if kind.holders > 3 else ""
         yield f"held by {shown}{more}"
     for item in kind.blocked[:SHOWN_BLOCKED]:
@@ -181,11 +181,11 @@ def _words(kind: _Kind, member: MemberRequest) -> Iterator[str]:
         yield f"{left} more {_plural(left, 'node')} {'takes' if left == 1 else 'take'} no work for other reasons"
 
 
-def _waits_its_turn(gang: GangRequest, shortage: Shortage) -> Explanation:
+def _explain_reservations(gang: GangRequest, shortage: Shortage) -> Explanation:
     """Explain a run for which there is room, but which would delay a reservation."""
-    whose = ", ".join(shortage.behind[:3])
+    delayed = ", ".join(shortage.behind[:3])
     more = f" and {len(shortage.behind) - 3} more" if len(shortage.behind) > 3 else ""
-    message = f"{_needs(gang)}; there is room now, but it would delay {whose}{more}"
+    message = f"{_describe_request(gang)}; there is room now, but it would delay {delayed}{more}"
     return Explanation(
         reason=Reason.WAITING_ITS_TURN,
         message=f"{message}, for which nodes are reserved",
@@ -196,29 +196,29 @@ def _waits_its_turn(gang: GangRequest, shortage: Shortage) -> Explanation:
     )
 
 
-def _lacks(snapshot: Snapshot, member: MemberRequest, rows: Counts) -> Reason:
+def _scarcest_resource(snapshot: Snapshot, member: MemberRequest, rows: Counts) -> Reason:
     """Return the resource that most nodes lack for a member without GPUs."""
     if member.alone or not rows.size:
         return Reason.WAITING_FOR_NODES
     free = snapshot.free[rows[~snapshot.alone[rows]]]
     lacks = (free < member.amounts(snapshot.table)).sum(axis=0)
     if not lacks.any():
-        return Reason.WAITING_FOR_NODES  # room is left only beside runs that share their nodes with no other
+        return Reason.WAITING_FOR_NODES  # each node with room has a run that shares its node with no other
     column = int(np.argmax([lacks[CPU], lacks[MEMORY], lacks[PODS]]))
     return (Reason.WAITING_FOR_CPU, Reason.WAITING_FOR_MEMORY, Reason.WAITING_FOR_NODES)[column]
 
 
-def _needs(gang: GangRequest) -> str:
+def _describe_request(gang: GangRequest) -> str:
     member, members = gang.member, gang.least
     needs = "needs at least" if 1 < members < len(gang.ranks) else "needs"
-    what = _amount(member, members)
+    what = _describe_amount(member, members)
     if member.whole_node:
         return f"{needs} {what} on {members} whole {_plural(members, 'node')}"
     apart = ", on nodes without other runs, since it has no memory limit" if member.unlimited else ""
     return f"{needs} {what} for {members} {_plural(members, 'member')}{apart}"
 
 
-def _free(member: MemberRequest, shortage: Shortage) -> str:
+def _describe_room(member: MemberRequest, shortage: Shortage) -> str:
     if not shortage.fit_now:
         return "nothing fits now"
     unit = "node" if member.whole_node else "member"
@@ -228,14 +228,14 @@ def _free(member: MemberRequest, shortage: Shortage) -> str:
     return f"there is room for {shortage.fit_now}"
 
 
-def _amount(member: MemberRequest, members: int) -> str:
+def _describe_amount(member: MemberRequest, members: int) -> str:
     if member.gpus:
         gpus = member.gpus * members
         return f"{gpus} {member.gpu_type or _plural(gpus, 'GPU')}"
     return f"{format_cores(member.cpu_millis * members)} and {memory_needed(member.memory_bytes * members)} of memory"
 
 
-def _says(holder: Holder, member: MemberRequest) -> str:
+def _describe_holder(holder: Holder, member: MemberRequest) -> str:
     owner = f" ({holder.owner})" if holder.owner else ""
     kind = "" if holder.is_run else "Pod "
     if member.gpus and holder.gpus:
@@ -245,7 +245,9 @@ def _says(holder: Holder, member: MemberRequest) -> str:
     return f"{kind}{holder.holder}{owner}{amount} on {holder.nodes}"
 
 
-def _holders(snapshot: Snapshot, rows: Counts, uses: Callable[[str], Iterable[Use]]) -> tuple[tuple[Holder, ...], int]:
+def _largest_holders(
+    snapshot: Snapshot, rows: Counts, uses: Callable[[str], Iterable[Use]]
+) -> tuple[tuple[Holder, ...], int]:
     """Return the largest holders of the nodes of the right kind that take work, and the number of all holders."""
     found: dict[str, list[Use]] = {}
     for row in rows[snapshot.table.usable[rows]].tolist():
@@ -254,11 +256,11 @@ def _holders(snapshot: Snapshot, rows: Counts, uses: Callable[[str], Iterable[Us
     holders = list(found.values())
     if bool(snapshot.table.has_gpu[rows].any()):
         holders = [parts for parts in holders if any(use.gpus for use in parts)] or holders
-    largest = heapq.nsmallest(SHOWN_HOLDERS, holders, key=_largest_first)
+    largest = heapq.nsmallest(SHOWN_HOLDERS, holders, key=_by_size)
     return tuple(_sum_up(parts) for parts in largest), len(holders)
 
 
-def _largest_first(parts: Sequence[Use]) -> tuple[int, int, int, str]:
+def _by_size(parts: Sequence[Use]) -> tuple[int, int, int, str]:
     gpus, cpu = sum(use.gpus for use in parts), sum(use.cpu_millis for use in parts)
     return -gpus, -cpu, -sum(use.memory_bytes for use in parts), parts[0].holder
 
@@ -277,7 +279,7 @@ def _sum_up(parts: Sequence[Use]) -> Holder:
     )
 
 
-def _blocked(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
+def _blocked_nodes(snapshot: Snapshot, rows: Counts) -> tuple[Blocked, ...]:
     table = snapshot.table
     kinds: dict[str, list[str]] = {}
     for row in rows[~table.usable[rows] | snapshot.alone[rows]]:

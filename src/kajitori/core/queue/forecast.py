@@ -24,8 +24,8 @@ class Forecast:
 
     now: Schedule
     starts: Mapping[str, float] = field(default_factory=dict)
-    """Expected start of each run. A run is left out if its start depends on something without a known end, or if so
-    many runs are ahead that the answer would be worthless."""
+    """Expected start of each run. A run is left out if its start depends on something without a known end, or if too
+    many runs are ahead for a useful answer."""
 
 
 def forecast(simulation: Simulation, stop_watch: StopWatch, *, until: str | None = None) -> Forecast:

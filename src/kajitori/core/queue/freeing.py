@@ -130,7 +130,8 @@ class Freeing:
 
 @dataclass(frozen=True, repr=False)
 class Simulation:
-    """The input of the next cycle. It has no `repr`: on a large cluster that would take seconds."""
+    """The input of the next cycle, on which steps can be tried. It has no `repr`: on a large cluster that would take
+    seconds."""
 
     snapshot: Snapshot
     """Present usage, by the occupants and by all other Pods."""
@@ -139,7 +140,9 @@ class Simulation:
     occupants: Sequence[Occupant] = ()
     now: float = 0.0
     reserve: bool = True
+    """Whether nodes are reserved for runs that do not fit."""
     likely: float = LIKELY
+    """The part of its expected length that a run likely takes."""
 
     def position(self, key: str) -> int:
         """Return the number of runs ahead of this one in the queue. Raises ValueError if it does not wait."""
@@ -240,7 +243,7 @@ def to_free(simulation: Simulation, key: str, stop_watch: StopWatch = unlimited_
     """
     place = simulation.position(key)
     gang = simulation.queue[place].gang
-    room = _RoomFor(simulation, gang)
+    room = _RoomCounter(simulation, gang)
     steps = room.helpful(simulation)
     by_itself = room.least(steps)
     if by_itself is None:
@@ -249,13 +252,13 @@ def to_free(simulation: Simulation, key: str, stop_watch: StopWatch = unlimited_
     if not gang.avoid and search.starts(by_itself):
         # Runs ahead only take room: if there is too little room for the run alone, there is too little behind them.
         return Freeing(tuple(by_itself))
-    natural = search.least(steps)
+    without_stops = search.least(steps)
     named = {step.name for step in by_itself}
-    before = [run.gang.key for run in simulation.queue[:place]]
-    ahead = [Step(StepKind.AHEAD, key) for key in before if key not in named]
+    keys_ahead = [run.gang.key for run in simulation.queue[:place]]
+    stops_ahead = [Step(StepKind.AHEAD, key) for key in keys_ahead if key not in named]
     others = [step for step in steps if step not in by_itself] if gang.avoid else []
-    cutting_in = search.least([*by_itself, *ahead, *others]) if ahead else None
-    found = [freeing for freeing in (natural, cutting_in) if freeing is not None]
+    with_stops = search.least([*by_itself, *stops_ahead, *others]) if stops_ahead else None
+    found = [freeing for freeing in (without_stops, with_stops) if freeing is not None]
     # Among equals, prefer the one that does not need a run ahead to be stopped.
     return min(found, key=lambda freeing: (not freeing.steps, not freeing.least, len(freeing.steps)), default=None)
 
@@ -265,7 +268,7 @@ def step_of_node(node: NodeFacts) -> Step:
     return Step(StepKind.BROKEN if not node.ready or node.out else StepKind.CORDONED, node.name, why=node.why_no_work)
 
 
-class _RoomFor:
+class _RoomCounter:
     """The number of a run's members that fit as steps happen, as if no other run waited. Exact, and cheap to update."""
 
     def __init__(self, simulation: Simulation, gang: GangRequest) -> None:
@@ -292,9 +295,9 @@ class _RoomFor:
         """
         nodes = simulation.snapshot.table.nodes
         here = [occupant for occupant in simulation.occupants if self._eligible[occupant.rows].any()]
-        crowd = np.zeros(len(nodes), dtype=np.int64)
+        occupants_of_node = np.zeros(len(nodes), dtype=np.int64)
         for occupant in here:
-            crowd[np.unique(occupant.rows)] += 1
+            occupants_of_node[np.unique(occupant.rows)] += 1
         steps: list[tuple[Step, Rows]] = []
         for occupant in here:
             step = Step(occupant.kind, occupant.key, occupant, max(occupant.ends_at, simulation.now))
@@ -303,15 +306,16 @@ class _RoomFor:
             (step_of_node(nodes[row]), np.array([row], dtype=np.int64))
             for row in np.flatnonzero(self._eligible & ~self._trial.usable)
         ]
-        ranks = []
+        sort_keys = []
         for step, rows in steps:
             gain = 0
             if step.ends_at == math.inf:
                 gain = self.apply(step)
                 self.apply(step, -1)
             ease = -1 if step.ends_at < math.inf else _EASIEST.index(step.kind)
-            ranks.append((step.ends_at, ease, -gain, int(crowd[rows].min()), int(rows.min()), step.name))
-        return [steps[index][0] for index in sorted(range(len(steps)), key=ranks.__getitem__)]
+            occupants = int(occupants_of_node[rows].min())
+            sort_keys.append((step.ends_at, ease, -gain, occupants, int(rows.min()), step.name))
+        return [steps[index][0] for index in sorted(range(len(steps)), key=sort_keys.__getitem__)]
 
     def least(self, steps: Sequence[Step]) -> list[Step] | None:
         """Return the first steps that are enough, without those that are not needed; None if all are not enough."""

@@ -30,7 +30,7 @@ _NOTHING: Amounts = (0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A guarantee, and how much its team uses of the guaranteed resources."""
+    """A guarantee and its team's use of the guaranteed resources, for reports."""
 
     guarantee: Guarantee
     held: Amounts
@@ -39,22 +39,24 @@ class Holding:
 
 
 @dataclass(slots=True)
-class _Held:
-    """One guarantee, and what its team holds of the guaranteed resources."""
+class _GuaranteeUse:
+    """A guarantee and its team's use of the guaranteed resources, while gangs are being counted."""
 
-    of: Guarantee
+    guarantee: Guarantee
     amounts: Amounts = _NOTHING
     within: Amounts = _NOTHING
     """The part of `amounts` that is within the guarantee."""
 
     def covers(self, more: Amounts) -> bool:
         """Whether the team stays within the guarantee if it gets these amounts in addition."""
-        return _is_within(_sum(self.amounts, more), self.of)
+        return _is_within(_add_amounts(self.amounts, more), self.guarantee)
 
 
 @dataclass(slots=True)
 class _Team:
-    guarantees: list[_Held] = field(default_factory=list)
+    """A team's guarantees and its running gangs."""
+
+    guarantees: list[_GuaranteeUse] = field(default_factory=list)
     running: list[RunningGang] = field(default_factory=list)
 
 
@@ -66,26 +68,28 @@ class Guaranteed:
         self._teams: dict[str, _Team] = defaultdict(_Team)
         self._within: set[tuple[str, int | None]] = set()
         for guarantee in guarantees:
-            self._teams[guarantee.namespace].guarantees.append(_Held(guarantee))
+            self._teams[guarantee.namespace].guarantees.append(_GuaranteeUse(guarantee))
         for gang in running:
             if gang.namespace in self._teams and not gang.leaving:
                 self._teams[gang.namespace].running.append(gang)
         for team in self._teams.values():
             team.running.sort(key=_guarantee_order)
             for held in team.guarantees:
-                self._count(held, team.running)
+                self._count_running(held, team.running)
 
-    def _count(self, held: _Held, running: Iterable[RunningGang]) -> None:
+    def _count_running(self, held: _GuaranteeUse, running: Iterable[RunningGang]) -> None:
         for gang in running:
-            amounts = self._held_by(gang, held.of)
-            held.amounts = _sum(held.amounts, amounts)
-            if any(amounts) and _is_within(_sum(held.within, amounts), held.of):
-                held.within = _sum(held.within, amounts)
+            amounts = self._held_by(gang, held.guarantee)
+            held.amounts = _add_amounts(held.amounts, amounts)
+            if any(amounts) and _is_within(_add_amounts(held.within, amounts), held.guarantee):
+                held.within = _add_amounts(held.within, amounts)
                 self._within.add((gang.key, gang.rank))
 
     def holdings(self) -> list[Holding]:
         """Return what each team holds of each of its guarantees, in policy's order of teams."""
-        return [Holding(held.of, held.amounts, held.within) for t in self._teams.values() for held in t.guarantees]
+        return [
+            Holding(held.guarantee, held.amounts, held.within) for t in self._teams.values() for held in t.guarantees
+        ]
 
     def is_borrowed(self, gang: RunningGang) -> bool:
         """Whether a gang holds more than its team is guaranteed."""
@@ -93,25 +97,25 @@ class Guaranteed:
 
     def covers(self, namespace: str, gang: GangRequest) -> bool:
         """Whether the team's guarantee covers this gang in addition to everything that the team holds already."""
-        return any(held.covers(_asked(gang)) for held in self._applying_to(namespace, gang))
+        return any(held.covers(_smallest_amounts(gang)) for held in self._applying_to(namespace, gang))
 
     def take(self, namespace: str, gang: GangRequest) -> None:
         """Count a gang that is about to get its nodes."""
         for held in self._applying_to(namespace, gang):
-            held.amounts = _sum(held.amounts, _asked(gang))
+            held.amounts = _add_amounts(held.amounts, _smallest_amounts(gang))
 
-    def _applying_to(self, namespace: str, gang: GangRequest) -> Iterator[_Held]:
+    def _applying_to(self, namespace: str, gang: GangRequest) -> Iterator[_GuaranteeUse]:
         """Yield the team's guarantees that apply to this gang."""
         team = self._teams.get(namespace)
         if team is None:
             return
         gpu_type: str | None = None
         for held in team.guarantees:
-            if not self._applies_to_members(held.of, gang.member):
+            if not self._applies_to_members(held.guarantee, gang.member):
                 continue
-            if held.of.gpu_type is not None and gpu_type is None:
+            if held.guarantee.gpu_type is not None and gpu_type is None:
                 gpu_type = self._type_of(gang)
-            if held.of.gpu_type in (None, gpu_type):
+            if held.guarantee.gpu_type in (None, gpu_type):
                 yield held
 
     def _type_of(self, gang: GangRequest) -> str:
@@ -150,18 +154,19 @@ def faults_of_guarantees(
         of_type = int(table.total[table.type_mask(gpu_type), table.gpu_column(gpu_type)].sum())
         if gpus > of_type:
             found.append(f"{gpus} {gpu_type} are guaranteed, and the cluster has {of_type}")
-    too_much = _too_much(guarantees, table, np.ones(len(table), dtype=bool))
+    too_much = _exceeded_resources(guarantees, table, np.ones(len(table), dtype=bool))
     found += [f"{promised} are guaranteed in all, and the cluster has {there}" for promised, there in too_much.values()]
-    anybody = (Toleration(operator="Exists"),)
-    theirs = MemberRequest(0, 0, tolerations=anybody, cpu_runs_on_gpu_nodes=cpu_runs_on_gpu_nodes)
-    without_gpus = [guarantee for guarantee in guarantees if guarantee.gpus is None]
-    for kind, (promised, there) in _too_much(without_gpus, table, eligible_nodes(table, theirs)).items():
+    tolerates_all = (Toleration(operator="Exists"),)
+    without_gpus = MemberRequest(0, 0, tolerations=tolerates_all, cpu_runs_on_gpu_nodes=cpu_runs_on_gpu_nodes)
+    of_cpu_runs = [guarantee for guarantee in guarantees if guarantee.gpus is None]
+    cpu_nodes = eligible_nodes(table, without_gpus)
+    for kind, (promised, there) in _exceeded_resources(of_cpu_runs, table, cpu_nodes).items():
         if kind not in too_much:
             found.append(f"{promised} are guaranteed to runs without GPUs, and nodes for these have {there}")
     return found
 
 
-def _too_much(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) -> dict[str, tuple[str, str]]:
+def _exceeded_resources(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) -> dict[str, tuple[str, str]]:
     """Return, by resource, the guaranteed sum and the capacity of these nodes as texts, if the capacity is less."""
     cpu, memory, gpus = (int(total) for total in table.total[nodes].sum(axis=0)[:PODS])
     there = (cpu, memory, gpus, int(nodes.sum()))
@@ -169,7 +174,7 @@ def _too_much(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) ->
     for guarantee in guarantees:
         if guarantee.gpu_type in table.gpu_columns:  # partial GPUs do not count as whole ones
             continue
-        promised = _sum(promised, tuple(amount or 0 for amount in guarantee.amounts))
+        promised = _add_amounts(promised, tuple(amount or 0 for amount in guarantee.amounts))
     words: dict[str, Callable[[int], str]] = {
         "cores": _cores,
         "of memory": round_memory,
@@ -195,14 +200,14 @@ def _amounts(member: MemberRequest, members: int, nodes: int) -> Amounts:
     return member.cpu_millis * members, member.memory_bytes * members, member.gpus * members, nodes
 
 
-def _asked(gang: GangRequest) -> Amounts:
+def _smallest_amounts(gang: GangRequest) -> Amounts:
     """Return the smallest amounts that a gang asks for. It is not known yet how many members without a memory limit
     will share a node, so each counts as a node.
     """
     return _amounts(gang.member, gang.least, gang.least if gang.member.alone else 0)
 
 
-def _sum(one: Amounts, other: Amounts) -> Amounts:
+def _add_amounts(one: Amounts, other: Amounts) -> Amounts:
     return tuple(map(add, one, other))
 
 

@@ -33,7 +33,9 @@ class Place:
     position: int
     """1 is first."""
     of: int
+    """Number of waiting runs."""
     key: str
+    """`namespace/name` of the run."""
     waited_seconds: float
     expected_seconds: float
     size: float
@@ -41,7 +43,7 @@ class Place:
     team_share: float
     """Parts of the cluster that the user and the team used recently: 0 to 1."""
     score: float
-    """A higher score comes first; how it is computed depends on the order that policy chose."""
+    """The run with the highest score comes first. The order that policy chose decides how it is computed."""
     overdue: bool
     """It has waited longest, and longer than the bound: it comes first, whatever its score."""
     bound_seconds: float
@@ -68,7 +70,7 @@ class Ledger:
         """By account: the average, the time of that average, and the amount that the account has had since."""
 
     def change(self, account: str, by: float, at: float) -> None:
-        """Let the account have this much more, or less, from `at` on."""
+        """Count this much more (or less, if negative) for the account from `at` on."""
         average, since, rate = self._accounts.get(account, (0.0, at, 0.0))
         if at > since:
             average, since = self.share(account, at), at
@@ -173,9 +175,9 @@ def rank(queue: Sequence[WaitingRun], users: Shares, teams: Shares, rules: Order
     )  # `length_seconds`, without a call for each run
     size = np.array([run.size for run in queue], dtype=np.float64)
     priority = np.array([run.gang.priority for run in queue], dtype=np.int64)
-    user_shares = _shares([run.user for run in queue], users, now)
-    team_shares = _shares([run.team for run in queue], teams, now)
-    # Leaving out the owner must not pay: such a run has at least the share of its whole namespace.
+    user_shares = _share_of_each([run.user for run in queue], users, now)
+    team_shares = _share_of_each([run.team for run in queue], teams, now)
+    # A user must gain nothing by leaving out the owner: such a run has at least the share of its whole namespace.
     unowned = np.array([is_ownerless(c.user) for c in queue], dtype=bool)
     user_shares = np.where(unowned, np.maximum(user_shares, team_shares), user_shares)
 
@@ -202,7 +204,7 @@ def rank(queue: Sequence[WaitingRun], users: Shares, teams: Shares, rules: Order
     return Ranking(queue, now, order, user_shares, team_shares, scores, overdue, bound)
 
 
-def _shares(accounts: Sequence[str], shares: Shares, now: float) -> Values:
+def _share_of_each(accounts: Sequence[str], shares: Shares, now: float) -> Values:
     """Return the share of each account, looked up once per account."""
     known = {account: shares.share(account, now) for account in set(accounts)}
     return np.array([known[account] for account in accounts], dtype=np.float64)

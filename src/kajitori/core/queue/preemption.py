@@ -77,7 +77,7 @@ def place_preemptors(
     now, then = snapshot.copy(), without(snapshot, leaving)
     placements, reserved, shortages = [], [], []
     for gang in preemptors:
-        gang = next(_sizes(gang)) if gang.grows else gang
+        gang = next(_sizes_to_try(gang)) if gang.grows else gang
         found = place(now, gang)
         if isinstance(found, Placement):
             placements.append(found)
@@ -167,7 +167,7 @@ class _Search:
         """
         candidates = [gang for gang in self._running if self._may_preempt(run, gang, covered)]
         old_enough = [gang for gang in candidates if gang.ran_seconds >= self._minimum_run_seconds]
-        for gang in _sizes(run.gang):
+        for gang in _sizes_to_try(run.gang):
             for highest in sorted({candidate.priority for candidate in old_enough}):
                 among = [candidate for candidate in old_enough if candidate.priority <= highest]
                 victims = choose_victims(self._then, gang, among)
@@ -189,7 +189,7 @@ class _Search:
         return (gang.low and gang.priority < run.gang.priority) or (covered and other_team)
 
 
-def _sizes(gang: GangRequest) -> Iterator[GangRequest]:
+def _sizes_to_try(gang: GangRequest) -> Iterator[GangRequest]:
     """Yield the gang; if it may start with fewer members, also half as many and so on down to the fewest. A gang that
     can grow later is yielded with the fewest members alone."""
     members = gang.least if gang.grows else len(gang.ranks)

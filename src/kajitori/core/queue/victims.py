@@ -85,10 +85,10 @@ class _Holdings:
 
 def without(state: Snapshot, gangs: Sequence[RunningGang]) -> Snapshot:
     """Return the snapshot once these gangs are gone."""
-    return _without(state, _Holdings.of(gangs, np.ones(len(state.table), dtype=bool), state.table))
+    return _without_holdings(state, _Holdings.of(gangs, np.ones(len(state.table), dtype=bool), state.table))
 
 
-def _without(state: Snapshot, holdings: _Holdings) -> Snapshot:
+def _without_holdings(state: Snapshot, holdings: _Holdings) -> Snapshot:
     nodes = len(state.table)
     used = np.empty_like(state.used)
     for column in range(used.shape[1]):
@@ -154,7 +154,7 @@ class _Choice:
         return int(self._room_after(leave).sum()) >= self._need
 
     def _room_after(self, leave: Mask) -> Counts:
-        return room_of(_without(self._state, self._holdings.kept(leave)), self._member, self._eligible)
+        return room_of(_without_holdings(self._state, self._holdings.kept(leave)), self._member, self._eligible)
 
     def order(self, among: Mask) -> Rows:
         """Return the gangs that make room, best first: those that make most of the missing room; among equals those
@@ -202,14 +202,14 @@ class _Choice:
         """
         gangs = self._candidates
         leave = self.mask(chosen)
-        after = _without(self._state, self._holdings.kept(leave))
+        after = _without_holdings(self._state, self._holdings.kept(leave))
         room = room_of(after, self._member, self._eligible)
         spare = int(room.sum()) - self._need
         least = self._least_loss(leave, room)
         left = []
         for index in sorted(chosen.tolist(), key=lambda i: (-gangs[i].priority, -self.unsaved[i], i)):
             if least[index] <= spare:
-                back, rows = self._with(after, index)
+                back, rows = self._with_gang_back(after, index)
                 room_back = room_of(back, self._member, self._eligible[rows], rows)
                 lost = int(room[rows].sum() - room_back.sum())
                 if lost <= spare:
@@ -229,7 +229,7 @@ class _Choice:
         lost = (room - self._room)[ours.rows] * single
         return np.bincount(ours.which, weights=lost, minlength=len(leave)).astype(np.int64)
 
-    def _with(self, state: Snapshot, index: int) -> tuple[Snapshot, Rows]:
+    def _with_gang_back(self, state: Snapshot, index: int) -> tuple[Snapshot, Rows]:
         """Return the snapshot with a gang back on its nodes, and these nodes."""
         mine = slice(*np.searchsorted(self._holdings.which, (index, index + 1)))
         rows = self._holdings.rows[mine]

@@ -15,7 +15,7 @@ class WaitingRun:
     expected_seconds: float
     """Expected time from its start until it frees its nodes; infinite if no end is known."""
     overdue: bool = False
-    """It waited longer than the bound: no run may pass it that is expected to delay it."""
+    """It waited longer than the bound: no run that is expected to delay it may pass it."""
     user: str = ""
     """The account of its user's share."""
     team: str = ""

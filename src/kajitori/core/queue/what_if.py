@@ -26,11 +26,11 @@ _GIBIBYTE, _CORE = 1 << 30, 1000
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Number of members for which nodes of the right kind have room, by what is in the way; at most as many as the run
-    can use."""
+    """Number of members that nodes of the right kind have room for, by obstacle; each is at most the number of members
+    that the run asks for."""
 
     free: int
-    """Nothing is in the way: they could start now."""
+    """There is no obstacle: they could start now."""
     reserved: int
     """The room is reserved for runs ahead."""
     held: int
@@ -96,10 +96,10 @@ def ask(simulation: Simulation, key: str, stop_watch: StopWatch = unlimited_time
     return Answer(
         placement=None,
         shortage=shortage,
-        room=_room(before, gang, shortage),
+        room=_room_by_obstacle(before, gang, shortage),
         ahead=place,
         freeing=to_free(simulation, key, stop_watch),
-        sooner=tuple(_sooner(simulation, key, stop_watch)),
+        sooner=tuple(_changes_that_start_it(simulation, key, stop_watch)),
         expected_at=reservation.starts_at if reservation is not None else expected_start(simulation, key, stop_watch),
         schedule=found,
     )
@@ -114,7 +114,7 @@ def expected_start(simulation: Simulation, key: str, stop_watch: StopWatch = unl
     return forecast(replace(simulation, queue=queue), stop_watch, until=key).starts.get(key)
 
 
-def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
+def _room_by_obstacle(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
     """Return the room for the gang. state: the usage once those runs ahead that can start have started."""
     table, member, need = state.table, gang.member, len(gang.ranks)
     usable = table.usable_by(member.tolerations)
@@ -138,7 +138,7 @@ def _room(state: Snapshot, gang: GangRequest, shortage: Shortage) -> Room:
 # ------------------------------------------------------------------------------------------------ sooner
 
 
-def _sooner(simulation: Simulation, key: str, stop_watch: StopWatch) -> Iterator[str]:
+def _changes_that_start_it(simulation: Simulation, key: str, stop_watch: StopWatch) -> Iterator[str]:
     """Yield changes of the request, one at a time, with which the next cycle would start it; as many as there was time
     to try."""
     run, has_time = simulation.queue[simulation.position(key)], stop_watch()
@@ -162,16 +162,16 @@ def _sooner(simulation: Simulation, key: str, stop_watch: StopWatch) -> Iterator
         yield "--memory SIZE"
     if member.whole_node and starts(whole_node=False):
         yield "no --whole-node"
-    if gpus := _largest(member.gpus, 1, lambda n: starts(gpus=n)):
+    if gpus := _largest_amount(member.gpus, 1, lambda n: starts(gpus=n)):
         yield f"--gpus {gpus}"
     unit = _GIBIBYTE if member.memory_bytes >= 4 * _GIBIBYTE else _GIBIBYTE // 16
-    if memory := _largest(member.memory_bytes, unit, lambda n: starts(memory_bytes=n)):
+    if memory := _largest_amount(member.memory_bytes, unit, lambda n: starts(memory_bytes=n)):
         yield f"--memory {memory_there(memory)}"
-    if cpu := _largest(member.cpu_millis, _CORE, lambda n: starts(cpu_millis=n)):
+    if cpu := _largest_amount(member.cpu_millis, _CORE, lambda n: starts(cpu_millis=n)):
         yield f"--cpus {cpu // _CORE}"
 
 
-def _largest(asked: int, unit: int, starts: Callable[[int], bool]) -> int:
+def _largest_amount(asked: int, unit: int, starts: Callable[[int], bool]) -> int:
     """Return the largest amount, in whole units and below the requested one, with which the run starts; 0 if that is
     less than an eighth of the requested amount.
     """

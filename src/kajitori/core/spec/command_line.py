@@ -24,12 +24,12 @@ _OPTIONS = {
     "tensorboard": "--tensorboard",
     "user": "-u",
 }
-"""Options whose value is the field's."""
+"""Options that take the value of their field unchanged."""
 _RESOURCES = {"gpu": "--gpus", "gpuType": "--gpu-type"}
 _SIZES = {"memory": "-m", "shm": "--shm-size"}
 _FLAGS = {"stdin": "-i", "tty": "-t", "privileged": "--privileged", "removeAfter": "--rm"}
 _NOT_ASKED = ("stopped", "parked", "keepIdleUntil", "resumes", "stopGrace")
-"""Fields that say what became of a run later."""
+"""Fields that are set later in a run's life, so they are no part of the request."""
 _OF_NOTEBOOKS = {"type", "image", "resources", "env", "volumes", "checkpoint", "timeLimit", "priority"}
 """Fields for which `kaji notebook` has options."""
 
@@ -83,8 +83,8 @@ class _Writer:
         self.network()
         self.pairs("-l", "labels")
         self.pairs("--node-selector", "nodeSelector")
-        self.add_all("--toleration", self.taken("tolerations", _toleration))
-        self.add_all("--after", self.taken("after", _after))
+        self.add_all("--toleration", self.taken("tolerations", _toleration_option))
+        self.add_all("--after", self.taken("after", _after_option))
         self.add_all("-p", map(str, self.rest.pop("ports", ())))
         self.notify()
         self.head += [flag for key, flag in _FLAGS.items() if self.rest.pop(key, None) is not None]
@@ -92,8 +92,7 @@ class _Writer:
         return CommandLine((*self.head, *tail), tuple(self.rest))
 
     def add(self, option: str, value: object) -> None:
-        """Write an option, unless its value is None or empty. `=` stands between them where the value looks like an
-        option."""
+        """Write an option, unless its value is None or empty. A value that looks like an option follows a `=`."""
         text = "" if value is None else str(value)
         if text.startswith("-") and option.startswith("--"):
             self.head.append(f"{option}={text}")
@@ -108,7 +107,7 @@ class _Writer:
         self.add_all(option, [f"{name}={value}" for name, value in self.rest.pop(key, {}).items()])
 
     def taken(self, key: str, written: Callable[[Mapping[str, Any]], str | None]) -> list[str]:
-        """Return the items of a list as they are written; items that cannot be are left in the document."""
+        """Return the items of a list as values of an option. Items that no option can express stay in the document."""
         items = self.rest.pop(key, ())
         texts = [written(item) for item in items]
         if None in texts:
@@ -128,14 +127,14 @@ class _Writer:
             self.head.append("--whole-node")
         for key, option in _RESOURCES.items():
             self.add(option, rest.pop(key, None))
-        self.add("--cpus", _cores(rest.pop("cpu", None)))
+        self.add("--cpus", _cpus_option(rest.pop("cpu", None)))
         for key, option in _SIZES.items():
             self.add(option, _docker_size(rest.pop(key, None)))
         self.rest |= {f"resources.{key}": value for key, value in rest.items()}
 
     def files(self) -> None:
-        self.add_all("-v", self.taken("volumes", _volume))
-        self.add_all("--secret", self.taken("secrets", _secret))
+        self.add_all("-v", self.taken("volumes", _volume_option))
+        self.add_all("--secret", self.taken("secrets", _secret_option))
         if code := self.rest.pop("code", None):
             self.add("--code", ":".join(filter(None, (code.get("digest"), code.get("path")))))
         if checkpoint := self.rest.pop("checkpoint", None):
@@ -186,21 +185,21 @@ def _is_left_out(key: str, value: object) -> bool:
     return value is None or value is False or value == _DEFAULTS.get(key) or (value in ({}, []) and key != "notify")
 
 
-def _volume(use: Mapping[str, Any]) -> str | None:
+def _volume_option(use: Mapping[str, Any]) -> str | None:
     source, path = use.get("hostPath") or use.get("name"), use.get("path")
     if not source or not path or ":" in source or ":" in path or "," in path:
         return None
     return f"{source}:{path}{':ro' if use.get('readOnly') else ''}"
 
 
-def _secret(use: Mapping[str, Any]) -> str:
+def _secret_option(use: Mapping[str, Any]) -> str:
     name = use.get("name", "")
     return (
         f"{use['env']}={name}/{use.get('key')}" if use.get("env") else ":".join(filter(None, (name, use.get("path"))))
     )
 
 
-def _toleration(wanted: Mapping[str, Any]) -> str | None:
+def _toleration_option(wanted: Mapping[str, Any]) -> str | None:
     key, value, effect = (wanted.get(name) or "" for name in ("key", "value", "effect"))
     if not key:
         return None
@@ -208,14 +207,14 @@ def _toleration(wanted: Mapping[str, Any]) -> str | None:
     return f"{text}:{effect}" if effect else text
 
 
-def _after(other: Mapping[str, Any]) -> str | None:
+def _after_option(other: Mapping[str, Any]) -> str | None:
     name, condition = other.get("run"), other.get("condition") or "succeeded"
     if not name:
         return None
     return str(name) if condition == "succeeded" else f"{name}:{condition}"
 
 
-def _cores(amount: object) -> str | None:
+def _cpus_option(amount: object) -> str | None:
     """Return an amount of processor time in cores, as Docker has it: `0.1` for `100m`."""
     text = None if amount is None else str(amount)
     thousandths = re.fullmatch(r"([0-9]{1,15})m", text or "")

@@ -1,18 +1,18 @@
 """The CustomResourceDefinition of `Run`, made from the same types that read and write it.
 
-The schema says what a schema can say: types, sizes, ranges, enumerations, required fields, and CEL rules with our own
-messages for fields that exclude or need each other. So `kubectl apply` refuses `replicas: -1` at once. Every spec that
-`parse_spec` accepts passes the schema. The reverse does not hold: `parse_spec` and `decide` check the rest, such as
-what the policy allows, and a Run from `kubectl` is then refused in its status in the words of the command line. Unknown
-fields are kept for that reason: if the API server dropped a misspelt `gpus: 8`, the run would start without GPUs and
-without a warning.
+The schema has everything that a schema can express: types, sizes, ranges, enumerations, required fields, and CEL rules
+with our own messages for fields that exclude or need each other. So `kubectl apply` refuses `replicas: -1` at once.
+Every spec that `parse_spec` accepts passes the schema. The reverse does not hold: `parse_spec` and `decide` check the
+rest, for example what the policy allows. They refuse a Run from `kubectl` in its status, with the messages of the
+command line. For that reason unknown fields are kept: if the API server dropped a misspelt `gpus: 8`, the run would
+start without GPUs and without a warning.
 
 Pydantic's and msgspec's schemas are not structural, as the API server requires: references are written out, `null`
 branches are left out, and a field of several types gets the extension for it.
 
-The schema does not describe the status, which only Kajitori writes, as a whole, and checks when it reads it
-(`core.spec.status_check`). Typed status fields would double the memory that a status write costs the API server, and
-tracking the owner of each field would double it again.
+The schema does not describe the fields of the status. Only Kajitori writes the status, as a whole, and checks it on
+reading (`core.spec.status_check`). Typed status fields would double the memory that a status write costs the API
+server, and tracking the owner of each field would double it again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 def custom_resource_definition() -> dict[str, Any]:
-    """The definition that an API server has to know before there can be Runs."""
+    """Return the definition. An API server needs it before it can store Runs."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -77,7 +77,7 @@ def custom_resource_definition() -> dict[str, Any]:
                     "storage": True,
                     "schema": {"openAPIV3Schema": deepcopy(_schema())},
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [_column(*column) for column in _COLUMNS],
+                    "additionalPrinterColumns": [_printer_column(*column) for column in _COLUMNS],
                 }
             ],
         },
@@ -117,50 +117,51 @@ _COLUMNS = (
 )
 
 
-def _column(name: str, kind: str, path: str, priority: int) -> dict[str, Any]:
+def _printer_column(name: str, kind: str, path: str, priority: int) -> dict[str, Any]:
     column: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path}
     return column | {"priority": priority} if priority else column
 
 
 def structural(schema: Mapping[str, Any]) -> Schema:
-    """A JSON schema as Kubernetes wants it: types only, no references, nothing unknown dropped."""
-    return _converted(schema, schema.get("$defs", {}))
+    """Return a JSON schema in the structural form that Kubernetes requires: without references, with all unknown fields
+    kept."""
+    return _convert_schema(schema, schema.get("$defs", {}))
 
 
-def _converted(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
+def _convert_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
     described = {"description": schema["description"]} if schema.get("description") else {}
     if "$ref" in schema:
-        return _converted(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions) | described
+        return _convert_schema(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions) | described
     if schema.get(_INT_OR_STRING):
-        return {_INT_OR_STRING: True} | described | _limits(schema)
+        return {_INT_OR_STRING: True} | described | _restrictions(schema)
     if schema.get(_PRESERVE):
         return {_PRESERVE: True} | described
     if "anyOf" in schema:
         branches = [branch for branch in schema["anyOf"] if branch.get("type") != "null"]
         if len(branches) != 1:
             raise ValueError(f"a field with several types needs an extension that says so: {schema}")
-        return _converted(branches[0], definitions) | described
+        return _convert_schema(branches[0], definitions) | described
     kind = schema.get("type", "string" if "enum" in schema else None)
-    converted: Schema = {"type": kind, **described, **_limits(schema)}
+    converted: Schema = {"type": kind, **described, **_restrictions(schema)}
     if kind == "array":
-        converted["items"] = _converted(schema["items"], definitions)
+        converted["items"] = _convert_schema(schema["items"], definitions)
     elif kind == "integer":
         converted["format"] = "int64"
     elif kind == "object":
         values = schema.get("additionalProperties")
         if schema.get("properties"):
             properties = schema["properties"].items()
-            converted["properties"] = {name: _converted(part, definitions) for name, part in properties}
+            converted["properties"] = {name: _convert_schema(part, definitions) for name, part in properties}
             converted[_PRESERVE] = True
         elif isinstance(values, Mapping) and values:
-            converted["additionalProperties"] = _converted(values, definitions)
+            converted["additionalProperties"] = _convert_schema(values, definitions)
         else:
             converted[_PRESERVE] = True
     return converted
 
 
-def _limits(schema: Mapping[str, Any]) -> Schema:
-    """Return the restrictions of a field. A minimum that a rule states in our words is left to the rule: the API server
+def _restrictions(schema: Mapping[str, Any]) -> Schema:
+    """Return the restrictions of a field. A minimum is left out if a rule states it with our message: the API server
     would report it twice."""
     limits = {name: schema[name] for name in _LIMITS if name in schema}
     if any(rule["rule"] == f"self >= {limits.get('minimum')}" for rule in limits.get(RULES, ())):

@@ -37,12 +37,12 @@ class Draft:
 
     def lacks(self, field: str) -> bool:
         """Whether a field (`spec.resources.gpu`), one of its parts or one of its parents could not be read."""
-        return any(_overlap(_below_spec(field), path) for path in self.unread)
+        return any(_paths_overlap(_below_spec(field), path) for path in self.unread)
 
     def doubts(self, path: str) -> bool:
         """Whether the field at a path below the spec, one of its parts or one of its parents is faulty."""
         faulty = (_below_spec(fault.field) for fault in self.faults)
-        return any(_overlap(path, other) for other in (*self.unread, *faulty))
+        return any(_paths_overlap(path, other) for other in (*self.unread, *faulty))
 
     def as_written(self, fault: Fault) -> Fault:
         """Return a fault of `spec` with the list index of the written document."""
@@ -81,12 +81,12 @@ def _readable_part(document: Mapping[str, Any]) -> tuple[RunSpec | None, frozens
         else:
             changed = {key: tuple(kept) for key, kept in places.items() if len(kept) != len(document[key])}
             return spec, frozenset(unread), changed
-        for location in sorted(locations, key=_place, reverse=True):  # the last item of a list first
+        for location in sorted(locations, key=_place_of, reverse=True):  # the last item of a list first
             unread.add(_remove(rest, places, location))
     return None, frozenset(unread), {}
 
 
-def _place(location: tuple[Any, ...]) -> tuple[str, int]:
+def _place_of(location: tuple[Any, ...]) -> tuple[str, int]:
     return str(location[0]), location[1] if len(location) > 1 and isinstance(location[1], int) else -1
 
 
@@ -111,7 +111,7 @@ def _below_spec(field: str) -> str:
     return field.removeprefix("spec.")
 
 
-def _overlap(path: str, other: str) -> bool:
+def _paths_overlap(path: str, other: str) -> bool:
     """Whether two paths are the same, or one contains the other."""
     return _is_part(path, other) or _is_part(other, path)
 

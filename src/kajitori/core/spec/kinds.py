@@ -59,7 +59,7 @@ def kind_of(spec: RunSpec | _Spec, namespace: str, owner: str) -> Kind:
         owner=owner,
         type=spec.type,
         launcher=spec.launcher,
-        image=_repository(spec.image),
+        image=_repository_of(spec.image),
         words=_without_numbers(*spec.command, *spec.args),
         gpus=spec.resources.gpus,
     )
@@ -77,7 +77,7 @@ def kind_of_stored(spec: bytes | msgspec.Raw, namespace: str, owner: str) -> Kin
 _decoder = msgspec.json.Decoder(_Spec)
 
 
-def _repository(image: str) -> str:
+def _repository_of(image: str) -> str:
     """Return the full name of an image without tag and digest."""
     full = full_image_name(image).partition("@")[0]
     folder, slash, last = full.rpartition("/")

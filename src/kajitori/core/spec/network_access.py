@@ -64,10 +64,10 @@ def is_within(place: str, limit: Sequence[str], classes: Classes, pods: str) -> 
         return set(classes.names) <= set(limit)
     if place == NAMESPACE:
         return pods in limit
-    return "/" in place and _covers(limit, ipaddress.ip_network(place), classes)
+    return "/" in place and _contains_network(limit, ipaddress.ip_network(place), classes)
 
 
-def _covers(limit: Sequence[str], network: Network, classes: Classes) -> bool:
+def _contains_network(limit: Sequence[str], network: Network, classes: Classes) -> bool:
     """Whether the classes and ranges in `limit` contain all addresses of a network."""
     allowed = [cidr for name in limit for cidr in classes.ranges.get(name, ())]
     allowed += [ipaddress.ip_network(place) for place in limit if "/" in place]

@@ -46,7 +46,7 @@ class NodeRequest(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tru
     message: str = ""
     """The autoscaler's message, or another explanation of the state."""
     first_asked_at: str = ""
-    """Time of the first request whose nodes are reserved for the run."""
+    """Time of the earliest request that still has nodes reserved for the run."""
     asked_at: str = ""
     """Time of this request."""
     granted: int = 0
@@ -69,7 +69,7 @@ def describe_request(request: NodeRequest, now: datetime | None = None) -> str:
     if request.state is RequestState.UNAVAILABLE:
         return f"pool {request.pool} could grow by {request.nodes} for it, but {request.message}"
     if request.state is RequestState.FAILED:
-        again = _when(request.not_before, now)
+        again = _format_when(request.not_before, now)
         return f"the request for {nodes} failed{own}" + (f"; next request {again}" if again else "")
     if not request.is_live:
         return ""
@@ -78,10 +78,10 @@ def describe_request(request: NodeRequest, now: datetime | None = None) -> str:
         RequestState.ACCEPTED: "accepted, provisioning",
         RequestState.PROVISIONED: "provisioned, waiting for the nodes to be ready",
     }[request.state]
-    return f"requested {nodes} {_when(request.asked_at, now)}: {state}{own}"
+    return f"requested {nodes} {_format_when(request.asked_at, now)}: {state}{own}"
 
 
-def _when(text: str, now: datetime | None) -> str:
+def _format_when(text: str, now: datetime | None) -> str:
     """Return a time as `at 10:00:00 UTC`, or relative to `now` as `in 5m` or `5m ago`; empty without a time."""
     moment = parse_time(text)
     if moment is None:

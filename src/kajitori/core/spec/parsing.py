@@ -40,13 +40,13 @@ def parse_spec(document: object, *, where: str = "spec") -> RunSpec:
     """
     spec, faults, broken = read(RunSpec, document, where)
     if spec is not None:
-        faults += [fault for part, fault in _conflicts(spec, where) if part not in broken]
+        faults += [fault for part, fault in _faults_of_conflicts(spec, where) if part not in broken]
     if faults or spec is None:
         raise InvalidInput(faults)
     return spec
 
 
-def _conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
+def _faults_of_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
     """Yield contradictions between fields, each with the top-level field that it concerns."""
     yield from _resource_conflicts(spec, where)
     yield from _mount_conflicts(spec, where)

@@ -144,13 +144,13 @@ class FileUse(Document):
 
 
 class FilesUse(Document):
-    """Uploaded files that every member of every attempt has at their paths before its program starts, whatever the
-    image has there. `docker cp` into a container that does not run sets this field."""
+    """Uploaded files. Every member of every attempt has them at their paths before its program starts, in place of
+    files of the image. `docker cp` into a container that does not run sets this field."""
 
     digest: Digest
     """Digest of an uploaded archive. Its entries are named 000, 001 and so on, in the order of items."""
     items: list[FileUse] = Field(min_length=1, max_length=MAX_FILES)
-    """Where each entry of the archive is in the members' containers."""
+    """Path and permissions of each entry of the archive."""
 
 
 class CodeUse(Document):

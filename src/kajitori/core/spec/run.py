@@ -36,7 +36,7 @@ from kajitori.core.words.quantities import format_duration
 from kajitori.errors import Fault, FieldError, InvalidInput
 
 LEAST_STUCK_SECONDS = 120
-"""Telemetry has one value a minute, so a shorter time could be a single quiet minute."""
+"""Smallest `stuckAfter`. Telemetry has one value a minute, so a shorter time could be a single quiet minute."""
 
 
 def _stuck_after(seconds: int) -> int:
@@ -240,7 +240,7 @@ class RunSpec(Document):
     parked: bool = False
     """Set together with stopped if the run is stopped to free idle GPUs (`kaji park`), and is meant to be resumed."""
     keep_idle_until: Moment | None = None
-    """Until this time (RFC 3339) nobody is asked about idle GPUs of the run, and it is not parked (`kaji keep`)."""
+    """Until this time (RFC 3339) the owner is not asked about idle GPUs, and the run is not parked (`kaji keep`)."""
     resumes: int = Field(default=0, ge=0)
     """Increase this counter to start a run again that has ended. In a sweep, only members that did not succeed start
     again."""

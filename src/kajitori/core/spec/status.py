@@ -123,20 +123,21 @@ class MemoryPeak(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
 
 
 class PreemptedBy(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """A run for which another run, or some of its members, are preempted."""
+    """The preemption of a run, or of some members of a sweep, for another run: the preemptor."""
 
     by: str
-    """`namespace/name` of the run that waits."""
+    """`namespace/name` of the preemptor."""
     uid: str
+    """UID of the preemptor."""
     attempts: int = 0
-    """Number of attempts that it had had: once it has more, it has the nodes that it waited for."""
+    """Number of the preemptor's attempts at that time. Once it has more, it has the nodes that it waited for."""
     who: str = ""
-    """The same run, in words."""
+    """The preemptor, as messages name it."""
     guaranteed: bool = False
-    """Whether its team is guaranteed what it asks for; else it has a higher priority."""
+    """Whether the preemptor's team is guaranteed what it asks for; else it has a higher priority."""
     since: str = ""
     ends_at: str = ""
-    """When its members are asked to end, if the run is given notice; empty: at once."""
+    """When the preempted members are asked to end, if the run is given notice; empty: at once."""
     ranks: str = ""
     """The preempted members of a sweep, as ranges; its other members go on. Empty: the whole run is preempted."""
     attempt: int = 0
@@ -144,7 +145,7 @@ class PreemptedBy(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tru
 
     @property
     def waiting(self) -> tuple[str, int]:
-        """UID and attempts of the run that waits: each start of it is a preemptor of its own."""
+        """UID and attempts of the preemptor. Each of its starts counts as another preemptor."""
         return self.uid, self.attempts
 
 
@@ -217,7 +218,7 @@ class Setback(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, k
 
 
 class Stuck(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """The suspicion that the running attempt is stuck. It goes when the run makes progress again."""
+    """The suspicion that the running attempt is stuck. It is removed when the run makes progress again."""
 
     since: str
     """End of the last minute with progress."""
@@ -248,8 +249,8 @@ class SlowPlace(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
 
 
 class Stretch(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """A time in which an attempt was stuck or its GPUs were idle, for reports of lost time. It stays when the finding
-    goes."""
+    """A time in which an attempt was stuck or its GPUs were idle, for reports of lost time. It is kept after the
+    finding is removed."""
 
     attempt: int
     kind: str
@@ -267,14 +268,14 @@ class SweepState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True
     failed: str = ""
     """Members that failed and have no restarts left."""
     again: str = ""
-    """Members whose last Pod was given up, and that wait for a new placement."""
+    """Members that lost their last Pod, and wait for a new placement."""
     restarts: dict[str, str] = {}
     """Members that were restarted after a failure, by their number of restarts."""
     longest_seconds: int = 0
     """Expected running time of a member: the longest time that a member took to succeed, or twice that if other members
     have been running for longer."""
     member_seconds: int = 0
-    """Sum of the running times of all members whose Pods are over, for the sweep's usage."""
+    """Sum of the running times of all Pods that are over, for the sweep's usage."""
 
 
 class Amounts(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -319,7 +320,7 @@ class Segment(Holding, rename="camel", omit_defaults=True, frozen=True, kw_only=
 
 
 class UsageTotal(Amounts, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """Sum over all closed segments whose members held the same amounts."""
+    """Sum over all closed segments of members that held the same amounts."""
 
     member_seconds: int = 0
 
@@ -361,7 +362,7 @@ class Notices(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, k
 
 
 class IdleState(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """GPUs that the run holds and does not use, and the question to its owner what is to become of it."""
+    """Idle GPUs of the run, and the state of the question to its owner: keep the run, or park it?"""
 
     since: str
     attempt: int
@@ -421,7 +422,7 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     attempts: int = 0
     """The highest attempt number ever used; numbers are never used twice."""
     restarts: int = 0
-    """Restarts that count against the spec's `restarts`: those the program caused (rule 7)."""
+    """Restarts that the program caused; they count against the spec's `restarts` (rule 7)."""
     interruptions: int = 0
     """Restarts that do not count: node loss, eviction, preemption, failed starts."""
     failed_starts: int = 0
@@ -467,7 +468,7 @@ class RunStatus(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True,
     notices: Notices | None = None
     """Events for messages to the owner or the team; None if neither has channels."""
     idle: IdleState | None = None
-    """GPUs that it holds and does not use; None while they are used, and while nothing is known of them."""
+    """Idle GPUs that the run holds; None while they are used, and while their use is not known."""
     keep_limit: KeepLimit | None = None
     """Set while the spec's `keepIdleUntil` is later than policy allows."""
     node_request: NodeRequest | None = None

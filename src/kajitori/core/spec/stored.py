@@ -1,7 +1,7 @@
 """The fields of a stored spec that the cluster's view of a Run depends on, each read on its own.
 
 A user may have made a Run invalid after it was admitted. Every field that can be read counts; a field that cannot be
-read has the value that it has if it is left out. `core.spec.draft` reads a spec in full and reports faults.
+read has its default. `core.spec.draft` reads a spec in full and reports faults.
 """
 
 from __future__ import annotations
@@ -127,25 +127,25 @@ def read_stored(spec: bytes | msgspec.Raw) -> StoredSpec:
         priority=wire.priority if wire.priority in ("high", "normal", "low") else None,
         stopped=wire.stopped is True,
         parked=wire.parked is True,
-        keep_idle_until=_moment(wire.keep_idle_until),
+        keep_idle_until=_time_or_none(wire.keep_idle_until),
         has_ports=bool(wire.ports) or wire.type == "notebook",
-        replicas=_integer(wire.replicas, 1),
-        min_replicas=_integer(wire.min_replicas, None),
+        replicas=_integer_or(wire.replicas, 1),
+        min_replicas=_integer_or(wire.min_replicas, None),
         is_sweep=wire.array is not None,
         array=wire.array if isinstance(wire.array, str) else "",
-        time_limit_seconds=_parsed(parse_duration_seconds, wire.time_limit, 0) or None,
-        stuck_after_seconds=_parsed(parse_duration_seconds, wire.stuck_after, 0) or None,
+        time_limit_seconds=_parsed_or(parse_duration_seconds, wire.time_limit, 0) or None,
+        stuck_after_seconds=_parsed_or(parse_duration_seconds, wire.stuck_after, 0) or None,
         has_checkpoint=wire.checkpoint is not None or wire.type == "notebook",
-        checkpoint_every_seconds=_parsed(parse_duration_seconds, checkpoint.get("every"), 0),
-        gpus=_integer(resources.get("gpu"), 0),
+        checkpoint_every_seconds=_parsed_or(parse_duration_seconds, checkpoint.get("every"), 0),
+        gpus=_integer_or(resources.get("gpu"), 0),
         gpu_type=resources["gpuType"] if isinstance(resources.get("gpuType"), str) else "",
-        cpu_millis=_parsed(parse_cpu_millis, resources.get("cpu"), 0),
+        cpu_millis=_parsed_or(parse_cpu_millis, resources.get("cpu"), 0),
         code_digest=str(code.get("digest") or ""),
         files_digest=str(files.get("digest") or ""),
         secret_names=_secret_names(wire.secrets) if wire.secrets is not None else _NO_NAMES,
         has_stdin=wire.stdin is True,
         has_tty=wire.tty is True,
-        after=_after(wire.after) if wire.after is not None else (),
+        after=_stored_after(wire.after) if wire.after is not None else (),
     )
 
 
@@ -158,25 +158,25 @@ def _secret_names(secrets: Any) -> frozenset[str]:
     return frozenset(str(use["name"]) for use in secrets if isinstance(use, dict) and "name" in use)
 
 
-def _after(others: Any) -> tuple[tuple[str, str], ...]:
+def _stored_after(others: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(others, list):
         return ()
     found = (other for other in others if isinstance(other, dict) and isinstance(other.get("run"), str))
     return tuple((other["run"], "ended" if other.get("condition") == "ended" else "succeeded") for other in found)
 
 
-def _integer(value: Any, default: T) -> int | T:
+def _integer_or(value: Any, default: T) -> int | T:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def _moment(value: Any) -> datetime | None:
+def _time_or_none(value: Any) -> datetime | None:
     with suppress(ValueError):
         moment = parse_time(value) if isinstance(value, str) else None
         return moment if moment is not None and moment.tzinfo is not None else None
     return None
 
 
-def _parsed(parse: Callable[[Any], int], value: Any, default: int) -> int:
+def _parsed_or(parse: Callable[[Any], int], value: Any, default: int) -> int:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         with suppress(ValueError):
             return parse(value)

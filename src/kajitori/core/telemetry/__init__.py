@@ -1,3 +1,8 @@
-"""Telemetry of runs without I/O. `quantities` is the table of everything that is measured; `ring` holds a member's
-samples, `report` the messages between agents and servers, and `bands` the summaries over all ranks. `stuck`, `idle`,
-`stragglers` and `hangs` draw conclusions from them."""
+"""Telemetry of runs, without I/O: measurements of members, summaries over all ranks, and conclusions about the run.
+
+quantities   the table of everything that is measured; `training` reads the figures that programs write themselves
+ring         the samples of one member in its agent's memory
+report       the messages between agents and servers
+bands        summaries over all ranks; `levels` says how long they are kept, `book` holds the latest in a server
+stuck, spinning, idle, stragglers, hangs   conclusions: runs without progress, idle GPUs, slow ranks, stacks
+"""

@@ -85,15 +85,17 @@ def bands_of(minutes: Sequence[RankMinute]) -> dict[str, Band]:
     else:
         member_names = tuple(dict.fromkeys(name for names, _ in by_names for name in names))
         gpu_names = tuple(dict.fromkeys(name for _, names in by_names for name in names))
-        minutes = [_renamed(each, member_names, gpu_names) for each in minutes]
+        minutes = [_with_columns(each, member_names, gpu_names) for each in minutes]
     ranks = np.array([each.rank for each in minutes], dtype=np.int64)
     values = np.frombuffer(b"".join(each.minute.values for each in minutes), dtype=np.float32)
-    found |= _bands(member_names, values.reshape(len(minutes), len(member_names)), ranks, None)
+    found |= _bands_by_column(member_names, values.reshape(len(minutes), len(member_names)), ranks, None)
     counts = np.array([len(each.minute.gpus) for each in minutes], dtype=np.int64)
     if counts.any():
         gpus = np.frombuffer(b"".join(each.minute.gpu_values for each in minutes), dtype=np.float32)
         numbers = np.concatenate([np.arange(count) for count in counts])
-        found |= _bands(gpu_names, gpus.reshape(int(counts.sum()), len(gpu_names)), np.repeat(ranks, counts), numbers)
+        found |= _bands_by_column(
+            gpu_names, gpus.reshape(int(counts.sum()), len(gpu_names)), np.repeat(ranks, counts), numbers
+        )
     return found | _training_bands(minutes)
 
 
@@ -106,11 +108,11 @@ def _training_bands(minutes: Iterable[RankMinute]) -> dict[str, Band]:
     found: dict[str, Band] = {}
     for name, pairs in figures.items():
         column = np.array([[value] for _, value in pairs], dtype=np.float64)
-        found |= _bands((name,), column, np.array([rank for rank, _ in pairs]), None)
+        found |= _bands_by_column((name,), column, np.array([rank for rank, _ in pairs]), None)
     return found
 
 
-def _renamed(each: RankMinute, member_names: tuple[str, ...], gpu_names: tuple[str, ...]) -> RankMinute:
+def _with_columns(each: RankMinute, member_names: tuple[str, ...], gpu_names: tuple[str, ...]) -> RankMinute:
     """Return the minute with the columns in this order; columns that the agent does not know are NaN."""
 
     def moved(names: tuple[str, ...], wanted: tuple[str, ...], values: bytes, rows: int) -> bytes:
@@ -133,7 +135,7 @@ def _renamed(each: RankMinute, member_names: tuple[str, ...], gpu_names: tuple[s
     )
 
 
-def _bands(
+def _bands_by_column(
     names: Sequence[str],
     values: NDArray[np.float32] | NDArray[np.float64],
     ranks: NDArray[np.int64],
@@ -188,10 +190,10 @@ def merged(parts: Sequence[Bands]) -> dict[str, Band]:
     for part in parts:
         for name, band in part.items():
             found.setdefault(name, []).append(band)
-    return {name: _merged(bands) for name, bands in found.items()}
+    return {name: _merge_bands(bands) for name, bands in found.items()}
 
 
-def _merged(bands: Sequence[Band]) -> Band:
+def _merge_bands(bands: Sequence[Band]) -> Band:
     if len(bands) == 1:
         return bands[0]
     least, most = min(bands, key=lambda band: band.least), max(bands, key=lambda band: band.most)
@@ -233,10 +235,10 @@ def pack(bands: Bands) -> bytes:
     rows: dict[str, list[float]] = {}
     for name, band in bands.items():
         if band.size == 1 and (band.least, band.least_at) == (band.most, band.most_at):
-            rows[name] = [_short(band.median), *band.least_at]
+            rows[name] = [_shorten_number(band.median), *band.least_at]
         else:
             figures = (band.least, band.p10, band.median, band.p90, band.most)
-            rows[name] = [band.size, *map(_short, figures), *band.least_at, *band.most_at]
+            rows[name] = [band.size, *map(_shorten_number, figures), *band.least_at, *band.most_at]
     return _encode((_ALIKE, rows))
 
 
@@ -277,7 +279,7 @@ def unpack(document: bytes) -> StoredBands:
     return StoredBands(document)
 
 
-def _short(value: float) -> float:
+def _shorten_number(value: float) -> float:
     """Return a whole number as an int, which takes less room, and any other number with six digits."""
     if value.is_integer() and abs(value) < 2**53:
         return int(value)

@@ -123,7 +123,7 @@ class Book:
     def settle(self, minute: int, attempt: Attempt, ranks: int, bands: Bands) -> Interval:
         """Store the bands of one attempt and minute, and return them as an interval."""
         document = pack(bands)
-        self._remember(minute, attempt, ranks, document)
+        self._remember_minute(minute, attempt, ranks, document)
         start, stored = minute * MINUTE_SECONDS, unpack(document)  # history stores the packed form
         return Interval(attempt.run_uid, attempt.number, MINUTE_SECONDS, start, ranks, stored)
 
@@ -144,7 +144,7 @@ class Book:
         for uid in [uid for uid, minutes in self._last.items() if minutes[0].number <= present - KEPT_MINUTES]:
             del self._last[uid]
 
-    def _remember(self, minute: int, attempt: Attempt, ranks: int, document: bytes) -> None:
+    def _remember_minute(self, minute: int, attempt: Attempt, ranks: int, document: bytes) -> None:
         others = [each for each in self._last.get(attempt.run_uid, ()) if each[:2] != (attempt.number, minute)]
         newest = sorted([*others, Minute(attempt.number, minute, document)], reverse=True)
         self._last[attempt.run_uid] = newest[:LAST_MINUTES]

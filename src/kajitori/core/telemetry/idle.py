@@ -1,9 +1,9 @@
 """Whether GPUs of a run are idle, and since when, from the bands of its minutes.
 
-A band knows extremes and percentiles over all GPUs of an attempt. So it says *how many* GPUs are idle, within bounds,
-but not which. If the maximum is below the limit, all of them are idle; this is exact, also over longer intervals. If
-only a percentile is, at least that share of the GPUs is idle in this minute, but perhaps other ones than a minute
-before. Then the GPUs are *perhaps* idle, and the nodes have to be asked which: they have an hour of each GPU
+A band has extremes and percentiles over all GPUs of an attempt. So it tells *how many* GPUs are idle, within bounds,
+but not which ones. If the maximum is below the limit, all of them are idle; this is exact, also over longer intervals.
+If only a percentile is below it, at least that share of the GPUs is idle in this minute, but perhaps not the same GPUs
+as a minute before. Then GPUs are *perhaps* idle, and the nodes have to be asked: they have the last hour of each GPU
 (`idle_places`).
 """
 
@@ -31,7 +31,7 @@ _SHOWS_USE = ("gpu.used", "gpu.sm.active")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Values from which on a GPU, or a member, does something."""
+    """Values from which on a GPU, or a member, counts as working."""
 
     utilisation: float = 5.0
     """Percent of the time in which a kernel ran."""
@@ -120,10 +120,10 @@ def use_in(interval: Interval, limits: Limits) -> Use | None:
             busy += bands[name].size - bounds.fewest  # at most this many are busy by this quantity
             most = min(most, gpus - (bands[name].size - bounds.most))
     peak = max(bands[name].most for name in _SHOWS_USE if name in bands)
-    return Use(gpus, Bounds(max(0, min(gpus - busy, most)), most), peak, _works(bands, limits))
+    return Use(gpus, Bounds(max(0, min(gpus - busy, most)), most), peak, _is_working(bands, limits))
 
 
-def _works(bands: Mapping[str, Band], limits: Limits) -> bool:
+def _is_working(bands: Mapping[str, Band], limits: Limits) -> bool:
     cores = bands.get("cpu.used")
     if cores is not None and cores.most >= limits.cores:
         return True
@@ -186,7 +186,7 @@ def watch(
     uses = {each.attempt: use_in(each, limits) for each in current}
     if attempt < before.attempt or start < before.until or not _are_complete(uses, held):
         return before
-    use, end = _together([use for use in uses.values() if use is not None]), start + current[0].seconds
+    use, end = _combined_use([use for use in uses.values() if use is not None]), start + current[0].seconds
     if start - before.until > GAP_SECONDS:
         before = replace(before, whole=None, part=None)
     return replace(
@@ -194,8 +194,8 @@ def watch(
         first=before.first or start,
         until=end,
         least_rank=_least_rank(current),
-        whole=_continued(before.whole, use, start, end) if use.idle.fewest >= use.gpus else None,
-        part=_continued(before.part, use, start, end) if use.idle.fewest else None,
+        whole=_continue_stretch(before.whole, use, start, end) if use.idle.fewest >= use.gpus else None,
+        part=_continue_stretch(before.part, use, start, end) if use.idle.fewest else None,
     )
 
 
@@ -209,7 +209,7 @@ def _least_rank(intervals: Sequence[Interval]) -> int:
     return min(bands, key=lambda band: band.least).least_at.rank
 
 
-def _together(uses: Sequence[Use]) -> Use:
+def _combined_use(uses: Sequence[Use]) -> Use:
     """Return the use of the GPUs of several attempts at the same time."""
     if len(uses) == 1:
         return uses[0]
@@ -218,7 +218,7 @@ def _together(uses: Sequence[Use]) -> Use:
     return Use(sum(use.gpus for use in uses), idle, peak, works)
 
 
-def _continued(stretch: Stretch | None, use: Use, start: int, end: int) -> Stretch:
+def _continue_stretch(stretch: Stretch | None, use: Use, start: int, end: int) -> Stretch:
     begun = stretch or Stretch(start, start, use.gpus, use.idle, use.peak)
     return begun.extended(use, start, end)
 
@@ -234,6 +234,8 @@ def watch_all(
 
 
 class Verdict(StrEnum):
+    """What is known about the GPUs of a run."""
+
     UNKNOWN = "unknown"
     """GPUs were not measured, or not lately."""
     USED = "used"
@@ -272,7 +274,7 @@ def judge(watched: Watched | None, patience: Patience, now: float) -> Finding:
         if stretch is None:
             continue
         quiet, idle = watched.until - stretch.quiet_since, watched.until - stretch.since
-        if _reaches(quiet, patience.quiet_seconds) or _reaches(idle, patience.idle_seconds):
+        if _reaches_limit(quiet, patience.quiet_seconds) or _reaches_limit(idle, patience.idle_seconds):
             works = stretch.quiet_since > stretch.since
             is_older = stretch.since == watched.first
             return Finding(
@@ -288,7 +290,7 @@ def judge(watched: Watched | None, patience: Patience, now: float) -> Finding:
     return Finding(Verdict.USED, watched.attempt)
 
 
-def _reaches(seconds: int, limit: int | None) -> bool:
+def _reaches_limit(seconds: int, limit: int | None) -> bool:
     return limit is not None and seconds >= limit
 
 

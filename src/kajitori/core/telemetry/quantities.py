@@ -27,9 +27,9 @@ class Kind(StrEnum):
     EVENTS = "events"
     """A total of rare events. A sample is its increase; the minute has the sum."""
     PEAK = "peak"
-    """A level of which the largest value matters. The minute has the maximum of its samples."""
+    """A level. The minute has the maximum of its samples."""
     LAST = "last"
-    """A level of which only the newest value matters."""
+    """A level. The minute has its newest sample."""
 
 
 class Unit(StrEnum):
@@ -98,8 +98,8 @@ MEMBER: tuple[Quantity, ...] = (
 """Quantities of a member."""
 
 TRAFFIC = ("disk.read", "disk.written", "storage.moved", "network.received", "network.sent")
-"""Quantities that show that a member moves data. Control groups count disks only; what goes to a file server is in
-`storage.moved`, which a process kubelet without control groups has in the disks' quantities."""
+"""Quantities that show that a member moves data. Control groups count disks only, so traffic with file servers is in
+`storage.moved`. A process kubelet without control groups counts that traffic in the disks' quantities."""
 
 GPU: tuple[Quantity, ...] = (
     Quantity("gpu.used", Unit.PERCENT, Kind.GAUGE, "Share of time in which a kernel ran", _EVERYONE),

@@ -167,14 +167,14 @@ def read_report(body: bytes) -> Report:
     try:
         report = _decode_report(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(error) from None
+        raise _unreadable_report(error) from None
     width, gpu_width = 4 * len(report.member_names), 4 * len(report.gpu_names)
     for minute in report.minutes:
         if len(minute.values) != width or len(minute.gpu_values) != gpu_width * len(minute.gpus):
-            raise _unreadable("a member has not one value for each quantity")
+            raise _unreadable_report("a member has not one value for each quantity")
         wrong = next((name for name in minute.training if not FIGURE.fullmatch(name)), None)
         if wrong is not None:
-            raise _unreadable(f"{wrong[:80]!r} is no name of a figure")
+            raise _unreadable_report(f"{wrong[:80]!r} is no name of a figure")
     return report
 
 
@@ -183,17 +183,17 @@ def read_answer(body: bytes) -> Answer:
     try:
         answer = _decode_answer(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(error) from None
+        raise _unreadable_report(error) from None
     width, gpu_width = 4 * len(answer.member_names), 4 * len(answer.gpu_names)
     for series in answer.members:
         rows = len(series.at) // 8
         fits = len(series.at) % 8 == 0 and len(series.values) == rows * width
         if not fits or len(series.gpu_values) != rows * gpu_width * len(series.gpus):
-            raise _unreadable("a member has not one value for each quantity and time")
+            raise _unreadable_report("a member has not one value for each quantity and time")
     return answer
 
 
-def _unreadable(error: object) -> InvalidInput:
+def _unreadable_report(error: object) -> InvalidInput:
     return InvalidInput.one("body", f"is no telemetry: {error}"[:300], hint="agent and server differ: update")
 
 

@@ -65,11 +65,11 @@ def summary(quantities: Sequence[Quantity], rows: Sequence[Sequence[float]]) -> 
     made = array("f")
     for place, quantity in enumerate(quantities):
         known = [row[place] for row in rows if row[place] == row[place]]  # not NaN
-        made.append(_one(quantity.kind, known) if known else UNKNOWN)
+        made.append(_combine(quantity.kind, known) if known else UNKNOWN)
     return made
 
 
-def _one(kind: Kind, known: Sequence[float]) -> float:
+def _combine(kind: Kind, known: Sequence[float]) -> float:
     if kind is Kind.PEAK:
         return max(known)
     if kind is Kind.LAST:

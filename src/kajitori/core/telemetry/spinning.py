@@ -1,8 +1,8 @@
 """A rank that executes the same lines again and again while all others wait for it.
 
-It moves between looks, as a rank that compiles or evaluates does. Those two call other functions, or work on other
-values, within minutes. A rank that waits in a loop is in the same functions with the same values whenever it is looked
-at. A loop that counts its attempts, or calls functions, looks like work, so it is not recognised.
+It moves between looks, like a rank that compiles or evaluates. But those call other functions, or work on other values,
+within minutes. A rank that waits in a loop is in the same functions with the same values at each look. A loop that
+counts its attempts, or calls functions, looks like work and is not recognised.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def moving(looks: Sequence[Stacks], ranks: Collection[int]) -> tuple[int, ...]:
     if not moved or len(moved) > MAX_RANKS or 2 * len(moved) >= len(still):
         return ()
     others = still.keys() - set(moved)
-    wait = all(still[rank] and _waits(looks[-1][rank]) for rank in others if rank in looks[-1])
+    wait = all(still[rank] and _is_waiting(looks[-1][rank]) for rank in others if rank in looks[-1])
     return moved if wait and others <= looks[-1].keys() else ()
 
 
-def _waits(processes: Sequence[ProcessStacks]) -> bool:
+def _is_waiting(processes: Sequence[ProcessStacks]) -> bool:
     return any(place_of(each).doing is Doing.WAITS for each in processes)
 
 
@@ -40,7 +40,7 @@ def repeats(looks: Sequence[Mapping[int, MemberStacks]], ranks: Collection[int])
     The looks must have values. A process that could not be read, is new, or works without Python, may be progress.
     """
     for rank in ranks:
-        seen = [_calls(look[rank]) for look in looks if rank in look]
+        seen = [_present_calls(look[rank]) for look in looks if rank in look]
         if len(seen) < len(looks) or None in seen or any(each != seen[0] for each in seen):
             return False
     return True
@@ -50,7 +50,7 @@ _Calls = dict[int, list[tuple[tuple[tuple[str, str], ...], int]]]
 """By process, for each thread: functions with their files, and the number of its values."""
 
 
-def _calls(member: MemberStacks) -> _Calls | None:
+def _present_calls(member: MemberStacks) -> _Calls | None:
     """Return the present calls of every process; None if they are unknown for a process that may be working."""
     found: _Calls = {}
     if member.left_out:

@@ -9,11 +9,11 @@ steps does not show which rank is slow. These quantities do:
 - A GPU whose multiprocessors are more active than its peers', or that draws more power if DCGM is missing: kernels that
   wait for a peer need few multiprocessors and little power.
 - Without GPUs, a rank that uses more processor time than its peers, which sleep meanwhile.
-- A node of which a network port has a lower rate than those of the others, or is down, and a GPU with fewer NVLinks.
+- A node with a network port that is down or has a lower rate than those of its peers, and a GPU with fewer NVLinks.
 
 If ranks do not wait for each other, the slow one takes fewer steps.
 
-A rank that got more of the work by design looks the same, except for clocks and links.
+Except for clocks and links, these signs look the same for a rank that got more work by design.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def outlier(bands: Bands, sign: Sign) -> Outlier | None:
     on the same side contains the outlier itself. So less than a tenth of the values may be slow together.
     """
     band = bands.get(sign.quantity)
-    if band is None or band.size < MIN_PEERS or band.median < sign.least_median or not _applies(bands, sign):
+    if band is None or band.size < MIN_PEERS or band.median < sign.least_median or not _sign_applies(bands, sign):
         return None
     if sign.is_high:
         place, value, near, far = band.most_at, band.most, band.p90, band.p10
@@ -122,7 +122,7 @@ def outlier(bands: Bands, sign: Sign) -> Outlier | None:
     return Outlier(place, value, band.median, band.size)
 
 
-def _applies(bands: Bands, sign: Sign) -> bool:
+def _sign_applies(bands: Bands, sign: Sign) -> bool:
     if sign.quantity == CLOCK:
         used: Band | None = bands.get("gpu.used")
         return used is not None and used.least >= _BUSY_PERCENT
@@ -207,7 +207,7 @@ class Peers:
         if len(outliers) < HELD_MINUTES:
             return None
         for level in self._levels():
-            spots = [self._spot(found.place, level) for _, found in outliers]
+            spots = [self._spot_at(found.place, level) for _, found in outliers]
             ((spot, count),) = Counter(spots).most_common(1)
             is_same = before is not None and before.spot == spot
             if count >= (HELD_MINUTES if is_same else NEEDED_MINUTES):
@@ -229,7 +229,7 @@ class Peers:
         ranks, nodes = len(self.node_of), len(set(self.node_of.values()))
         return ["gpu", *(["rank"] if ranks >= MIN_PEERS else []), *(["node"] if nodes >= MIN_PEERS else [])]
 
-    def _spot(self, place: Place, level: str) -> Spot:
+    def _spot_at(self, place: Place, level: str) -> Spot:
         node = self.node_of.get(place.rank, "")
         if level == "node" and node:
             return Spot(node)
@@ -255,10 +255,10 @@ def describe_straggler(found: Straggler) -> str:
     since = format_time(time_at(found.since))
     return (
         f"{name}{where} has been slower than its peers since {since}: {found.sign.text} "
-        f"({found.sign.quantity} {_number(found.value)}{unit}, median of {found.size:,} {values} "
-        f"{_number(found.median)}{unit}, in {found.minutes} of the last {found.of_minutes} minutes)."
+        f"({found.sign.quantity} {_format_number(found.value)}{unit}, median of {found.size:,} {values} "
+        f"{_format_number(found.median)}{unit}, in {found.minutes} of the last {found.of_minutes} minutes)."
     )
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

@@ -5,8 +5,8 @@ networks: a program that waits for ever makes none. *Work* is processor time or 
 collective operation on a GPU that polls for its peers, looks as if it worked. So a run with neither is suspected soon,
 and a run that works without progress much later.
 
-How long a run is quiet while all is well is learned from itself: evaluations, checkpoints and compilations come again.
-A run that never showed progress is never suspected, because nothing is known of its rhythm.
+The longest quiet time of a healthy run is learned from the run itself: evaluations, checkpoints and compilations
+repeat. A run that never showed progress is never suspected, because its rhythm is not known.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Patience:
 
 
 class Verdict(StrEnum):
+    """Whether a run makes progress."""
+
     WELL = "well"
     """It makes progress, or is not quiet for long enough."""
     UNKNOWN = "unknown"
@@ -110,6 +112,7 @@ class Rhythm:
     progresses: bool = False
     """Whether the last complete interval showed progress."""
     _figures: dict[str, float] = field(default_factory=dict)
+    """The newest training figures."""
 
     def take_all(self, intervals: Sequence[Interval], left: int | None = None) -> None:
         """Take the next intervals, in the order of time.
@@ -139,15 +142,17 @@ class Rhythm:
         if self.end and each.start - self.end > LATE_SECONDS:
             self.quiet_seconds, self.works = 0.0, False
         self.end = each.start + each.seconds
-        figures = _figures(each)
-        self.progresses = _progressed(each) or any(self._figures.get(name) != value for name, value in figures.items())
+        figures = _training_figures(each)
+        self.progresses = _has_progressed(each) or any(
+            self._figures.get(name) != value for name, value in figures.items()
+        )
         if self.progresses:
             self.longest_seconds = max(self.longest_seconds, self.quiet_seconds)
             self.quiet_seconds, self.works = 0.0, False
             self.intervals += 1
         else:
             self.quiet_seconds += each.seconds
-            self.works = self.works or _works(each)
+            self.works = self.works or _is_working(each)
         self._figures = figures or self._figures
 
     def judge(self, now: float, patience: Patience) -> Finding:
@@ -176,13 +181,13 @@ def judge(
     return rhythm.judge(now, patience or Patience())
 
 
-def _figures(each: Interval) -> dict[str, float]:
+def _training_figures(each: Interval) -> dict[str, float]:
     """Return the newest training figures, without rates."""
     names = [name for name in each.bands if name.startswith(TRAINING_PREFIX) and not name.endswith(".rate")]
     return {name: each.bands[name].most for name in names}
 
 
-def _progressed(each: Interval) -> bool:
+def _has_progressed(each: Interval) -> bool:
     bands = each.bands
     output = bands.get("output.age")
     if output is not None and output.least < each.seconds:
@@ -190,7 +195,7 @@ def _progressed(each: Interval) -> bool:
     return any(name in bands and bands[name].most >= MOVED_BYTES_PER_SECOND for name in TRAFFIC)
 
 
-def _works(each: Interval) -> bool:
+def _is_working(each: Interval) -> bool:
     cpu, gpu = each.bands.get("cpu.used"), each.bands.get("gpu.used")
     return (cpu is not None and cpu.most >= WORKING_CORES) or (gpu is not None and gpu.most >= WORKING_GPU_PERCENT)
 

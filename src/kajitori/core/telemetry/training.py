@@ -248,14 +248,14 @@ class EventFile:
             end = place + _LENGTH_AND_CHECK + length
             if len(data) < end + _CHECK_BYTES:
                 break
-            found = _scalars(data[place + _LENGTH_AND_CHECK : end], self._since)
+            found = _scalars_of_event(data[place + _LENGTH_AND_CHECK : end], self._since)
             place = end + _CHECK_BYTES
             if found:
                 yield found
         self._rest = b"" if self.broken else data[place:]
 
 
-def _scalars(event: bytes, since: float) -> dict[str, float]:
+def _scalars_of_event(event: bytes, since: float) -> dict[str, float]:
     """Return the scalars of one Event, and its step; empty if it has no scalar, or was written before `since`."""
     found: dict[str, float] = {}
     step = 0
@@ -267,13 +267,13 @@ def _scalars(event: bytes, since: float) -> dict[str, float]:
                 step = value
             elif number == 5 and isinstance(value, bytes):
                 for content in parts(value, 1):
-                    found |= _scalar(content)
+                    found |= _scalar_of_value(content)
     except ValueError:
         return {}
     return found | {STEP: float(step)} if found else {}
 
 
-def _scalar(value: bytes) -> dict[str, float]:
+def _scalar_of_value(value: bytes) -> dict[str, float]:
     """Return name and number of one Summary.Value: of `simple_value`, or of a tensor with one float."""
     name, number = "", math.nan
     for field, content in fields(value):

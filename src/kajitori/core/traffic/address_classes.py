@@ -1,4 +1,4 @@
-"""Classes of addresses: which ranges belong to which class, if ranges of one lie inside ranges of another."""
+"""Classes of addresses: the ranges of each class. A range may lie inside a larger range of another class."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ class Book:
             return
         # The first report of a node has traffic of unknown age, which must not appear in the present rates.
         gap = new.heard_at - old.heard_at if old is not None else 0.0
-        bucket = self._bucket(new.heard_at) if gap > 0 and now - new.heard_at < WINDOW_SECONDS else None
-        self._replace(key, old, new, bucket, min(1.0, WINDOW_SECONDS / gap) if gap > 0 else 0.0)
+        bucket = self._bucket_of(new.heard_at) if gap > 0 and now - new.heard_at < WINDOW_SECONDS else None
+        self._replace_record(key, old, new, bucket, min(1.0, WINDOW_SECONDS / gap) if gap > 0 else 0.0)
         self._records[key] = record
         last = self.nodes.get(report.node)
         if last is None or last.heard_at <= new.heard_at:
@@ -110,7 +110,7 @@ class Book:
             del self.nodes[node]
             for key in [key for key in self._records if key[0] == node]:
                 dropped = decode_node(self._records.pop(key))
-                self._replace(key, dropped, _empty_record(dropped), None, 0.0)
+                self._replace_record(key, dropped, _empty_record(dropped), None, 0.0)
             self._totals.pop(Subject("node", node), None)
         self._forgotten_until = max(self._forgotten_until, now - KEEP_RUNS_SECONDS)
         spare = sum(map(len, self._nodes_of.values())) - self._max_accounts
@@ -123,7 +123,7 @@ class Book:
             for key in list(self._nodes_of[uid]):
                 old = decode_node(self._records[key])
                 new = self._without_old_runs(old)
-                self._replace(key, old, new, None, 0.0)
+                self._replace_record(key, old, new, None, 0.0)
                 self._records[key] = encode_node(new)
 
     def records(self) -> dict[NodeLife, bytes]:
@@ -136,7 +136,7 @@ class Book:
         """Return all subjects of a group, by recent traffic with addresses of a class, then by its total."""
         kinds = [f"{address_class}.{direction}" for direction in DIRECTIONS]
         recent: dict[Subject, float] = defaultdict(float)
-        for number in self._buckets(now):
+        for number in self._kept_buckets(now):
             for subject, sizes in self._recent.get(number, {}).items():
                 if subject.group == group:
                     recent[subject] += sum(sizes.get(kind, 0.0) for kind in kinds)
@@ -162,7 +162,7 @@ class Book:
 
     def rates(self, subject: Subject, now: float) -> dict[str, float]:
         """Return present bytes per second by kind, averaged over WINDOW_SECONDS."""
-        buckets = self._buckets(now)
+        buckets = self._kept_buckets(now)
         seconds = max(_BUCKET_SECONDS, now - max(buckets[0] * _BUCKET_SECONDS, self._began))
         sums: dict[str, float] = defaultdict(float)
         for number in buckets:
@@ -181,11 +181,11 @@ class Book:
 
     # ------------------------------------------------------------------------------------------ updates
 
-    def _replace(
+    def _replace_record(
         self, key: NodeLife, old: NodeTraffic | None, new: NodeTraffic, bucket: int | None, part: float
     ) -> None:
         """Change the sums by the difference between two records of a node. `part` of it counts as recent traffic."""
-        for subjects, before, after in _changed(old or _empty_record(new), new):
+        for subjects, before, after in _changed_accounts(old or _empty_record(new), new):
             for subject in subjects:
                 sums = self._totals.setdefault(subject, {})
                 recent = self._recent[bucket].setdefault(subject, {}) if bucket is not None else None
@@ -224,11 +224,11 @@ class Book:
             del self._nodes_of[uid], self.runs[uid]
             self._totals.pop(Subject("run", uid), None)
 
-    def _buckets(self, now: float) -> range:
+    def _kept_buckets(self, now: float) -> range:
         newest = int(now // _BUCKET_SECONDS)
         return range(newest - WINDOW_SECONDS // _BUCKET_SECONDS + 1, newest + 1)
 
-    def _bucket(self, at: float) -> int:
+    def _bucket_of(self, at: float) -> int:
         number = int(at // _BUCKET_SECONDS)
         self._recent.setdefault(number, {})
         for old in [minute for minute in self._recent if minute < number - WINDOW_SECONDS // _BUCKET_SECONDS]:
@@ -241,7 +241,7 @@ encode_node = msgspec.msgpack.Encoder(order="deterministic").encode
 decode_node = msgspec.msgpack.Decoder(NodeTraffic).decode
 
 
-def _changed(old: NodeTraffic, new: NodeTraffic) -> Iterator[tuple[Sequence[Subject], Totals, Totals]]:
+def _changed_accounts(old: NodeTraffic, new: NodeTraffic) -> Iterator[tuple[Sequence[Subject], Totals, Totals]]:
     """Yield (subjects with a sum that includes it, old totals, new totals) of each account that differs."""
     nothing: Totals = {}
     for key in old.runs.keys() | new.runs.keys():

@@ -1,4 +1,4 @@
-"""Traffic over time: hourly records of totals that only grow, and what they say about a span of time.
+"""Traffic over time: hourly records of totals that only grow, and the traffic in a span of time.
 
 The book of traffic has totals since the agents began. A record has such a total at the end of an hour, and how much of
 it was counted while history was kept. So the traffic of a span is the difference of two records, and any record between
@@ -74,20 +74,20 @@ class TrafficPoint:
 def records_of(book: Book, before: Mapping[Key, HourRecord], at: int, *, is_first: bool) -> list[HourRecord]:
     """Return the records of the hour that begins at `at`. The cluster always has one, others if their totals changed.
 
-    `before` has the last record of each subject in earlier hours. `is_first` says that history has no records at all:
-    then nobody knows when the present totals were counted, and none of it counts.
+    `before` has the last record of each subject in earlier hours. `is_first`: history has no records at all. Then it is
+    not known when the present totals were counted, so they do not count.
     """
     found = [
         made
         for group in ("namespace", "user")
         for subject in book.subjects(group)
-        if (made := _record(group, subject.key, book.total(subject), before, at, is_first=is_first)) is not None
+        if (made := _hour_record(group, subject.key, book.total(subject), before, at, is_first=is_first)) is not None
     ]
     runs = []
     for subject in book.subjects("run"):
         name = book.runs[subject.key]
         known = before.get(("run", subject.key))
-        made = _record("run", subject.key, book.total(subject), before, at, is_first=is_first)
+        made = _hour_record("run", subject.key, book.total(subject), before, at, is_first=is_first)
         if made is not None:
             record = msgspec.structs.replace(made.record, run=name.run, namespace=name.namespace, user=name.user)
             new = made.counted_bytes - (known.counted_bytes if known is not None else 0)
@@ -95,8 +95,8 @@ def records_of(book: Book, before: Mapping[Key, HourRecord], at: int, *, is_firs
     runs.sort(key=lambda item: -item[0])
     cluster: Bytes = {}
     for subject in book.subjects("node"):
-        _add(cluster, _bytes_of(book.total(subject)))
-    whole = HourRecord("cluster", "", at, _grown(cluster, before.get(("cluster", "")), is_first=is_first))
+        _add_amounts(cluster, _bytes_of(book.total(subject)))
+    whole = HourRecord("cluster", "", at, _with_growth(cluster, before.get(("cluster", "")), is_first=is_first))
     return [whole, *found, *(record for _, record in runs[:MAX_RUNS_PER_HOUR])]
 
 
@@ -126,27 +126,28 @@ def points_between(
     """
     amounts: dict[int, Bytes] = {at - at % seconds: {} for at in recorded_at if since <= at < until}
     for made in records:
-        _add(amounts.setdefault(made.at - made.at % seconds, {}), amounts_between(made.record, earlier))
+        _add_amounts(amounts.setdefault(made.at - made.at % seconds, {}), amounts_between(made.record, earlier))
         earlier = made.record
     first = since - since % seconds
     return [TrafficPoint(at, amounts.get(at)) for at in range(first, until, seconds)]
 
 
-def _record(
+def _hour_record(
     group: HistoryGroup, key: str, totals: Totals, before: Mapping[Key, HourRecord], at: int, *, is_first: bool
 ) -> HourRecord | None:
     raw, known = _bytes_of(totals), before.get((group, key))
     if known is not None and known.record.raw == raw:
         return None
-    return HourRecord(group, key, at, _grown(raw, known, is_first=is_first))
+    return HourRecord(group, key, at, _with_growth(raw, known, is_first=is_first))
 
 
-def _grown(raw: Bytes, known: HourRecord | None, *, is_first: bool) -> TrafficRecord:
-    """A total decreases if the book dropped a node that no longer reports; then nothing is counted."""
+def _with_growth(raw: Bytes, known: HourRecord | None, *, is_first: bool) -> TrafficRecord:
+    """Return the record of these totals. A total decreases if the book dropped a node that no longer reports; then
+    nothing is counted."""
     if known is None:
         return TrafficRecord(raw, {} if is_first else dict(raw))
     counted = dict(known.record.counted)
-    _add(counted, {kind: max(0, size - known.record.raw.get(kind, 0)) for kind, size in raw.items()})
+    _add_amounts(counted, {kind: max(0, size - known.record.raw.get(kind, 0)) for kind, size in raw.items()})
     return TrafficRecord(raw, counted)
 
 
@@ -154,7 +155,7 @@ def _bytes_of(totals: Totals) -> Bytes:
     return {kind: count.bytes for kind, count in totals.items() if count.bytes}
 
 
-def _add(amounts: Bytes, more: Bytes) -> None:
+def _add_amounts(amounts: Bytes, more: Bytes) -> None:
     for kind, size in more.items():
         if size:
             amounts[kind] = amounts.get(kind, 0) + size

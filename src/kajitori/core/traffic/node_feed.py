@@ -29,7 +29,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     pods: tuple[Pod, ...] = ()
     """Pods that are new or changed."""
     gone: tuple[str, ...] = ()
-    """UIDs of Pods that were deleted, or whose containers have ended for good."""
+    """UIDs of Pods that were deleted, or that have ended for good."""
     age_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Age of this state; greater than 0 while the API server is unreachable."""
 

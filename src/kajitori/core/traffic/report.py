@@ -109,8 +109,8 @@ def read_report(body: bytes) -> Report:
     return msgspec.structs.replace(
         report,
         runs=tuple(run for run in named if _is_short(run.namespace, run.run, run.run_uid, run.user)),
-        namespaces=_rows(report.namespaces),
-        users=_rows(report.users),
+        namespaces=_kept_rows(report.namespaces),
+        users=_kept_rows(report.users),
     )
 
 
@@ -118,7 +118,7 @@ def _is_short(*names: str) -> bool:
     return all(len(name) <= MAX_NAME_LENGTH for name in names)
 
 
-def _rows(sums: Mapping[str, Totals], known: Collection[str] = ()) -> dict[str, Totals]:
+def _kept_rows(sums: Mapping[str, Totals], known: Collection[str] = ()) -> dict[str, Totals]:
     """Return the rows kept for one node: rows that were known before come first, then those with most traffic."""
     rows = {name: totals for name, totals in sums.items() if _is_short(name)}
     if len(rows) <= MAX_NAMES:
@@ -205,4 +205,4 @@ def _merged_names(older: Mapping[str, Totals], newer: Mapping[str, Totals]) -> d
     both = dict(older)
     for name, totals in newer.items():
         both[name] = largest(both[name], totals) if name in both else totals
-    return _rows(both, older)
+    return _kept_rows(both, older)

@@ -205,7 +205,7 @@ def with_reading(ledger: Ledger, reading: Mapping[str, Counter], now: float) -> 
             else:
                 reset.append(name)
         if new.bytes or new.packets:
-            _add(fresh.setdefault(parsed.uid, {}), str(parsed.kind), new)
+            _add_count(fresh.setdefault(parsed.uid, {}), str(parsed.kind), new)
     deleted = [
         name
         for name, before in ledger.seen.items()
@@ -285,7 +285,7 @@ def _uid(name: str) -> str:
     return parsed.uid
 
 
-def _add(totals: Totals, kind: str, count: Count) -> None:
+def _add_count(totals: Totals, kind: str, count: Count) -> None:
     totals[kind] = totals.get(kind, Count()).plus(count)
 
 
@@ -293,5 +293,5 @@ def sum_totals(totals: Totals, new: Totals) -> Totals:
     """Return the sum of both."""
     both = dict(totals)
     for kind, count in new.items():
-        _add(both, kind, count)
+        _add_count(both, kind, count)
     return both

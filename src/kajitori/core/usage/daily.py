@@ -107,7 +107,7 @@ def daily_sums(parts: Iterable[UsedPart]) -> dict[SumKey, Amount]:
     for part in parts:
         for day, seconds in _days_of(part):
             for key in _keys_of(part, day):
-                _add(found.setdefault(key, Amount()), part, seconds)
+                _add_seconds(found.setdefault(key, Amount()), part, seconds)
     return found
 
 
@@ -207,7 +207,7 @@ def _keys_of(part: UsedPart, day: int) -> Iterator[SumKey]:
         yield SumKey(Level.BOTH.value, days, first, part.namespace, part.owner, part.gpu_type)
 
 
-def _add(amount: Amount, part: UsedPart, seconds: int) -> None:
+def _add_seconds(amount: Amount, part: UsedPart, seconds: int) -> None:
     amount.gpu_seconds += part.gpus * seconds
     amount.cpu_milli_seconds += part.cpu_millis * seconds
     amount.mib_seconds += (part.memory_bytes >> MIB_SHIFT) * seconds

@@ -31,8 +31,8 @@ Released = Mapping[int, str]
 """Time at which each of these ranks gave its node back."""
 
 
-class Story(NamedTuple):
-    """Facts about the time of members, besides the time for which they held their nodes."""
+class TimeFacts(NamedTuple):
+    """When members ran and why they ended, besides the time for which they held their nodes."""
 
     started: str = ""
     ended: str = ""
@@ -100,11 +100,11 @@ def open_ranks(usage: Usage | None) -> dict[int, set[int]]:
 
 
 def release(
-    status: RunStatus, released: Mapping[int, Released], stories: Mapping[int, Mapping[int, Story]] | None = None
+    status: RunStatus, released: Mapping[int, Released], by_rank: Mapping[int, Mapping[int, TimeFacts]] | None = None
 ) -> RunStatus:
     """Return the status after these members gave their nodes back: by attempt, the time of each rank.
 
-    `stories` are those of members that live independently of others: by attempt and rank.
+    `by_rank` has the facts about members that live independently of others: by attempt and rank.
     """
     usage = status.usage
     if usage is None or not any(released.values()):
@@ -122,15 +122,17 @@ def release(
         kept = [rank for rank in ranks if rank not in given_back]
         if kept:
             left.append(_of_ranks(part, kept, nodes))
-        own = (stories or {}).get(part.attempt, {})
+        own = (by_rank or {}).get(part.attempt, {})
 
-        def alike(rank: int, given_back: Released = given_back, own: Mapping[int, Story] = own) -> tuple[str, Story]:
-            return given_back[rank], own.get(rank, Story())
+        def alike(
+            rank: int, given_back: Released = given_back, own: Mapping[int, TimeFacts] = own
+        ) -> tuple[str, TimeFacts]:
+            return given_back[rank], own.get(rank, TimeFacts())
 
         gone.sort(key=lambda rank: (alike(rank), rank))
-        for (until, story), same in groupby(gone, key=alike):
+        for (until, facts), same in groupby(gone, key=alike):
             fields = _fields(_of_ranks(part, list(same), nodes))
-            fields |= {name: value for name, value in story._asdict().items() if value}
+            fields |= {name: value for name, value in facts._asdict().items() if value}
             last += 1
             closed.append(Segment(**fields, id=last, until=max(until, part.since)))
     if not closed:
@@ -140,18 +142,18 @@ def release(
         last=last,
         open=left,
         closed=[*usage.closed, *closed],
-        totals=_added(usage.totals, closed),
+        totals=_add_to_totals(usage.totals, closed),
     )
     return msgspec.structs.replace(status, usage=_within_bounds(usage))
 
 
-def mark_attempt(usage: Usage, attempt: int, story: Story) -> Usage:
+def mark_attempt(usage: Usage, attempt: int, facts: TimeFacts) -> Usage:
     """Return the usage with the known facts about an attempt added to its open parts."""
 
     def marked(part: Holding) -> Holding:
         if part.attempt != attempt:
             return part
-        news = {name: value for name, value in story._asdict().items() if value and not getattr(part, name)}
+        news = {name: value for name, value in facts._asdict().items() if value and not getattr(part, name)}
         return msgspec.structs.replace(part, **news) if news else part
 
     parts = [marked(part) for part in usage.open]
@@ -201,7 +203,7 @@ def _fields(part: Holding) -> dict[str, Any]:
     return {name: getattr(part, name) for name in Holding.__struct_fields__}
 
 
-def _added(totals: Iterable[UsageTotal], closed: Iterable[Segment]) -> list[UsageTotal]:
+def _add_to_totals(totals: Iterable[UsageTotal], closed: Iterable[Segment]) -> list[UsageTotal]:
     found = {amounts_key(total): total for total in totals}
     for part in closed:
         key = amounts_key(part)

@@ -4,9 +4,9 @@ Times are seconds since 1970. A part of the usage ledger (members of one attempt
 time) is divided into slices that do not overlap and cover it, so the GPU-seconds of all slices are those of the ledger.
 
 The *effective training time ratio* is productive time divided by the time in which the run was wanted: from the moment
-that it was queued to its end. So defined by Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning
-Research Clusters" (HPCA 2025, arXiv:2410.21680): time that is redone after a failure, restarts and time in the queue
-are not productive. "The Llama 3 Herd of Models" (arXiv:2407.21783, section 3.3.4) and MegaScale (NSDI 2024,
+that it was queued to its end. The definition is that of Kokolis et al., "Revisiting Reliability in Large-Scale Machine
+Learning Research Clusters" (HPCA 2025, arXiv:2410.21680): work that is repeated after a failure, restarts and time in
+the queue are not productive. "The Llama 3 Herd of Models" (arXiv:2407.21783, section 3.3.4) and MegaScale (NSDI 2024,
 arXiv:2402.15627) divide by the elapsed time of the training; `while_held` is the closest to that.
 """
 
@@ -29,10 +29,10 @@ NOTHING_TO_LOSE = -2
 NO_CHECKPOINT = -1
 """`saves_every` of a run without a checkpoint: its next attempt begins anew."""
 NOT_DECLARED = 0
-"""`saves_every` of a run that has a checkpoint and does not say how often it writes it."""
+"""`saves_every` of a run with a checkpoint that does not declare how often it writes it."""
 
 LATE_FACTOR = 1.5
-"""If an attempt ran for this multiple of the longest time between two checkpoints, and no checkpoint of it is known, it
+"""If no checkpoint of an attempt is known although it ran for this multiple of the longest time between two of them, it
 may have written some without a report. Then the lost time is unclear."""
 
 STUCK, IDLE = "Stuck", "Idle"
@@ -94,11 +94,11 @@ _OVERLAYS = ((Kind.HUNG, Category.HUNG), (Kind.IDLE, Category.IDLE), (Kind.SAVED
 _KEEPS_ALL = frozenset(
     {"", Phase.SUCCEEDED.value, Reason.STOPPED_BY_USER.value, Reason.PARKED.value, Reason.DELETING.value}
 )
-"""Ends of an attempt by which nothing is lost: it succeeded, or its user had seen enough."""
+"""Ends of an attempt that lose no work: it succeeded, or its user ended it."""
 
 
 class Mark(msgspec.Struct, frozen=True, order=True):
-    """A time in one attempt in which something is known of it."""
+    """A time in one attempt, with the event that filled it."""
 
     attempt: int
     kind: str
@@ -161,9 +161,9 @@ def divide(held: Held, marks: Sequence[Mark]) -> list[Slice]:
     if held.loose_seconds:
         return []
     if not held.is_known:
-        return _whole((Slice(Category.UNCLEAR, "", "", since, until),))
+        return _non_empty((Slice(Category.UNCLEAR, "", "", since, until),))
     if held.started is None:
-        return _whole((Slice(Category.STARTING, held.cause or held.after, held.node, since, until),))
+        return _non_empty((Slice(Category.STARTING, held.cause or held.after, held.node, since, until),))
     start = min(max(held.started, since), until)
     end = min(max(held.ended if held.ended is not None else until, start), until)
     kept, otherwise = _kept_until(held, marks, start, end)
@@ -174,8 +174,8 @@ def divide(held: Held, marks: Sequence[Mark]) -> list[Slice]:
         cause = {Category.HUNG: STUCK, Category.IDLE: IDLE}.get(category, "")
         for mark in own:
             if mark.kind == kind:
-                running = list(_covered(running, Slice(category, cause, "", mark.since, mark.until)))
-    return _whole(
+                running = list(_overlay(running, Slice(category, cause, "", mark.since, mark.until)))
+    return _non_empty(
         (
             Slice(Category.STARTING, held.after, "", since, start),
             *running,
@@ -198,7 +198,7 @@ def _kept_until(held: Held, marks: Sequence[Mark], start: int, end: int) -> tupl
     if own:
         return min(max(own), end), Category.LOST
     if saves:  # reports of this attempt may have been lost with its node
-        longest = max(_between(saves), default=0)
+        longest = max(_seconds_between_saves(saves), default=0)
         is_late = longest and end - start > LATE_FACTOR * longest
         return start, Category.UNCLEAR if is_late else Category.LOST
     if held.saves_every == NO_CHECKPOINT:
@@ -208,7 +208,7 @@ def _kept_until(held: Held, marks: Sequence[Mark], start: int, end: int) -> tupl
     return start, Category.UNCLEAR
 
 
-def _between(saves: Iterable[Mark]) -> list[int]:
+def _seconds_between_saves(saves: Iterable[Mark]) -> list[int]:
     """Return the seconds between two checkpoints that follow each other in one attempt."""
     return [
         following.since - mark.until
@@ -217,7 +217,7 @@ def _between(saves: Iterable[Mark]) -> list[int]:
     ]
 
 
-def _covered(slices: Iterable[Slice], over: Slice) -> Iterator[Slice]:
+def _overlay(slices: Iterable[Slice], over: Slice) -> Iterator[Slice]:
     """Yield the slices, with `over` in place of the parts that it overlaps."""
     for each in slices:
         since, until = max(each.since, over.since), min(each.until, over.until)
@@ -229,7 +229,7 @@ def _covered(slices: Iterable[Slice], over: Slice) -> Iterator[Slice]:
         yield Slice(each.category, each.cause, each.node, until, each.until)
 
 
-def _whole(slices: Iterable[Slice]) -> list[Slice]:
+def _non_empty(slices: Iterable[Slice]) -> list[Slice]:
     return [each for each in slices if each.until > each.since]
 
 
@@ -308,7 +308,7 @@ def time_of_run(parts: Iterable[tuple[Held, Sequence[Slice]]], since: int, until
             broken.add((held.attempt, held.cause))
             found.causes.setdefault(held.cause, CauseSum()).times += 1
         slices += divided
-    for category, seconds in _best(slices, found.since, found.until):
+    for category, seconds in _categories_by_time(slices, found.since, found.until):
         add_to(found.seconds, category, seconds)
     found.rested = min(max(0, rested), found.seconds.get(Category.QUEUED, 0))
     if found.rested:
@@ -317,7 +317,7 @@ def time_of_run(parts: Iterable[tuple[Held, Sequence[Slice]]], since: int, until
 
 
 def costs(each: Slice) -> bool:
-    """Whether a slice is time that its cause cost."""
+    """Whether a slice counts as a cost of its cause."""
     return bool(each.cause) and each.category not in (Category.PRODUCTIVE, Category.SAVING)
 
 
@@ -329,7 +329,7 @@ def add_to(sums: dict[Category, int], category: Category, amount: int) -> None:
 _RANK = {category: number for number, category in enumerate(Category)}
 
 
-def _best(slices: Iterable[Slice], since: int, until: int) -> Iterator[tuple[Category, int]]:
+def _categories_by_time(slices: Iterable[Slice], since: int, until: int) -> Iterator[tuple[Category, int]]:
     """Yield category and length of each part of the time between two times."""
     changes: dict[int, list[tuple[Category, int]]] = {since: [], until: []}
     for each in slices:
@@ -347,7 +347,7 @@ def _best(slices: Iterable[Slice], since: int, until: int) -> Iterator[tuple[Cat
 # ---------------------------------------------------------------------------------------------- checkpoints
 
 _ANNOUNCED = frozenset({Reason.PREEMPTED.value, Reason.DRAINED.value, Reason.GROWS.value})
-"""Ends of which a program is told in time to write a checkpoint."""
+"""Ends that are announced to the program early enough to write a checkpoint."""
 
 MOST_TIMES = 500
 """Maximum number of checkpoint times in a report."""
@@ -384,7 +384,7 @@ class Checkpoints:
 def checkpoints_of(parts: Sequence[Held], marks: Iterable[Mark]) -> Checkpoints:
     """Return facts about a run's checkpoints, from its marks and the ends of its attempts."""
     saves = sorted(mark for mark in marks if mark.kind == Kind.SAVED)
-    between = _between(saves)
+    between = _seconds_between_saves(saves)
     cost = float(median(mark.until - mark.since for mark in saves)) if saves else None
     ran: dict[int, tuple[int, int]] = {}
     broken: set[int] = set()
@@ -438,13 +438,13 @@ def describe(found: RunTime, checkpoints: Checkpoints, *, can_save: bool) -> lis
     often = f"{failures} failure{'s' if failures != 1 else ''}"
     if best is not None:
         words.append(
-            f"With {often}, one every {_rounded(checkpoints.between_failures)}, and checkpoints that took "
-            f"{_rounded(checkpoints.cost_seconds)} each, a checkpoint every {_rounded(best)} would have cost least: "
-            f"{checkpoints.waste(best):.1%} of the time (Young and Daly)."
+            f"With {often}, one every {_round_duration(checkpoints.between_failures)}, and checkpoints that took "
+            f"{_round_duration(checkpoints.cost_seconds)} each, a checkpoint every {_round_duration(best)} would have "
+            f"cost least: {checkpoints.waste(best):.1%} of the time (Young and Daly)."
         )
         if checkpoints.every_seconds is not None:
             words.append(
-                f"It wrote one every {_rounded(checkpoints.every_seconds)}, which costs "
+                f"It wrote one every {_round_duration(checkpoints.every_seconds)}, which costs "
                 f"{checkpoints.waste(checkpoints.every_seconds):.1%}."
             )
     elif not can_save:
@@ -464,7 +464,7 @@ def describe(found: RunTime, checkpoints: Checkpoints, *, can_save: bool) -> lis
 SAY_SO = 'let rank 0 append {"checkpoint_seconds": 12.5} to $KAJI_METRICS after each checkpoint'
 
 
-def _rounded(seconds: float | None) -> str:
+def _round_duration(seconds: float | None) -> str:
     """Return a duration in at most two units."""
     whole = round(seconds or 0.0)
     for unit in (86_400, 3600):

@@ -1,7 +1,7 @@
-"""CEL expressions: compiled and evaluated.
+"""Compilation and evaluation of CEL expressions, as kube-apiserver understands them.
 
-The library is the reference implementation, loaded with the first expression. Of the extensions of kube-apiserver,
-comparisons of quantities, sums of lists and the `authorizer` of policies are added here. The others (URLs, addresses,
+The library is the reference implementation, loaded with the first expression. This module adds these extensions of
+kube-apiserver: comparisons of quantities, sums of lists, and the `authorizer` of policies. Others (URLs, addresses,
 sets) are missing: an expression that uses them is refused when it is written, with the message of the compiler.
 """
 
@@ -58,8 +58,8 @@ class Scope:
         return Scope(self._given, variables, has_patches=self._has_patches, check=self._check)
 
     def compile(self, text: str, *results: str) -> Expression:
-        """Return a compiled expression. `results`: its type must be one of these, such as "bool". An expression whose
-        type is only known at evaluation has the type "dyn".
+        """Return a compiled expression. `results`: its type must be one of these, such as "bool". The type is "dyn" if
+        it is only known at evaluation.
 
         Raises:
             ExpressionError: it cannot be compiled, or has another type.
@@ -73,11 +73,11 @@ class Scope:
                 f"this server's library for CEL is missing: install cel-expr-python ({error})"
             ) from error
         except (RuntimeError, TypeError, ValueError) as error:
-            message = _plain(str(error))
+            message = _plain_message(str(error))
             if self._variables:
                 message = _UNDECLARED.sub(r"undefined field '\1'", message)
             raise ExpressionError(f"compilation failed: {message}") from error
-        kind = _word(compiled.return_type())
+        kind = _type_name(compiled.return_type())
         if results and kind not in results:
             wanted = results[0] if len(results) == 1 else f"one of [{' '.join(results)}]"
             raise ExpressionError(f"must evaluate to {wanted} but got {kind}")
@@ -105,9 +105,9 @@ class Expression:
             answer = self._compiled.eval(data=values)
             result = answer.plain_value()
         except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-            raise ExpressionError(_plain(str(error))) from error
-        if _word(answer.type()) == "error":
-            raise ExpressionError(_plain(str(result)))
+            raise ExpressionError(_plain_message(str(error))) from error
+        if _type_name(answer.type()) == "error":
+            raise ExpressionError(_plain_message(str(result)))
         return result
 
 
@@ -131,15 +131,15 @@ def _environment(given: Sequence[str], variables: Mapping[str, Any], has_patches
     from cel_expr_python.ext import ext_optional, ext_strings
 
     types = dict.fromkeys(given, cel.Type.DYN) | {f"variables.{name}": kind for name, kind in variables.items()}
-    extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional(), _quantities()]
+    extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional(), _quantity_functions()]
     if check is not None:
         types[AUTHORIZER] = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
-        extensions.append(_authorization(check))
-    return cel.NewEnv(_messages() if has_patches else None, variables=types, extensions=extensions)
+        extensions.append(_authorizer_functions(check))
+    return cel.NewEnv(_message_descriptors() if has_patches else None, variables=types, extensions=extensions)
 
 
 @cache
-def _messages() -> Any:
+def _message_descriptors() -> Any:
     """Return the descriptors of messages that expressions may make: the operation of a JSON patch."""
     from google.protobuf import descriptor_pb2, descriptor_pool, struct_pb2
 
@@ -161,7 +161,7 @@ def _messages() -> Any:
 
 
 @cache
-def _quantities() -> Any:
+def _quantity_functions() -> Any:
     """Return the functions for quantities (k8s.io/apiserver/pkg/cel/library/quantity.go). A quantity is a
     floating-point number here, which is exact up to 2^53."""
     from cel_expr_python import cel
@@ -188,7 +188,7 @@ def _quantities() -> Any:
     )
 
 
-def _authorization(check: Check) -> Any:
+def _authorizer_functions(check: Check) -> Any:
     """Return the functions of `authorizer` (k8s.io/apiserver/pkg/cel/library/authz.go): questions about an access, each
     part of it a call. The questions are maps, so the compiler does not see calls in a wrong order."""
     from cel_expr_python import cel
@@ -239,17 +239,17 @@ def _contains_nul(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_contains_nul, value))
 
 
-def _word(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     """Return the name of a type in the notation of kube-apiserver: `list(int)`."""
     word = str(kind.name()).lower().replace("<", "(").replace(">", ")")
     return "null_type" if word == "null" else word
 
 
-def _plain(message: str) -> str:
+def _plain_message(message: str) -> str:
     """Return a message of the library in the form of cel-go, without the library's own codes."""
     message = re.sub(r" \[[A-Z_]+\]$", "", re.sub(r"^[A-Z_]+: ", "", message))
     if len(faults := re.split(r"\n(?=ERROR: <input>:)", message)) > 1:
-        message = "\n".join(sorted(faults, key=_place))
+        message = "\n".join(sorted(faults, key=_fault_position))
     if missing := re.fullmatch(r'Key not found in map : "(.*)"', message, re.DOTALL):
         return f"no such key: {missing[1]}"
     if missing := re.fullmatch(r'No value with name "variables\.(.*)" found in Activation', message):
@@ -262,7 +262,7 @@ def missing_variable(name: str) -> str:
     return f'composited variable "{name}" fails to evaluate'
 
 
-def _place(fault: str) -> tuple[int, ...]:
+def _fault_position(fault: str) -> tuple[int, ...]:
     """Return the line and column that a compiler's message is about."""
     found = re.match(r"ERROR: <input>:(\d+):(\d+)", fault)
     return tuple(map(int, found.groups())) if found else ()

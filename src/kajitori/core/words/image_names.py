@@ -61,7 +61,12 @@ def parse_image_name(text: str) -> ImageName | None:
     match = _NAME.fullmatch(text if has_domain else f"{DOCKER_HUB}/{text}")
     if match is None or match["domain"] is None or (not has_domain and _IDENTIFIER.fullmatch(text)):
         return None
-    domain, path, tag, digest = _domain(match["domain"]), match["path"][1:], match["tag"] or "", match["digest"] or ""
+    domain, path, tag, digest = (
+        _registry_domain(match["domain"]),
+        match["path"][1:],
+        match["tag"] or "",
+        match["digest"] or "",
+    )
     if domain == DOCKER_HUB and "/" not in path:
         path = f"library/{path}"
     if not tag and not digest:
@@ -89,7 +94,7 @@ def pattern_in_full(pattern: str) -> tuple[str, ...]:
     if not _WILDCARD.match(pattern):
         first, slash, rest = pattern.partition("/")
         has_domain = bool(slash) and _is_domain(first)
-        domain, path = (_domain(first), rest) if has_domain else (DOCKER_HUB, pattern)
+        domain, path = (_registry_domain(first), rest) if has_domain else (DOCKER_HUB, pattern)
         of_library = "/" not in path and not (has_domain and _WILDCARD.search(_without_version(path)))
         name = f"{domain}/library/{path}" if domain == DOCKER_HUB and of_library else f"{domain}/{path}"
     names = [name]
@@ -129,7 +134,7 @@ def _is_domain(first: str) -> bool:
     return "." in first or ":" in first or first == "localhost" or first != first.lower()
 
 
-def _domain(written: str) -> str:
+def _registry_domain(written: str) -> str:
     """Normalize the address of a registry: lower case, no default port, one name for Docker Hub.
 
     A host name without dots keeps its port or gets one, because without a port it would be parsed as part of the path.

@@ -101,8 +101,8 @@ ANNOTATION_MESSAGE_TESTS = f"{GROUP}/tests"
 
 
 def messages_namespace(namespace: str = NAMESPACE) -> str:
-    """Return the namespace of channels and outboxes, for that of the controllers' Lease. Nobody but the Web API and the
-    controllers has rights there."""
+    """Return the namespace of channels and outboxes, given the namespace of the controllers' Lease. Only the Web API
+    and the controllers have rights there."""
     return f"{namespace}-messages"
 
 

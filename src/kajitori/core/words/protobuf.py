@@ -14,13 +14,13 @@ def fields(message: bytes) -> Iterator[tuple[int, int | float | bytes]]:
     """Yield number and value of each field: bytes for texts and messages. Raises ValueError if it is no message."""
     place, size = 0, len(message)
     while place < size:
-        key, place = _varint(message, place)
+        key, place = _read_varint(message, place)
         value: int | float | bytes
         match key & 7:
             case 0:
-                value, place = _varint(message, place)
+                value, place = _read_varint(message, place)
             case 2:
-                length, start = _varint(message, place)
+                length, start = _read_varint(message, place)
                 place = start + length
                 value = message[start:place]
             case (1 | 5) as kind:
@@ -46,7 +46,7 @@ def text(message: bytes, number: int) -> str:
     return found.decode(errors="replace")
 
 
-def _varint(message: bytes, place: int) -> tuple[int, int]:
+def _read_varint(message: bytes, place: int) -> tuple[int, int]:
     """Return the number at this place, and the place after it."""
     value = shift = 0
     while place < len(message) and shift < 64:

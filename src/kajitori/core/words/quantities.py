@@ -6,9 +6,9 @@ There are three syntaxes, each with its own function:
   Pods, quotas). `m` is a thousandth, `M` is 10^6, `Mi` is 2^20.
 - `parse_docker_memory_bytes` reads the values of Docker's `-m`, `--memory` and `--shm-size`: `64g`, `512M`. Units are
   binary in upper and lower case.
-- `parse_spec_memory_bytes` reads a Run's spec and the policy file, whose authors know either. Lower-case units and
-  units that end in B are Docker's (`64g` and `64GB` are 64 GiB, `500m` is 500 MiB, never half a byte), all others
-  are Kubernetes' (`64G` is 64·10^9, `64Gi` is 64 GiB). `format_memory` writes a form that is the same in both.
+- `parse_spec_memory_bytes` reads a Run's spec and the policy file. Their authors may know either syntax: lower-case
+  units and units that end in B are Docker's (`64g` and `64GB` are 64 GiB, `500m` is 500 MiB, never half a byte), all
+  others are Kubernetes' (`64G` is 64·10^9, `64Gi` is 64 GiB). `format_memory` writes a form that is the same in both.
 
 Durations have the same syntax everywhere: `1h30m`, or Slurm's `1:30:00` and `2-00:00:00`.
 
@@ -93,8 +93,8 @@ def parse_docker_memory_bytes(value: str) -> int:
     sign, whole, fraction, unit, tail = match.groups()
     if tail.lower().startswith("i") and not unit:
         raise QuantityError(value, f"{value!r} is not a size", _DOCKER_HINT)
-    numerator, denominator = _scaled(value, whole, fraction, _DOCKER_HINT)
-    return _whole(value, sign, numerator << _DOCKER_POWER[unit.lower()], denominator, MAX_MEMORY_BYTES, _DOCKER_HINT)
+    numerator, denominator = _as_fraction(value, whole, fraction, _DOCKER_HINT)
+    return _round_up(value, sign, numerator << _DOCKER_POWER[unit.lower()], denominator, MAX_MEMORY_BYTES, _DOCKER_HINT)
 
 
 def parse_spec_memory_bytes(value: str | int | float) -> int:
@@ -131,15 +131,15 @@ def format_memory(memory_bytes: int) -> str:
 
 def memory_there(memory_bytes: int) -> str:
     """Format an available amount or a limit for users, rounded down: `23.5Gi` instead of `24684092Ki`."""
-    return _readable(memory_bytes, lambda tenths, unit: tenths // unit)
+    return _format_readable(memory_bytes, lambda tenths, unit: tenths // unit)
 
 
 def memory_needed(memory_bytes: int) -> str:
     """Format a requested or needed amount for users, rounded up."""
-    return _readable(memory_bytes, lambda tenths, unit: -(-tenths // unit))
+    return _format_readable(memory_bytes, lambda tenths, unit: -(-tenths // unit))
 
 
-def _readable(memory_bytes: int, divide: Callable[[int, int], int]) -> str:
+def _format_readable(memory_bytes: int, divide: Callable[[int, int], int]) -> str:
     """Return the canonical form if it has at most four digits, else one decimal of the largest unit. Both can be
     parsed."""
     exact = format_memory(memory_bytes)
@@ -235,13 +235,13 @@ def _bounded_duration(value: object, seconds: int) -> int:
 @lru_cache(maxsize=65536, typed=True)
 def _parse_kubernetes(value: str | int | float, per_unit: int, limit: int, hint: str) -> int:
     if isinstance(value, int):
-        return _whole(value, "-" if value < 0 else "", abs(value) * per_unit, 1, limit, hint)
+        return _round_up(value, "-" if value < 0 else "", abs(value) * per_unit, 1, limit, hint)
     text = value.strip() if isinstance(value, str) else repr(value)
     match = re.fullmatch(_KUBERNETES, text, re.ASCII) if len(text) <= _LONGEST else None
     if match is None:
         raise QuantityError(value, f"{value!r:.80} is not an amount", hint)
     sign, whole, fraction, exponent, suffix = match.groups()
-    numerator, denominator = _scaled(value, whole, fraction, hint)
+    numerator, denominator = _as_fraction(value, whole, fraction, hint)
     power = int(exponent) if exponent else _DECIMAL_POWER.get(suffix or "", 0)
     if suffix in _BINARY_POWER:
         numerator <<= _BINARY_POWER[suffix]
@@ -249,17 +249,17 @@ def _parse_kubernetes(value: str | int | float, per_unit: int, limit: int, hint:
         numerator *= 10**power
     else:
         denominator *= 10**-power
-    return _whole(value, sign, numerator * per_unit, denominator, limit, hint)
+    return _round_up(value, sign, numerator * per_unit, denominator, limit, hint)
 
 
-def _scaled(value: object, whole: str, fraction: str | None, hint: str) -> tuple[int, int]:
+def _as_fraction(value: object, whole: str, fraction: str | None, hint: str) -> tuple[int, int]:
     digits = whole + (fraction or "")
     if not digits:
         raise QuantityError(value, f"{value!r} is not an amount", hint)
     return int(digits), 10 ** len(fraction or "")
 
 
-def _whole(value: object, sign: str, numerator: int, denominator: int, limit: int, hint: str) -> int:
+def _round_up(value: object, sign: str, numerator: int, denominator: int, limit: int, hint: str) -> int:
     if sign == "-" and numerator:
         raise QuantityError(value, f"{value!r:.80} is negative", hint)
     amount = -(-numerator // denominator)

@@ -1,4 +1,4 @@
-"""The line that a kubelet inserts into a container's log where log rotation dropped output."""
+"""The line that Kajitori's kubelet inserts into a container's log in place of output that log rotation dropped."""
 
 from __future__ import annotations
 

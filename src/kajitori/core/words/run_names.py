@@ -56,7 +56,7 @@ def branches(names: Iterable[str], most: int) -> tuple[list[str], list[str]]:
     while open_groups:
         widest = max(open_groups, key=lambda prefix: len(groups[prefix]))
         open_groups.remove(widest)
-        parts = _split(groups[widest])
+        parts = _group_by_next_character(groups[widest])
         if len(groups) > 1 and len(groups) - 1 + len(parts) > most:
             continue
         del groups[widest]
@@ -66,17 +66,17 @@ def branches(names: Iterable[str], most: int) -> tuple[list[str], list[str]]:
     return sorted(whole), sorted(prefix for prefix, members in groups.items() if len(members) > 1)
 
 
-def _split(names: Sequence[str]) -> dict[str, list[str]]:
+def _group_by_next_character(names: Sequence[str]) -> dict[str, list[str]]:
     """Group sorted names by the character after their common prefix. The key of a single name ends with a character
     that no name contains, so that a name is not confused with the prefix of others."""
     common = _common_length(names)
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(name[: common + 1], []).append(name)
-    return {_key(group): group for group in found.values()}
+    return {_prefix_key(group): group for group in found.values()}
 
 
-def _key(names: Sequence[str]) -> str:
+def _prefix_key(names: Sequence[str]) -> str:
     return names[0][: _common_length(names)] if len(names) > 1 else f"{names[0]}\n"
 
 

@@ -41,8 +41,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     elsewhere = _ELSEWHERE.get(word.casefold())
     if elsewhere in known:
         return elsewhere
-    by_letters = {_letters(name): name for name in known}
-    letters = _letters(word[:80])
+    by_letters = {_letters_only(name): name for name in known}
+    letters = _letters_only(word[:80])
     if letters in by_letters:
         return by_letters[letters]
     close = get_close_matches(letters, by_letters, n=1, cutoff=0.7)
@@ -84,5 +84,5 @@ def first_few(names: Sequence[str], shown: int = 5) -> str:
     return f"{', '.join(names[:shown])}{more}"
 
 
-def _letters(word: str) -> str:
+def _letters_only(word: str) -> str:
     return word.replace("-", "").replace("_", "").casefold()

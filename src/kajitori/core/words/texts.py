@@ -68,7 +68,7 @@ _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 
 def dns_label(text: str) -> list[str]:
     """RFC 1123 label: names of namespaces, containers, volumes, host names."""
-    faults = _checked(text, 63, "characters", _LABEL, _LABEL_TEXT)
+    faults = _faults_of_text(text, 63, "characters", _LABEL, _LABEL_TEXT)
     if _LABEL_TEXT in faults and _SUBDOMAIN.fullmatch(text):
         faults[-1] = "must not contain dots"
     return faults
@@ -76,17 +76,17 @@ def dns_label(text: str) -> list[str]:
 
 def dns_subdomain(text: str) -> list[str]:
     """RFC 1123 subdomain: names of most objects."""
-    return _checked(text, 253, "characters", _SUBDOMAIN, _SUBDOMAIN_TEXT)
+    return _faults_of_text(text, 253, "characters", _SUBDOMAIN, _SUBDOMAIN_TEXT)
 
 
 def dns_subdomain_with_underscore(text: str) -> list[str]:
     """DNS subdomain that may contain underscores: entries of a resolver's search path."""
-    return _checked(text, 253, "characters", _UNDERSCORE, _UNDERSCORE_TEXT)
+    return _faults_of_text(text, 253, "characters", _UNDERSCORE, _UNDERSCORE_TEXT)
 
 
 def dns_1035_label(text: str) -> list[str]:
     """RFC 1035 label: names of Services."""
-    return _checked(text, 63, "characters", _1035, _1035_TEXT)
+    return _faults_of_text(text, 63, "characters", _1035, _1035_TEXT)
 
 
 def path_segment(text: str) -> list[str]:
@@ -118,12 +118,12 @@ def qualified_name(text: str) -> list[str]:
 
 def label_value(text: str) -> list[str]:
     """Values of labels and of node selectors."""
-    return _checked(text, 63, "bytes", _VALUE, _VALUE_TEXT)
+    return _faults_of_text(text, 63, "bytes", _VALUE, _VALUE_TEXT)
 
 
 def config_key(text: str) -> list[str]:
     """Keys of ConfigMaps and Secrets."""
-    faults = _checked(text, 253, "characters", _CONFIG_KEY, _CONFIG_KEY_TEXT)
+    faults = _faults_of_text(text, 253, "characters", _CONFIG_KEY, _CONFIG_KEY_TEXT)
     if text in (".", ".."):
         faults.append(f"must not be '{text}'")
     elif text.startswith(".."):
@@ -182,7 +182,7 @@ def port_number(number: int) -> list[str]:
     return [] if 1 <= number <= 65535 else ["must be between 1 and 65535, inclusive"]
 
 
-def _checked(text: str, limit: int, unit: str, form: re.Pattern[str], said: str) -> list[str]:
+def _faults_of_text(text: str, limit: int, unit: str, form: re.Pattern[str], said: str) -> list[str]:
     faults = [f"must be no more than {limit} {unit}"] if len(text) > limit else []
     if not form.fullmatch(text):
         faults.append(said)

@@ -91,7 +91,7 @@ def test_with_equal_gangs_the_first_guess_is_right() -> None:
     for need in (1, 2, 33, 64):
         found = releases.earliest(state, None, need, need)
         assert found is not None and found[0] == need - 1
-        assert releases._guess(np.arange(64.0), need) == need - 1
+        assert releases._probable_index(np.arange(64.0), need) == need - 1
 
 
 @settings(max_examples=80)

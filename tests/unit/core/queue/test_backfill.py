@@ -263,7 +263,7 @@ class Eager(backfill._Backfill):
 
     def note_priority(self, priority: int) -> None:
         super().note_priority(priority)
-        self.reserve_further()
+        self.reserve_for_higher_priorities()
 
 
 @given(busy, st.lists(mixed, min_size=2, max_size=4), st.integers(0, 9))

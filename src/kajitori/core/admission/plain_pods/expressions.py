@@ -12,7 +12,7 @@ PLAIN_IMAGE = (
     r"^([a-z0-9]+([-.][-a-z0-9.]*)?(:[1-9][0-9]*)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
     r"(:[A-Za-z0-9_][-._A-Za-z0-9]*)?(@[A-Za-z][-_+.A-Za-z0-9]*:[0-9a-fA-F]+)?$"
 )
-"""Image names in lower case. Other spellings of a registry, such as addresses of IPv6, could not be compared in CEL."""
+"""Image names in lower case. CEL cannot compare other spellings of a registry, for example IPv6 addresses."""
 
 ODD_IMAGE = (
     rf"^({'|'.join(re.escape(name) for name in sorted(DOCKER_HUB_ALIASES))})(:[0-9]+)?/"
@@ -43,7 +43,7 @@ def is_plain_image(image: str) -> bool:
 
 
 def regex_of(pattern: str) -> str:
-    """Return the regular expression (RE2, without anchors) of a pattern of `fnmatch` whose brackets contain letters,
+    """Return a pattern of `fnmatch` as a regular expression (RE2, without anchors). Its brackets may contain letters,
     digits and ranges of these only."""
     parts, position = [], 0
     while position < len(pattern):

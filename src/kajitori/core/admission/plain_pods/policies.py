@@ -1,7 +1,7 @@
 """Admission policies for Pods that people create without Kajitori, as objects that the API server evaluates itself.
 
-ValidatingAdmissionPolicies refuse Pods that break a rule of `rules`, and warn about templates (Deployments, Jobs)
-whose Pods would be refused. A MutatingAdmissionPolicy (Kubernetes 1.36) fills in the policy's defaults before.
+ValidatingAdmissionPolicies refuse Pods that break a rule of `rules`, and warn about templates (Deployments, Jobs) if
+their Pods would be refused. A MutatingAdmissionPolicy (Kubernetes 1.36) fills in the policy's defaults before that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PODS = "kajitori-pods"
 TEMPLATES = "kajitori-pod-templates"
 """Name of the policy about objects with a Pod template."""
 CRON_JOBS = "kajitori-cron-jobs"
-"""Name of the policy about CronJobs, whose template is one level deeper."""
+"""Name of the policy about CronJobs. Their Pod template is one level deeper than that of other objects."""
 DEFAULTS = "kajitori-pod-defaults"
 """Name of the policy that fills in defaults."""
 
@@ -97,10 +97,13 @@ def pod_policies(policy: Policy, circumstances: Circumstances) -> list[Manifest]
         (_CRON_JOBS, rules_of(policy, as_written), "Warn"),
     ):
         if rules:
-            objects += [_validating(policy, target, rules), policy_binding("Validating", target.name, action, _LABELS)]
+            objects += [
+                _validating_policy(policy, target, rules),
+                policy_binding("Validating", target.name, action, _LABELS),
+            ]
     mutations = mutations_of(policy, circumstances) if circumstances.is_completed else []
     if mutations:
-        objects += [_mutating(policy, mutations), policy_binding("Mutating", DEFAULTS, labels=_LABELS)]
+        objects += [_mutating_policy(policy, mutations), policy_binding("Mutating", DEFAULTS, labels=_LABELS)]
     return objects
 
 
@@ -122,10 +125,10 @@ def mutations_of(policy: Policy, circumstances: Circumstances) -> list[str]:
 # ------------------------------------------------------------------------------------------ validation
 
 
-def _validating(policy: Policy, target: _Target, rules: Sequence[Rule]) -> Manifest:
+def _validating_policy(policy: Policy, target: _Target, rules: Sequence[Rule]) -> Manifest:
     """Return the policy for one kind of object. All faults are in one message, since the API server reports only the
     first rule that fails."""
-    variables = [{"name": "spec", "expression": target.spec}, *_shared(target)]
+    variables = [{"name": "spec", "expression": target.spec}, *_shared_variables(target)]
     variables += [{"name": rule.name, "expression": rule.expression} for rule in rules]
     faults = " + ".join(f"variables.{rule.name}" for rule in rules)
     variables.append({"name": "faults", "expression": faults})
@@ -153,7 +156,7 @@ def _validating(policy: Policy, target: _Target, rules: Sequence[Rule]) -> Manif
     return admission_policy("Validating", target.name, spec, _LABELS)
 
 
-def _shared(target: _Target) -> list[dict[str, str]]:
+def _shared_variables(target: _Target) -> list[dict[str, str]]:
     values = [("fromDaemonSet", target.from_daemon_set), *VARIABLES]
     return [{"name": name, "expression": expression} for name, expression in values]
 
@@ -161,8 +164,8 @@ def _shared(target: _Target) -> list[dict[str, str]]:
 # ------------------------------------------------------------------------------------------ defaults
 
 
-def _mutating(policy: Policy, mutations: Sequence[str]) -> Manifest:
-    variables = [{"name": "spec", "expression": "object.spec"}, *_shared(_PODS)]
+def _mutating_policy(policy: Policy, mutations: Sequence[str]) -> Manifest:
+    variables = [{"name": "spec", "expression": "object.spec"}, *_shared_variables(_PODS)]
     target = replace(_PODS, resources=(("", ("pods",)),))
     spec = {
         "failurePolicy": "Fail",
@@ -201,10 +204,10 @@ def _keep_off_gpu_nodes(policy: Policy) -> str:
     path = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
     absent = [f"{{'key': {cel(label)}, 'operator': 'DoesNotExist'}}" for label in policy.gpu.type_labels]
     parts = [
-        f"({affinity}.hasValue() ? [] : {_add('/spec/affinity', '{}')})",
-        f"({affinity}.?nodeAffinity.hasValue() ? [] : {_add('/spec/affinity/nodeAffinity', '{}')})",
+        f"({affinity}.hasValue() ? [] : {_add_patch('/spec/affinity', '{}')})",
+        f"({affinity}.?nodeAffinity.hasValue() ? [] : {_add_patch('/spec/affinity/nodeAffinity', '{}')})",
         f"({required}.hasValue() ? [] : "
-        + _add(path, f"{{'nodeSelectorTerms': [{{'matchExpressions': [{', '.join(absent)}]}}]}}")
+        + _add_patch(path, f"{{'nodeSelectorTerms': [{{'matchExpressions': [{', '.join(absent)}]}}]}}")
         + ")",
     ]
     term = f"'{path}/nodeSelectorTerms/' + string(i) + '/matchExpressions"
@@ -220,15 +223,15 @@ def _keep_off_gpu_nodes(policy: Policy) -> str:
 
 
 def _default_node_selector(policy: Policy) -> str:
-    parts = [f"(has(object.spec.nodeSelector) ? [] : {_add('/spec/nodeSelector', '{}')})"]
+    parts = [f"(has(object.spec.nodeSelector) ? [] : {_add_patch('/spec/nodeSelector', '{}')})"]
     for key, value in policy.inject.node_selector.items():
         escaped = key.replace("~", "~0").replace("/", "~1")
         present = f"object.spec.?nodeSelector[?{cel(key)}].hasValue()"
-        parts.append(f"({present} ? [] : {_add(f'/spec/nodeSelector/{escaped}', cel(value))})")
+        parts.append(f"({present} ? [] : {_add_patch(f'/spec/nodeSelector/{escaped}', cel(value))})")
     return f"variables.fromDaemonSet ? [] : {' + '.join(parts)}"
 
 
-def _add(path: str, value: str) -> str:
+def _add_patch(path: str, value: str) -> str:
     return f"[JSONPatch{{op: 'add', path: {cel(path)}, value: {value}}}]"
 
 

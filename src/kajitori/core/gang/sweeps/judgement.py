@@ -72,28 +72,28 @@ class Judgement:
         self._apply_backoff()
         if self._restarts or self._interruptions:
             restarts = self.status.restarts + self._restarts
-            self._change(restarts=restarts, interruptions=self.status.interruptions + self._interruptions)
+            self._change_status(restarts=restarts, interruptions=self.status.interruptions + self._interruptions)
 
     def _judge_member(self, member: Member) -> None:
         if member.state is MemberState.SUCCEEDED:
             self.ledger.succeed(member.rank, seconds_of(member, self._now))
-            self._clear(member.node)
-            self._ended(member)
+            self._forget_failures_on(member.node)
+            self._note_end(member)
         elif member.state is MemberState.FAILED:
-            self._failed(member)
+            self._judge_failed(member)
         elif member.node and not member.node_ready:
-            self._interrupt(replace(member, reason=Reason.NODE_LOST))
+            self._requeue_interrupted(replace(member, reason=Reason.NODE_LOST))
         elif member.node_draining:
-            self._interrupt(replace(member, reason=Reason.DRAINED))
+            self._requeue_interrupted(replace(member, reason=Reason.DRAINED))
         elif member.state is MemberState.RUNNING:
             self._has_started |= member.attempt == self._attempt
             self.ledger.note_running(parse_time(member.started_at), self._now)
         elif member.reason in NEVER_RESTARTED:  # waiting does not remove this fault
-            self._failed(member)
+            self._judge_failed(member)
         else:
-            self._pending(member)
+            self._judge_pending(member)
 
-    def _failed(self, member: Member) -> None:
+    def _judge_failed(self, member: Member) -> None:
         reason, limits = member.reason, self._run.limits
         if reason in _FATAL_FOR_ALL:
             message = f"member {member.rank}: {member.message or reason.value}"
@@ -105,45 +105,45 @@ class Judgement:
         if reason in NEVER_RESTARTED or may_be_out_of_memory or spent:
             self._blame_for_program(member)
             self.ledger.fail(member.rank)
-            self._note(member, used)
-            self._ended(member)
+            self._add_note(member, used)
+            self._note_end(member)
         elif reason in COUNTS_AS_RESTART:
             self._blame_for_program(member)
             self._restarts += 1
             self.ledger.restart(member.rank)
-            self._ended(member)
+            self._note_end(member)
         elif reason in START_FAILURES:
             self._failed_starts.append(member)
         else:
-            self._interrupt(member)
+            self._requeue_interrupted(member)
 
     def _blame_for_program(self, member: Member) -> None:
         """Count a failure of the program against its node, unless no other node could show whether it was the node."""
         if len(self._nodes) > 1:
             self.status = blame_node(self.status, member)
 
-    def _clear(self, node: str) -> None:
+    def _forget_failures_on(self, node: str) -> None:
         """Forget the failures on a node on which a member succeeded: their cause was the program, not the node."""
         if node in self.status.avoid_nodes:
             rest = {one: count for one, count in self.status.avoid_nodes.items() if one != node}
-            self._change(avoid_nodes=rest)
+            self._change_status(avoid_nodes=rest)
 
-    def _interrupt(self, member: Member) -> None:
+    def _requeue_interrupted(self, member: Member) -> None:
         """Requeue a member that ended through no fault of its own; it does not count as a restart."""
         self.status = blame_node(self.status, member)
         self._interruptions += 1
         self.ledger.again.add(member.rank)
         self.ledger.add_member_seconds([member], self._now)
 
-    def _change(self, **fields: Any) -> None:
+    def _change_status(self, **fields: Any) -> None:
         self.status = msgspec.structs.replace(self.status, **fields)
 
-    def _ended(self, member: Member) -> None:
+    def _note_end(self, member: Member) -> None:
         self.ledger.add_member_seconds([member], self._now)
         self._has_started |= member.attempt == self._attempt
         self._has_ended = True
 
-    def _pending(self, member: Member) -> None:
+    def _judge_pending(self, member: Member) -> None:
         created = parse_time(member.created_at)
         if created is None:
             return
@@ -174,9 +174,9 @@ class Judgement:
             self.status = blame_node(self.status, member)
         if not failed:
             if self._has_started:
-                self._change(failed_starts=0)
+                self._change_status(failed_starts=0)
             if self._has_ended and self.status.reason is Reason.QUOTA:  # the quota has room for one more
-                self._change(not_before="")
+                self._change_status(not_before="")
             return
         self._interruptions += len(failed)
         not_before = parse_time(self.status.not_before)
@@ -190,7 +190,7 @@ class Judgement:
         what = first.message or reason.value
         self.status = with_reason(self.status, reason, f"member {first.rank}: {what}; tried again in {seconds} s")
 
-    def _note(self, member: Member, restarts: int) -> None:
+    def _add_note(self, member: Member, restarts: int) -> None:
         """Add a note on a member that failed for good; the first NOTABLE_LIMIT are kept."""
         failed = [note for note in self.status.notable if note.rank in self.ledger.failed]
         if len(failed) >= NOTABLE_LIMIT:
@@ -198,4 +198,4 @@ class Judgement:
         times = f" (started again {restarts} times)" if restarts > 1 else " (started again once)" if restarts else ""
         (note,) = notes_of([member])
         note = msgspec.structs.replace(note, message=note.message[:280] + times)
-        self._change(notable=[*failed, note])
+        self._change_status(notable=[*failed, note])

@@ -91,7 +91,7 @@ def order_of(name: str) -> Order | None:
     """Return whether high or low values of this name are better, judged by the words in it; None if they do not
     tell.
     """
-    for word in reversed(_words(name)):
+    for word in reversed(_words_in(name)):
         if word in _LOWER:
             return "lowest"
         if word in _HIGHER:
@@ -105,10 +105,10 @@ def objective_of(names: Iterable[str]) -> str:
     Empty if no name tells.
     """
     known = [name for name in names if order_of(name) is not None]
-    return min(known, key=lambda name: _ON_OTHER_DATA.isdisjoint(_words(name)), default="")
+    return min(known, key=lambda name: _ON_OTHER_DATA.isdisjoint(_words_in(name)), default="")
 
 
-def _words(name: str) -> list[str]:
+def _words_in(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 

@@ -67,7 +67,7 @@ Each placement costs two writes of the Run, whatever the number of members.
 def sweep_step(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     """Return the next step of a sweep."""
     stored = Ledger.of(run.status.sweep)  # Pods are deleted only after their members' end was written
-    newest = _newest(members)
+    newest = _newest_by_index(members)
     removals = _removals(run, sweep, stored, newest, members)
     # 1. Record which members ended since, and which need another start.
     judgement = Judgement(run, sweep, status, Ledger.of(status.sweep), now)
@@ -175,7 +175,7 @@ def _is_recorded(ledger: Ledger, member: Member) -> bool:
 
 def end_sweep(run: Run, sweep: Sweep, status: RunStatus, members: Sequence[Member]) -> Step:
     """Return the step of a finished sweep: end members that still run, and delete the Pods of the others."""
-    removals = _removals(run, sweep, Ledger.of(run.status.sweep), _newest(members), members)
+    removals = _removals(run, sweep, Ledger.of(run.status.sweep), _newest_by_index(members), members)
     return Step(status, (*removals, *end_members(members, run.limits.grace_seconds)))
 
 
@@ -186,7 +186,7 @@ def resume_sweep(status: RunStatus, members: Iterable[Member]) -> RunStatus:
     judgement records them.
     """
     ledger = Ledger.of(status.sweep)
-    newest = _newest(members)
+    newest = _newest_by_index(members)
     begun = {*newest, *(node_by_rank(status.attempt) if status.attempt is not None else ())}
     ledger.resume(begun - {rank for rank, member in newest.items() if member.state is MemberState.SUCCEEDED})
     if status.attempt is not None:
@@ -278,7 +278,7 @@ def without_uncreated(status: RunStatus, uncreated: Sequence[int], now: datetime
     return msgspec.structs.replace(status, attempt=attempt)
 
 
-def _newest(members: Iterable[Member]) -> dict[int, Member]:
+def _newest_by_index(members: Iterable[Member]) -> dict[int, Member]:
     newest: dict[int, Member] = {}
     for member in members:
         if member.rank not in newest or member.attempt > newest[member.rank].attempt:

@@ -83,8 +83,8 @@ class NodeHealth(Document):
     def is_bad(self, condition_type: str, status: str) -> bool:
         """Whether a node with this condition is broken."""
         if status == "True":
-            return _matches(condition_type, tuple(self.bad_when_true))
-        return status == "False" and _matches(condition_type, tuple(self.bad_when_false))
+            return _matches_pattern(condition_type, tuple(self.bad_when_true))
+        return status == "False" and _matches_pattern(condition_type, tuple(self.bad_when_false))
 
     def watches(self, condition_type: str) -> bool:
         """Whether a condition of this type can mean a broken node."""
@@ -92,7 +92,7 @@ class NodeHealth(Document):
 
 
 @lru_cache(maxsize=4096)
-def _matches(condition_type: str, patterns: tuple[str, ...]) -> bool:
+def _matches_pattern(condition_type: str, patterns: tuple[str, ...]) -> bool:
     """Whether a pattern matches. Cached, because all nodes of a cluster have the same conditions."""
     return any(fnmatchcase(condition_type, pattern) for pattern in patterns)
 

@@ -59,8 +59,8 @@ class Formula:
     def __init__(self, text: str) -> None:
         """Parse and check a formula. Raises FormulaError."""
         self.text = text
-        self._tree = _read(text)
-        _check(self._tree)
+        self._tree = _parse_formula(text)
+        _check_node(self._tree)
         self(**{name: np.array([0.5, 1.0]) for name in NAMES})
 
     def __call__(self, **values: Values) -> Values:
@@ -80,7 +80,7 @@ class Formula:
         return self.text
 
 
-def _read(text: str) -> ast.expr:
+def _parse_formula(text: str) -> ast.expr:
     if len(text) > LONGEST:
         raise FormulaError(f"the formula has {len(text)} characters; at most {LONGEST} are allowed")
     try:
@@ -91,7 +91,7 @@ def _read(text: str) -> ast.expr:
         raise FormulaError(f"this is not a valid formula{where}", hint) from None
 
 
-def _check(node: ast.AST, depth: int = 0) -> None:
+def _check_node(node: ast.AST, depth: int = 0) -> None:
     """Raise FormulaError for everything but arithmetic over known names."""
     if depth > _DEEPEST:
         raise FormulaError(f"nested deeper than {_DEEPEST} levels")
@@ -106,18 +106,18 @@ def _check(node: ast.AST, depth: int = 0) -> None:
                 raise FormulaError(f"unknown variable {name:.80}", did_you_mean(name, NAMES))
         case ast.BinOp(left=left, op=operator, right=right):
             _check_operator(node, operator)
-            _check(left, depth + 1)
-            _check(right, depth + 1)
+            _check_node(left, depth + 1)
+            _check_node(right, depth + 1)
         case ast.UnaryOp(op=operator, operand=operand):
             _check_operator(node, operator)
-            _check(operand, depth + 1)
+            _check_node(operand, depth + 1)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             arity = _FUNCTIONS[name][1]
             if len(arguments) != arity:
                 values = "one value" if arity == 1 else f"{arity} values"
                 raise FormulaError(f"{name} takes {values}, not {len(arguments)}")
             for argument in arguments:
-                _check(argument, depth + 1)
+                _check_node(argument, depth + 1)
         case _:
             hint = f"use + - * / ** and {', '.join(_FUNCTIONS)}"
             raise FormulaError(f"{ast.unparse(node):.80} is not arithmetic", hint)

@@ -111,7 +111,7 @@ class Gpu(Document):
     """GPU types, each with patterns for the values of these labels. The first match is used. A product without a match
     is named by its label's value in lower case, without the vendor's name."""
     drivers: list[str] = Field(default_factory=lambda: ["gpu.*"])
-    """Name patterns of the drivers of dynamic resource allocation whose devices are GPUs, such as gpu.nvidia.com and
+    """Name patterns of the drivers of dynamic resource allocation that publish GPUs, such as gpu.nvidia.com and
     gpu.amd.com. The types of their GPUs come from the devices' attributes; `types` applies to the product's name, with
     dashes for spaces."""
     cpu_runs_on_gpu_nodes: Literal["never", "whenNoOthers", "always"] = "whenNoOthers"

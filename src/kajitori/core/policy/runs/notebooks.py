@@ -25,11 +25,11 @@ class Notebooks(Document):
     """JupyterLab shuts kernels down that computed nothing for this long, so that their GPU memory is free. null: never;
     the section idleGpus applies to notebooks in any case."""
     path: MountPath = "/notebook"
-    """Where the notebook's folder is mounted if the run has no checkpoint of its own. It is kept like a checkpoint: it
-    outlives Pods, attempts and the run."""
+    """Path at which the notebook's folder is mounted if the run has no checkpoint of its own. The folder is kept like a
+    checkpoint: it outlives Pods, attempts and the run."""
     size_bytes: Memory = Field(default=20 * 2**30, alias="size")
     """Size of that folder, if the policy stores checkpoints in claims."""
     home: Literal["folder", "unchanged"] | None = None
     """Home folder of the program. folder: the notebook's folder, so that settings and packages of `pip install --user`
-    are kept. unchanged: that of the image. Left out: folder, except for the processes of `kaji up` without a container
-    engine, whose user has a home already."""
+    are kept. unchanged: that of the image. Left out: folder, or unchanged for the processes of `kaji up` without a
+    container engine, since their user has a home already."""

@@ -98,7 +98,7 @@ class Rendezvous(Document):
 
     @field_validator("last_port")
     @classmethod
-    def _upwards(cls, last: int, info: ValidationInfo) -> int:
+    def _check_order(cls, last: int, info: ValidationInfo) -> int:
         if last < info.data.get("first_port", last):
             raise FieldError(f"lastPort {last} is below firstPort", "raise lastPort or lower firstPort")
         return last

@@ -17,7 +17,7 @@ class StuckTimes(Document):
     """How long runs of one type may be quiet. Quiet means that no rank prints, counts a step, or moves data."""
 
     floor_seconds: DurationAboveZero = Field(default=600, alias="floor")
-    """A run whose processors and GPUs do nothing either is never suspected before this time."""
+    """A run without any work of its processors and GPUs is never suspected before this time."""
     working_floor_seconds: DurationAboveZero = Field(default=3600, alias="workingFloor")
     """The same for a run that keeps processors or GPUs busy, as a long evaluation does."""
     ceiling_seconds: DurationAboveZero = Field(default=6 * 3600, alias="ceiling")
@@ -26,7 +26,7 @@ class StuckTimes(Document):
     """Between floor and ceiling, a run is suspected after its longest quiet time so far, times this factor."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> StuckTimes:
+    def _check_order(self) -> StuckTimes:
         if not self.floor_seconds <= self.working_floor_seconds <= self.ceiling_seconds:
             message = (
                 f"floor ({self.floor_seconds} s), workingFloor ({self.working_floor_seconds} s) and ceiling "

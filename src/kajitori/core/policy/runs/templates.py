@@ -38,7 +38,7 @@ class Template(Document):
 
 
 def unknown_teams(templates: Mapping[str, Template], teams: Mapping[str, object]) -> list[str]:
-    """Return, for each template that names a team that the policy lacks, what is wrong with it."""
+    """Return a message for each template that names a team which the policy lacks."""
     return [
         f"templates.{name}.teams: there is no team {team}"
         for name, template in templates.items()

@@ -15,9 +15,9 @@ from kajitori.core.telemetry.hangs.stacks import MemberStacks
 
 RESENT_TIMES = 5
 """Number of times from which on a segment counts as lost: six seconds."""
-_COUNTED = {"01": 6, "04": 8}
-"""The column with the number of times, by the timer that runs. 01: a segment was sent again. 04: the peer was asked for
-an answer, because it has no room, or because this machine itself drops what it sends."""
+_COLUMN_BY_TIMER = {"01": 6, "04": 8}
+"""The column of /proc/PID/net/tcp that counts repetitions, by the timer that runs. 01: a segment is sent again. 04: the
+peer is asked for an answer, because it has no room, or because this machine itself drops the packets."""
 _OPEN = frozenset({"01", "02"})
 """Established, and waiting for the answer to the first packet."""
 
@@ -41,13 +41,13 @@ def connections(table: str) -> Iterator[Connection]:
         peer = _address(address)
         if peer.is_loopback:
             continue
-        counted = _COUNTED.get(fields[5].partition(":")[0])
-        is_unanswered = counted is not None and int(fields[counted], 16 if counted == 6 else 10) >= RESENT_TIMES
+        column = _COLUMN_BY_TIMER.get(fields[5].partition(":")[0])
+        is_unanswered = column is not None and int(fields[column], 16 if column == 6 else 10) >= RESENT_TIMES
         yield Connection(int(fields[9]), peer, int(port, 16), is_unanswered)
 
 
 def _address(digits: str) -> IPv4Address | IPv6Address:
-    """Return an address of which each 32-bit word is in the order of a little-endian processor."""
+    """Return the address in hexadecimal digits. The bytes of each 32-bit word are in little-endian order."""
     words = (bytes.fromhex(digits[first : first + 8])[::-1] for first in range(0, len(digits), 8))
     found = ip_address(b"".join(words))
     return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
@@ -77,9 +77,10 @@ def unanswered(ranks: Mapping[int, MemberStacks], addresses: Mapping[int, str]) 
 
 
 def cut_off(found: Sequence[Unanswered], ranks: Mapping[int, MemberStacks]) -> tuple[int, ...]:
-    """Return the ranks that have lost their network, judged by their connections. Only one of the two ends of a
-    connection is cut off: the rank that all of these connections have in common. If they have both ends in common, it
-    is the rank with fewer connections, because the other rank works with more peers.
+    """Return the ranks that have lost their network, judged by their connections.
+
+    Only one end of a connection is cut off: the rank that all of these connections have in common. If both ends are in
+    common, it is the rank with fewer connections, because the other rank works with more peers.
     """
     if not found:
         return ()
@@ -87,11 +88,11 @@ def cut_off(found: Sequence[Unanswered], ranks: Mapping[int, MemberStacks]) -> t
     shared = set.intersection(*ends)
     if not shared:
         return tuple(sorted({each.rank for each in found}))
-    fewest = min(_others(rank, ranks) for rank in shared)
-    return tuple(sorted(rank for rank in shared if _others(rank, ranks) == fewest))
+    fewest = min(_number_of_others(rank, ranks) for rank in shared)
+    return tuple(sorted(rank for rank in shared if _number_of_others(rank, ranks) == fewest))
 
 
-def _others(rank: int, ranks: Mapping[int, MemberStacks]) -> int:
+def _number_of_others(rank: int, ranks: Mapping[int, MemberStacks]) -> int:
     return ranks[rank].connections if rank in ranks else 0
 
 

@@ -58,7 +58,7 @@ class Reading:
     cut_off_ranks: tuple[int, ...] = ()
     """Ranks that seem to have lost their network."""
     native: tuple[str, ...] = ()
-    """A sentence without its full stop for each rank of which calls in native code were taken."""
+    """A sentence without its full stop for each rank with calls in native code."""
 
     @property
     def odd(self) -> tuple[int, ...]:

@@ -92,10 +92,10 @@ def read_dump(content: bytes, rank: int, at: float) -> Flight:
         dump = _decode(content) if content[:1] == b"{" else msgspec.convert(_Pickle().read(content), _Dump)
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is no file of the flight recorder: {error}"[:200]) from None
-    return Flight(rank, at, _groups(dump))
+    return Flight(rank, at, _group_states(dump))
 
 
-def _groups(dump: _Dump) -> tuple[GroupState, ...]:
+def _group_states(dump: _Dump) -> tuple[GroupState, ...]:
     latest: dict[str, _Operation] = {}
     ended: defaultdict[str, int] = defaultdict(int)
     for each in dump.entries:
@@ -172,11 +172,11 @@ class _Pickle:
 
     def _setitem(self, _: Any) -> None:
         value, key = self._stack.pop(), self._stack.pop()
-        self._stack[-1][_key(key)] = value
+        self._stack[-1][_hashable_key(key)] = value
 
     def _setitems(self, _: Any) -> None:
         values = self._since_mark()
-        self._stack[-1].update(zip(map(_key, values[::2]), values[1::2], strict=True))
+        self._stack[-1].update(zip(map(_hashable_key, values[::2]), values[1::2], strict=True))
 
     def _tuple(self, _: Any) -> None:
         self._stack.append(tuple(self._since_mark()))
@@ -196,7 +196,7 @@ class _Pickle:
         self._stack[-count:] = [tuple(self._stack[-count:])]
 
 
-def _key(value: object) -> str:
+def _hashable_key(value: object) -> str:
     """Return a key of a dictionary. Nested tuples could take extremely long to hash."""
     if not isinstance(value, str):
         raise ValueError("it has a key that is no text")
@@ -245,11 +245,11 @@ def compare(flights: Mapping[int, Sequence[Flight]], nodes: Mapping[int, str] | 
             if newest - each.at <= SAME_TIME_SECONDS:
                 for state in each.groups:
                     groups[state.name].append((member, each.rank, state))
-    found = [late for states in groups.values() if (late := _late(states, nodes or {})) is not None]
+    found = [late for states in groups.values() if (late := _late_processes(states, nodes or {})) is not None]
     return sorted(found, key=lambda late: (not late.members, late.members))
 
 
-def _late(states: Sequence[tuple[int, int, GroupState]], nodes: Mapping[int, str]) -> Late | None:
+def _late_processes(states: Sequence[tuple[int, int, GroupState]], nodes: Mapping[int, str]) -> Late | None:
     """Return the processes that are late in one process group; None if none is."""
     last = max(state.entered for _, _, state in states)
     ahead = [each for each in states if each[2].entered == last]
@@ -257,29 +257,30 @@ def _late(states: Sequence[tuple[int, int, GroupState]], nodes: Mapping[int, str
     if len(states) < 2 or all(state.ended for _, _, state in ahead):
         return None
     names = {state.operation for _, _, state in ahead}
-    operation = f"{_most(state.operation for _, _, state in ahead)} #{last:,}"
+    operation = f"{_most_frequent(state.operation for _, _, state in ahead)} #{last:,}"
     where = f" of {ahead[0][2].description}" if ahead[0][2].description not in ("", "undefined") else ""
-    waiting = f"{_ranks(ahead, {})} wait{'' if len(ahead) > 1 else 's'} there"
+    waiting = f"{_describe_ranks(ahead, {})} wait{'' if len(ahead) > 1 else 's'} there"
     if behind:
         have = "have" if len({member for member, _, _ in behind}) > 1 else "has"
-        text = f"{_ranks(behind, nodes)} {have} not entered {operation}{where}; {waiting}"
-        return Late(_members(behind), text)
+        text = f"{_describe_ranks(behind, nodes)} {have} not entered {operation}{where}; {waiting}"
+        return Late(_member_ranks(behind), text)
     if len(names) > 1:
         odd = [each for each in ahead if each[2].operation != operation.partition(" ")[0]]
         text = (
-            f"{_ranks(odd, nodes)} called {odd[0][2].operation} as operation #{last:,}{where}, the others {operation}"
+            f"{_describe_ranks(odd, nodes)} called {odd[0][2].operation} as operation #{last:,}{where}, "
+            f"the others {operation}"
         )
-        return Late(_members(odd), text)
+        return Late(_member_ranks(odd), text)
     return Late((), f"all {len(ahead):,} processes have entered {operation}{where}, and it does not end")
 
 
-def _members(states: Iterable[tuple[int, int, GroupState]]) -> tuple[int, ...]:
+def _member_ranks(states: Iterable[tuple[int, int, GroupState]]) -> tuple[int, ...]:
     return tuple(sorted({member for member, _, _ in states}))
 
 
-def _ranks(states: Sequence[tuple[int, int, GroupState]], nodes: Mapping[int, str]) -> str:
+def _describe_ranks(states: Sequence[tuple[int, int, GroupState]], nodes: Mapping[int, str]) -> str:
     """Return `rank 2 on n1`, with the rank that PyTorch gave if it is another one; or `3 ranks (0-1,3)`."""
-    members = _members(states)
+    members = _member_ranks(states)
     if len(members) > 1:
         return f"{len(members):,} ranks ({compress_ranks(members)})"
     (member,) = members
@@ -288,7 +289,7 @@ def _ranks(states: Sequence[tuple[int, int, GroupState]], nodes: Mapping[int, st
     return words if inside == [member] else f"{words} (PyTorch's {compress_ranks(inside)})"
 
 
-def _most(names: Iterable[str]) -> str:
+def _most_frequent(names: Iterable[str]) -> str:
     counted: defaultdict[str, int] = defaultdict(int)
     for name in names:
         counted[name] += 1

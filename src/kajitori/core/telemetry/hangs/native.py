@@ -1,6 +1,7 @@
-"""Calls in native code: from which ranks they are taken, and how they are shown. They show what a line of Python waits
-for: a lock, a socket, a collective operation of NCCL, a file server. py-spy stops a process for half a second and more
-to read them, so they are taken of a few ranks, after the stacks of all.
+"""Calls in native code: the ranks that are asked for them, and sentences about them.
+
+They show what a line of Python waits for: a lock, a socket, a collective operation of NCCL, a file server. py-spy stops
+a process for half a second and more to read them, so only a few ranks are asked, after the stacks of all were read.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from kajitori.core.telemetry.hangs.stacks import (
 )
 
 MAX_RANKS = 8
-"""Most ranks of which native calls are taken."""
+"""Most ranks that are asked for native calls."""
 _ODD_RANKS = 2
-"""Ranks of an odd group of which they are taken; of other groups it is one."""
+"""Number of ranks of an odd group that are asked; it is one for any other group."""
 _MAX_NAMED = 3
 """Most functions that a sentence names."""
 _UNNAMED = "?"
@@ -71,7 +72,7 @@ def merged(frames: Iterable[Frame]) -> list[Frame]:
 def describe(ranks: Mapping[int, MemberStacks], groups: Sequence[Group], nodes: Mapping[int, str]) -> list[str]:
     """Return a sentence without its full stop for each rank with native calls, in the order of the groups."""
     order = (rank for each in groups for rank in each.ranks)
-    said = ((rank, next(filter(None, map(_calls, ranks[rank].processes)), "")) for rank in order)
+    said = ((rank, next(filter(None, map(_innermost_calls, ranks[rank].processes)), "")) for rank in order)
     return [
         f"rank {rank}{f' on {nodes[rank]}' if nodes.get(rank) else ''}, below its program: {calls}"
         for rank, calls in said
@@ -79,7 +80,7 @@ def describe(ranks: Mapping[int, MemberStacks], groups: Sequence[Group], nodes: 
     ][:MAX_RANKS]
 
 
-def _calls(process: ProcessStacks) -> str:
+def _innermost_calls(process: ProcessStacks) -> str:
     """Return the innermost native calls with names: `recv [libc.so.6], called by ncclSend [libnccl.so.2]`."""
     thread = main_thread(process.native)
     if thread is None or process.state == ZOMBIE:

@@ -1,8 +1,8 @@
 """Stacks of a run's processes: the form in which agents send them, and groups of ranks at the same place of the
 program.
 
-Ranks are compared by the place in the user's own code at which the main thread of each process is. So "3 ranks wait in
-all_reduce (train.py:88); rank 2 on n1 is in load_batch (data.py:14)" is read off stacks of any depth.
+Ranks are compared by the place in the user's own code at which the main thread of each process is. The result is a text
+such as "3 ranks wait in all_reduce (train.py:88); rank 2 on n1 is in load_batch (data.py:14)".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kajitori.core.telemetry.hangs.flight import Flight
 from kajitori.core.words.nodes.node_lists import compress_ranks
 
 MAX_PROCESSES = 16
-"""Largest number of processes of a member of which stacks are taken."""
+"""Most processes of a member that are asked for their stacks."""
 MAX_FRAMES = 300
 """Most frames of a member in an answer, so that the answer about several members is no larger than bodies may be."""
 MAX_NATIVE_FRAMES = 150
@@ -110,8 +110,8 @@ class MemberStacks(msgspec.Struct, frozen=True, array_like=True):
 
 
 def newest(looks: Sequence[Mapping[int, MemberStacks]]) -> dict[int, MemberStacks]:
-    """Return the last stacks of each rank. A process that could not be read in time has its stacks of the look
-    before."""
+    """Return the last stacks of each rank. A process that could not be read in time keeps its stacks of the previous
+    look."""
     found: dict[int, MemberStacks] = {}
     for look in looks:
         for rank, member in look.items():
@@ -123,8 +123,8 @@ def newest(looks: Sequence[Mapping[int, MemberStacks]]) -> dict[int, MemberStack
 
 def trimmed(member: MemberStacks) -> MemberStacks:
     """Return a member's stacks within the limits. Main threads are kept before others."""
-    kept = _trimmed([each.threads for each in member.processes], MAX_FRAMES)
-    native = _trimmed([each.native for each in member.processes], MAX_NATIVE_FRAMES)
+    kept = _trim_threads([each.threads for each in member.processes], MAX_FRAMES)
+    native = _trim_threads([each.native for each in member.processes], MAX_NATIVE_FRAMES)
     processes = (
         msgspec.structs.replace(process, threads=threads, native=calls, command=process.command[:MAX_TEXT])
         for process, threads, calls in zip(member.processes, kept, native, strict=True)
@@ -132,7 +132,7 @@ def trimmed(member: MemberStacks) -> MemberStacks:
     return msgspec.structs.replace(member, processes=tuple(processes))
 
 
-def _trimmed(processes: Sequence[Sequence[ThreadStack]], left: int) -> Iterator[tuple[ThreadStack, ...]]:
+def _trim_threads(processes: Sequence[Sequence[ThreadStack]], left: int) -> Iterator[tuple[ThreadStack, ...]]:
     """Yield the threads of each process, with at most `left` frames in all."""
     kept: list[list[ThreadStack]] = [[] for _ in processes]
     ordered = [(place, thread) for place, threads in enumerate(processes) for thread in threads]
@@ -220,8 +220,8 @@ def short_file(file: str) -> str:
 
 
 def place_of(process: ProcessStacks) -> Place:
-    """Return the place of a process: its innermost call in code that is no library, or the collective operation in
-    which it waits."""
+    """Return the place of a process: the collective operation in which it waits, or else its innermost call outside of
+    libraries."""
     thread = main_thread(process.threads)
     if thread is None or not thread.frames:
         if process.state == STOPPED:
@@ -263,7 +263,7 @@ class Group:
     places: tuple[Place, ...]
     """The places of their processes, each once."""
     odd: bool = False
-    """These ranks are where the others are not, so that the others may wait for them."""
+    """Whether these ranks are at another place than most, so that the others may wait for them."""
 
 
 def group(members: Mapping[int, Sequence[ProcessStacks]]) -> list[Group]:
@@ -272,12 +272,12 @@ def group(members: Mapping[int, Sequence[ProcessStacks]]) -> list[Group]:
     for rank in sorted(members):
         places = tuple(dict.fromkeys(place_of(each) for each in members[rank] if each.state != ZOMBIE))
         together.setdefault(tuple(sorted(places)), []).append(rank)
-    odd = _odd(together)
+    odd = _odd_places(together)
     groups = [Group(tuple(ranks), places, places in odd) for places, ranks in together.items()]
     return sorted(groups, key=lambda each: (not each.odd, len(each.ranks), each.ranks))
 
 
-def _odd(together: Mapping[tuple[Place, ...], Sequence[int]]) -> set[tuple[Place, ...]]:
+def _odd_places(together: Mapping[tuple[Place, ...], Sequence[int]]) -> set[tuple[Place, ...]]:
     """Return the places of ranks for which the others may wait. Ranks that were not looked into are left out."""
     together = {
         places: ranks for places, ranks in together.items() if all(each.doing is not Doing.UNREAD for each in places)
@@ -297,7 +297,7 @@ def _odd(together: Mapping[tuple[Place, ...], Sequence[int]]) -> set[tuple[Place
 def sentence(group: Group, common: Group | None = None, nodes: Mapping[int, str] | None = None) -> str:
     """Return where the ranks of a group are: `rank 2 on n1 is in load_batch (data.py:14)`.
 
-    Of several processes per rank, those are told that are not at a place of `common`, the largest group.
+    If ranks have several processes, it names those that are not at a place of `common`, the largest group.
     """
     several = len(group.ranks) > 1
     if several:
@@ -310,7 +310,7 @@ def sentence(group: Group, common: Group | None = None, nodes: Mapping[int, str]
         return f"{words} {'have' if several else 'has'} no process"
     shared = set(common.places) if common is not None and common is not group else set()
     told = [each for each in group.places if each not in shared] or list(group.places)
-    return f"{words} {_listed(place.words(several=several) for place in told)}"
+    return f"{words} {_join_list(place.words(several=several) for place in told)}"
 
 
 def sentences(groups: Sequence[Group], nodes: Mapping[int, str] | None = None) -> list[str]:
@@ -319,5 +319,5 @@ def sentences(groups: Sequence[Group], nodes: Mapping[int, str] | None = None) -
     return [sentence(each, common, nodes) for each in groups]
 
 
-def _listed(parts: Iterable[str]) -> str:
+def _join_list(parts: Iterable[str]) -> str:
     return ", and ".join(parts)

@@ -1,1 +1,1 @@
-"""Words about nodes: lists of names, taints, suspects, and what a Pod takes of a node."""
+"""Nodes: compact lists of names, taints, nodes that a run avoids, and the amounts that a Pod takes of its node."""

@@ -34,7 +34,7 @@ def compress(names: Iterable[str]) -> str:
     for name, _ in counted:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a valid name for a node")
-    return ",".join(_items(counted))
+    return ",".join(_list_items(counted))
 
 
 BRIEF_LENGTH = 80
@@ -102,7 +102,7 @@ def expand_ranks(text: str, *, limit: int = EXPANSION_LIMIT) -> list[int]:
     return [int(number) for number in _expand_numbers(text, limit)] if text else []
 
 
-def _items(counted: Sequence[tuple[str, int]]) -> Iterator[str]:
+def _list_items(counted: Sequence[tuple[str, int]]) -> Iterator[str]:
     """Yield one item for each sequence of names that differ in one number only and have the same number of repeats."""
     position = 0
     while position < len(counted):
@@ -113,7 +113,7 @@ def _items(counted: Sequence[tuple[str, int]]) -> Iterator[str]:
         while end < len(counted) and counted[end][1] == times:
             other = _NUMBERS.split(counted[end][0])
             if field < 0:
-                field = _differing(parts, other)
+                field = _differing_part(parts, other)
                 if field < 0:
                     break
                 numbers.append(parts[field])
@@ -129,7 +129,7 @@ def _items(counted: Sequence[tuple[str, int]]) -> Iterator[str]:
         position = end
 
 
-def _differing(parts: Sequence[str], other: Sequence[str]) -> int:
+def _differing_part(parts: Sequence[str], other: Sequence[str]) -> int:
     """Return the index of the only part in which two split names differ, if it is a number; else -1."""
     if len(parts) != len(other):
         return -1
