@@ -40,7 +40,7 @@ class Changes:
         self._orphans = orphans
         self._now = now
         self._catch_up_at: datetime | None = None
-        """Time at which the mirror will show everything that was missed while one of its watches was broken."""
+        """Time at which the mirror has caught up after one of its watches was broken; None if none is awaited."""
 
     def follow(self) -> Callable[[], None]:
         """React to changes in the mirror from now on. Return a function that ends this."""

@@ -86,14 +86,14 @@ class Leadership:
                     await _pause(stop, 0.1)
                     continue
                 log.info("%s leads", self._election.identity)
-                await self._term(work, stop)
+                await self._lead_one_term(work, stop)
                 if not stop.is_set():
                     log.warning("%s leads no more", self._election.identity)
         finally:
             self._ending.set()
             await asyncio.to_thread(thread.join, self._terms.lead_seconds)
 
-    async def _term(self, work: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
+    async def _lead_one_term(self, work: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
         over = asyncio.Event()
         task = asyncio.ensure_future(work(over))
         try:
@@ -124,7 +124,7 @@ class Leadership:
             while not self._ending.is_set():
                 began, renewed = self._clock(), False
                 try:
-                    renewed = await self._take(client)
+                    renewed = await self._take_lease(client)
                     if renewed:
                         self._deadline = began + terms.lead_seconds
                 except (Conflict, AlreadyExists):
@@ -140,18 +140,18 @@ class Leadership:
                 except KajitoriError as error:  # it expires by itself
                     log.warning("the Lease was not released: %s", error)
 
-    async def _take(self, client: KubeClient) -> bool:
+    async def _take_lease(self, client: KubeClient) -> bool:
         """Read the Lease once, and write it if it is free or held by this candidate. Return whether it was written."""
         try:
             lease = await client.get(LEASES, LEASE_NAME, self._namespace)
         except NotFound:
-            await client.create(LEASES, self._lease({"spec": {}}), self._namespace)
+            await client.create(LEASES, self._lease_body({"spec": {}}), self._namespace)
             return True
         holder = lease.get("spec", {}).get("holderIdentity") or ""
         self._election.observe(holder, lease["metadata"]["resourceVersion"], self._clock())
         if not self._election.may_take(self._clock()):
             return False
-        written = await client.replace(LEASES, self._lease(lease))
+        written = await client.replace(LEASES, self._lease_body(lease))
         self._election.observe(self._election.identity, written["metadata"]["resourceVersion"], self._clock())
         return True
 
@@ -161,7 +161,7 @@ class Leadership:
             lease["spec"]["holderIdentity"] = ""
             await client.replace(LEASES, lease)
 
-    def _lease(self, found: dict[str, Any]) -> dict[str, Any]:
+    def _lease_body(self, found: dict[str, Any]) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = found["spec"]
         taken = spec.get("holderIdentity") != self._election.identity

@@ -100,11 +100,11 @@ class Reconciler:
         """Take the next step of one run, as the mirror shows it now."""
         if key in self._runs.orphans:
             await self._runs.orphans.delete(key)
-            self._forget(key)
+            self._forget_run(key)
             return
         run = self._mirror.runs.get(key)
         if run is None:
-            self._forget(key)
+            self._forget_run(key)
             return
         if not self._runs.statuses.is_shown(run):
             await self._runs.statuses.doubt(run)
@@ -127,9 +127,9 @@ class Reconciler:
         if admitted is None:
             self._planning.leave(key)
             return
-        await self._advance(key, run, status, admitted)
+        await self._take_next_step(key, run, status, admitted)
 
-    async def _advance(self, key: Key, run: RunObject, status: RunStatus, admitted: Admitted) -> None:
+    async def _take_next_step(self, key: Key, run: RunObject, status: RunStatus, admitted: Admitted) -> None:
         """Decide the next step of a run from its members, and carry it out."""
         pods = self._mirror.owned_pods(*reference_to(run))
         is_over = admitted.life.deleting or status.phase.is_final
@@ -145,7 +145,7 @@ class Reconciler:
             if (is_earlier or pod.metadata.uid in covered) and lacks_metadata(run, pod):
                 await self._restore_metadata(run, pod)
         seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, node_victims)) is not None]
-        present = [self._patient(key, member) for _, member in seen]
+        present = [self._with_node_patience(key, member) for _, member in seen]
         members = await self._runs.claims.explained(key, run, status.attempt, present)
         counted = [pair for pair in seen if pair[1].uid in covered]
         still_waits = partial(preemptor_waits, self._mirror, self._cluster.specs)
@@ -191,7 +191,7 @@ class Reconciler:
         else:
             log.warning("Pod %s/%s was edited; its labels and owner are restored", meta.namespace, meta.name)
 
-    def _patient(self, key: Key, member: gang.Member) -> gang.Member:
+    def _with_node_patience(self, key: Key, member: gang.Member) -> gang.Member:
         """Return the member. Its node counts as ready while it has been silent for less than the patience."""
         left = self._silent_nodes.patience_left(member)
         if not left:
@@ -270,9 +270,9 @@ class Reconciler:
                 case gang.ReleaseMember():
                     await release_member(self._client, run.metadata.namespace, action)
                 case gang.Release():
-                    await self._release(key, run, step.status, version)
+                    await self._remove_finalizer(key, run, step.status, version)
                 case gang.Remove():
-                    await self._remove(key, run, step.status, version)
+                    await self._delete_expired(key, run, step.status, version)
         if not admitted.life.deleting:
             await self._runs.budgets.keep(run, self._budget_of(run, admitted, step.status, members))
             await self._keep_network(run, admitted, step.status)
@@ -352,7 +352,7 @@ class Reconciler:
         kept = await self._records.logs.last_attempt(meta.namespace, meta.uid) if self._records.logs is not None else 0
         self._runs.statuses.note_attempts(run, kept)
 
-    async def _release(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
+    async def _remove_finalizer(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
         """Remove the finalizer of a run that is being deleted, once history has its record, and outboxes its
         notices."""
         meta, history = run.metadata, self._records.history
@@ -385,7 +385,7 @@ class Reconciler:
         patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}
         await self._client.patch(RUNS, meta.name, patch, meta.namespace)
 
-    async def _remove(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
+    async def _delete_expired(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
         """Delete a run that ended long ago, unless it has changed since it was read, or history lacks its end."""
         meta, history = run.metadata, self._records.history
         if history is not None and not await history.keep_end(run, status, removed=False, rule="expired"):
@@ -399,7 +399,7 @@ class Reconciler:
             log.warning("run %s/%s has ended and is to be removed: %s", *key, error)
             self._work.wake(key, REMOVAL_REFUSED)
 
-    def _forget(self, key: Key) -> None:
+    def _forget_run(self, key: Key) -> None:
         known = self._decided.pop(key, None)
         if known is not None and self._records.evidence is not None:
             self._records.evidence.forget(known[0][0])

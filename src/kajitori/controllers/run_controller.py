@@ -59,7 +59,7 @@ class RunController:
         """Work until `stop` is set, once. Calls that have begun end within the client's time limits."""
         end_changes = self._changes.follow()
         stopping = asyncio.create_task(stop.wait())
-        background = start_all(self._background())
+        background = start_all(self._background_work())
         self._cluster.metrics.terms.inc()
         try:
             await self._take_over()
@@ -79,7 +79,7 @@ class RunController:
             await asyncio.gather(cancel_all((stopping, *background)), self._work.close())
             await self._records.close()
 
-    def _background(self) -> tuple[Work, ...]:
+    def _background_work(self) -> tuple[Work, ...]:
         """Return the work that goes on beside the loop until it is cancelled."""
         mirror, view, records = self._mirror, self._cluster.view, self._records
         return (
@@ -92,12 +92,12 @@ class RunController:
             *(keeper.keep_forever for keeper in self._keepers),
             partial(records.peaks.ask_forever, lambda: view.policy),
             partial(tidy_forever, mirror, view, records.logs, records.code, outlives=records.history is not None),
-            *self._for_history(),
+            *self._history_work(),
             *((records.messages.follow,) if records.messages is not None else ()),
             partial(expire_forever, mirror, view, self._cluster.now, self._work.add),
         )
 
-    def _for_history(self) -> tuple[Work, ...]:
+    def _history_work(self) -> tuple[Work, ...]:
         keeper, view = self._records.history, self._cluster.view
         feed = self._records.feed
         if keeper is None or feed is None:
@@ -119,7 +119,7 @@ class RunController:
         self._changes.note_all()
 
     async def _learn_key(self) -> None:
-        """Read the signing key first: it identifies members whose owner reference was removed."""
+        """Read the signing key first: it identifies members that lost their owner reference."""
         try:
             await self._runs.key.read()
         except KajitoriError as error:

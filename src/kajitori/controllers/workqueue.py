@@ -24,7 +24,7 @@ most."""
 RETRY_MAX_SECONDS = 30.0
 
 TAKEN_OF_BURST = 50
-"""Number of keys that may wait which are taken from a burst at a time; they take about 25 ms."""
+"""Number of keys that are taken from a burst at a time, if they may wait; reconciling them takes about 25 ms."""
 
 MOST_STALE = 1024
 """Number of outdated alarms, beside one for each valid one, at which they are removed."""
@@ -41,7 +41,7 @@ class WorkQueue:
     """Keys to be reconciled, and the tasks that reconcile them."""
 
     def __init__(self, now: Callable[[], datetime], on_done: Callable[[Key], None] = lambda key: None) -> None:
-        """`on_done` is called with each key whose task has ended, whether it succeeded or not."""
+        """`on_done` is called with a key when its task has ended, after a success or a failure."""
         self._now = now
         self._on_done = on_done
         self._changed: dict[Key, None] = {}
@@ -144,7 +144,7 @@ class WorkQueue:
 
     def begin(self, key: Key, work: Work) -> None:
         """Start the task of a key, which must have none."""
-        self._working[key] = asyncio.create_task(self._guarded(key, work))
+        self._working[key] = asyncio.create_task(self._run_guarded(key, work))
 
     async def close(self) -> None:
         """Cancel all tasks."""
@@ -154,7 +154,7 @@ class WorkQueue:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._working.clear()  # a task that is cancelled before it begins does not remove itself
 
-    async def _guarded(self, key: Key, work: Work) -> None:
+    async def _run_guarded(self, key: Key, work: Work) -> None:
         """Run one reconciliation. A failed one is requeued with exponential backoff."""
         try:
             await work()

@@ -55,7 +55,7 @@ MOST_OUTPUTS = 10
 _LOG_BYTES = 64 * 1024
 
 
-class _Told(msgspec.Struct):
+class _NotifySpec(msgspec.Struct):
     """The part of a spec that chooses channels and kinds of messages."""
 
     notify: dict[str, list[str] | None] | None = None
@@ -118,12 +118,12 @@ class MessageDispatcher:
         try:
             await self._mirror.wait_synced()
             await self.book.synced.wait()
-            self._changed |= {key: None for key, run in self._mirror.runs.items() if _waiting(run)}
+            self._changed |= {key: None for key, run in self._mirror.runs.items() if _waiting_notices(run)}
             for key, run in self._mirror.runs.items():  # they were reconciled before the channels were known
                 if self.is_wanted(run):
                     self._wake_run(key)
             self._wake.set()
-            await self._work()
+            await self._take_over_forever()
         finally:
             unsubscribe()
             tasks = [following, *self._delivering.values()]
@@ -132,14 +132,14 @@ class MessageDispatcher:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._sending_process.close()
 
-    async def _work(self) -> None:
+    async def _take_over_forever(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         while True:
             await self._wake.wait()
             await asyncio.sleep(GATHER_SECONDS)
             self._wake.clear()
             try:
-                await self._load()
+                await self._load_outboxes()
                 await self._take_notices()
                 await self._take_tests()
                 pause = FIRST_PAUSE_SECONDS
@@ -149,7 +149,7 @@ class MessageDispatcher:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    async def _load(self) -> None:
+    async def _load_outboxes(self) -> None:
         """Read all outboxes that the last leader stored."""
         if self._loaded:
             return
@@ -159,14 +159,14 @@ class MessageDispatcher:
             if secret["metadata"]["name"] == recipient.outbox:
                 stored = self._stored_outbox(recipient)
                 stored.load(secret)
-                self._deliver(stored)
+                self._start_delivery(stored)
         self._loaded = True
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         if resource != RUNS:
             return
         run = self._mirror.runs.get((namespace, name))
-        if run is not None and _waiting(run):
+        if run is not None and _waiting_notices(run):
             self._changed[namespace, name] = None
             self._wake.set()
         elif run is not None:
@@ -187,27 +187,29 @@ class MessageDispatcher:
         try:
             for key in keys:
                 run = self._mirror.runs.get(key)
-                notices = [notice for notice in _waiting(run) if notice.id not in self.taken(run)] if run else []
+                notices = (
+                    [notice for notice in _waiting_notices(run) if notice.id not in self.taken(run)] if run else []
+                )
                 if run is None or not notices:
                     continue
                 moved.append((key, run, notices))
             ends = await self._ends_of_output([run for _, run, notices in moved if _has_failed(notices)])
             for _, run, notices in moved:
                 for notice in notices:
-                    for recipient, message in self._messages(run, notice, ends.get(run.metadata.uid, "")):
+                    for recipient, message in self._messages_about(run, notice, ends.get(run.metadata.uid, "")):
                         by_recipient[recipient].append(message)
             for recipient, messages in by_recipient.items():
                 stored = self._stored_outbox(recipient)
                 async with stored.lock:
                     await stored.store(post.added(stored.outbox, messages))
-                self._deliver(stored)
+                self._start_delivery(stored)
         except BaseException:
             self._changed = dict.fromkeys(keys) | self._changed
             raise
         for key, run, notices in moved:
             self._taken.setdefault(run.metadata.uid, set()).update(notice.id for notice in notices)
             self._wake_run(key)
-        self._count()
+        self._count_waiting()
 
     async def _ends_of_output(self, runs: Sequence[RunObject]) -> dict[str, str]:
         """Return the last lines of output by UID of the run. If many runs failed at once, a digest lists them without
@@ -217,7 +219,7 @@ class MessageDispatcher:
         ends = await asyncio.gather(*map(self._last_lines, runs))
         return {run.metadata.uid: end for run, end in zip(runs, ends, strict=True)}
 
-    def _messages(self, run: RunObject, notice: Notice, end_of_output: str) -> list[tuple[Recipient, Message]]:
+    def _messages_about(self, run: RunObject, notice: Notice, end_of_output: str) -> list[tuple[Recipient, Message]]:
         """Return the message about a notice for each recipient that gets it."""
         meta, status = run.metadata, run.current_status
         notify = _notify_of(run)
@@ -250,7 +252,10 @@ class MessageDispatcher:
         worst = min((one for one in status.notable if one.exit_code), key=lambda one: one.since, default=None)
         rank, attempt = (worst.rank, worst.attempt or status.attempts) if worst is not None else (0, status.attempts)
         pod = names.pod_name(meta.name, attempt, rank)
-        for read in (partial(self._of_pod, meta.namespace, pod, lines), partial(self._kept, run, attempt, rank)):
+        for read in (
+            partial(self._output_of_pod, meta.namespace, pod, lines),
+            partial(self._kept_output, run, attempt, rank),
+        ):
             try:
                 async with asyncio.timeout(LOG_SECONDS):
                     content = await read()
@@ -261,14 +266,14 @@ class MessageDispatcher:
                 return "\n".join(_without_time(line) for line in text.splitlines()[-lines:])
         return ""
 
-    async def _of_pod(self, namespace: str, pod: str, lines: int) -> bytes:
+    async def _output_of_pod(self, namespace: str, pod: str, lines: int) -> bytes:
         stream = await self._client.open_log(
             namespace, pod, container=names.MEMBER_CONTAINER, follow=False, tail_lines=lines, timestamps=True
         )
         async with stream, aclosing(aiter(stream)) as chunks:
             return b"".join([chunk async for chunk in chunks])
 
-    async def _kept(self, run: RunObject, attempt: int, rank: int) -> bytes:
+    async def _kept_output(self, run: RunObject, attempt: int, rank: int) -> bytes:
         if self._kept_logs is None:
             return b""
         name = MemberLogName(run.metadata.namespace, run.metadata.uid, attempt, rank)
@@ -291,7 +296,7 @@ class MessageDispatcher:
                 messages = [test_message(recipient, channel, token, at) for channel, token in new.items()]
                 await stored.store(post.added(stored.outbox, messages))
             self._tested.update(new.values())
-            self._deliver(stored)
+            self._start_delivery(stored)
 
     def _is_recent(self, token: str) -> bool:
         """Whether a test message was asked for recently, judged by its token. An earlier leader has sent older ones."""
@@ -305,7 +310,7 @@ class MessageDispatcher:
             self._outboxes[recipient] = StoredOutbox(self._client, self._namespace, recipient)
         return self._outboxes[recipient]
 
-    def _deliver(self, stored: StoredOutbox) -> None:
+    def _start_delivery(self, stored: StoredOutbox) -> None:
         """Start a task that delivers the outbox until it is empty, unless one runs already."""
         stored.wake.set()
         task = self._delivering.get(stored.recipient)
@@ -318,9 +323,9 @@ class MessageDispatcher:
             stored.wake.clear()
             try:
                 channels = self.book.channels(stored.recipient)
-                requests = await self._begin(stored, channels)
+                requests = await self._store_due_requests(stored, channels)
                 if requests:
-                    await self._send(stored, requests, channels)
+                    await self._send_requests(stored, requests, channels)
                 pause = FIRST_PAUSE_SECONDS
             except KajitoriError as error:
                 log.warning("the outbox of %s can't be written: %s", stored.recipient.name, error.message)
@@ -330,10 +335,12 @@ class MessageDispatcher:
                 log.exception("messages to %s are tried again", stored.recipient.name)
                 await asyncio.sleep(LONGEST_PAUSE_SECONDS)
             if not stored.outbox.is_empty:
-                await self._rest(stored)
-        self._count()
+                await self._wait_until_due(stored)
+        self._count_waiting()
 
-    async def _begin(self, stored: StoredOutbox, channels: Mapping[str, Channel]) -> Sequence[tuple[str, Request]]:
+    async def _store_due_requests(
+        self, stored: StoredOutbox, channels: Mapping[str, Channel]
+    ) -> Sequence[tuple[str, Request]]:
         """Store the requests that are due to channels, and return them with the channels' names."""
         if not self._may_send:
             return ()
@@ -346,7 +353,7 @@ class MessageDispatcher:
             await stored.store(outbox)
         return found
 
-    async def _send(
+    async def _send_requests(
         self, stored: StoredOutbox, requests: Sequence[tuple[str, Request]], channels: Mapping[str, Channel]
     ) -> None:
         """Send the requests at the same time, and store their receipts."""
@@ -395,7 +402,7 @@ class MessageDispatcher:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    async def _rest(self, stored: StoredOutbox) -> None:
+    async def _wait_until_due(self, stored: StoredOutbox) -> None:
         """Wait until a request is due or a message was added."""
         channels = self.book.channels(stored.recipient)
         due = [at for name in channels if (at := post.due_at(stored.outbox, name)) is not None]
@@ -410,11 +417,11 @@ class MessageDispatcher:
     def _may_send(self) -> bool:
         return self.book.is_known and self._view.policy.notifications.enabled
 
-    def _count(self) -> None:
+    def _count_waiting(self) -> None:
         self._metrics.messages_waiting.set(sum(len(stored.outbox.messages) for stored in self._outboxes.values()))
 
 
-def _waiting(run: RunObject) -> tuple[Notice, ...]:
+def _waiting_notices(run: RunObject) -> tuple[Notice, ...]:
     """Return the notices in a run's status."""
     return run.status.notices.waiting if run.status is not None and run.status.notices is not None else ()
 
@@ -425,7 +432,7 @@ def _has_failed(notices: Sequence[Notice]) -> bool:
 
 def _notify_of(run: RunObject) -> Notify | None:
     try:
-        told = msgspec.json.decode(run.spec, type=_Told).notify
+        told = msgspec.json.decode(run.spec, type=_NotifySpec).notify
     except msgspec.DecodeError:
         return None
     if told is None:

@@ -58,7 +58,7 @@ class _Process:
         self.rules = rules
         self.waiting: dict[int, asyncio.Future[Receipt]] = {}
         self._process = process
-        self._reading = asyncio.create_task(self._read())
+        self._reading = asyncio.create_task(self._read_receipts())
 
     @property
     def is_alive(self) -> bool:
@@ -68,7 +68,7 @@ class _Process:
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(content) + b"\n")
 
-    async def _read(self) -> None:
+    async def _read_receipts(self) -> None:
         assert self._process.stdout is not None
         try:
             while line := await self._process.stdout.readline():
@@ -106,7 +106,7 @@ class SendingProcess:
         """Send a delivery and return its receipt. It may have been delivered although the receipt says that it was not;
         then the caller sends it again with the same id."""
         try:
-            process = await self._running()
+            process = await self._running_process()
         except OSError as error:
             return Receipt(number=delivery.number, error=f"the sending process does not start: {error.strerror}")
         delivery = msgspec.structs.replace(delivery, number=next(self._numbers))
@@ -117,20 +117,20 @@ class SendingProcess:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await future
         except TimeoutError:
-            await self._end(process)
+            await self._end_process(process)
             return Receipt(number=delivery.number, error=f"no answer within {ANSWER_SECONDS:.0f} s")
         finally:
             process.waiting.pop(delivery.number, None)
             self._end_when_idle()
 
-    async def _running(self) -> _Process:
+    async def _running_process(self) -> _Process:
         """Return a running process that has the present rules."""
         async with self._starting:
             rules, process = self._rules(), self._process
             if process is not None and process.is_alive and process.rules == rules:
                 return process
             if process is not None:
-                await self._end(process)
+                await self._end_process(process)
             environment = {name: os.environ[name] for name in CERTIFICATE_VARIABLES if name in os.environ}
             pipe = asyncio.subprocess.PIPE
             started = await asyncio.create_subprocess_exec(
@@ -153,11 +153,11 @@ class SendingProcess:
 
     def _end_if_idle(self) -> None:
         if self._process is not None and not self._process.waiting:
-            task = asyncio.create_task(self._end(self._process))
+            task = asyncio.create_task(self._end_process(self._process))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    async def _end(self, process: _Process) -> None:
+    async def _end_process(self, process: _Process) -> None:
         if self._process is process:
             self._process = None
         await process.end()
@@ -167,4 +167,4 @@ class SendingProcess:
         if self._idle is not None:
             self._idle.cancel()
         if self._process is not None:
-            await self._end(self._process)
+            await self._end_process(self._process)

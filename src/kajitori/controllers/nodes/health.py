@@ -120,11 +120,11 @@ class HealthKeeper:
         now, began = self._now(), asyncio.get_running_loop().time()
         verdict = self._view.verdict(now)
         self._took_seconds = asyncio.get_running_loop().time() - began
-        # 2. Mark nodes whose state changes, and warn of those that policy keeps in the pool.
-        await self._all_of(self._mark(change) for change in verdict.changes)
-        self._warn(verdict.warnings)
+        # 2. Write the marks of nodes that leave or join the pool, and warn of those that policy keeps in the pool.
+        await self._all_of(self._write_marks(change) for change in verdict.changes)
+        self._warn_once(verdict.warnings)
         # 3. Start the tests that are due, and delete runs of tests that are no longer needed.
-        await self._tidy(set(verdict.tests))
+        await self._delete_finished_tests(set(verdict.tests))
         await self._all_of(self._begin_test(node) for node in verdict.tests)
         self._unseen_until = asyncio.get_running_loop().time() + UNSEEN_SECONDS
         if self._unseen or self._unseen_runs:
@@ -151,7 +151,7 @@ class HealthKeeper:
 
     # ------------------------------------------------------------------------------------------ marks
 
-    async def _mark(self, change: Change) -> None:
+    async def _write_marks(self, change: Change) -> None:
         """Write trail and taints, unless the node has changed since it was judged."""
         node = self._mirror.nodes.get(change.node)
         if node is None:
@@ -162,7 +162,7 @@ class HealthKeeper:
             policy = self._cluster.policy
             if fresh.metadata.uid != node.metadata.uid or signs_of(fresh, policy) != signs_of(node, policy):
                 return  # judged again when the mirror shows the change
-            written = await self._client.patch(NODES, change.node, self._patch(found, fresh, change))
+            written = await self._client.patch(NODES, change.node, self._patch_of_marks(found, fresh, change))
         except (NotFound, Conflict):
             self._something.set()
             return
@@ -170,11 +170,11 @@ class HealthKeeper:
         bad = change.entry.what in (TrailEvent.OUT, TrailEvent.LOST, TrailEvent.FAILED, TrailEvent.UNTESTED)
         reason = f"Node{change.entry.what.value.capitalize()}"
         log.info("node %s: %s", change.node, describe_entry(change.entry))
-        self._events.emit(_about(node), "Warning" if bad else "Normal", reason, _whole(change))
+        self._events.emit(_reference_to(node), "Warning" if bad else "Normal", reason, _describe_change(change))
 
-    def _patch(self, found: dict[str, Any], node: Node, change: Change) -> dict[str, Any]:
+    def _patch_of_marks(self, found: dict[str, Any], node: Node, change: Change) -> dict[str, Any]:
         """Return a patch of Kajitori's own fields. Its resource version makes sure that the others are as read."""
-        taints = [taint for taint in found["spec"].get("taints") or () if self._stays(taint["key"], change)]
+        taints = [taint for taint in found["spec"].get("taints") or () if self._keeps_taint(taint["key"], change)]
         kept = any(taint["key"] == names.TAINT_UNHEALTHY for taint in taints)
         if change.unhealthy is not None and not kept:
             value = as_taint_value(change.unhealthy)
@@ -197,12 +197,12 @@ class HealthKeeper:
         version = found["metadata"]["resourceVersion"]
         return {"metadata": {"resourceVersion": version, "annotations": annotations}, "spec": spec}
 
-    def _stays(self, key: str, change: Change) -> bool:
+    def _keeps_taint(self, key: str, change: Change) -> bool:
         if key == names.TAINT_UNHEALTHY:
             return change.unhealthy is not None
         return change.awaits_test if key == self._cluster.policy.preflight.taint else True
 
-    def _warn(self, warnings: Iterable[WithheldRemoval]) -> None:
+    def _warn_once(self, warnings: Iterable[WithheldRemoval]) -> None:
         """Warn once of each node and reason, until they no longer hold."""
         still = set()
         for warning in warnings:
@@ -216,7 +216,7 @@ class HealthKeeper:
                 f"{warning.reason}{why}; it stays in the pool, since policy takes out at most {percent} % of all nodes"
             )
             log.warning("node %s: %s", warning.node, message)
-            self._events.emit(_about(node), "Warning", "NodeLooksUnhealthy", message)
+            self._events.emit(_reference_to(node), "Warning", "NodeLooksUnhealthy", message)
         self._warned = still
 
     # ------------------------------------------------------------------------------------------ tests
@@ -237,15 +237,15 @@ class HealthKeeper:
             return
         except (NotFound, Conflict, Forbidden, InvalidInput) as error:  # for example a missing namespace
             self._events.emit(
-                _about(node), "Warning", "NodeUntested", f"its test could not be created: {error.message}"
+                _reference_to(node), "Warning", "NodeUntested", f"its test could not be created: {error.message}"
             )
             raise
         if (policy.preflight.namespace, called) not in self._mirror.runs:
             self._unseen_runs.add((policy.preflight.namespace, called))
 
-    async def _tidy(self, begun: set[str]) -> None:
-        """Delete runs of tests whose result is stored on their node. The last failed one stays readable until the next
-        test begins."""
+    async def _delete_finished_tests(self, begun: set[str]) -> None:
+        """Delete runs of tests once their result is stored on the node. The last failed one stays readable until the
+        next test begins."""
         over = []
         for node, runs in self._view.tests().items():
             results = {entry.run: entry.what for entry in self._view.trail(node) if entry.run}
@@ -254,18 +254,18 @@ class HealthKeeper:
                 readable = result in (TrailEvent.OUT, TrailEvent.FAILED) and run is runs[-1] and node not in begun
                 if node not in self._mirror.nodes or (result is not None and not readable):
                     over.append(run)
-        await self._all_of(self._delete(run) for run in over)
+        await self._all_of(self._delete_run(run) for run in over)
 
-    async def _delete(self, run: RunObject) -> None:
+    async def _delete_run(self, run: RunObject) -> None:
         meta = run.metadata
         with suppress(NotFound, Conflict):
             await self._client.delete(RUNS, meta.name, meta.namespace, uid=meta.uid)
 
 
-def _about(node: Node) -> About:
+def _reference_to(node: Node) -> About:
     return About("Node", node.metadata.name, node.metadata.uid)
 
 
-def _whole(change: Change) -> str:
+def _describe_change(change: Change) -> str:
     """Return the text of the Event about a change, with all of the evidence."""
     return "; ".join((describe_entry(change.entry), *change.entry.evidence[1:]))

@@ -47,15 +47,15 @@ class Growing:
 
     def is_needed(self) -> bool:
         """Whether any gang could grow if there was room."""
-        return self._cluster.policy.elastic.grow and bool(self._candidates())
+        return self._cluster.policy.elastic.grow and bool(self._growable_runs())
 
     def look(self, state: Snapshot, waiting: Sequence[GangRequest], now: datetime) -> list[Growth]:
         """Return the gangs that grow now. state: the usage by Pods and by promises to runs. waiting: the requests of
         all waiting runs.
         """
-        found = ((key, run, growable(self._cluster, run, now)) for key, run in self._candidates())
+        found = ((key, run, growable(self._cluster, run, now)) for key, run in self._growable_runs())
         gangs = {grown.gang.key: (key, run, grown) for key, run, grown in found if grown is not None}
-        order = sorted((grown for _, _, grown in gangs.values()), key=_order)
+        order = sorted((grown for _, _, grown in gangs.values()), key=_growing_order)
         grows = []
         for placement in self._growth_timer.due(state, order, waiting, self._cluster.policy.elastic, now):
             key, run, before = gangs[placement.key]
@@ -67,7 +67,7 @@ class Growing:
         """Note that a gang cannot grow now after all: it has to wait the whole time again."""
         self._growth_timer.forget("/".join(key))
 
-    def _candidates(self) -> list[tuple[Key, RunObject]]:
+    def _growable_runs(self) -> list[tuple[Key, RunObject]]:
         """Return the gangs that would grow if there was room."""
         specs = self._cluster.specs
         return [
@@ -77,6 +77,6 @@ class Growing:
         ]
 
 
-def _order(growable: Growable) -> tuple[int, str, str]:
+def _growing_order(growable: Growable) -> tuple[int, str, str]:
     """Return a sort key: highest priority first, then the earliest submission."""
     return -growable.gang.priority, growable.gang.queued_at, growable.gang.key

@@ -209,7 +209,7 @@ class Planning:
             with self._metrics.step("explain"):
                 for waiting, shortage in (pair for pair in cycle.waits if pair[0].key not in self._work.busy):
                     name = waiting.request.key
-                    self._explain(waiting, shortage, cycle.explainer, preempting.get(name, ""), asking.of(name))
+                    self._write_reason(waiting, shortage, cycle.explainer, preempting.get(name, ""), asking.of(name))
 
     def _look_for_outdated(self) -> None:
         """Queue the runs for another decision if policy or nodes have changed since the last one."""
@@ -244,9 +244,9 @@ class Planning:
         taken = self._starter.ports_in_use() if cycle.starts else set()
         for waiting, placement in cycle.starts:
             self._start_slots.begin(waiting.key, waiting.request.priority)
-            self._work.begin(waiting.key, partial(self._start, waiting, placement, taken))
+            self._work.begin(waiting.key, partial(self._start_run, waiting, placement, taken))
 
-    async def _start(self, waiting: QueueEntry, placement: Placement, taken: set[int]) -> None:
+    async def _start_run(self, waiting: QueueEntry, placement: Placement, taken: set[int]) -> None:
         """Store the placement of a new attempt and create its Pods."""
         try:
             try:
@@ -275,7 +275,7 @@ class Planning:
 
     def _preempt_all(self, requests: Iterable[PreemptionRequest]) -> None:
         """Preempt the victims of each request. A request is put off if the controller is working on one of its victims,
-        which may change it. A sweep whose members are preempted for several runs is written once."""
+        which may change it. If members of a sweep are preempted for several runs, the sweep is written once."""
         preempted: dict[Key, tuple[RunObject, Preempted]] = {}
         for request in requests:
             waiting = self._mirror.runs.get(key_of(request.key))
@@ -289,9 +289,9 @@ class Planning:
                     self._queue.preemptions.note_preempting(key, status)
                     preempted[key] = run, status
         for key, (run, status) in preempted.items():
-            self._work.begin(key, partial(self._preempt, key, run, status))
+            self._work.begin(key, partial(self._write_preemption, key, run, status))
 
-    async def _preempt(self, key: Key, run: RunObject, preemption: Preempted) -> None:
+    async def _write_preemption(self, key: Key, run: RunObject, preemption: Preempted) -> None:
         """Write that this run is preempted; its state machine acts on it."""
         try:
             await self._statuses.write(run, gang.preempt(self._statuses.current_status(run), preemption))
@@ -318,9 +318,9 @@ class Planning:
         if self.takeover.seconds_left():
             return
         for growth in self._queue.growing(self._growing, self._work.busy, self._time_of_facts()):
-            self._work.begin(growth.key, partial(self._grow, growth))
+            self._work.begin(growth.key, partial(self._write_growth, growth))
 
-    async def _grow(self, growth: Growth) -> None:
+    async def _write_growth(self, growth: Growth) -> None:
         """Write that this gang grows; its state machine acts on it."""
         try:
             if not await self._starter.grow(growth):
@@ -333,7 +333,7 @@ class Planning:
 
     # ------------------------------------------------------------------------------------------ messages
 
-    def _explain(
+    def _write_reason(
         self, waiting: QueueEntry, shortage: Shortage, explainer: Explainer, preempting: str, ask: Ask
     ) -> None:
         """Write why a run waits: a new reason at once, a new message for the same reason at intervals.

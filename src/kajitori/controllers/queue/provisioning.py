@@ -1,4 +1,5 @@
-"""Node requests of waiting runs: made once the run's status names them, and withdrawn before it no longer does.
+"""Node requests of waiting runs. A request is made after the run's status names it, and is withdrawn before the status
+stops naming it.
 
 `core.nodes.provisioning` decides what is requested; the objects follow the status of the Run. If the controller is
 killed between any two calls, the next leader finds either a status without an object, which it then creates, or an
@@ -61,7 +62,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class CycleAsks:
     """The node requests that one cycle decided."""
 
     asks: Mapping[str, Ask] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Provisioning:
 
     # ------------------------------------------------------------------------------------------ deciding
 
-    def plan(self, cycle: Cycle, now: datetime, freed_for: Collection[str]) -> Asking:
+    def plan(self, cycle: Cycle, now: datetime, freed_for: Collection[str]) -> CycleAsks:
         """Return the node requests of the runs that do not start in this cycle.
 
         freed_for: runs for which others were preempted: nodes become free for them anyway.
@@ -108,10 +109,10 @@ class Provisioning:
         asked = any(waiting.status.node_request is not None for waiting, _ in cycle.waits)
         knows = self._there.resource is not None or bool(self._there.why_not)
         if cycle.plan is None or not cycle.waits or not (asked or (self._cluster.pools and knows)):
-            return Asking()
+            return CycleAsks()
         starts = {reservation.key: time_at(reservation.starts_at) for reservation in cycle.plan.schedule.reservations}
         starts |= dict.fromkeys(freed_for, now)
-        wanting = [self._wanting(waiting, shortage, starts) for waiting, shortage in cycle.waits]
+        wanting = [self._unplaced_run(waiting, shortage, starts) for waiting, shortage in cycle.waits]
         keys = {run.gang.key for run in wanting}
         others = [(key, request) for key, request in self._cluster.node_requests() if key not in keys]
         pools = self._cluster.pools if knows else {}
@@ -124,16 +125,16 @@ class Provisioning:
             request = found.changed.get(key, before)
             is_lost = request is not None and request.is_live and self._there.resource is not None and not run.answer
             asks[key] = Ask(request, found.notes.get(key, ""), request == before and not is_lost)
-        return Asking(asks, found.look_again_at)
+        return CycleAsks(asks, found.look_again_at)
 
-    def _wanting(self, waiting: QueueEntry, shortage: Shortage, starts: Mapping[str, datetime]) -> UnplacedRun:
+    def _unplaced_run(self, waiting: QueueEntry, shortage: Shortage, starts: Mapping[str, datetime]) -> UnplacedRun:
         request = waiting.status.node_request
-        found = self._find(waiting.run, request) if request is not None else None
+        found = self._find_request(waiting.run, request) if request is not None else None
         answer = answer_of(found) if found is not None else None
         starts_at = starts.get(waiting.request.key)
         return UnplacedRun(waiting.request, shortage, waiting.status.attempts + 1, request, answer, starts_at)
 
-    def _find(self, run: RunObject, request: NodeRequest) -> ProvisioningRequest | None:
+    def _find_request(self, run: RunObject, request: NodeRequest) -> ProvisioningRequest | None:
         """Return the object of a request, if the run owns it; another owner's object of that name does not count."""
         meta = run.metadata
         found = self._there.known.get((meta.namespace, request_name(meta.name, request)))
@@ -145,7 +146,7 @@ class Provisioning:
     async def make(self, waiting: QueueEntry, request: NodeRequest | None) -> NodeRequest | None:
         """Create the objects of the request in the run's status, if they are missing. Return the request, as failed if
         the API server refuses it."""
-        if request is None or not request.is_live or self._find(waiting.run, request) is not None:
+        if request is None or not request.is_live or self._find_request(waiting.run, request) is not None:
             return request
         rules, resource = self._cluster.policy.node_pools.get(request.pool), self._there.resource
         if rules is None or resource is None:
@@ -183,7 +184,7 @@ class Provisioning:
         request, used = status.node_request, False
         starting = status.phase is Phase.STARTING
         if starting and status.attempt is not None:
-            used = self._uses(run, status, gang.node_by_rank(status.attempt).values())
+            used = self._uses_provided_nodes(run, status, gang.node_by_rank(status.attempt).values())
         if request is not None and not is_needed(request, status.attempts, starting=starting, used=used, over=over):
             request = None
         await self.keep_only(run, request)
@@ -216,12 +217,12 @@ class Provisioning:
         rules = self._cluster.policy.node_pools.get(request.pool) if request is not None else None
         if request is None or rules is None:
             return template
-        used = self._uses(run, status, nodes)
+        used = self._uses_provided_nodes(run, status, nodes)
         if not is_needed(request, status.attempts + 1, starting=True, used=used, over=False):
             return template
         return using(template, request, rules.provisioning_class, run.metadata.name)
 
-    def _uses(self, run: RunObject, status: RunStatus, nodes: Collection[str]) -> bool:
+    def _uses_provided_nodes(self, run: RunObject, status: RunStatus, nodes: Collection[str]) -> bool:
         """Whether some of these nodes came because the run requested them."""
         if status.node_request is None or not status.node_request.is_live:
             return False

@@ -60,7 +60,7 @@ class Admitted:
     """Version of the nodes that the decision was made with."""
 
     def is_outdated(self, policy_version: int, cluster_version: int) -> bool:
-        """Whether policy may decide otherwise now. The request of a run of whole nodes depends on the nodes, too."""
+        """Whether policy may decide differently now. The request of a run of whole nodes depends on the nodes, too."""
         if self.policy_version < policy_version:
             return True
         has_whole_nodes = self.spec is not None and self.spec.resources.whole_node
@@ -85,7 +85,7 @@ class QueueEntry(PendingRun):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An attempt that was planned and that the mirror does not show yet."""
+    """A planned attempt that the mirror does not show yet."""
 
     member: MemberRequest
     nodes: tuple[str, ...]
@@ -249,7 +249,9 @@ class Queue:
             not_busy(plan.promised.placements),
         )
         ends_at = {run.key: at + run.expected_seconds for run in queue} if begin else {}
-        starts = tuple(self._start(entries[placement.key], placement, ends_at[placement.key]) for placement in begin)
+        starts = tuple(
+            self._record_start(entries[placement.key], placement, ends_at[placement.key]) for placement in begin
+        )
         waits = tuple(
             (entries[shortage.key], shortage) for shortage in plan.shortages if entries[shortage.key].key not in busy
         )
@@ -270,7 +272,7 @@ class Queue:
         queue = [run for run in first if free_slots is None or free_slots(run.gang.priority)]
         if not queue:
             return Cycle(held_back=first[0].gang.priority if first else None)
-        snapshot, barred = self._used(), self._cluster.barred()
+        snapshot, barred = self._usage(), self._cluster.barred()
         allowed = (_with_request(run, barred(run.gang)) for run in queue)
         max_starts = None
         if free_slots is not None:
@@ -279,7 +281,7 @@ class Queue:
         found = schedule(
             snapshot,
             allowed,
-            self._endings(now),
+            self._expected_endings(now),
             at,
             reserve=rules.reservations,
             likely=rules.likely,
@@ -291,7 +293,7 @@ class Queue:
         )
         expected = {run.key: run.expected_seconds for run in queue} if begin else {}
         starts = tuple(
-            self._start(self._waiting[key_of(placement.key)], placement, at + expected[placement.key])
+            self._record_start(self._waiting[key_of(placement.key)], placement, at + expected[placement.key])
             for placement in begin
         )
         if held_back is None and len(queue) < len(first):
@@ -305,7 +307,7 @@ class Queue:
             return []
         self._forget_shown(now)
         waiting = [entry.request for entry in self._waiting.values()]
-        state = replace(self._cluster_state(now), snapshot=self._used(), kept_nodes={})
+        state = replace(self._cluster_state(now), snapshot=self._usage(), kept_nodes={})
         promised = place_promised(state, [WaitingRun(request, math.inf) for request in waiting])
         grows = [growth for growth in growing.look(promised.snapshot, waiting, now) if growth.key not in busy]
         for growth in grows:
@@ -320,8 +322,8 @@ class Queue:
             if (resize := self._waiting[key].status.resize) is not None
         }
         return ClusterState(
-            snapshot=self._used(but_for=self._returning),
-            endings=self._endings(now),
+            snapshot=self._usage(but_for=self._returning),
+            endings=self._expected_endings(now),
             running=self.preemptions.running_at(now),
             users=self._outlook.past.users,
             teams=self._outlook.past.teams,
@@ -329,11 +331,11 @@ class Queue:
             kept_nodes=kept,
         )
 
-    def _used(self, but_for: Collection[Key] = ()) -> Snapshot:
+    def _usage(self, but_for: Collection[Key] = ()) -> Snapshot:
         """Return the usage of every node, by Pods and by promises to runs that are not in `but_for`."""
         snapshot = self._cluster.occupancy.used()
         for placed in self._placed.values():
-            occupy(snapshot, placed.member, self._existing(placed.nodes))
+            occupy(snapshot, placed.member, self._existing_nodes(placed.nodes))
         for promise in self._cluster.occupancy.promises():
             if key_of(promise.run) not in but_for:
                 occupy(snapshot, promise.member, promise.nodes)
@@ -344,20 +346,20 @@ class Queue:
         entry = self._waiting.get(key)
         return entry is not None and entry.request is run.gang and key not in self._placed
 
-    def _start(self, entry: QueueEntry, placement: Placement, ends_at: float) -> tuple[QueueEntry, Placement]:
+    def _record_start(self, entry: QueueEntry, placement: Placement, ends_at: float) -> tuple[QueueEntry, Placement]:
         """Record the nodes of a run, and remove it from the waiting runs."""
         self.leave(entry.key)
         self._placed[entry.key] = Placed(entry.request.member, placement.nodes, entry.version, ends_at)
         return entry, placement
 
-    def _endings(self, now: datetime) -> list[Ending]:
+    def _expected_endings(self, now: datetime) -> list[Ending]:
         """Return when running gangs, and attempts that were just planned, are expected to have ended."""
         return [*(ending for _, ending in self._outlook.endings(now)), *self._endings_of_placed(now)]
 
     def _endings_of_placed(self, now: datetime) -> Iterator[Ending]:
         index, at = self._cluster.table().index, now.timestamp()
         for placed in self._placed.values():
-            rows = np.array([index[node] for node in self._existing(placed.nodes)], dtype=np.int64)
+            rows = np.array([index[node] for node in self._existing_nodes(placed.nodes)], dtype=np.int64)
             if math.isfinite(placed.ends_at):
                 yield Ending(placed.member, rows, max(at, placed.ends_at))
 
@@ -373,6 +375,6 @@ class Queue:
             if moved_on or doubted:
                 del self._placed[key]
 
-    def _existing(self, nodes: Sequence[str]) -> list[str]:
+    def _existing_nodes(self, nodes: Sequence[str]) -> list[str]:
         known = self._cluster.table().index
         return [node for node in nodes if node in known]

@@ -26,12 +26,12 @@ class QueueByShape:
         """Take over all waiting runs, in order."""
         self._groups = {}
         for place, run in enumerate(queue):
-            self._groups.setdefault(_shape(run), []).append((-run.gang.priority, place, run))
+            self._groups.setdefault(_shape_of(run), []).append((-run.gang.priority, place, run))
 
     def add(self, run: WaitingRun) -> None:
         """Add a run that was submitted since, behind all runs of its priority."""
         entry = (-run.gang.priority, next(self._latest), run)
-        bisect.insort(self._groups.setdefault(_shape(run), []), entry)
+        bisect.insort(self._groups.setdefault(_shape_of(run), []), entry)
 
     def first_of_each(self, still_waits: Callable[[WaitingRun], bool], limit: int) -> list[WaitingRun]:
         """Return, of each shape, the first `limit` runs that still wait, all in order. Forget the runs before them that
@@ -54,5 +54,5 @@ class QueueByShape:
         return [run for _, _, run in found]
 
 
-def _shape(run: WaitingRun) -> Shape:
+def _shape_of(run: WaitingRun) -> Shape:
     return run.gang.member, run.gang.avoid

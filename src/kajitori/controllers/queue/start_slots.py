@@ -34,7 +34,7 @@ class StartSlots:
         self._held_back = priority
 
     def end(self, key: Key) -> bool:
-        """Free the slot of a run whose start has ended; return whether runs that were held back are to be planned."""
+        """Free the slot of a run after its start; return whether it is time to plan the runs that were held back."""
         self._begun.pop(key, None)
         return self._held_back is not None and self.left(self._held_back) > 0
 

@@ -1,4 +1,4 @@
-"""Whether the queue has to be planned again."""
+"""The trigger of queue cycles: it knows whether something has changed since the last one."""
 
 from __future__ import annotations
 

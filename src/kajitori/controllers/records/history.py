@@ -1,5 +1,5 @@
-"""Writes runs to history: after each change, everything again after a crash, and before the object of a run is
-deleted."""
+"""Writes runs to history: after each change, and before the object of a run is deleted. A new leader writes all runs
+that history lacks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 """Longest pause before a database that does not answer is asked again."""
 ASK_AGAIN = timedelta(seconds=2)
-"""Time until a run whose removal waits for history is looked at again."""
+"""Time until the removal of a run that waits for history is tried again."""
 END_SECONDS = 5.0
 """Longest wait for the database while a run is to be removed; other work of the run waits meanwhile."""
 OUTBOX_AFTER_SECONDS = 30.0
@@ -51,7 +51,7 @@ OUTBOX_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
+class _RunNews:
     """News about one run for history."""
 
     key: Key
@@ -92,7 +92,7 @@ class HistoryKeeper:
         self._has_told = False
         """Whether history was brought up to date once."""
         self._ended: set[str] = set()
-        """UIDs of runs whose removal history has recorded, or the outbox has."""
+        """UIDs of runs with a removal that history or the outbox has recorded."""
         self._waiting_since: dict[str, float] = {}
         self._wake = asyncio.Event()
 
@@ -108,7 +108,7 @@ class HistoryKeeper:
 
     def confirmed(self, run: RunObject) -> int:
         """Return the number of the last closed segment of a run that history has; 0 if that is not known."""
-        return self._has(run.metadata.uid) or 0
+        return self._last_stored_segment(run.metadata.uid) or 0
 
     async def follow(self) -> None:
         """Write to history what the mirror shows, until cancelled."""
@@ -119,7 +119,7 @@ class HistoryKeeper:
             self._wake.set()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._empty_outbox_forever())
-                await self._tell_forever()
+                await self._write_forever()
         finally:
             unsubscribe()
 
@@ -131,7 +131,7 @@ class HistoryKeeper:
         uid = run.metadata.uid
         if uid in self._ended or was_never_started(run):
             return True
-        state = state_of(run, status, self._now(), confirmed=self._has(uid), removed=removed)
+        state = state_of(run, status, self._now(), confirmed=self._last_stored_segment(uid), removed=removed)
         if removed:  # no further entry about the run: a newer one would not contain the removal
             self._ended.add(uid)
         try:
@@ -144,7 +144,7 @@ class HistoryKeeper:
             why = error.message if isinstance(error, KajitoriError) else "it takes too long"
             log.warning("run %s/%s is not in history yet: %s", run.metadata.namespace, run.metadata.name, why)
             self._ended.discard(uid)
-            return removed and await self._post(state)
+            return removed and await self._put_into_outbox(state)
         self._waiting_since.pop(uid, None)
         self._recorded[uid] = facts_of(run), state.last
         return True
@@ -154,7 +154,7 @@ class HistoryKeeper:
         after = f"; without it, the run is kept aside after {OUTBOX_AFTER_SECONDS:g} s" if self._outbox else ""
         return f"its object stays until history has its record: {self.trouble or 'it was not stored yet'}{after}"
 
-    async def _post(self, state: RunState) -> bool:
+    async def _put_into_outbox(self, state: RunState) -> bool:
         """Put a record into the outbox if the database has not answered for long enough."""
         uid = state.run.uid
         now = asyncio.get_running_loop().time()
@@ -177,7 +177,7 @@ class HistoryKeeper:
             self._changed[namespace, name] = None
             self._wake.set()
 
-    async def _tell_forever(self) -> None:
+    async def _write_forever(self) -> None:
         pause, is_first = FIRST_PAUSE_SECONDS, True
         while True:
             await self._wake.wait()
@@ -220,31 +220,35 @@ class HistoryKeeper:
             for entry in entries:
                 self._entries.pop(entry.key, None)
 
-    def _news_of(self, key: Key) -> list[_News]:
+    def _news_of(self, key: Key) -> list[_RunNews]:
         """Return the news for history about the runs that have, or had, this name."""
-        found: list[_News] = []
+        found: list[_RunNews] = []
         before, run = self._shown.get(key), self._mirror.runs.get(key)
         if before is not None and (run is None or run.metadata.uid != before.metadata.uid):
             uid, now = before.metadata.uid, self._now()
             if uid in self._ended:
-                self._forget(key, uid)
+                self._forget_run(key, uid)
             else:  # its object disappeared without the controller: a user removed the finalizer
-                state = state_of(before, closed_now(before, now), now, confirmed=self._has(uid), removed=True)
-                found.append(_News(key, before, state, is_gone=True))
+                state = state_of(
+                    before, closed_now(before, now), now, confirmed=self._last_stored_segment(uid), removed=True
+                )
+                found.append(_RunNews(key, before, state, is_gone=True))
         if run is not None and run.metadata.uid not in self._ended and not was_never_started(run):
             recorded = self._recorded.get(run.metadata.uid)
             if recorded is None or recorded[0] != facts_of(run):
-                state = state_of(run, run.current_status, self._now(), confirmed=self._has(run.metadata.uid))
-                found.append(_News(key, run, state))
+                state = state_of(
+                    run, run.current_status, self._now(), confirmed=self._last_stored_segment(run.metadata.uid)
+                )
+                found.append(_RunNews(key, run, state))
             elif not found:
                 self._shown[key] = run
         return found
 
-    def _note_recorded(self, news: _News) -> None:
+    def _note_recorded(self, news: _RunNews) -> None:
         """Record what history has now."""
         uid = news.run.metadata.uid
         if news.is_gone:
-            self._forget(news.key, uid)
+            self._forget_run(news.key, uid)
             return
         self._shown[news.key] = news.run
         self._recorded[uid] = facts_of(news.run), news.state.last
@@ -254,19 +258,19 @@ class HistoryKeeper:
                 noted.add(entry.key)
                 self._entries[entry.key] = entry
 
-    def _has(self, uid: str) -> int | None:
+    def _last_stored_segment(self, uid: str) -> int | None:
         """Return the number of the last segment of a run that history has; None if that is not known."""
         recorded = self._recorded.get(uid)
         return recorded[1] or None if recorded is not None else None
 
-    def _forget(self, key: Key, uid: str) -> None:
+    def _forget_run(self, key: Key, uid: str) -> None:
         self._shown.pop(key, None)
         self._recorded.pop(uid, None)
         self._noted.pop(uid, None)
         self._ended.discard(uid)
 
     async def _mark_removed(self) -> None:
-        """Mark runs whose objects disappeared while no controller was at work."""
+        """Mark runs as removed if their objects disappeared while no controller was running."""
         await self._mirror.wait_fresh()
         present = {run.metadata.uid for run in self._mirror.runs.values()}
         gone = [uid for uid in await self.history.present() if uid not in present]

@@ -41,12 +41,12 @@ TRY_AGAIN_SECONDS = 0.25
 """Pause before the log of a running member is read again after a failure: a kubelet that was just restarted serves no
 logs for a moment."""
 AFTER_GRACE_SECONDS = 10.0
-"""Time after its grace for which the log of an ending member is still read."""
+"""How long the log of an ending member is still read after the member's grace."""
 
 READS_AT_ONCE = 32
 """Number of logs that are read at the same time, each of ended and of running members."""
 MOST_FOLLOWED = 256
-"""Largest number of ending members, of all runs, whose logs are followed to their end at the same time."""
+"""Most logs of ending members, over all runs, that are followed to their end at the same time."""
 
 BYTES_PER_LINE = 64
 """Assumed length of a line. An API server counts from the end of a log in lines only, so the wanted bytes are divided
@@ -141,7 +141,7 @@ class LogKeeper:
                 now = asyncio.get_running_loop().time()
                 if now + pause > began + within_seconds:
                     self._metrics.logs_lost.inc()
-                    self._report(
+                    self._report_event(
                         run, member, "LogLost", f"{why}; it is given up after {format_duration(within_seconds)}"
                     )
                     return
@@ -149,7 +149,7 @@ class LogKeeper:
                 if now - began >= REPORT_AFTER_SECONDS and member.attempt not in reported:
                     reported.add(member.attempt)
                     patience = f"its Pod stays for up to {format_duration(within_seconds)}"
-                    self._report(run, member, "LogNotKeptYet", f"{why}; {patience} (policy: logs.keepWithin)")
+                    self._report_event(run, member, "LogNotKeptYet", f"{why}; {patience} (policy: logs.keepWithin)")
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         finally:
@@ -159,7 +159,7 @@ class LogKeeper:
         self, run: RunReference, members: Iterable[Member], *, size_bytes: int, grace_seconds: int
     ) -> None:
         """Store the logs of members that will be told to end. Lines that they write while they end are added."""
-        wanted = [(member, _name(run, member)) for member in members]
+        wanted = [(member, _log_name(run, member)) for member in members]
         try:
             async with asyncio.timeout(BEFORE_END_SECONDS):
                 await asyncio.gather(
@@ -256,12 +256,12 @@ class LogKeeper:
             return f"its log {where} can't be read: {error.message}"
         try:
             if end:
-                await self._kept.keep(_name(run, member), end)
+                await self._kept.keep(_log_name(run, member), end)
         except KajitoriError as error:
             return f"its log can't be stored: {error.message}"
         return None
 
-    def _report(self, run: RunReference, member: Member, reason: str, why: str) -> None:
+    def _report_event(self, run: RunReference, member: Member, reason: str, why: str) -> None:
         message = f"rank {member.rank} of attempt {member.attempt}: {why}"
         log.warning("run %s/%s: %s", run.namespace, run.name, message)
         if self._events is not None:
@@ -324,5 +324,5 @@ class LogKeeper:
         return f"{UNKNOWN_TIME} {notice}\n".encode() + end if notice else end
 
 
-def _name(run: RunReference, member: Member) -> MemberLogName:
+def _log_name(run: RunReference, member: Member) -> MemberLogName:
     return MemberLogName(run.namespace, run.uid, member.attempt, member.rank)

@@ -109,21 +109,21 @@ class MemoryKeeper:
     async def ask(self, client: KubeClient) -> None:
         """Read the present memory use of every running member once."""
         self._forget_gone()
-        wanted = {(pod.metadata.namespace, pod.metadata.name): pod for pod in self._running()}
+        wanted = {(pod.metadata.namespace, pod.metadata.name): pod for pod in self._running_pods()}
         if not wanted:
             return
-        found = await self._from_metrics(client)
-        self._take(found, wanted)
+        found = await self._read_metrics_api(client)
+        self._record_readings(found, wanted)
         heard_of = {(figure.namespace, figure.pod) for figure in found}
         left = [pod for key, pod in wanted.items() if key not in heard_of and (not found or self._is_old(pod))]
         nodes = sorted({pod.spec.node_name for pod in left})
         if nodes:
-            self._take(await self._from_nodes(client, nodes), wanted)
+            self._record_readings(await self._read_kubelets(client, nodes), wanted)
 
     # ------------------------------------------------------------------------------------------ asking
 
-    async def _from_metrics(self, client: KubeClient) -> list[MemoryReading]:
-        if self._is_off("metrics"):
+    async def _read_metrics_api(self, client: KubeClient) -> list[MemoryReading]:
+        if self._is_source_off("metrics"):
             return []
         began = asyncio.get_running_loop().time()
         try:
@@ -131,23 +131,23 @@ class MemoryKeeper:
             self._metrics_seconds = asyncio.get_running_loop().time() - began
             return found
         except (NotFound, Forbidden) as error:
-            self._turn_off("metrics", f"the metrics API is not available: {error.message}")
+            self._turn_source_off("metrics", f"the metrics API is not available: {error.message}")
         except (KajitoriError, TimeoutError) as error:
             log.debug("the metrics API did not answer: %s", error)
         return []
 
-    async def _from_nodes(self, client: KubeClient, nodes: list[str]) -> list[MemoryReading]:
+    async def _read_kubelets(self, client: KubeClient, nodes: list[str]) -> list[MemoryReading]:
         found: list[MemoryReading] = []
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def read(node: str) -> None:
             async with slots:
-                if self._is_off("nodes"):
+                if self._is_source_off("nodes"):
                     return
                 try:
                     found.extend(await member_memory.read_node(client, node))
                 except Forbidden as error:
-                    self._turn_off("nodes", f"kubelets may not be asked: {error.message}")
+                    self._turn_source_off("nodes", f"kubelets may not be asked: {error.message}")
                 except (KajitoriError, TimeoutError) as error:
                     log.debug("the kubelet of %s did not answer: %s", node, error)
 
@@ -155,15 +155,15 @@ class MemoryKeeper:
             for number, node in enumerate(nodes):
                 if number >= UNPACED:
                     await asyncio.sleep(1 / NODES_PER_SECOND)
-                if self._is_off("nodes"):
+                if self._is_source_off("nodes"):
                     break
                 group.create_task(read(node))
         return found
 
-    def _is_off(self, way: str) -> bool:
+    def _is_source_off(self, way: str) -> bool:
         return asyncio.get_running_loop().time() < self._off_until.get(way, 0.0)
 
-    def _turn_off(self, way: str, why: str) -> None:
+    def _turn_source_off(self, way: str, why: str) -> None:
         if way not in self._off_until:
             log.info("memory of members: %s", why)
         self._off_until[way] = asyncio.get_running_loop().time() + OFF_SECONDS
@@ -174,7 +174,7 @@ class MemoryKeeper:
         alive = {run.metadata.uid for run in self._mirror.runs.values()}
         self._peaks = {uid: peak for uid, peak in self._peaks.items() if uid in alive}
 
-    def _running(self) -> Iterator[Pod]:
+    def _running_pods(self) -> Iterator[Pod]:
         for run in self._mirror.runs.values():
             if run.status is None or run.status.phase.is_final:
                 continue
@@ -186,7 +186,7 @@ class MemoryKeeper:
         since = parse_time(pod.status.start_time)
         return since is None or (self._now() - since).total_seconds() > NEW_SECONDS
 
-    def _take(self, found: Iterable[MemoryReading], wanted: dict[Key, Pod]) -> None:
+    def _record_readings(self, found: Iterable[MemoryReading], wanted: dict[Key, Pod]) -> None:
         """Record the readings of the wanted Pods, but not of other Pods with their names."""
         totals: dict[str, int] = defaultdict(int)
         counted: dict[str, Pod] = {}
@@ -202,7 +202,7 @@ class MemoryKeeper:
             uid = self._mirror.run_uid_of(pod)
             counted[uid] = pod
             totals[uid] += figure.used_bytes
-            if self._add(uid, member):
+            if self._add_peak(uid, member):
                 grown.add(uid)
         for uid, total in totals.items():
             before = self._peaks.get(uid)
@@ -219,10 +219,10 @@ class MemoryKeeper:
         if pod is None or not pod.is_finished or not self._mirror.is_member(pod):
             return
         member = peak_of(pod)
-        if member is not None and self._add(self._mirror.run_uid_of(pod), member):
+        if member is not None and self._add_peak(self._mirror.run_uid_of(pod), member):
             self._tell_of(pod)
 
-    def _add(self, uid: str, member: MemberPeak) -> bool:
+    def _add_peak(self, uid: str, member: MemberPeak) -> bool:
         before = self._peaks.get(uid)
         after = with_member(before, member)
         if after is not None:

@@ -34,7 +34,7 @@ class NodeAudit:
         self._now = now
         self._known: dict[str, Cordon] = {}
         self._trails: dict[str, str] = {}
-        """The trail of each node whose entries are noted."""
+        """The recorded trail of each node."""
         self._waiting: dict[str, AuditEntry] = {}
         self._wake = asyncio.Event()
 
@@ -50,7 +50,7 @@ class NodeAudit:
                 await self._wake.wait()
                 await asyncio.sleep(GATHER_SECONDS)
                 self._wake.clear()
-                await self._write()
+                await self._write_entries()
         finally:
             unsubscribe()
 
@@ -77,14 +77,14 @@ class NodeAudit:
             self._waiting |= {entry.key: entry for entry in entries}
             self._wake.set()
 
-    async def _write(self) -> None:
+    async def _write_entries(self) -> None:
         """Write the waiting entries. After a failure they are written later."""
         while self._waiting:
             part = list(itertools.islice(self._waiting.values(), TOGETHER))
             try:
                 await self._history.note(part)
             except KajitoriError as error:
-                self._drop()
+                self._drop_oldest()
                 log.info("%d entries about nodes wait for the audit trail: %s", len(self._waiting), error)
                 self._wake.set()
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -92,7 +92,7 @@ class NodeAudit:
             for entry in part:
                 self._waiting.pop(entry.key, None)
 
-    def _drop(self) -> None:
+    def _drop_oldest(self) -> None:
         while len(self._waiting) > MOST_WAITING:
             entry = self._waiting.pop(next(iter(self._waiting)))
             log.error(

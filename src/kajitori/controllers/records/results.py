@@ -67,7 +67,7 @@ class ResultKeeper:
             is_its_end = member.is_over and ledger.has_ended(member.rank)
             restarts = ledger.restarts.get(member.rank, 0) if is_its_end else None
             self._under_way[action.uid] = asyncio.create_task(
-                self._one(run, action, pod, member, restarts, rules, keep_within_seconds)
+                self._store_and_delete(run, action, pod, member, restarts, rules, keep_within_seconds)
             )
 
     async def succeeded(self, namespace: str, run_uid: str) -> set[int]:
@@ -89,7 +89,7 @@ class ResultKeeper:
             task.cancel()
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
 
-    async def _one(
+    async def _store_and_delete(
         self,
         run: RunObject,
         action: DeleteMember,

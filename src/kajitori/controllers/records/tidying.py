@@ -1,4 +1,4 @@
-"""Remove blobs that no run needs any more; find ended runs that are older than policy keeps them."""
+"""Removal of blobs that no run needs any more, and of ended runs that are older than policy keeps them."""
 
 from __future__ import annotations
 

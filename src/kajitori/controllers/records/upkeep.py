@@ -38,12 +38,12 @@ async def keep_up_forever(
             is_current = keeper.is_current
             if is_current:
                 await history.note_current(int(now().timestamp() * 1000))
-            await _repeat(history.sum_up)
-            await _repeat(partial(history.divide, int(now().timestamp()) - MARKS_SECONDS))
+            await _repeat_until_done(history.sum_up)
+            await _repeat_until_done(partial(history.divide, int(now().timestamp()) - MARKS_SECONDS))
             limit = keep_for_seconds()
             if limit is not None and clock() >= next_search:
                 before = int(now().timestamp()) - limit
-                if count := await _repeat(partial(history.expire, before)):
+                if count := await _repeat_until_done(partial(history.expire, before)):
                     log.info("history keeps only the daily sums of %d runs that ended long ago", count)
                 next_search = clock() + EXPIRE_SECONDS
         except KajitoriError as error:
@@ -51,7 +51,7 @@ async def keep_up_forever(
         await asyncio.sleep(UPKEEP_SECONDS if is_current else min(FIRST_SECONDS, UPKEEP_SECONDS))
 
 
-async def _repeat(work: Callable[[], Awaitable[int]]) -> int:
+async def _repeat_until_done(work: Callable[[], Awaitable[int]]) -> int:
     """Repeat work, with pauses, until it finds nothing to do; return how much it did."""
     total = 0
     while count := await work():

@@ -121,7 +121,7 @@ async def _check_modes(client: KubeClient, run: RunObject, wanted: Mapping[str, 
 async def prepare_devices(client: KubeClient, run: RunObject, attempt: Attempt) -> None:
     """Create the ResourceClaimTemplate by which the members of an attempt get their GPUs, if they need one.
 
-    It follows from the stored attempt, so whoever creates the Pods finds or creates the same one.
+    It follows from the stored attempt, so every leader that creates the Pods finds or creates the same one.
     """
     meta = run.metadata
     body = manifests.gpu_claim_template(
@@ -135,22 +135,24 @@ async def prepare_devices(client: KubeClient, run: RunObject, attempt: Attempt) 
             found = await client.create(CLAIM_TEMPLATES, body, meta.namespace)
         except AlreadyExists:  # it exists: an earlier attempt or an earlier leader created it
             found = await client.get(CLAIM_TEMPLATES, name, meta.namespace)
-    if owning_run(found) != meta.uid or not _covers(found["spec"], body["spec"]):
+    if owning_run(found) != meta.uid or not _has_all_fields(found["spec"], body["spec"]):
         way_out = f"delete it: kubectl delete resourceclaimtemplate {name} -n {meta.namespace}"
         raise StartRefused(Reason.ADMISSION, f"ResourceClaimTemplate {name} was replaced; {way_out}")
 
 
-def _covers(found: Any, wanted: Any) -> bool:
+def _has_all_fields(found: Any, wanted: Any) -> bool:
     """Whether an object has all wanted fields; the API server may have added defaults."""
     if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(key in found and _covers(found[key], wanted[key]) for key in wanted)
+        return isinstance(found, Mapping) and all(
+            key in found and _has_all_fields(found[key], wanted[key]) for key in wanted
+        )
     if isinstance(wanted, list):
-        return isinstance(found, list) and len(found) == len(wanted) and all(map(_covers, found, wanted))
+        return isinstance(found, list) and len(found) == len(wanted) and all(map(_has_all_fields, found, wanted))
     return bool(found == wanted)
 
 
 async def restrict(networks: NetworkKeeper, run: RunObject, attempt: Attempt, rules: Mapping[str, Any] | None) -> None:
-    """Create or update the NetworkPolicy of members whose network is restricted.
+    """Create or update the NetworkPolicy of a run with restricted network access, before its members exist.
 
     `rules` are those of the present policy; None if the network is not restricted or policy no longer admits the run.
     In the latter case members start with the NetworkPolicy that they have. Raises StartRefused if they need one and
@@ -222,10 +224,10 @@ async def create_members(
     )
     if len(ranks) > 1:
         ranks = await _within_quota(client, run, attempt, ranks)
-        await _create(client, run, pods.pod(ranks[0], nodes[ranks[0]]), key, dry_run=True)
+        await _create_pod(client, run, pods.pod(ranks[0], nodes[ranks[0]]), key, dry_run=True)
     created = [names.pod_name(run.metadata.name, attempt.number, rank) for rank in ranks]
     try:
-        await _all_of(_create(client, run, pods.pod(rank, nodes[rank]), key) for rank in ranks)
+        await _all_of(_create_pod(client, run, pods.pod(rank, nodes[rank]), key) for rank in ranks)
     except StartRefused as error:
         error.begun = len(ranks) > 1
         raise
@@ -234,11 +236,11 @@ async def create_members(
 
 async def quota_room(client: KubeClient, namespace: str, template: Mapping[str, Any], members: int) -> int:
     """Return how many additional members the namespace's quotas allow now, at most `members`."""
-    quotas = await _quotas(client, namespace)
+    quotas = await _read_quotas(client, namespace)
     return members_within(quotas, template, members) if quotas else members
 
 
-async def _quotas(client: KubeClient, namespace: str) -> Sequence[Mapping[str, Any]]:
+async def _read_quotas(client: KubeClient, namespace: str) -> Sequence[Mapping[str, Any]]:
     """Return the namespace's quotas; none if the controller may not read them, since the API server checks each Pod
     anyway."""
     try:
@@ -253,7 +255,7 @@ async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ra
     Raises StartRefused if the quotas allow less.
     """
     namespace = run.metadata.namespace
-    quotas = await _quotas(client, namespace)
+    quotas = await _read_quotas(client, namespace)
     if not quotas:
         return ranks
     selector = f"{names.LABEL_RUN_UID}={run.metadata.uid},{names.LABEL_ATTEMPT}={attempt.number}"
@@ -270,7 +272,7 @@ async def _within_quota(client: KubeClient, run: RunObject, attempt: Attempt, ra
     raise StartRefused(Reason.QUOTA, shortage)
 
 
-async def _create(
+async def _create_pod(
     client: KubeClient, run: RunObject, pod: Mapping[str, Any], key: bytes | None, *, dry_run: bool = False
 ) -> None:
     name, namespace = pod["metadata"]["name"], run.metadata.namespace
@@ -279,7 +281,7 @@ async def _create(
     except AlreadyExists:
         await _check_ours(client, run, name, key)
     except (Forbidden, InvalidInput) as error:
-        message = await _named(client, namespace, error.message)
+        message = await _with_limit_range(client, namespace, error.message)
         raise StartRefused(reason_of_refusal(message), message) from error
     except Unavailable as error:
         if is_webhook_failure(error.message):
@@ -287,7 +289,7 @@ async def _create(
         raise
 
 
-async def _named(client: KubeClient, namespace: str, refusal: str) -> str:
+async def _with_limit_range(client: KubeClient, namespace: str, refusal: str) -> str:
     """Return the refusal, with the name of the LimitRange if one caused it."""
     if not may_be_limit_range(refusal):
         return refusal
@@ -339,7 +341,7 @@ def _labels_of(run: RunObject, pod: Pod) -> dict[str, str]:
 
 
 async def restore_metadata(client: KubeClient, run: RunObject, pod: Pod) -> None:
-    """Restore the owner and the labels of a member, without which its deletion would not find it. Its program goes on.
+    """Restore the owner and the labels of a member, since deletion finds members by these. Its program goes on.
 
     Another controlling owner stays as an owner that does not control it.
     """

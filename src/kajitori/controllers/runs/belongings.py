@@ -1,4 +1,4 @@
-"""Objects of which a run has one, with the run's name: Service, disruption budget, NetworkPolicy, request for nodes."""
+"""Objects that a run owns, one of each kind with the run's name: Service, disruption budget, NetworkPolicy, others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ async def ensure_of_run(
 ) -> dict[str, Any]:
     """Return the run's object of this kind, created now if it does not exist.
 
-    The object of an earlier run of the same name is replaced. Raises AlreadyExists if an object of anybody else has the
-    name, and the API server's error if it refuses the creation.
+    The object of an earlier run of the same name is replaced. Raises AlreadyExists if an object with another owner has
+    the name, and the API server's error if it refuses the creation.
     """
     name, namespace = body["metadata"]["name"], run.metadata.namespace
     try:

@@ -44,22 +44,22 @@ class BudgetKeeper:
 
     async def keep(self, run: RunObject, wanted: Spec | None) -> None:
         """Write the run's budget, or delete it if `wanted` is None. Does nothing if it is as wanted already."""
-        known, uid = await self._read(), run.metadata.uid
+        known, uid = await self._read_all(), run.metadata.uid
         there = known.get(uid)
         if wanted is None:
             self._refused.pop(uid, None)
             if there is not None:
-                await self._delete(run, there.uid)
+                await self._delete_budget(run, there.uid)
                 known.pop(uid, None)
             return
         if wanted in (there.spec if there is not None else None, self._refused.get(uid)):
             return
         try:
             if there is None:
-                there = await self._create(run, wanted)
+                there = await self._create_budget(run, wanted)
             if there.spec != wanted:
                 known.pop(uid, None)  # read again if the patch fails
-                patch = {"metadata": {"uid": there.uid}, "spec": _all_of(wanted)}
+                patch = {"metadata": {"uid": there.uid}, "spec": _merge_patch(wanted)}
                 await self._client.patch(BUDGETS, run.metadata.name, patch, run.metadata.namespace)
             known[uid] = _Budget(there.uid, wanted)
         except (AlreadyExists, Forbidden, InvalidInput) as error:
@@ -67,7 +67,7 @@ class BudgetKeeper:
             log.warning("run %s has no disruption budget: %s", name, error.message)
             self._refused[uid] = wanted
 
-    async def _read(self) -> dict[str, _Budget]:
+    async def _read_all(self) -> dict[str, _Budget]:
         async with self._reading:
             if self._known is None:
                 try:
@@ -78,17 +78,17 @@ class BudgetKeeper:
                 self._known = {owning_run(item): _Budget(item["metadata"]["uid"], item["spec"]) for item in items}
             return self._known
 
-    async def _create(self, run: RunObject, wanted: Spec) -> _Budget:
+    async def _create_budget(self, run: RunObject, wanted: Spec) -> _Budget:
         meta = run.metadata
         body = manifests.disruption_budget(run_name=meta.name, namespace=meta.namespace, run_uid=meta.uid, spec=wanted)
         made = await ensure_of_run(self._client, BUDGETS, body, run)
         return _Budget(made["metadata"]["uid"], made["spec"])
 
-    async def _delete(self, run: RunObject, uid: str) -> None:
+    async def _delete_budget(self, run: RunObject, uid: str) -> None:
         with suppress(NotFound, Conflict):
             await self._client.delete(BUDGETS, run.metadata.name, run.metadata.namespace, uid=uid)
 
 
-def _all_of(spec: Spec) -> dict[str, Any]:
+def _merge_patch(spec: Spec) -> dict[str, Any]:
     """Return the merge patch that sets this spec and removes an earlier selector."""
     return {**spec, "selector": {"matchExpressions": None, **spec["selector"]}}

@@ -1,4 +1,4 @@
-"""Claims without a volume, which keep members from starting: what their events say, and the way out."""
+"""Claims without a volume, which keep members from starting: the cause from their events, and the way out."""
 
 from __future__ import annotations
 

@@ -57,32 +57,32 @@ class NodeMemoryKills:
         wait = 0.0
         if open_ones:
             now = asyncio.get_running_loop().time()
-            events = await self._events()
+            events = await self._out_of_memory_events()
             for pod in open_ones:
                 uid = pod.metadata.uid
                 left = self._first_seen.setdefault(uid, now) + self._patience_seconds - now
-                _bound(self._first_seen)
+                _drop_oldest(self._first_seen)
                 node_victims = any(_is_about(event, pod) for event in events)
                 if node_victims or left <= 0:
-                    self._judge(uid, node_victims)
+                    self._record_verdict(uid, node_victims)
                 else:
                     wait = max(wait, left)
         return {pod.metadata.uid for pod in killed if self._verdicts.get(pod.metadata.uid)}, wait
 
-    async def _events(self) -> list[Event]:
+    async def _out_of_memory_events(self) -> list[Event]:
         try:
             return (await self._client.list(EVENTS, NAMESPACE, field_selector=_FIELDS, type=Event)).items
         except Forbidden as error:
             log.info("events about nodes that ran out of memory can't be read: %s", error.message)
             return []
 
-    def _judge(self, uid: str, node_victims: bool) -> None:
+    def _record_verdict(self, uid: str, node_victims: bool) -> None:
         self._first_seen.pop(uid, None)
         self._verdicts[uid] = node_victims
-        _bound(self._verdicts)
+        _drop_oldest(self._verdicts)
 
 
-def _bound(remembered: dict[str, Any]) -> None:
+def _drop_oldest(remembered: dict[str, Any]) -> None:
     while len(remembered) > _REMEMBERED:
         del remembered[next(iter(remembered))]
 
@@ -106,14 +106,14 @@ def _is_about(event: Event, pod: Pod) -> bool:
     container = main_container(pod)
     ended = container.state.terminated if container is not None else None
     moment = parse_time(ended.finished_at) if ended is not None else None
-    first = _time(event.first_timestamp or event.event_time)
-    last = _time(event.last_timestamp or event.event_time) or first
+    first = _parse_time_or_none(event.first_timestamp or event.event_time)
+    last = _parse_time_or_none(event.last_timestamp or event.event_time) or first
     if moment is None or first is None or last is None:
         return False
     return first - NEAR <= moment <= last + NEAR
 
 
-def _time(text: str) -> datetime | None:
+def _parse_time_or_none(text: str) -> datetime | None:
     try:
         return parse_time(text)
     except ValueError:

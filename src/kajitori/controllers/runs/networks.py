@@ -38,11 +38,11 @@ class NetworkKeeper:
     """
 
     def __init__(self, client: KubeClient, on_change: Callable[[Key | None], None]) -> None:
-        """`on_change` is called with the run whose NetworkPolicy changed, and with None once all are known."""
+        """`on_change` is called with the run when its NetworkPolicy changed, and with None once all are known."""
         self._client = client
         self._on_change = on_change
         self._known: dict[Key, NetworkPolicy] = {}
-        """The NetworkPolicies of runs by namespace and name, which are the run's."""
+        """The NetworkPolicies of runs, by namespace and name of the run."""
         self._synced = False
         self._failure = LastingFailure(log, "NetworkPolicies of runs can't be watched and restored: %s")
         self._written: dict[str, str] = {}
@@ -79,19 +79,19 @@ class NetworkKeeper:
 
         Raises AlreadyExists if a foreign object has its name, and the API server's error if it refuses.
         """
-        body = _body(run, rules)
-        found = _read(await ensure_of_run(self._client, NETWORK_POLICIES, body, run))
+        body = _policy_body(run, rules)
+        found = _parse_policy(await ensure_of_run(self._client, NETWORK_POLICIES, body, run))
         if found.spec != body["spec"]:
-            found = await self._replace(found, body)
+            found = await self._replace_rules(found, body)
         # Only the watch changes `_known`: it may already have shown a later change by another client.
         if self._written.get(run.metadata.uid, "") not in ("", found.metadata.resource_version):
             log.warning("the NetworkPolicy of run %s/%s is restored", run.metadata.namespace, run.metadata.name)
         self._written[run.metadata.uid] = found.metadata.resource_version
 
     async def is_there(self, run: RunObject) -> bool:
-        """Whether the run has a NetworkPolicy, whatever its rules."""
+        """Whether the run has a NetworkPolicy, with any rules."""
         try:
-            found = _read(await self._client.get(NETWORK_POLICIES, run.metadata.name, run.metadata.namespace))
+            found = _parse_policy(await self._client.get(NETWORK_POLICIES, run.metadata.name, run.metadata.namespace))
         except NotFound:
             return False
         return found.run_uid == run.metadata.uid
@@ -112,7 +112,7 @@ class NetworkKeeper:
                 with suppress(NotFound, Conflict):
                     await self._client.delete(NETWORK_POLICIES, meta.name, meta.namespace, uid=there.metadata.uid)
             return
-        wanted = _body(run, rules)["spec"]
+        wanted = _policy_body(run, rules)["spec"]
         if (there is not None and there.spec == wanted) or self._refused.get(meta.uid) == rules:
             return
         try:
@@ -121,15 +121,17 @@ class NetworkKeeper:
             log.warning("run %s/%s lacks its NetworkPolicy: %s", meta.namespace, meta.name, error.message)
             self._refused[meta.uid] = rules
 
-    async def _replace(self, found: NetworkPolicy, body: dict[str, Any]) -> NetworkPolicy:
+    async def _replace_rules(self, found: NetworkPolicy, body: dict[str, Any]) -> NetworkPolicy:
         version = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
-        return _read(await self._client.replace(NETWORK_POLICIES, {**body, "metadata": body["metadata"] | version}))
+        return _parse_policy(
+            await self._client.replace(NETWORK_POLICIES, {**body, "metadata": body["metadata"] | version})
+        )
 
 
-def _body(run: RunObject, rules: Rules) -> dict[str, Any]:
+def _policy_body(run: RunObject, rules: Rules) -> dict[str, Any]:
     meta = run.metadata
     return manifests.network_policy(run_name=meta.name, namespace=meta.namespace, run_uid=meta.uid, rules=rules)
 
 
-def _read(found: Mapping[str, Any]) -> NetworkPolicy:
+def _parse_policy(found: Mapping[str, Any]) -> NetworkPolicy:
     return msgspec.convert(found, NetworkPolicy)

@@ -1,4 +1,4 @@
-"""Pods whose Run was deleted without them, which the garbage collector might remove only much later."""
+"""Pods without their Run: it was deleted, and the garbage collector might remove the Pods only much later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Orphans:
-    """Runs that own Pods although the mirror does not show them; a key is (namespace, UID)."""
+    """Missing Runs: Pods name them as their owner, and the mirror does not show them. A key is (namespace, UID)."""
 
     def __init__(self, client: KubeClient, mirror: Mirror) -> None:
         self._client = client

@@ -65,7 +65,7 @@ class FolderReaders:
                 self._note(RUNS, namespace, name)
             while True:
                 self._wake.clear()
-                waits = [await self._keep(key) for key in sorted(self._known)]
+                waits = [await self._take_next_step(key) for key in sorted(self._known)]
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min([LOOK_SECONDS, *waits])):
                         await self._wake.wait()
@@ -81,7 +81,7 @@ class FolderReaders:
         elif resource == PODS and name.endswith("-files"):
             self._wake.set()
 
-    async def _keep(self, key: Key) -> float:
+    async def _take_next_step(self, key: Key) -> float:
         """Take the next step for one run. Returns the seconds until the next look at it."""
         run = self._mirror.runs.get(key)
         asked_at = run.metadata.annotations.get(names.ANNOTATION_FILES_READ, "") if run is not None else ""
@@ -97,12 +97,12 @@ class FolderReaders:
         try:
             match step:
                 case ReaderStep.CREATE:
-                    await self._create(run)
+                    await self._create_reader(run)
                 case ReaderStep.DELETE if pod is not None and not pod.metadata.deletion_timestamp:
                     with suppress(NotFound, Conflict):
                         await self._client.delete(PODS, pod.metadata.name, key[0], uid=pod.metadata.uid)
                 case ReaderStep.FORGET:
-                    await self._forget(run, asked_at)
+                    await self._remove_annotation(run, asked_at)
                     self._known.discard(key)
         except KajitoriError as error:
             meta = run.metadata
@@ -115,7 +115,7 @@ class FolderReaders:
             return max(1.0, IDLE_SECONDS - idle_seconds)
         return RETRY_SECONDS
 
-    async def _create(self, run: RunObject) -> None:
+    async def _create_reader(self, run: RunObject) -> None:
         status, policy = run.current_status, self._view.policy
         if policy.start.image is None or status.attempt is None or not mounted_at(status.attempt):
             return  # the Web API refuses such requests in words
@@ -129,7 +129,7 @@ class FolderReaders:
         body = reader_pod(RunIdentity(meta.name, meta.namespace), meta.uid, status.attempt, policy.start.image, node)
         await ensure_of_run(self._client, PODS, body, run)
 
-    async def _forget(self, run: RunObject, asked_at: str) -> None:
+    async def _remove_annotation(self, run: RunObject, asked_at: str) -> None:
         """Remove the annotation, unless a user has asked again meanwhile."""
         path = f"/metadata/annotations/{names.ANNOTATION_FILES_READ.replace('/', '~1')}"
         patch: list[dict[str, Any]] = [{"op": "test", "path": path, "value": asked_at}, {"op": "remove", "path": path}]

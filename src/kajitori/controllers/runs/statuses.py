@@ -42,7 +42,7 @@ _REQUESTS = {
 
 
 _BAD = (Reason.PREEMPTED, Reason.SUSPECTED_STUCK, Reason.STUCK)
-"""Reasons whose Events are warnings, although no attempt has ended."""
+"""Reasons with Events of type Warning, although no attempt has ended."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Written:
     attempts: tuple[str, int] = ("", 0)
     """UID of the run, and the highest number of its attempts."""
     made: tuple[str, int] | None = None
-    """UID of the run, and number of the last attempt whose Pods were all created."""
+    """UID of the run, and number of the last attempt with all of its Pods created."""
     usage: tuple[str, int, Usage] | None = None
     """UID and resource version of the run, and its usage with ends of members that are not written yet."""
     unseen_pods: set[str] = field(default_factory=set)
@@ -96,15 +96,15 @@ class Statuses:
         self.note_attempts(run, status.attempts)
         if status.attempt is not None and not status.attempt.created:
             written.made = None  # the number can come again after a backup was restored
-        self._announce(run, before or run.status, status)
-        self._count(before or run.status or RunStatus(), status)
+        self._emit_events(run, before or run.status, status)
+        self._count_in_metrics(before or run.status or RunStatus(), status)
         return version
 
-    def _count(self, old: RunStatus, status: RunStatus) -> None:
+    def _count_in_metrics(self, old: RunStatus, status: RunStatus) -> None:
         """Count setbacks by reason, ended runs, and preemptions in the metrics."""
         if status.phase.is_final and not old.phase.is_final and status.reason is not Reason.NOT_STARTED:
             self._metrics.runs_ended.labels(status.phase.value).inc()
-        setbacks = _setbacks(status) - _setbacks(old)
+        setbacks = _count_setbacks(status) - _count_setbacks(old)
         failed = status.phase is Phase.FAILED and old.phase is not Phase.FAILED
         if (setbacks > 0 and status.reason is not Reason.GROWS) or failed:
             self._metrics.failures.labels(_reason_of(status)).inc(max(1, setbacks))
@@ -113,7 +113,7 @@ class Statuses:
             if asked.waiting not in known:
                 self._metrics.preemptions.labels("guarantee" if asked.guaranteed else "priority").inc()
 
-    def _announce(self, run: RunObject, before: RunStatus | None, status: RunStatus) -> None:
+    def _emit_events(self, run: RunObject, before: RunStatus | None, status: RunStatus) -> None:
         """Write Events about a new phase or reason of the run, and about its request for nodes."""
         meta, old = run.metadata, before or RunStatus(phase=Phase.QUEUED, queued_at="-")
         about = About(names.KIND, meta.name, meta.uid, meta.namespace, names.API_VERSION)
@@ -264,7 +264,7 @@ def _without_start(status: RunStatus) -> tuple[object, ...]:
     return (status.restarts, status.interruptions, number)
 
 
-def _setbacks(status: RunStatus) -> int:
+def _count_setbacks(status: RunStatus) -> int:
     """Return the number of restarts and interruptions; for a sweep also of failed members."""
     lost = status.members.failed if status.sweep is not None else 0
     return status.restarts + status.interruptions + lost

@@ -64,16 +64,16 @@ class StackTaker:
     async def of_suspected(self, run: RunObject, attempt: int, finding: Finding) -> Inspection:
         """Look several times at the processes of all ranks, until one has moved, and keep what was seen last. Raises
         the errors of the store."""
-        pods = self._running(run, attempt)
-        looks = [await self._ask(pods, ANSWER_SECONDS)]
+        pods = self._running_pods(run, attempt)
+        looks = [await self._ask_nodes(pods, ANSWER_SECONDS)]
         is_still: bool | None = None
         for pause in PAUSES_SECONDS if looks[0] else ():
             await asyncio.sleep(pause)
-            looks.append(await self._ask(pods, ANSWER_SECONDS))
-            is_still = stood_still([_processes(look) for look in looks], pods)
+            looks.append(await self._ask_nodes(pods, ANSWER_SECONDS))
+            is_still = stood_still([_processes_by_rank(look) for look in looks], pods)
             if is_still is False:
                 break
-        spins = is_still is False and await self._spins(pods, looks)
+        spins = is_still is False and await self._is_spinning(pods, looks)
         is_still = spins or is_still
         shown = newest(looks)
         if not shown:
@@ -83,14 +83,14 @@ class StackTaker:
         meta = run.metadata
         words = " ".join([describe(finding, is_still=is_still), *([SPINS] if spins else [])])
         evidence = Evidence(Occasion.STUCK, self._now().timestamp(), words, shown, nodes, addresses)
-        await self._keep(run, attempt, evidence, ANSWER_SECONDS)
+        await self._store_stacks(run, attempt, evidence, ANSWER_SECONDS)
         hint = f"For details: kaji why --attempt {attempt} {meta.name}"
         is_quiet = bool(is_still) and await self._stayed_quiet(pods, finding.until)
         return Inspection(is_still, (reading.summary(nodes), *([SPINS] if spins else []), hint), reading.odd, is_quiet)
 
     async def _stayed_quiet(self, pods: Mapping[int, Pod], since: float) -> bool:
         """Whether the nodes of all ranks saw no progress since this time."""
-        answers = await self._questions.ask(_questions(pods, since=since, fresh=True), ANSWER_SECONDS)
+        answers = await self._questions.ask(_questions_to_nodes(pods, since=since, fresh=True), ANSWER_SECONDS)
         quiet = {
             member.uid
             for answer in answers.values()
@@ -99,21 +99,21 @@ class StackTaker:
         }
         return all(pod.metadata.uid in quiet for pod in pods.values())
 
-    async def _spins(self, pods: Mapping[int, Pod], looks: Sequence[Mapping[int, MemberStacks]]) -> bool:
+    async def _is_spinning(self, pods: Mapping[int, Pod], looks: Sequence[Mapping[int, MemberStacks]]) -> bool:
         """Whether all ranks that move repeat themselves for two minutes, and all others wait at the same lines."""
-        moving = spinning.moving([_processes(look) for look in looks], pods)
+        moving = spinning.moving([_processes_by_rank(look) for look in looks], pods)
         if not moving:
             return False
         suspects = {rank: pods[rank] for rank in moving}
         again: list[dict[int, MemberStacks]] = []
         for pause in SPIN_PAUSES_SECONDS:
             await asyncio.sleep(pause)
-            again.append(await self._ask(suspects, ANSWER_SECONDS, Detail.VALUES))
+            again.append(await self._ask_nodes(suspects, ANSWER_SECONDS, Detail.VALUES))
             if not spinning.repeats(again, moving):
                 return False
         others = {rank: pod for rank, pod in pods.items() if rank not in suspects}
         before = {rank: each for rank, each in looks[-1].items() if rank in others}
-        waited = [_processes(before), _processes(await self._ask(others, ANSWER_SECONDS))]
+        waited = [_processes_by_rank(before), _processes_by_rank(await self._ask_nodes(others, ANSWER_SECONDS))]
         return stood_still(waited, others) is True
 
     async def before_end(self, run: RunObject, attempt: int, why: str, seconds: float) -> None:
@@ -122,32 +122,32 @@ class StackTaker:
         if self._taken.get(meta.uid, 0) >= attempt or seconds <= 0:
             return
         self._taken[meta.uid] = attempt
-        pods = self._running(run, attempt)
+        pods = self._running_pods(run, attempt)
         if not pods:
             return
         clock = asyncio.get_running_loop().time
         until = clock() + min(seconds, BEFORE_END_SECONDS)
         self.survivors_answer = False
         try:
-            found = await self._ask(pods, until - clock())
+            found = await self._ask_nodes(pods, until - clock())
             self.survivors_answer = bool(found)
             if found:
                 at = self._now().timestamp()
                 evidence = Evidence(Occasion.END, at, why, found, *nodes_and_addresses(pods))
-                await self._keep(run, attempt, evidence, until - clock())
+                await self._store_stacks(run, attempt, evidence, until - clock())
         except KajitoriError as error:
             log.info("stacks of run %s/%s were not kept before its end: %s", meta.namespace, meta.name, error)
 
-    async def _keep(self, run: RunObject, attempt: int, evidence: Evidence, seconds: float) -> None:
+    async def _store_stacks(self, run: RunObject, attempt: int, evidence: Evidence, seconds: float) -> None:
         """Keep stacks; then ask a few ranks for their calls in native code within this time, and keep these too."""
         meta = run.metadata
         await self._kept.keep(meta.namespace, meta.uid, attempt, evidence)
-        reading, pods = read(evidence.ranks, evidence.nodes, evidence.addresses), self._running(run, attempt)
+        reading, pods = read(evidence.ranks, evidence.nodes, evidence.addresses), self._running_pods(run, attempt)
         chosen = {rank: pods[rank] for rank in native.representatives(reading.groups) if rank in pods}
         if not chosen or seconds < LEAST_NATIVE_SECONDS:
             return
         try:
-            ranks = native.added(evidence.ranks, await self._ask(chosen, seconds, Detail.NATIVE))
+            ranks = native.added(evidence.ranks, await self._ask_nodes(chosen, seconds, Detail.NATIVE))
             if ranks != evidence.ranks:
                 more = msgspec.structs.replace(evidence, ranks=ranks)
                 await self._kept.keep(meta.namespace, meta.uid, attempt, more)
@@ -158,7 +158,7 @@ class StackTaker:
         """Forget a deleted run."""
         self._taken.pop(run_uid, None)
 
-    def _running(self, run: RunObject, attempt: int) -> dict[int, Pod]:
+    def _running_pods(self, run: RunObject, attempt: int) -> dict[int, Pod]:
         """Return the Pods of the attempt's members that run on nodes that answer, by rank."""
         found = {}
         for pod in self._mirror.pods_of_run(run):
@@ -168,15 +168,15 @@ class StackTaker:
                 found[member.rank] = pod
         return found
 
-    async def _ask(
+    async def _ask_nodes(
         self, pods: Mapping[int, Pod], seconds: float, detail: Detail = Detail.PLAIN
     ) -> dict[int, MemberStacks]:
         rank_of = {pod.metadata.uid: rank for rank, pod in pods.items()}
-        answers = await self._questions.ask(_questions(pods, stacks=True, detail=detail), seconds)
+        answers = await self._questions.ask(_questions_to_nodes(pods, stacks=True, detail=detail), seconds)
         return {rank_of[each.uid]: each for answer in answers.values() for each in answer.stacks if each.uid in rank_of}
 
 
-def _questions(pods: Mapping[int, Pod], **what: Any) -> list[Asked]:
+def _questions_to_nodes(pods: Mapping[int, Pod], **what: Any) -> list[Asked]:
     """Return the questions to the nodes of these Pods; `what` is asked for."""
     by_node: dict[str, list[str]] = {}
     for pod in pods.values():
@@ -188,5 +188,5 @@ def _questions(pods: Mapping[int, Pod], **what: Any) -> list[Asked]:
     ]
 
 
-def _processes(look: Mapping[int, MemberStacks]) -> dict[int, tuple[ProcessStacks, ...]]:
+def _processes_by_rank(look: Mapping[int, MemberStacks]) -> dict[int, tuple[ProcessStacks, ...]]:
     return {rank: each.processes for rank, each in look.items()}

@@ -152,13 +152,13 @@ class Feed:
             return
         until = newest + MINUTE_SECONDS
         if self._kept_until is None:
-            self._kept_until = await self._recall(until)
+            self._kept_until = await self._restore_states(until)
         if self._until is None or until - self._until > MISSED_SECONDS:
             self._known.clear()
             self._until = until
             await self._hand_out(now, [])
         for start in range(self._until, until, MINUTE_SECONDS):
-            runs = self._running()
+            runs = self._running_runs()
             self._known &= runs.keys()
             self._known |= {uid for uid in runs.keys() - self._known if _started_at(runs[uid]) >= start}
             async for intervals in self._history.telemetry_minute(start, self._known):
@@ -166,16 +166,16 @@ class Feed:
                 await self._hand_out(now, intervals)
         await self._read_past(now, self._until)
         if self._until - self._kept_until >= STATES_SECONDS:
-            await self._remember(self._until)
+            await self._save_states(self._until)
 
-    async def _recall(self, until: int) -> int:
+    async def _restore_states(self, until: int) -> int:
         """Continue with the states that another leader saved, if they can be used. Return the end of the newest minute
         in them; else 0."""
         if self._blobs is None:
             return 0
         try:
             packed = await self._blobs.read(STATES_KEY, limit_bytes=MAX_MEMORY_BYTES)
-            saved = await asyncio.to_thread(_unpacked, packed)
+            saved = await asyncio.to_thread(_unpack, packed)
             if saved.version != STATES_VERSION or not 0 <= until - saved.until <= MISSED_SECONDS:
                 return 0
             for watcher in self._watchers:
@@ -187,10 +187,10 @@ class Feed:
             for watcher in self._watchers:
                 watcher.restore_state(b"")
             return 0
-        self._until, self._known = saved.until, set(saved.uids) & self._running().keys()
+        self._until, self._known = saved.until, set(saved.uids) & self._running_runs().keys()
         return saved.until
 
-    async def _remember(self, until: int) -> None:
+    async def _save_states(self, until: int) -> None:
         """Store the states of the watchers for the next leader."""
         self._kept_until = until
         if self._blobs is None:
@@ -198,7 +198,7 @@ class Feed:
         states = {type(watcher).__name__: watcher.save_state() for watcher in self._watchers}
         saved = WatcherStates(STATES_VERSION, until, tuple(sorted(self._known)), states)
         try:
-            await self._blobs.put(STATES_KEY, await asyncio.to_thread(_packed, saved))
+            await self._blobs.put(STATES_KEY, await asyncio.to_thread(_pack, saved))
         except KajitoriError as error:
             log.warning("a new leader will read a day of history of each run: %s", error)
 
@@ -207,8 +207,8 @@ class Feed:
         clock = asyncio.get_running_loop().time
         ends = clock() + READ_SECONDS
         several: list[Interval] = []
-        unread = [(uid, run) for uid, run in self._running().items() if uid not in self._known]
-        for uid, _ in sorted(unread, key=_members, reverse=True):
+        unread = [(uid, run) for uid, run in self._running_runs().items() if uid not in self._known]
+        for uid, _ in sorted(unread, key=_members_of, reverse=True):
             several += await self._history.telemetry(uid, until - LOOKBACK_SECONDS, until)
             self._known.add(uid)
             if len(several) >= INTERVALS_AT_ONCE:
@@ -221,7 +221,7 @@ class Feed:
 
     async def _hand_out(self, now: float, intervals: Sequence[Interval]) -> None:
         assert self._until is not None
-        runs = {uid: run for uid, run in self._running().items() if uid in self._known}
+        runs = {uid: run for uid, run in self._running_runs().items() if uid in self._known}
         fresh: dict[str, list[Interval]] = {}
         for each in sorted(intervals, key=lambda each: (each.start, each.attempt)):
             if each.run_uid in runs:
@@ -233,7 +233,7 @@ class Feed:
             except KajitoriError as error:
                 log.warning("%s could not do all that follows from telemetry: %s", type(watcher).__name__, error)
 
-    def _running(self) -> dict[str, RunObject]:
+    def _running_runs(self) -> dict[str, RunObject]:
         return {
             run.metadata.uid: run
             for run in self._mirror.runs.values()
@@ -241,17 +241,17 @@ class Feed:
         }
 
 
-def _members(entry: tuple[str, RunObject]) -> int:
+def _members_of(entry: tuple[str, RunObject]) -> int:
     status = entry[1].status
     return status.members.total if status is not None else 0
 
 
-def _packed(states: WatcherStates) -> bytes:
+def _pack(states: WatcherStates) -> bytes:
     return zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(states))
 
 
-def _unpacked(packed: bytes) -> WatcherStates:
-    """Return a saved. Raises ZstdError or msgspec's errors if it is none."""
+def _unpack(packed: bytes) -> WatcherStates:
+    """Return the saved states. Raises ZstdError or msgspec's errors if they cannot be read."""
     plain = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_MEMORY_BYTES)
     return msgspec.msgpack.decode(plain, type=WatcherStates)
 

@@ -33,7 +33,7 @@ from kajitori.errors import KajitoriError
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 3600.0
-"""Time between two questions to the nodes of a run of which some GPUs may be idle: nodes remember an hour."""
+"""Time between two questions to the nodes of one run: nodes have the samples of the last hour."""
 ANSWER_SECONDS = 20.0
 MOST_RANKS = 64
 """Largest number of a run's ranks about which nodes are asked."""
@@ -61,7 +61,7 @@ class NodeGpuInspector:
     async def idle_gpus(self, run: RunObject, least_rank: int, limits: Limits) -> tuple[Place, ...] | None:
         rank_of: dict[str, int] = {}
         by_node: dict[str, list[str]] = {}
-        for rank, pod in self._running(run, least_rank):
+        for rank, pod in self._running_members(run, least_rank):
             rank_of[pod.metadata.uid] = rank
             by_node.setdefault(pod.spec.node_name, []).append(pod.metadata.uid)
         since = self._now().timestamp() - LOOK_SECONDS
@@ -80,7 +80,7 @@ class NodeGpuInspector:
         }
         return tuple(await asyncio.to_thread(idle_places, samples, limits)) if samples else None
 
-    def _running(self, run: RunObject, least_rank: int) -> list[tuple[int, Pod]]:
+    def _running_members(self, run: RunObject, least_rank: int) -> list[tuple[int, Pod]]:
         """Return rank and Pod of MOST_RANKS running members, from `least_rank` on."""
         found = {}
         for pod in self._mirror.pods_of_run(run):
@@ -109,7 +109,7 @@ class IdleWatcher:
         self._looked: dict[str, tuple[float, int, tuple[Place, ...] | None]] = {}
         """Time, attempt and outcome of the last question to the nodes of a run."""
         self._doubtful: dict[str, int] = {}
-        """Attempts of the runs of which some GPUs may be idle."""
+        """The attempt of each run that may have some idle GPUs, by the run's UID."""
         self._look: asyncio.Task[None] | None = None
 
     async def watch(self, seen: Round) -> None:
@@ -146,7 +146,7 @@ class IdleWatcher:
         """Return the status with the finding about the run's GPUs, and with the question to its owner."""
         spec = self._view.specs.of(run)
         rules = self._view.policy.idle_gpus
-        return with_question(status, self._finding(run), rules, spec.keep_idle_until, self._now())
+        return with_question(status, self._present_finding(run), rules, spec.keep_idle_until, self._now())
 
     async def close(self) -> None:
         """Cancel what is under way. The next leader asks again."""
@@ -154,7 +154,7 @@ class IdleWatcher:
             self._look.cancel()
             await asyncio.gather(self._look, return_exceptions=True)
 
-    def _finding(self, run: RunObject) -> Finding | None:
+    def _present_finding(self, run: RunObject) -> Finding | None:
         """Return the present finding about the run's GPUs; None if nothing is known."""
         uid = run.metadata.uid
         watched, now = self._watched.get(uid), self._now().timestamp()
@@ -170,14 +170,14 @@ class IdleWatcher:
         return None if found.verdict is Verdict.UNKNOWN else found
 
     def _note_doubt(self, run: RunObject) -> None:
-        found = self._finding(run)
+        found = self._present_finding(run)
         if found is not None and found.verdict is Verdict.PERHAPS:
             self._doubtful[run.metadata.uid] = found.attempt
         else:
             self._doubtful.pop(run.metadata.uid, None)
 
     def _look_at_one(self, seen: Round) -> None:
-        """Begin to ask the nodes of one run of which some GPUs may be idle: the one that waits for longest."""
+        """Begin to ask the nodes of one run that may have some idle GPUs: the run that waits for the longest time."""
         if self._looker is None or (self._look is not None and not self._look.done()):
             return
         self._doubtful = {uid: attempt for uid, attempt in self._doubtful.items() if uid in self._watched}

@@ -68,7 +68,7 @@ class StragglerWatcher:
                     known.peers.take(each)
             found = known.peers.judge(seen.until)
             if found is not None:
-                self._note(run, known, found, seen.until)
+                self._report_straggler(run, known, found, seen.until)
 
     def noted(self, run: RunObject, status: RunStatus) -> RunStatus:
         """Return the status with the stragglers that it does not have yet."""
@@ -86,7 +86,7 @@ class StragglerWatcher:
         """Start without state."""
         self._known = {}
 
-    def _note(self, run: RunObject, known: _Watched, found: Straggler, until: int) -> None:
+    def _report_straggler(self, run: RunObject, known: _Watched, found: Straggler, until: int) -> None:
         place = SlowPlace(
             attempt=known.attempt,
             node=found.spot.node,

@@ -1,7 +1,7 @@
-"""The watcher for runs that make no progress. Telemetry makes a run suspected; it is stuck once its processes were seen
-to stand still.
+"""The watcher for runs that make no progress. It suspects a run because of its telemetry, and calls it stuck once looks
+at its processes show that they stand still.
 
-The Run's status has the suspicion. Everything else is in memory, and a new leader derives it from history again.
+The Run's status stores the suspicion. Everything else is in memory, and a new leader derives it from history again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MESSAGE_LIMIT = 800
 RUNS_IN_LOOP = 200
 """Runs that are judged before other tasks get their turn."""
 LOOKS_AT_ONCE = 4
-"""Maximum number of suspected runs of which stacks are taken at the same time."""
+"""Most suspected runs that are asked for stacks at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class StuckWatcher:
                 await asyncio.sleep(0)
             self._heard = max([self._heard, *(each.start + each.seconds for each in intervals)])
             run = seen.runs[uid]
-            patience, attempt = self._patience(run), run.status.attempt if run.status is not None else None
+            patience, attempt = self._patience_of(run), run.status.attempt if run.status is not None else None
             if patience is None or attempt is None:
                 self._forget(uid)
                 continue
@@ -144,7 +144,7 @@ class StuckWatcher:
             of_attempt = [each for each in intervals if each.attempt == attempt.number]
             known.rhythm.take_all(of_attempt, run.current_status.members.left)
             known.finding = known.rhythm.judge(seen.until, patience)
-            self._act(run, known)
+            self._start_look_if_due(run, known)
 
     def save_state(self) -> bytes:
         """Return the rhythm of each run. Looks are not part of it: what they showed is in the statuses."""
@@ -167,7 +167,7 @@ class StuckWatcher:
             return msgspec.structs.replace(status, stuck=None)
         if before is None and known.finding.verdict is not Verdict.SUSPECTED:
             return status
-        return msgspec.structs.replace(status, stuck=self._suspicion(known, before))
+        return msgspec.structs.replace(status, stuck=self._updated_suspicion(known, before))
 
     def measures(self, run_uid: str, attempt: Attempt) -> bool:
         """Whether the nodes of this attempt probably answer questions, because they have reported lately. If a young
@@ -186,7 +186,7 @@ class StuckWatcher:
             look.cancel()
         await asyncio.gather(*looks, return_exceptions=True)
 
-    def _suspicion(self, known: _Watched, before: Stuck | None) -> Stuck:
+    def _updated_suspicion(self, known: _Watched, before: Stuck | None) -> Stuck:
         stuck, inspection = before, known.evidence
         if stuck is None:
             since = format_time(time_at(known.quiet_since))
@@ -203,7 +203,7 @@ class StuckWatcher:
             looked_at=looked_at,
         )
 
-    def _act(self, run: RunObject, known: _Watched) -> None:
+    def _start_look_if_due(self, run: RunObject, known: _Watched) -> None:
         key = run.metadata.namespace, run.metadata.name
         before = run.status.stuck if run.status is not None else None
         if known.finding.verdict is not Verdict.SUSPECTED:
@@ -220,20 +220,20 @@ class StuckWatcher:
         is_stuck = before is not None and before.verdict == Verdict.STUCK
         is_unseen = known.inspection is not None and known.inspection.is_still is None
         if not is_stuck and now - last >= (UNSEEN_AGAIN_SECONDS if is_unseen else LOOK_AGAIN_SECONDS):
-            known.look = asyncio.create_task(self._look(run, known))
+            known.look = asyncio.create_task(self._look_at(run, known))
 
-    async def _look(self, run: RunObject, known: _Watched) -> None:
+    async def _look_at(self, run: RunObject, known: _Watched) -> None:
         try:
             async with self._slots:
                 began_in = known.quiet_since
-                inspection = await self._seen(run, known)
+                inspection = await self._inspect(run, known)
         except Exception:
             log.exception("the processes of run %s/%s were not looked at", run.metadata.namespace, run.metadata.name)
             return
         known.inspection, known.inspected_since, known.looked_at = inspection, began_in, int(self._now().timestamp())
         self._tell((run.metadata.namespace, run.metadata.name))
 
-    async def _seen(self, run: RunObject, known: _Watched) -> Inspection:
+    async def _inspect(self, run: RunObject, known: _Watched) -> Inspection:
         if self._evidence is None:
             return Inspection(None, ("Where its processes are is not known: the controller has no store (--blobs).",))
         try:
@@ -241,7 +241,7 @@ class StuckWatcher:
         except KajitoriError as error:
             return Inspection(None, (f"Where its processes are is not known: {error.message}.",))
 
-    def _patience(self, run: RunObject) -> Patience | None:
+    def _patience_of(self, run: RunObject) -> Patience | None:
         spec = self._specs.of(run)
         use = use_of(spec.type, has_ports=spec.has_ports)
         return None if spec.is_sweep else self._policy().stuck.patience(use, spec.stuck_after_seconds)

@@ -106,7 +106,7 @@ class Scene:
         """Store the message and run until it is delivered, or for a moment."""
         stored = self.messages._stored_outbox(VISION)
         await stored.store(post.added(Outbox(), [MESSAGE]))
-        self.messages._deliver(stored)
+        self.messages._start_delivery(stored)
         await asyncio.wait([self.messages._delivering[VISION]], timeout=0.2)
 
     async def end(self) -> None:
@@ -143,9 +143,9 @@ async def test_a_delivery_is_recorded_although_the_api_server_fails_for_a_while(
     scene = Scene()
     stored = scene.messages._stored_outbox(VISION)
     await stored.store(post.added(Outbox(), [MESSAGE]))
-    (request,) = await scene.messages._begin(stored, scene.messages.book.channels(VISION))
+    (request,) = await scene.messages._store_due_requests(stored, scene.messages.book.channels(VISION))
     scene.kubernetes.failures = 3
-    await scene.messages._send(stored, [request], scene.messages.book.channels(VISION))
+    await scene.messages._send_requests(stored, [request], scene.messages.book.channels(VISION))
     assert len(scene.sending_process.taken) == 1 and scene.kubernetes.outbox().is_empty
 
 
@@ -191,6 +191,6 @@ async def test_the_next_leader_goes_on_with_what_is_stored() -> None:
     assert following.kubernetes.secrets[VISION.outbox]["metadata"]["annotations"] == {
         names.ANNOTATION_RECIPIENT: "team/vision"
     }
-    await following.messages._load()
+    await following.messages._load_outboxes()
     await asyncio.wait([following.messages._delivering[VISION]], timeout=0.2)
     assert following.sending_process.taken == [("m1", True)] and following.kubernetes.outbox().is_empty

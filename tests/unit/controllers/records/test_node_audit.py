@@ -145,7 +145,7 @@ async def test_entries_beyond_the_limit_go_to_the_log(
         *(new_entry(NOW + timedelta(hours=hour), TrailEvent.OUT, reason) for hour, reason in enumerate(reasons))
     )
     audit._look_at("gpu-1")
-    await audit._write()
-    await audit._write()
+    await audit._write_entries()
+    await audit._write_entries()
     assert [entry.rule for entry in trail.noted.values()] == ["MembersFail", "GpuLost"]
     assert "no more room for: take node out of the pool" in caplog.text

@@ -9,7 +9,7 @@ import msgspec
 
 from kajitori.cluster.objects import NetworkPolicy
 from kajitori.cluster.run_object import RunObject
-from kajitori.controllers.runs.networks import NetworkKeeper, _body
+from kajitori.controllers.runs.networks import NetworkKeeper, _policy_body
 from kajitori.errors import Forbidden, KajitoriError
 from kajitori.kube.client import KubeClient
 from kajitori.kube.metadata import ObjectMeta
@@ -57,7 +57,7 @@ def keeper_with(server: FakeServer, *known: NetworkPolicy) -> NetworkKeeper:
 def policy_of(uid: str) -> NetworkPolicy:
     """Return the wanted NetworkPolicy of the run named bert with this UID."""
     run = RunObject(metadata=ObjectMeta(name="bert", namespace="vision", uid=uid), spec=msgspec.Raw(b"{}"))
-    body = _body(run, RULES)
+    body = _policy_body(run, RULES)
     return msgspec.convert(body | {"metadata": body["metadata"] | {"uid": f"policy-of-{uid}"}}, NetworkPolicy)
 
 

@@ -230,7 +230,7 @@ async def test_states_that_cannot_be_used_are_not(
     setting.mirror.show("a")
     await setting.store(0)
     await setting.look_at(0)
-    await setting.feed._remember(NOON + 60)
+    await setting.feed._save_states(NOON + 60)
     later = 1
     if trouble == "old":
         later = 70
