@@ -53,13 +53,13 @@ class Devices:
 
     def offers(self, node: str) -> tuple[GpuOffer, ...]:
         """Return the GPUs that drivers publish for a node, by type."""
-        found = self._gpus(node)
+        found = self._gpus_of(node)
         return found.offers if found is not None else ()
 
     def used(self, node: str) -> dict[str, int]:
         """Return the number of used GPUs of a node by type. GPUs count if they are allocated to a claim, or if a Pod on
         the node requests them and the mirror does not show its claim yet."""
-        found = self._gpus(node)
+        found = self._gpus_of(node)
         if found is None:
             return {}
         taken: Counter[DeviceId] = Counter()
@@ -75,7 +75,7 @@ class Devices:
 
     def gpus_of(self, pod: Pod) -> dict[str, int]:
         """Return how many GPUs of each type a Pod on a node with devices has."""
-        found = self._gpus(pod.spec.node_name)
+        found = self._gpus_of(pod.spec.node_name)
         if found is None:
             return {}
         counts: Counter[str] = Counter()
@@ -89,7 +89,7 @@ class Devices:
         return dict(counts)
 
     def take_changed(self) -> set[str]:
-        """Return the nodes whose devices changed since the last call."""
+        """Return the nodes with devices that changed since the last call."""
         changed, self._changed = self._changed, set()
         return changed
 
@@ -127,7 +127,7 @@ class Devices:
             self._slices[before].pop(name, None)
             if not self._slices[before]:
                 del self._slices[before]
-            self._forget(before)
+            self._forget_node(before)
         found = self._mirror.slices.get(name)
         if found is None or not found.spec.node_name or not self._is_driver(found.spec.driver):
             return
@@ -139,7 +139,7 @@ class Devices:
             self._node_of_pool[pool] = node
             for key in self._early.pop(pool, ()):
                 self._note_claim(key)
-        self._forget(node)
+        self._forget_node(node)
 
     def _is_driver(self, name: str) -> bool:
         """Return whether the devices of a driver are GPUs."""
@@ -147,7 +147,7 @@ class Devices:
             self._drivers[name] = self._policy().gpu.is_driver(name)
         return self._drivers[name]
 
-    def _forget(self, node: str) -> None:
+    def _forget_node(self, node: str) -> None:
         self._nodes.pop(node, None)
         self._changed.add(node)
         self._used_changed.add(node)
@@ -192,7 +192,7 @@ class Devices:
 
     # ------------------------------------------------------------------------------------------ reading
 
-    def _gpus(self, node: str) -> NodeGpus | None:
+    def _gpus_of(self, node: str) -> NodeGpus | None:
         published = self._slices.get(node)
         if published is None:
             return None

@@ -47,7 +47,7 @@ class HealthView:
     def verdict(self, now: datetime) -> Verdict:
         """Return the verdict about each node, from everything that the mirror shows now."""
         policy = self._cluster.policy
-        failures, proven = self._failures(now)
+        failures, proven = self._failures_by_node(now)
         signs = self.signs(now)
         verdict = examine(signs, failures, policy.node_health, policy.preflight, now)
         if proven is not None:
@@ -66,13 +66,13 @@ class HealthView:
         for node in self._mirror.nodes.values():
             signs = self._signs_of(node)
             if signs.silent_since is not None:
-                signs = replace(signs, holders=self._holders(signs.node))
+                signs = replace(signs, holders=self._runs_on(signs.node))
             test = tests[signs.node][-1] if signs.node in tests else None
             if test is not None or signs.unhealthy is not None or signs.awaits_test:
                 usage = self._mirror.usage_of(signs.node)
                 signs = replace(signs, busy=usage is not None and usage.members > 0)
             if test is not None:
-                signs = replace(signs, test=self._trial(test, signs, now))
+                signs = replace(signs, test=self._trial_of(test, signs, now))
             found.append(signs)
         if len(self._signs) > len(found):  # its nodes are gone
             self._signs = {name: known for name, known in self._signs.items() if name in self._mirror.nodes}
@@ -105,7 +105,7 @@ class HealthView:
         self._signs[name] = (node, signs)
         return signs
 
-    def _holders(self, node: str) -> tuple[str, ...]:
+    def _runs_on(self, node: str) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for pod in self._mirror.pods_on_node(node):
             run = self._mirror.run_of(pod)
@@ -115,7 +115,7 @@ class HealthView:
 
     # ------------------------------------------------------------------------------------------ runs
 
-    def _failures(self, now: datetime) -> tuple[Mapping[str, list[Failure]], datetime | None]:
+    def _failures_by_node(self, now: datetime) -> tuple[Mapping[str, list[Failure]], datetime | None]:
         """Return failures by node, and the time at which a run that failed will have run long enough on other nodes to
         blame the first one."""
         found: dict[str, list[Failure]] = defaultdict(list)
@@ -138,13 +138,13 @@ class HealthView:
                 moments.append(proven)
         return without_outages(found, unstarted, len(self._mirror.nodes)), min(moments, default=None)
 
-    def _trial(self, run: RunObject, signs: Signs, now: datetime) -> Trial:
+    def _trial_of(self, run: RunObject, signs: Signs, now: datetime) -> Trial:
         status, name = run.current_status, run.metadata.name
         if status.phase is Phase.SUCCEEDED:
             return Trial(name, TrialState.PASSED)
         if status.phase.is_final or status.failed_starts:
             if status.phase is Phase.FAILED and status.reason in _NODES_FAULT:
-                return Trial(name, TrialState.FAILED, self._last_words(run) or (_how(status.message),))
+                return Trial(name, TrialState.FAILED, self._last_words(run) or (_describe_end(status.message),))
             return Trial(name, TrialState.IMPOSSIBLE, (status.message or status.reason.value,))
         patience_seconds = self._cluster.policy.preflight.time_limit_seconds
         created = parse_time(run.metadata.creation_timestamp)
@@ -162,11 +162,11 @@ class HealthView:
                 ended = container.state.terminated
                 if ended is not None and ended.message:
                     lines = [line for line in ended.message.splitlines() if line.strip()][-_LAST_LINES:]
-                    return (_how(run.status.message), *lines[:-1])
+                    return (_describe_end(run.status.message), *lines[:-1])
         return ()
 
 
-def _how(message: str) -> str:
+def _describe_end(message: str) -> str:
     """Return how a test ended; it has one member."""
     return message.removeprefix("member 0: ")
 

@@ -13,7 +13,7 @@ from kajitori.core.usage.lost_time import NO_CHECKPOINT, NOT_DECLARED, NOTHING_T
 
 
 def saves_every(spec: RunSpec) -> int:
-    """Return what the usage ledger notes of a run's checkpoints (see `core.usage.lost_time`)."""
+    """Return the interval between a run's checkpoints, as the usage ledger stores it (see `core.usage.lost_time`)."""
     if spec.type != "batch":
         return NOTHING_TO_LOSE
     if spec.checkpoint is None:
@@ -42,8 +42,8 @@ def begin_usage(
 
 
 def adopt_usage(status: RunStatus, cluster: ClusterView, now: datetime) -> RunStatus:
-    """Return the status of a run whose attempt was planned before there was a usage ledger; other runs stay as they
-    are."""
+    """Return the status with a usage ledger if it has an attempt but no ledger, since an earlier version of Kajitori
+    planned the attempt. Any other status is returned unchanged."""
     attempt = status.attempt
     if attempt is None or status.usage is not None or status.phase.is_final or not attempt.template:
         return status

@@ -68,7 +68,7 @@ class RunOccupancy:
     members: tuple[Pod, ...] = ()
     """Pods that count as its members now, also finished and unbound ones."""
     bound: tuple[Pod, ...] = ()
-    """All of its Pods, of whatever attempt, that are on a node of the table and have not finished."""
+    """All of its Pods, of any attempt, that are on a node of the table and have not finished."""
     promises: tuple[Promise, ...] = ()
     rows: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     """Rows of the node table, one for each member that has not ended; only of a running gang."""
@@ -130,9 +130,9 @@ class Occupancy:
         self._gangs: dict[Key, RunOccupancy] = {}
         """The entries of running gangs."""
         self._promises: dict[Key, tuple[Promise, ...]] = {}
-        """The promises of all entries that have any."""
+        """The promises by run, for runs that have any."""
         self._members: dict[MemberRequest, MemberRequest] = {}
-        """The one object for each request of a member."""
+        """Equal requests of members as one object."""
         self._used: Snapshot | None = None
         """Usage by bound Pods; only ever copied."""
         self._used_resource = ""
@@ -147,7 +147,7 @@ class Occupancy:
 
     def runs(self) -> Collection[RunOccupancy]:
         """Return every run that has begun and is not over, or that has Pods on nodes."""
-        self._refresh()
+        self._refresh_entries()
         return self._runs.values()
 
     def begun(self) -> Iterator[RunObject]:
@@ -156,17 +156,17 @@ class Occupancy:
 
     def of(self, key: Key) -> RunOccupancy | None:
         """Return the entry of one run; None if it neither holds a node nor was promised one."""
-        self._refresh()
+        self._refresh_entries()
         return self._runs.get(key)
 
     def gangs(self) -> Collection[RunOccupancy]:
         """Return the running gangs: batch runs and sweeps with members that hold nodes and were not asked to end."""
-        self._refresh()
+        self._refresh_entries()
         return self._gangs.values()
 
     def gang(self, key: Key) -> RunOccupancy | None:
         """Return the entry of one running gang; None for any other run."""
-        self._refresh()
+        self._refresh_entries()
         return self._gangs.get(key)
 
     def promises(self) -> Iterator[Promise]:
@@ -175,7 +175,7 @@ class Occupancy:
 
         They depend on the Runs alone, so a new leader knows them from its first cycle.
         """
-        self._refresh()
+        self._refresh_entries()
         for promises in self._promises.values():
             yield from promises
 
@@ -203,7 +203,7 @@ class Occupancy:
             for key, pod in self._mirror.pods.items()
             if pod.spec.node_name in index and key not in members and not pod.is_finished
         ]
-        return [*bound, *((pod, node) for pod in self._mirror.nominated() if (node := _nominated(pod)) in index)]
+        return [*bound, *((pod, node) for pod in self._mirror.nominated() if (node := _nominated_node(pod)) in index)]
 
     def used(self) -> Snapshot:
         """Return the usage of all Pods on every node, including Pods for which the scheduler is making room, without
@@ -211,7 +211,7 @@ class Occupancy:
         snapshot = self._used_by_bound_pods().copy()
         snapshot.table = table = self._current_table()
         for pod in self._mirror.nominated():
-            row = table.index.get(_nominated(pod))
+            row = table.index.get(_nominated_node(pod))
             if row is not None:
                 snapshot.used[row] += self.request_of(pod).amounts(table)
         return snapshot
@@ -236,7 +236,7 @@ class Occupancy:
     def gpus_of(self, pod: Pod) -> dict[str, int]:
         """Return the number of GPUs of each type that a Pod has; if nothing is known of a type, it is empty."""
         table = self._current_table()
-        row = table.index.get(pod.spec.node_name or _nominated(pod))
+        row = table.index.get(pod.spec.node_name or _nominated_node(pod))
         node = table.nodes[row] if row is not None else None
         if node is not None and node.is_by_devices:
             return self._devices.gpus_of(pod)
@@ -261,7 +261,7 @@ class Occupancy:
             if key in self._runs or key in self._mirror.runs:
                 self._changed.add(key)
 
-    def _refresh(self) -> None:
+    def _refresh_entries(self) -> None:
         table = self._current_table()
         before, self._table = self._table, table
         if before is None or before.index != table.index:
@@ -271,9 +271,9 @@ class Occupancy:
         if self._changed:
             changed, self._changed = self._changed, set()
             for key in changed:
-                self._read(key, table)
+                self._refresh_entry(key, table)
 
-    def _read(self, key: Key, table: NodeTable) -> None:
+    def _refresh_entry(self, key: Key, table: NodeTable) -> None:
         """Make the entry of one run anew."""
         before = self._runs.pop(key, None)
         self._gangs.pop(key, None)
@@ -321,12 +321,12 @@ class Occupancy:
             if pod.is_finished and (member := pod.member) is not None and member.attempt == plan.attempt
         }
         earlier: list[tuple[int, int, float]] = []
-        since = _seconds(status.attempt.started_at or status.attempt.planned_at)
+        since = _parse_seconds(status.attempt.started_at or status.attempt.planned_at)
         if status.sweep is not None:  # members of earlier attempts run on beside those of the last one
             over |= members_without_nodes(status.sweep)
             alive = (pod for pod in held.members if not pod.is_finished and pod.spec.node_name in table.index)
             earlier = [
-                (m.rank, table.index[pod.spec.node_name], _seconds(pod.metadata.creation_timestamp) or since)
+                (m.rank, table.index[pod.spec.node_name], _parse_seconds(pod.metadata.creation_timestamp) or since)
                 for pod in alive
                 if (m := pod.member) is not None and m.attempt < plan.attempt
             ]
@@ -453,10 +453,10 @@ def _is_alike(one: NodeTable, other: NodeTable) -> bool:
     )
 
 
-def _nominated(pod: Pod) -> str:
+def _nominated_node(pod: Pod) -> str:
     return pod.status.nominated_node_name
 
 
-def _seconds(time: str) -> float:
+def _parse_seconds(time: str) -> float:
     moment = parse_time(time)
     return moment.timestamp() if moment is not None else 0.0

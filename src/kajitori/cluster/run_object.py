@@ -17,7 +17,7 @@ RUNS = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
 
 
 class RunObject(Wire, frozen=True):
-    """A Run. `spec` is what its writer wrote, in bytes: `core.spec.run` reads it.
+    """A Run. `spec` is the spec as it is stored, in bytes; `core.spec.run` reads it.
 
     A run with an invalid status is read as one that has ended for that reason: it can be deleted and resumed, and the
     controller ends its members as for any ended run.

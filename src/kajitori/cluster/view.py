@@ -52,7 +52,7 @@ class ClusterView:
         self._table: NodeTable | None = None
         self._version = 0
         self._decisions: dict[tuple[object, ...], Decision] = {}
-        """Policy's decisions about Runs that differ in their names alone, as of version `_decisions_of`."""
+        """Policy's decisions as of version `_decisions_of`. Runs that differ in their names alone share one."""
         self._decisions_of = 0
         self.specs = StoredSpecs(mirror)
         self.dependencies = Dependencies(mirror, self.specs)
@@ -81,8 +81,7 @@ class ClusterView:
 
     @property
     def version(self) -> int:
-        """A number that grows whenever policy or the facts of nodes change, because then `decide` may answer
-        otherwise."""
+        """A number that grows whenever policy or the facts of nodes change: `decide` may then give another answer."""
         self.table()
         return self._version
 

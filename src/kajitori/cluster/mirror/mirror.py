@@ -118,7 +118,7 @@ class Mirror:
             raise RuntimeError("this mirror was started already")
         self._tasks = [
             asyncio.create_task(
-                (self._mirror_if_served if resource in DEVICE_KINDS else self._mirror)(resource, state),
+                (self._mirror_if_served if resource in DEVICE_KINDS else self._follow_or_fail)(resource, state),
                 name=f"mirror-{resource.plural}",
             )
             for resource, state in self._states.items()
@@ -199,7 +199,7 @@ class Mirror:
     def use_signing_key(self, key: bytes) -> None:
         """Check members' signatures with this key from now on.
 
-        Without a key only owner references count, and a Pod whose owner reference was removed is no member.
+        Without a key only owner references count, so a Pod that lost its owner reference is no member.
         """
         for pod in self._pods.use_signing_key(key):
             self._notify(PODS, pod.metadata.namespace, pod.metadata.name)
@@ -270,11 +270,11 @@ class Mirror:
         return self._pods.usage_of(node)
 
     def usage_changes(self, since: int) -> tuple[int, list[str]]:
-        """Return the number of the last change of usage, and the nodes whose usage changed after change `since`."""
+        """Return the number of the last change of usage, and the nodes with a change of usage after change `since`."""
         return self._pods.usage_changes(since)
 
     def nominated(self) -> list[Pod]:
-        """Return Pods, other than members, for which the scheduler makes room on a node. No other Pod may take that
+        """Return Pods, other than members, that the scheduler makes room for on a node. No other Pod may take that
         room."""
         return self._pods.nominated()
 
@@ -292,9 +292,9 @@ class Mirror:
 
     # ------------------------------------------------------------------------------------------ watching
 
-    async def _mirror(self, resource: Resource, state: _State) -> None:
+    async def _follow_or_fail(self, resource: Resource, state: _State) -> None:
         try:
-            await self._follow(resource, state)
+            await self._follow_watch(resource, state)
         except KajitoriError as error:
             state.trouble = state.fatal = error
             state.first_sync.set()
@@ -306,7 +306,7 @@ class Mirror:
         store, was_forbidden = self._kinds[resource][1], False
         while True:
             try:
-                await self._follow(resource, state)
+                await self._follow_watch(resource, state)
             except KajitoriError as error:
                 is_forbidden = isinstance(error, Forbidden)
                 if is_forbidden and not was_forbidden:
@@ -320,7 +320,7 @@ class Mirror:
                 # An API server that has just started may refuse what it allows a moment later.
                 await self._client.environment.sleep(FORBIDDEN_SECONDS if is_forbidden else ASK_AGAIN_SECONDS)
 
-    async def _follow(self, resource: Resource, state: _State) -> None:
+    async def _follow_watch(self, resource: Resource, state: _State) -> None:
         """Follow the watch of a kind. Raises permanent refusals of the API server before the first list; for an
         optional kind also NotFound, if the API server no longer serves it."""
         type, store, shrink = self._kinds[resource]

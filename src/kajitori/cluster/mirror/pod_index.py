@@ -34,8 +34,8 @@ _NOTHING: dict[Key, Pod] = {}
 
 
 class PodIndex:
-    """Pods by run and by node. `runs` is the mirror's own dictionary, which has a Run's change before `note_run` is
-    called."""
+    """Pods by run and by node. `runs` is the mirror's own dictionary; it has a change of a Run already when `note_run`
+    is called."""
 
     def __init__(self, runs: Mapping[Key, RunObject]) -> None:
         self._runs = runs
@@ -66,7 +66,7 @@ class PodIndex:
     def run_uid(self, pod: Pod) -> str:
         """Return the UID of the Run that this Pod proves to belong to, if it exists in its namespace; empty without
         proof."""
-        return pod.owner_run_uid or self._by_signature.get(_key(pod), "")
+        return pod.owner_run_uid or self._by_signature.get(_key_of(pod), "")
 
     def owned(self, namespace: str, name: str, uid: str) -> list[Pod]:
         """Return all Pods that belong to a Run."""
@@ -91,8 +91,8 @@ class PodIndex:
         return self._usage.get(node)
 
     def usage_changes(self, since: int) -> tuple[int, list[str]]:
-        """Return the number of the last change of usage, and the nodes whose usage changed after change `since`; nodes
-        that never had any usage are left out."""
+        """Return the number of the last change of usage, and the nodes with a change of usage after change `since`.
+        Nodes that never had any usage are left out."""
         nodes = []
         for node, change in reversed(self._usage_changed.items()):
             if change <= since:
@@ -118,14 +118,14 @@ class PodIndex:
         """Follow one change of a Pod."""
         pod = change.object
         if isinstance(change, Modified) and _keeps_its_place(change.old, pod):
-            self._replace(pod)
+            self._replace_pod(pod)
             return
         if isinstance(change, Modified):
-            self._remove(change.old)
+            self._remove_pod(change.old)
         elif isinstance(change, Deleted):
-            self._remove(pod)
+            self._remove_pod(pod)
         if not isinstance(change, Deleted):
-            self._add(pod)
+            self._add_pod(pod)
 
     def note_run(self, change: Added[RunObject] | Modified[RunObject] | Deleted[RunObject]) -> None:
         """Follow one change of a Run: its Pods count as members while it is in the mirror."""
@@ -135,8 +135,8 @@ class PodIndex:
         uids = {meta.uid, change.old.metadata.uid} if isinstance(change, Modified) else {meta.uid}
         for uid in uids:
             for pod in list(self._owned.get((meta.namespace, uid), _NOTHING).values()):
-                self._remove(pod)
-                self._add(pod)
+                self._remove_pod(pod)
+                self._add_pod(pod)
 
     def use_signing_key(self, key: bytes) -> list[Pod]:
         """Check signatures with this key from now on; return the Pods that belong to another run than before."""
@@ -146,16 +146,16 @@ class PodIndex:
         changed = []
         for pod in list(self._signed.values()):
             before = self.run_uid(pod)
-            self._remove(pod)
-            self._add(pod)
+            self._remove_pod(pod)
+            self._add_pod(pod)
             if self.run_uid(pod) != before:
                 changed.append(pod)
         return changed
 
     # ------------------------------------------------------------------------------------------ inside
 
-    def _add(self, pod: Pod) -> None:
-        key, namespace, node = _key(pod), pod.metadata.namespace, pod.spec.node_name
+    def _add_pod(self, pod: Pod) -> None:
+        key, namespace, node = _key_of(pod), pod.metadata.namespace, pod.spec.node_name
         uid = pod.owner_run_uid
         if not uid and names.ANNOTATION_SIGNATURE in pod.metadata.annotations:
             self._signed[key] = pod
@@ -173,11 +173,11 @@ class PodIndex:
             self._by_node.setdefault(node, {})[key] = pod
             if not pod.is_finished:
                 self._usage.setdefault(node, NodeUsage())
-                self._count(pod, 1)
+                self._count_usage(pod, 1)
         self._note_moves(pod)
 
-    def _replace(self, pod: Pod) -> None:
-        key, uid, node = _key(pod), self.run_uid(pod), pod.spec.node_name
+    def _replace_pod(self, pod: Pod) -> None:
+        key, uid, node = _key_of(pod), self.run_uid(pod), pod.spec.node_name
         if uid:
             self._owned[pod.metadata.namespace, uid][key] = pod
         if key in self._signed:
@@ -186,12 +186,12 @@ class PodIndex:
             self._by_node[node][key] = pod
         self._note_moves(pod)
 
-    def _remove(self, pod: Pod) -> None:
-        key, namespace, node = _key(pod), pod.metadata.namespace, pod.spec.node_name
+    def _remove_pod(self, pod: Pod) -> None:
+        key, namespace, node = _key_of(pod), pod.metadata.namespace, pod.spec.node_name
         if node:
             _remove_from(self._by_node, node, key)
             if not pod.is_finished:
-                self._count(pod, -1)
+                self._count_usage(pod, -1)
                 if not self._usage[node].pods:
                     del self._usage[node]
         self._nominated.pop(key, None)
@@ -216,7 +216,7 @@ class PodIndex:
 
     def _note_moves(self, pod: Pod) -> None:
         """Index whether the scheduler makes room for the Pod, and whether it is about to leave its node."""
-        key, is_member = _key(pod), _key(pod) in self._members
+        key, is_member = _key_of(pod), _key_of(pod) in self._members
         awaited = pod.status.nominated_node_name and not pod.spec.node_name and not pod.is_finished
         leaves = pod.metadata.deletion_timestamp and pod.spec.node_name and not pod.is_finished
         for index, belongs in ((self._nominated, awaited and not is_member), (self._leaving, leaves and is_member)):
@@ -225,8 +225,8 @@ class PodIndex:
             else:
                 index.pop(key, None)
 
-    def _count(self, pod: Pod, times: int) -> None:
-        is_member = _key(pod) in self._members
+    def _count_usage(self, pod: Pod, times: int) -> None:
+        is_member = _key_of(pod) in self._members
         if is_member and pod.member is not None:
             run = pod.metadata.namespace, pod.member.run
             self._holders[run] = self._holders.get(run, 0) + times
@@ -243,7 +243,7 @@ class PodIndex:
 
 
 def coverage_of(run: RunObject) -> Coverage:
-    """Return the attempts and ranks whose Pods count as members of a Run now."""
+    """Return the attempts and ranks that count as members of a Run now."""
     kind, indices = _kind_of(bytes(run.spec))
     return coverage(run.status, kind, indices)
 
@@ -265,7 +265,7 @@ def _is_named_after(run: str, pod: Key) -> bool:
     return pod[1].startswith(start) and pod[1].count("-", len(start)) == 1
 
 
-def _key(pod: Pod) -> Key:
+def _key_of(pod: Pod) -> Key:
     return pod.metadata.namespace, pod.metadata.name
 
 

@@ -66,8 +66,8 @@ def shrink_node(node: Node, old: Node | None) -> None:
     """Share a Node's strings with all other nodes."""
     _shrink_meta(node.metadata, old.metadata if old is not None else None)
     status = node.status
-    force_setattr(status, "allocatable", _shared(status.allocatable))
-    force_setattr(status, "capacity", _shared(status.capacity))
+    force_setattr(status, "allocatable", _share_quantities(status.allocatable))
+    force_setattr(status, "capacity", _share_quantities(status.capacity))
     for condition in status.conditions:
         for name in ("type", "status", "reason", "message"):
             force_setattr(condition, name, intern(getattr(condition, name)))
@@ -89,8 +89,8 @@ def shrink_slice(published: ResourceSlice, old: ResourceSlice | None) -> None:
             for name, value in device.attributes.items()
             if name not in _OWN_ATTRIBUTES and "/" not in name
         )
-        force_setattr(device, "attributes", _attributes(tuple(kept)))
-        force_setattr(device, "capacity", _capacity(tuple(device.capacity.items())))
+        force_setattr(device, "attributes", _attributes_of(tuple(kept)))
+        force_setattr(device, "capacity", _capacity_of(tuple(device.capacity.items())))
 
 
 def shrink_meta(obj: HasMeta, old: HasMeta | None) -> None:
@@ -133,8 +133,8 @@ def _shrink_pod_spec(spec: PodSpec) -> None:
         force_setattr(spec, "overhead", _EMPTY)
 
 
-def _shared(quantities: dict[str, str]) -> dict[str, str]:
-    return _quantities(tuple(quantities.items()))
+def _share_quantities(quantities: dict[str, str]) -> dict[str, str]:
+    return _quantities_of(tuple(quantities.items()))
 
 
 def _container(container: Container) -> Container:
@@ -155,23 +155,23 @@ _Pairs = tuple[tuple[str, str], ...]
 
 
 @lru_cache(maxsize=4096)
-def _attributes(pairs: tuple[tuple[str, Attribute], ...]) -> dict[str, Attribute]:
+def _attributes_of(pairs: tuple[tuple[str, Attribute], ...]) -> dict[str, Attribute]:
     return dict(pairs)
 
 
 @lru_cache(maxsize=4096)
-def _capacity(pairs: tuple[tuple[str, Capacity], ...]) -> dict[str, Capacity]:
+def _capacity_of(pairs: tuple[tuple[str, Capacity], ...]) -> dict[str, Capacity]:
     return dict(pairs)
 
 
 @lru_cache(maxsize=16384)
-def _quantities(pairs: _Pairs) -> dict[str, str]:
+def _quantities_of(pairs: _Pairs) -> dict[str, str]:
     return dict(pairs)
 
 
 @lru_cache(maxsize=16384)
 def _shared_container(name: str, requests: _Pairs, limits: _Pairs, restart_policy: str) -> Container:
-    resources = ResourceRequirements(requests=_quantities(requests), limits=_quantities(limits))
+    resources = ResourceRequirements(requests=_quantities_of(requests), limits=_quantities_of(limits))
     return Container(name=name, resources=resources, restart_policy=restart_policy)
 
 

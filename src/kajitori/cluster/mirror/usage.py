@@ -66,11 +66,11 @@ class NodeUsage:
 
 def pod_usage(spec: PodSpec) -> PodUsage:
     """Return what the scheduler reserves for a Pod. The API server has written a request wherever there is a limit."""
-    return _effective(
-        tuple(_requests(container) for container in spec.containers),
-        tuple((_requests(container), container.restart_policy == "Always") for container in spec.init_containers),
-        _pairs(spec.resources.requests) if spec.resources is not None else (),
-        _pairs(spec.overhead),
+    return _usage_of(
+        tuple(_requests_of(container) for container in spec.containers),
+        tuple((_requests_of(container), container.restart_policy == "Always") for container in spec.init_containers),
+        _as_pairs(spec.resources.requests) if spec.resources is not None else (),
+        _as_pairs(spec.overhead),
     )
 
 
@@ -95,30 +95,30 @@ def memory_request(spec: PodSpec) -> str:
 _Pairs = tuple[tuple[str, str], ...]
 
 
-def _pairs(quantities: Mapping[str, str]) -> _Pairs:
+def _as_pairs(quantities: Mapping[str, str]) -> _Pairs:
     return tuple(quantities.items())
 
 
-def _requests(container: Container) -> _Pairs:
+def _requests_of(container: Container) -> _Pairs:
     return tuple(container.resources.requests.items())
 
 
 @lru_cache(maxsize=16384)
-def _effective(
+def _usage_of(
     containers: tuple[_Pairs, ...], inits: tuple[tuple[_Pairs, bool], ...], whole: _Pairs, overhead: _Pairs
 ) -> PodUsage:
     """Compute the usage; the result is cached for Pods from the same template."""
     total = pod_amounts(
-        map(_amounts, containers),
-        ((_amounts(asked), is_sidecar) for asked, is_sidecar in inits),
-        _amounts(whole),
-        _amounts(overhead),
+        map(_parse_amounts, containers),
+        ((_parse_amounts(asked), is_sidecar) for asked, is_sidecar in inits),
+        _parse_amounts(whole),
+        _parse_amounts(overhead),
     )
     cpu, memory = total.pop("cpu", 0), total.pop("memory", 0)
     return PodUsage(cpu, memory, tuple(sorted((name, amount) for name, amount in total.items() if amount)))
 
 
-def _amounts(quantities: _Pairs) -> Amounts:
+def _parse_amounts(quantities: _Pairs) -> Amounts:
     return {name: amount_of(name, text) for name, text in quantities}
 
 

@@ -1,1 +1,4 @@
-"""Nodes, node pools and requests for nodes, in the types of `core`; and which clients put load on the API server."""
+"""Nodes, node pools and requests for nodes, in the types of `core`.
+
+`client_evidence` is about the API server: it finds the clients that put load on it.
+"""

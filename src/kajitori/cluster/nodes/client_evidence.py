@@ -1,4 +1,4 @@
-"""An API server's clients, as it knows them itself: DaemonSets, what their accounts may read, and open watches."""
+"""Evidence about the clients of an API server: DaemonSets, the rights of their accounts, and open watches."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def open_watches_in(metrics: str) -> dict[str, int]:
 def readable_by_account(
     roles: Iterable[Mapping[str, Any]], bindings: Iterable[Mapping[str, Any]]
 ) -> dict[tuple[str, str], frozenset[str]]:
-    """Return the kinds of which each service account may list or watch all objects, by namespace and name. An empty
-    name stands for all accounts of the namespace, an empty namespace for all of the cluster."""
+    """Return the kinds that each service account may list or watch cluster-wide, by namespace and name. An empty name
+    stands for all accounts of the namespace, an empty namespace for all of the cluster."""
     by_role = {role["metadata"]["name"]: _read_by(role.get("rules") or ()) for role in roles}
     found: dict[tuple[str, str], frozenset[str]] = {}
     for binding in bindings:
         kinds = by_role.get(binding["roleRef"]["name"], frozenset())
         for subject in binding.get("subjects") or ():
-            key = _accounts(subject)
+            key = _account_of(subject)
             if kinds and key is not None:
                 found[key] = found.get(key, frozenset()) | kinds
     return found
@@ -102,7 +102,7 @@ def _read_by(rules: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _accounts(subject: Mapping[str, Any]) -> tuple[str, str] | None:
+def _account_of(subject: Mapping[str, Any]) -> tuple[str, str] | None:
     kind, name = subject.get("kind"), subject.get("name", "")
     if kind == "ServiceAccount":
         return subject.get("namespace", ""), name

@@ -36,7 +36,7 @@ class PoolView:
         """Return the pools of policy, in its order. Every change of policy makes a new table."""
         if table is not self._table:
             self._table, self._possible = table, None
-            self._pools = {name: _pool(name, table, policy) for name in policy.node_pools}
+            self._pools = {name: _pool_of(name, table, policy) for name in policy.node_pools}
         return self._pools
 
     def possible(self, table: NodeTable, policy: Policy) -> NodeTable:
@@ -124,7 +124,7 @@ class Barred:
         return replace(request, member=known[1])
 
 
-def _pool(name: str, table: NodeTable, policy: Policy) -> Pool:
+def _pool_of(name: str, table: NodeTable, policy: Policy) -> Pool:
     rules = policy.node_pools[name]
     gpu_type = policy.gpu.type_of(rules.all_labels) if rules.node.gpus else ""
     mask = np.ones(len(table), dtype=bool)

@@ -37,13 +37,13 @@ class Cordon:
 
     @classmethod
     def of(cls, node: Node) -> Cordon:
-        """Return what a Node says."""
+        """Return the cordon of a Node."""
         return cls(node.metadata.uid, node.spec.unschedulable, node.drained_by)
 
 
 def decisions_about(node: Node) -> Iterator[AuditEntry]:
-    """Yield what the controller decided about the health of a node. The Node itself keeps these decisions for a while,
-    and each has a key of its own. So each decision is in the trail exactly once, even if history was not available for
+    """Yield the controller's decisions about the health of a node. The Node stores these decisions for a while, and
+    each has a key of its own. So each decision is in the audit trail exactly once, even if history was unavailable for
     some time."""
     for entry in read_trail(node.metadata.annotations.get(names.ANNOTATION_HEALTH, "")):
         at = entry.time

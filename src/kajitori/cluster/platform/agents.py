@@ -100,38 +100,38 @@ class AgentTokens:
         It is not valid after its end, or when its Pod is gone. If a review is due, it starts in the background, and its
         result counts the next time. While the API server does not answer, the last review counts.
         """
-        key = _key(token)
+        key = _cache_key(token)
         until, agent = self._known.get(key, (0.0, None))
         if agent is None or agent.until <= self._clock() or not self._is_there(agent):
             return False
         if until <= self._clock() and key not in self._asking:
-            self._begin(key, token)
+            self._start_review(key, token)
         return True
 
     def is_cached(self, token: str) -> bool:
         """Return whether this token needs no review now."""
-        return self._known.get(_key(token), (0.0, None))[0] > self._clock()
+        return self._known.get(_cache_key(token), (0.0, None))[0] > self._clock()
 
     async def read(self, token: str) -> Agent | None:
         """Return the agent with this token; None if it is no agent's. Raises Unavailable."""
         if not token or len(token) > MAX_TOKEN_LENGTH:
             return None
-        key = _key(token)
+        key = _cache_key(token)
         until, known = self._known.get(key, (0.0, None))
         if until > self._clock():
             return known
-        return await asyncio.shield(self._asking.get(key) or self._begin(key, token))
+        return await asyncio.shield(self._asking.get(key) or self._start_review(key, token))
 
     def _is_there(self, agent: Agent) -> bool:
         pod = self._mirror.pods.get((agent.account.partition("/")[0], agent.pod))
         return pod is not None and pod.metadata.uid == agent.pod_uid and pod.spec.node_name == agent.node
 
-    def _begin(self, key: bytes, token: str) -> asyncio.Task[Agent | None]:
-        asking = self._asking[key] = asyncio.create_task(self._ask(token))
-        asking.add_done_callback(lambda task: self._asked(key, task))
+    def _start_review(self, key: bytes, token: str) -> asyncio.Task[Agent | None]:
+        asking = self._asking[key] = asyncio.create_task(self._review_token(token))
+        asking.add_done_callback(lambda task: self._note_review(key, task))
         return asking
 
-    def _asked(self, key: bytes, task: asyncio.Task[Agent | None]) -> None:
+    def _note_review(self, key: bytes, task: asyncio.Task[Agent | None]) -> None:
         del self._asking[key]
         if task.cancelled():
             return
@@ -149,7 +149,7 @@ class AgentTokens:
         while len(self._known) > MAX_TOKENS:
             self._known.popitem(last=False)
 
-    async def _ask(self, token: str) -> Agent | None:
+    async def _review_token(self, token: str) -> Agent | None:
         review = {
             "apiVersion": TOKEN_REVIEWS.api_version,
             "kind": TOKEN_REVIEWS.kind,
@@ -175,7 +175,7 @@ class AgentTokens:
         return Agent(self._account, extra("pod-name"), extra("pod-uid"), extra("node-name"), ends)
 
 
-def _key(token: str) -> bytes:
+def _cache_key(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 

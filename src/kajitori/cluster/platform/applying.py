@@ -80,7 +80,7 @@ async def apply(client: KubeClient, document: Mapping[str, Any], *, dry_run: boo
     after = await put(client, resource_of(document), document, dry_run=dry_run)
     if before is None:
         return Change.CREATED
-    return Change.UNCHANGED if _content(before) == _content(after) else Change.CHANGED
+    return Change.UNCHANGED if _without_metadata(before) == _without_metadata(after) else Change.CHANGED
 
 
 async def put(client: KubeClient, resource: Resource, document: Mapping[str, Any], *, dry_run: bool = False) -> Object:
@@ -159,7 +159,7 @@ async def wait_gone(client: KubeClient, one: Identity, seconds: float) -> bool:
     return False
 
 
-def _content(document: Mapping[str, Any]) -> Object:
+def _without_metadata(document: Mapping[str, Any]) -> Object:
     """Return an object without what the API server and controllers write."""
     metadata = {key: value for key, value in document["metadata"].items() if key not in _BY_SERVER}
     rest = {key: value for key, value in document.items() if key not in ("metadata", "status")}

@@ -113,7 +113,7 @@ class Gateway:
             again = await self._tokens.user_of(token)
             if again is None or again[:2] != person[:2]:
                 raise Unauthenticated("your ID token is no longer valid", hint="sign in again: kaji login")
-            return self._left(again)
+            return self._seconds_left(again)
 
         return Admission(self._client.with_headers(headers, user_agent=self._user_agent), confirm)
 
@@ -122,7 +122,7 @@ class Gateway:
         await self._own.close()
         await self._tokens.close()
 
-    def _left(self, person: Person) -> float:
+    def _seconds_left(self, person: Person) -> float:
         return max(person.expires - self._now(), 0.0)
 
     async def _own_headers(self) -> Headers:

@@ -1,4 +1,4 @@
-"""Keeps objects in the cluster that follow from the policy file."""
+"""Base of the keepers: each applies objects that follow from the policy file, and restores them after changes."""
 
 from __future__ import annotations
 

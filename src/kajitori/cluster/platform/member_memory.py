@@ -98,8 +98,8 @@ async def read_all_members(client: KubeClient) -> list[MemoryReading]:
     selector = names.MANAGED
     body = await client.request("GET", METRICS_PATH, params={"labelSelector": selector})
     return [
-        MemoryReading(pod.metadata.namespace, pod.metadata.name, _bytes(container.usage.memory), pod.timestamp)
-        for pod in _read(body, _PodMetricsList).items
+        MemoryReading(pod.metadata.namespace, pod.metadata.name, _parse_bytes(container.usage.memory), pod.timestamp)
+        for pod in _decode(body, _PodMetricsList).items
         for container in pod.containers
         if container.name == names.MEMBER_CONTAINER
     ]
@@ -118,20 +118,20 @@ async def read_node(client: KubeClient, node: str) -> list[MemoryReading]:
             pod.pod_ref.uid,
             container.memory.peak_bytes,
         )
-        for pod in _read(body, _Summary).pods
+        for pod in _decode(body, _Summary).pods
         for container in pod.containers
         if container.name == names.MEMBER_CONTAINER and container.memory is not None
     ]
 
 
-def _read(body: bytes, kind: type[T]) -> T:
+def _decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
         raise Unavailable(f"the memory readings can't be decoded: {error}") from error
 
 
-def _bytes(quantity: Any) -> int:
+def _parse_bytes(quantity: Any) -> int:
     try:
         return parse_memory_bytes(quantity)
     except ValueError:

@@ -23,15 +23,17 @@ _STATE = "state"
 
 def channel_secret(recipient: Recipient, namespace: str) -> dict[str, Any]:
     """Return the Secret with a recipient's channels, as it is created."""
-    return _secret(recipient, namespace, recipient.secret, names.MESSAGE_CHANNELS)
+    return _secret_body(recipient, namespace, recipient.secret, names.MESSAGE_CHANNELS)
 
 
 def outbox_secret(recipient: Recipient, namespace: str, outbox: Outbox) -> dict[str, Any]:
     """Return the Secret with a recipient's outbox."""
-    return _secret(recipient, namespace, recipient.outbox, names.MESSAGE_OUTBOX) | {"data": {_STATE: encoded(outbox)}}
+    return _secret_body(recipient, namespace, recipient.outbox, names.MESSAGE_OUTBOX) | {
+        "data": {_STATE: encoded(outbox)}
+    }
 
 
-def _secret(recipient: Recipient, namespace: str, name: str, content: str) -> dict[str, Any]:
+def _secret_body(recipient: Recipient, namespace: str, name: str, content: str) -> dict[str, Any]:
     return {
         "apiVersion": SECRETS.api_version,
         "kind": SECRETS.kind,

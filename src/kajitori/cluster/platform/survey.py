@@ -38,10 +38,10 @@ async def survey(
     skew = (datetime.now(UTC) - client.now()).total_seconds()
     version = msgspec.json.decode(await client.request("GET", "/version"))
     unreadable: list[str] = []
-    classes = await _listed(client, STORAGE_CLASSES, unreadable)
-    nodes = await _listed(client, NODES, unreadable)
-    served = await _served(client)
-    refused, changes = await _tried(client, objects)
+    classes = await _list_objects(client, STORAGE_CLASSES, unreadable)
+    nodes = await _list_objects(client, NODES, unreadable)
+    served = await _served_kinds(client)
+    refused, changes = await _try_applying(client, objects)
     missing, lacking = await secret_faults(client, settings)
     return Survey(
         version=str(version.get("gitVersion", "")),
@@ -54,7 +54,7 @@ async def survey(
             (storage_class["metadata"]["name"] for storage_class in classes if _is_default(storage_class)), ""
         ),
         nodes=len(nodes),
-        gpus=_gpus(nodes, await _devices(client, served)),
+        gpus=_count_gpus(nodes, await _read_devices(client, served)),
         missing_secrets=missing,
         lacking_secrets=lacking,
         provider_fault=await _provider_fault(settings.sign_in),
@@ -64,7 +64,7 @@ async def survey(
     )
 
 
-async def _served(client: KubeClient) -> frozenset[str]:
+async def _served_kinds(client: KubeClient) -> frozenset[str]:
     groups = msgspec.json.decode(await client.request("GET", "/apis"))
     versions = {version["groupVersion"] for group in groups["groups"] for version in group["versions"]}
     found = msgspec.json.decode(await client.request("GET", f"/apis/{_ADMISSION}")) if _ADMISSION in versions else {}
@@ -72,7 +72,7 @@ async def _served(client: KubeClient) -> frozenset[str]:
     return frozenset(versions | kinds)
 
 
-async def _listed(client: KubeClient, resource: Any, unreadable: list[str]) -> list[Object]:
+async def _list_objects(client: KubeClient, resource: Any, unreadable: list[str]) -> list[Object]:
     try:
         return (await client.list(resource)).items
     except (Forbidden, NotFound):
@@ -80,7 +80,7 @@ async def _listed(client: KubeClient, resource: Any, unreadable: list[str]) -> l
         return []
 
 
-async def _tried(client: KubeClient, objects: Iterable[Object]) -> tuple[dict[str, str], Counter[Change]]:
+async def _try_applying(client: KubeClient, objects: Iterable[Object]) -> tuple[dict[str, str], Counter[Change]]:
     """Apply each object as a dry run; return which are refused, and how many would be created, changed or stay."""
     refused: dict[str, str] = {}
     changes: Counter[Change] = Counter(dict.fromkeys(Change, 0))
@@ -146,7 +146,7 @@ async def _provider_fault(sign_in: SignInSettings) -> str:
     return ""
 
 
-async def _devices(client: KubeClient, served: Collection[str]) -> dict[str, list[ResourceSlice]]:
+async def _read_devices(client: KubeClient, served: Collection[str]) -> dict[str, list[ResourceSlice]]:
     """Return the slices of GPU drivers by node; none if they cannot be read."""
     found: dict[str, list[ResourceSlice]] = {}
     if RESOURCE_SLICES.api_version not in served:
@@ -158,7 +158,7 @@ async def _devices(client: KubeClient, served: Collection[str]) -> dict[str, lis
     return found
 
 
-def _gpus(nodes: Iterable[Object], devices: Mapping[str, Sequence[ResourceSlice]]) -> dict[str, int]:
+def _count_gpus(nodes: Iterable[Object], devices: Mapping[str, Sequence[ResourceSlice]]) -> dict[str, int]:
     """Return the GPUs by type. A GPU without a label for its type counts under an empty name.
 
     Devices of dynamic resource allocation count on nodes without GPUs of a device plugin.

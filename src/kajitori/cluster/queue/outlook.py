@@ -1,6 +1,7 @@
-"""The waiting runs in order, with their expected lengths, and the expected ends of what runs, from the mirror alone.
+"""The waiting runs in order, with their expected lengths, and the expected ends of running gangs.
 
-The controller acts on them and the Web API shows them: each asks its own mirror and gets the same answers.
+The controller acts on them and the Web API shows them. Both compute them from their own mirrors alone, and get the same
+results.
 """
 
 from __future__ import annotations
@@ -73,19 +74,21 @@ class Outlook:
 
     def order(self, pending: Sequence[PendingRun], now: datetime) -> QueueOrder:
         """Return all waiting runs, in order."""
-        runs, expected = self._read(pending, now)
+        runs, expected = self._read_waiting(pending, now)
         ranking = rank(runs, self.past.users, self.past.teams, self._cluster.policy.queue.rules, now.timestamp())
         return QueueOrder(ranking, expected, ranking.ordered())
 
     def waiting_runs(self, pending: Sequence[PendingRun], now: datetime) -> list[WaitingRun]:
         """Return these runs as the queue's cycle takes them, in the order of their submission."""
-        return self._read(pending, now)[0]
+        return self._read_waiting(pending, now)[0]
 
     def waiting_run(self, pending: PendingRun) -> WaitingRun:
         """Return one run that has just been submitted, without the numbers that the order needs."""
         return WaitingRun(pending.request, _until_end(self.past.expect(pending.run)))
 
-    def _read(self, pending: Sequence[PendingRun], now: datetime) -> tuple[list[WaitingRun], Mapping[str, Expectation]]:
+    def _read_waiting(
+        self, pending: Sequence[PendingRun], now: datetime
+    ) -> tuple[list[WaitingRun], Mapping[str, Expectation]]:
         self.past.refresh()
         at, totals = now.timestamp(), totals_of(self._cluster)
         self._known = {run.request.key: self._known_run(run, totals) for run in pending}
@@ -111,7 +114,7 @@ class Outlook:
         index = self._cluster.table().index
         for held, pod in occupancy.leaving():
             member = occupancy.request_of(pod)
-            ends_at = max(now.timestamp(), _seconds(pod.metadata.deletion_timestamp))
+            ends_at = max(now.timestamp(), _parse_seconds(pod.metadata.deletion_timestamp))
             yield held.key, Ending(member, np.array([index[pod.spec.node_name]]), ends_at)
 
     def _endings_of(self, held: RunOccupancy, at: float) -> Iterator[Ending]:
@@ -157,9 +160,9 @@ class _KnownRun:
         # Runs of one second are told apart by the time of their request to the Web API, as in lists.
         submitted = meta.annotations.get(names.ANNOTATION_SUBMITTED_AT) or meta.creation_timestamp
         self.submitted = self.request.queued_at, submitted, self.key
-        self._queued_at = _seconds(self.request.queued_at)
-        self._rounds = _rounds(pending)
-        self._size = dominant_part(_amounts(self.request), totals)
+        self._queued_at = _parse_seconds(self.request.queued_at)
+        self._rounds = _rounds_of_sweep(pending)
+        self._size = dominant_part(_amounts_of(self.request), totals)
         self._user = user
         self._may_preempt = may_preempt
         self._waiting_run: WaitingRun | None = None
@@ -196,7 +199,7 @@ def _until_end(expectation: Expectation) -> float:
     return math.inf if expectation.source is Source.ENDLESS else expectation.seconds
 
 
-def _rounds(pending: PendingRun) -> float:
+def _rounds_of_sweep(pending: PendingRun) -> float:
     """Return how many times a sweep's present members have to be replaced until all of its members have ended; 1 for
     other runs. So a sweep's place follows from all work that is left, not from one short member."""
     status = pending.run.status
@@ -207,7 +210,7 @@ def _rounds(pending: PendingRun) -> float:
     return max(1.0, left / (counts.running + counts.pending or len(pending.request.ranks)))
 
 
-def _amounts(request: GangRequest) -> tuple[int, ...]:
+def _amounts_of(request: GangRequest) -> tuple[int, ...]:
     """Return what a gang asks for, as `core.queue.ordering.AMOUNTS`. Members without a memory limit share nodes with
     their own gang alone: all of them may fit on one."""
     member, members = request.member, request.least
@@ -216,6 +219,6 @@ def _amounts(request: GangRequest) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=16384)
-def _seconds(time: str) -> float:
+def _parse_seconds(time: str) -> float:
     moment = parse_time(time)
     return moment.timestamp() if moment is not None else 0.0

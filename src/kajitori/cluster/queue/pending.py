@@ -66,7 +66,7 @@ class PendingRuns:
     def of(self, run: RunObject, now: datetime, barred: Barred | None = None) -> PendingRun | None:
         """Return the run's request to the planner; None if the run waits for something else, or if policy refuses
         it."""
-        decided = self._decide(run)
+        decided = self._decide_on(run)
         return self.would_be(run, *decided, now, barred) if decided is not None else None
 
     def would_be(
@@ -91,7 +91,7 @@ class PendingRuns:
             return None
         return PendingRun(run, (barred or self._cluster.barred())(request_of(run, decision, needs, step.status)))
 
-    def _decide(self, run: RunObject) -> tuple[RunSpec, Decision] | None:
+    def _decide_on(self, run: RunObject) -> tuple[RunSpec, Decision] | None:
         meta = run.metadata
         asked = meta.uid, meta.generation, self._cluster.version
         known = self._decided.get(meta.uid)

@@ -58,7 +58,7 @@ class Preemptions:
         self._preempted: dict[Key, tuple[PreemptedBy, ...]] = {}
         """Preempted runs: their status says that, or a write that says it is under way."""
         for key in mirror.runs:
-            self._read(key)
+            self._read_run(key)
         self.close = mirror.on_change(self._note)
         """Stop following the mirror."""
 
@@ -66,9 +66,9 @@ class Preemptions:
 
     def _note(self, resource: Resource, namespace: str, name: str) -> None:
         if resource == RUNS:
-            self._read((namespace, name))
+            self._read_run((namespace, name))
 
-    def _read(self, key: Key) -> None:
+    def _read_run(self, key: Key) -> None:
         run = self._mirror.runs.get(key)
         if run is None or run.status is None or run.status.preemption is None:
             self._preempted.pop(key, None)
@@ -81,7 +81,7 @@ class Preemptions:
 
     def note_failed(self, key: Key) -> None:
         """Note that the status could not be written: count what the mirror shows."""
-        self._read(key)
+        self._read_run(key)
 
     @property
     def are_any(self) -> bool:
@@ -90,30 +90,32 @@ class Preemptions:
 
     def preemptors(self) -> set[str]:
         """Return the waiting runs (`namespace/name`) for which others were preempted."""
-        return {preemption.by for _, preemption in self._all() if self._waits(preemption)}
+        return {preemption.by for _, preemption in self._all_preemptions() if self._preemptor_waits(preemption)}
 
     def victims_of(self, key: str) -> list[tuple[RunObject, PreemptedBy]]:
         """Return the runs that were preempted for this one (`namespace/name`), as long as it waits for their nodes."""
         return [
-            (run, preemption) for run, preemption in self._all() if preemption.by == key and self._waits(preemption)
+            (run, preemption)
+            for run, preemption in self._all_preemptions()
+            if preemption.by == key and self._preemptor_waits(preemption)
         ]
 
     def victims(self) -> set[str]:
         """Return the UIDs of all runs that were preempted for runs that still wait."""
-        return {run.metadata.uid for run, preemption in self._all() if self._waits(preemption)}
+        return {run.metadata.uid for run, preemption in self._all_preemptions() if self._preemptor_waits(preemption)}
 
-    def _all(self) -> Iterator[tuple[RunObject, PreemptedBy]]:
+    def _all_preemptions(self) -> Iterator[tuple[RunObject, PreemptedBy]]:
         for key, preemptions in sorted(self._preempted.items(), key=lambda item: item[0]):
             run = self._mirror.runs.get(key)
             if run is not None and run.status is not None:
                 yield from ((run, preemption) for preemption in preemptions)
 
-    def _waits(self, preemption: PreemptedBy) -> bool:
+    def _preemptor_waits(self, preemption: PreemptedBy) -> bool:
         return preemptor_waits(self._mirror, self._cluster.specs, preemption)
 
     def of(self, key: Key) -> list[PreemptedBy]:
         """Return the preemptions of a run for preemptors that still wait."""
-        return [preemption for preemption in self._preempted.get(key, ()) if self._waits(preemption)]
+        return [preemption for preemption in self._preempted.get(key, ()) if self._preemptor_waits(preemption)]
 
     # ------------------------------------------------------------------------------------------ for the queue
 

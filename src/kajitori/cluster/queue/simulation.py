@@ -1,4 +1,4 @@
-"""The cluster with everything that runs on it, in the form that `core.queue.freeing` and `core.queue.what_if` need."""
+"""Everything that runs on the cluster at one moment, as the input of `core.queue.freeing` and `core.queue.what_if`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Moment:
     """Expected ends, by `namespace/name` of the run."""
     gpu_resource: str
     gpus_by_devices: Mapping[str, Mapping[str, int]]
-    """GPUs by type of each Pod whose GPUs are devices of dynamic resource allocation, by the Pod's UID."""
+    """GPUs by type, by the Pod's UID; only of Pods with devices of dynamic resource allocation."""
     reserve: bool
     likely: float
     now: float
@@ -62,7 +62,7 @@ class Moment:
         queue: all waiting runs, in order. asked: the run that is asked about; its own members make no room for it,
         unless it is a sweep. used: the usage and the kept nodes, if they are more than the moment's snapshot has.
         """
-        there = await asyncio.to_thread(_occupants, self, asked)  # Pod by Pod: on a large cluster it takes a second
+        there = await asyncio.to_thread(_occupants_of, self, asked)  # Pod by Pod: on a large cluster it takes a second
         return Simulation(used or self.snapshot, queue, there, self.now, self.reserve, self.likely)
 
 
@@ -86,7 +86,7 @@ def this_moment(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now
     )
 
 
-def _occupants(there: Moment, asked: str) -> list[Occupant]:
+def _occupants_of(there: Moment, asked: str) -> list[Occupant]:
     """Return every run, sweep member and foreign Pod with resources that its end would free."""
     table = there.snapshot.table
     index = table.index
@@ -126,7 +126,7 @@ def _occupants(there: Moment, asked: str) -> list[Occupant]:
             apart.setdefault((promise.run, row), []).append(name)
     for key, ending in there.endings:
         if key in sweeps:
-            _divide(key, ending, apart, found)
+            _divide_sweep(key, ending, apart, found)
         elif key in found:
             found[key].endings.append(ending)
     return [
@@ -158,7 +158,9 @@ def _add_pod(parts: _Parts, pod: Pod, row: int, there: Moment, *, alone: bool) -
     parts.alone.append(alone)
 
 
-def _divide(sweep: str, ending: Ending, apart: dict[tuple[str, int], list[str]], found: dict[str, _Parts]) -> None:
+def _divide_sweep(
+    sweep: str, ending: Ending, apart: dict[tuple[str, int], list[str]], found: dict[str, _Parts]
+) -> None:
     """Give each member of a sweep its part of the sweep's expected end."""
     for row in ending.rows.tolist():
         if there := apart.get((sweep, row)):

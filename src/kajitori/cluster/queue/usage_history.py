@@ -1,5 +1,7 @@
-"""How long runs took and how much their users had recently, computed only from the Runs that the mirror holds. So a new
-leader gets the same results as the last one, and the Web API the same as the controller. A deleted Run is forgotten.
+"""Lengths of earlier runs and recent usage of users and teams, computed only from the Runs that the mirror holds.
+
+So a new leader gets the same results as the last one, and the Web API the same as the controller. A deleted Run is
+forgotten.
 """
 
 from __future__ import annotations
@@ -69,19 +71,19 @@ class UsageHistory:
     def expect(self, run: RunObject) -> Expectation:
         """Return how long a waiting run will take, from its next start to its end; an elastic gang with its fewest
         members."""
-        traits = self._traits(run)
-        whole, limit = self._whole(run, traits)
+        traits = self._traits_of(run)
+        whole, limit = self._whole_length(run, traits)
         more = remaining(whole, _progress_of(run, traits), limit)
-        return _stretched(more, traits.stretch(traits.spec.min_replicas or 0), limit)
+        return _scale_to_part(more, traits.stretch(traits.spec.min_replicas or 0), limit)
 
     def expect_more(self, run: RunObject, since: float, now: float) -> Expectation:
         """Return the remaining time of a run with an attempt that has run since `since`."""
-        traits = self._traits(run)
-        whole, limit = self._whole(run, traits)
+        traits = self._traits_of(run)
+        whole, limit = self._whole_length(run, traits)
         attempt = run.status.attempt if run.status is not None else None
         stretch = traits.stretch(attempt.world_size if attempt is not None else 0)
         more = remaining(whole, _progress_of(run, traits) + max(0.0, now - since) / stretch, limit)
-        more = _stretched(more, stretch, limit)
+        more = _scale_to_part(more, stretch, limit)
         started = parse_time(run.status.started_at) if run.status is not None and run.status.sweep is None else None
         if limit is None or started is None or now + more.seconds <= started.timestamp() + limit:
             return more
@@ -91,9 +93,9 @@ class UsageHistory:
     def user_of(self, run: RunObject) -> str:
         """Return the account that a run is charged to. All runs of a namespace without a known user share one
         account."""
-        return self._traits(run).user
+        return self._traits_of(run).user
 
-    def _whole(self, run: RunObject, traits: _Traits) -> tuple[Expectation, int | None]:
+    def _whole_length(self, run: RunObject, traits: _Traits) -> tuple[Expectation, int | None]:
         """Return how long a run takes from its beginning, and its time limit."""
         limit = traits.spec.time_limit_seconds or self._default_limit_seconds
         if limit is None and traits.spec.is_service:
@@ -128,11 +130,11 @@ class UsageHistory:
         ended: list[tuple[float, Key, Finished]] = []
         is_history_wrong = False
         for key in changed:
-            before, now = self._records.get(key), self._read(key)
+            before, now = self._records.get(key), self._read_record(key)
             if before == now:
                 continue
-            self._book(before, -1)
-            self._book(now, 1)
+            self._count_record(before, -1)
+            self._count_record(now, 1)
             if now is None:
                 del self._records[key]
             else:
@@ -163,9 +165,9 @@ class UsageHistory:
         self._half_life_seconds = half_life_seconds
         self._users, self._teams = DominantShares(half_life_seconds), DominantShares(half_life_seconds)
         for record in self._records.values():
-            self._book(record, 1)
+            self._count_record(record, 1)
 
-    def _book(self, record: _Record | None, sign: int) -> None:
+    def _count_record(self, record: _Record | None, sign: int) -> None:
         if record is None:
             return
         for use in record.uses:
@@ -176,15 +178,15 @@ class UsageHistory:
 
     # ------------------------------------------------------------------------------------------ one Run
 
-    def _read(self, key: Key) -> _Record | None:
+    def _read_record(self, key: Key) -> _Record | None:
         run = self._mirror.runs.get(key)
         if run is None:
             self._known.pop(key, None)
             self._amounts.pop(key, None)
             return None
-        return _Record(self.user_of(run), key[0], tuple(self._uses_of(run)), self._finished(run))
+        return _Record(self.user_of(run), key[0], tuple(self._uses_of(run)), self._finished_run(run))
 
-    def _traits(self, run: RunObject) -> _Traits:
+    def _traits_of(self, run: RunObject) -> _Traits:
         meta = run.metadata
         key = meta.namespace, meta.name
         known = self._known.get(key)
@@ -193,14 +195,14 @@ class UsageHistory:
         if known is not None and _is_same(known[0], meta):
             traits = known[1]
         else:
-            traits = _traits_of(run, self._cluster.specs.of(run))
+            traits = _derive_traits(run, self._cluster.specs.of(run))
         if key in self._mirror.runs:  # else the question is about a run that is not created yet
             self._known[key] = meta, traits
         return traits
 
-    def _finished(self, run: RunObject) -> Finished | None:
+    def _finished_run(self, run: RunObject) -> Finished | None:
         status = run.status
-        if status is None or status.ran is None or not status.phase.is_final or self._traits(run).spec.is_service:
+        if status is None or status.ran is None or not status.phase.is_final or self._traits_of(run).spec.is_service:
             return None
         ended = parse_time(status.ran.until)
         if ended is None:
@@ -213,8 +215,8 @@ class UsageHistory:
         return Finished(
             user=self.user_of(run),
             team=run.metadata.namespace,
-            kind=self._traits(run).kind,
-            size=self._traits(run).size(self._cluster.policy.defaults.cpu_millis),
+            kind=self._traits_of(run).kind,
+            size=self._traits_of(run).size(self._cluster.policy.defaults.cpu_millis),
             seconds=float(seconds),
             ended_at=ended.timestamp(),
         )
@@ -224,12 +226,12 @@ class UsageHistory:
         if status is None or status.attempt is None or not status.attempt.template:
             return
         attempt, ran = status.attempt, status.ran
-        is_service = self._traits(run).spec.is_service
+        is_service = self._traits_of(run).spec.is_service
         present = status.members.total if is_service else status.members.running + status.members.pending
         comes_and_goes = is_service or status.sweep is not None  # its members start and end one by one
         until = parse_time(ran.until) if ran is not None else None
         if ran is not None and until is not None:
-            seconds = max(1.0, ran.seconds * self._traits(run).stretch(attempt.world_size))
+            seconds = max(1.0, ran.seconds * self._traits_of(run).stretch(attempt.world_size))
             if status.sweep is not None:  # the average number of members
                 each = self._amounts_of(run, attempt, 1)
                 had = tuple(amount * status.sweep.member_seconds / seconds for amount in each)
@@ -279,7 +281,7 @@ class _Traits:
         return self.spec.replicas / members if self.spec.is_elastic and members else 1.0
 
 
-def _traits_of(run: RunObject, spec: StoredSpec) -> _Traits:
+def _derive_traits(run: RunObject, spec: StoredSpec) -> _Traits:
     meta, owner = run.metadata, run.owner
     kind = kind_of_stored(run.spec, meta.namespace, owner) or meta.uid
     return _Traits(names.account_of(owner, meta.namespace), kind, spec)
@@ -291,7 +293,7 @@ def _is_same(one: ObjectMeta, other: ObjectMeta) -> bool:
     return same_spec and one.annotations.get(names.ANNOTATION_OWNER) == other.annotations.get(names.ANNOTATION_OWNER)
 
 
-def _stretched(more: Expectation, stretch: float, limit_seconds: float | None) -> Expectation:
+def _scale_to_part(more: Expectation, stretch: float, limit_seconds: float | None) -> Expectation:
     """Return the expectation of a gang that has only a part of its members; its time limit stays the same."""
     if stretch == 1.0:
         return more

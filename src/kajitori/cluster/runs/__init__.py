@@ -1,1 +1,1 @@
-"""Stored Runs and their Pods in the types of `core`: specs, members, memory peaks, results."""
+"""Stored Runs and their Pods in the types of `core`: specs, members, dependencies, memory peaks, results, records."""

@@ -37,7 +37,11 @@ class Dependencies:
         if not after or status.attempts:
             return ()
         pinned = {state.run for state in status.after if state.uid}
-        cycle = self._cycle(meta.namespace, meta.name) if not pinned.issuperset(name for name, _ in after) else ()
+        cycle = (
+            self._find_cycle_through(meta.namespace, meta.name)
+            if not pinned.issuperset(name for name, _ in after)
+            else ()
+        )
         return tuple(
             gang.Awaited(
                 name,
@@ -105,7 +109,7 @@ class Dependencies:
                     return True
         return False
 
-    def _cycle(self, namespace: str, name: str) -> tuple[str, ...]:
+    def _find_cycle_through(self, namespace: str, name: str) -> tuple[str, ...]:
         """Return the runs that wait for each other through this one. A cycle is closed by a run that others wait for,
         so nothing is searched for any other run."""
         if (namespace, name) not in self._dependents:

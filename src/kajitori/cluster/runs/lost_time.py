@@ -14,13 +14,16 @@ from kajitori.core.words.times import parse_time
 def open_parts(status: RunStatus, now: datetime) -> list[Held]:
     """Return the members that hold nodes, until now."""
     moment = int(now.timestamp())
-    return [_held(part, max(moment, _seconds(part.since) or 0)) for part in (status.usage.open if status.usage else ())]
+    return [
+        _held_of(part, max(moment, _parse_seconds(part.since) or 0))
+        for part in (status.usage.open if status.usage else ())
+    ]
 
 
 def closed_parts(status: RunStatus) -> dict[int, Held]:
     """Return the members that gave their nodes back, as far as the status still has them, by number of the segment."""
     closed = status.usage.closed if status.usage is not None else ()
-    return {part.id: _held(part, _seconds(part.until) or 0) for part in closed}
+    return {part.id: _held_of(part, _parse_seconds(part.until) or 0) for part in closed}
 
 
 def left_out(status: RunStatus) -> list[Held]:
@@ -31,7 +34,7 @@ def left_out(status: RunStatus) -> list[Held]:
         return []
     known: dict[int, int] = {}
     for part in usage.closed:
-        held = _held(part, _seconds(part.until) or 0)
+        held = _held_of(part, _parse_seconds(part.until) or 0)
         known[part.gpus] = known.get(part.gpus, 0) + held.member_seconds
     totals: dict[int, int] = {}
     for total in usage.totals:
@@ -48,29 +51,29 @@ def marks_of(status: RunStatus, now: datetime) -> tuple[Mark, ...]:
     moment = int(now.timestamp())
     found = []
     for each in status.stretches:
-        since = _seconds(each.since) or 0
-        found.append(Mark(each.attempt, each.kind, since, max(since, _seconds(each.until) or moment)))
+        since = _parse_seconds(each.since) or 0
+        found.append(Mark(each.attempt, each.kind, since, max(since, _parse_seconds(each.until) or moment)))
     return tuple(found)
 
 
 def lifetime(run: RunObject, now: datetime) -> tuple[int, int]:
     """Return when a run was submitted, and when it ended, or now."""
-    created = _seconds(run.metadata.creation_timestamp) or 0
+    created = _parse_seconds(run.metadata.creation_timestamp) or 0
     status = run.status
-    ended = _seconds(status.finished_at) if status is not None and status.phase.is_final else None
+    ended = _parse_seconds(status.finished_at) if status is not None and status.phase.is_final else None
     return created, max(created, ended if ended is not None else int(now.timestamp()))
 
 
-def _held(part: Holding | Segment, until: int) -> Held:
-    since = _seconds(part.since) or 0
+def _held_of(part: Holding | Segment, until: int) -> Held:
+    since = _parse_seconds(part.since) or 0
     return Held(
         attempt=part.attempt,
         members=members_of(part),
         gpus=part.gpus,
         since=since,
         until=max(since, until),
-        started=_seconds(part.started),
-        ended=_seconds(part.ended),
+        started=_parse_seconds(part.started),
+        ended=_parse_seconds(part.ended),
         cause=part.cause,
         after=part.after,
         node=part.culprit,
@@ -78,6 +81,6 @@ def _held(part: Holding | Segment, until: int) -> Held:
     )
 
 
-def _seconds(text: str) -> int | None:
+def _parse_seconds(text: str) -> int | None:
     moment = parse_time(text)
     return int(moment.timestamp()) if moment is not None else None

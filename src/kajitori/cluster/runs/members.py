@@ -1,4 +1,4 @@
-"""Members of runs from their Pods: the reasons and messages of many kubelets, reduced to our fixed set of reasons."""
+"""Conversion of Pods into members: the reasons and messages of many kubelets become our fixed set of reasons."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def member_of(pod: Pod, nodes: Mapping[str, Node], node_victims: Container[str] 
         return None
     node_name = pod.spec.node_name
     node = nodes.get(node_name)
-    state, reason, message, exit_code, ended_at = _state(pod, node_victims)
+    state, reason, message, exit_code, ended_at = _state_of(pod, node_victims)
     return Member(
         rank=name.rank,
         attempt=name.attempt,
@@ -150,7 +150,8 @@ def peak_of(pod: Pod, *, used_bytes: int = 0, at: str = "") -> MemberPeak | None
 
 
 def culprit_peak(pod: Pod, member: Member) -> MemberPeak | None:
-    """Return the memory that a member used which was killed for it: at least its limit, or the kubelet's figure."""
+    """Return the memory peak of a member that was killed for its memory: at least its limit, else the kubelet's
+    figure."""
     if member.reason is not Reason.OUT_OF_MEMORY:
         return None
     limit, excess = _limit_bytes(pod), memory_excess(pod.status.message)
@@ -177,7 +178,7 @@ def _reported_peak(message: str) -> int:
     return 0
 
 
-def _state(pod: Pod, node_victims: Container[str]) -> tuple[MemberState, Reason, str, int | None, str]:
+def _state_of(pod: Pod, node_victims: Container[str]) -> tuple[MemberState, Reason, str, int | None, str]:
     status = pod.status
     container = main_container(pod)
     if status.phase == "Succeeded":
@@ -185,7 +186,7 @@ def _state(pod: Pod, node_victims: Container[str]) -> tuple[MemberState, Reason,
     if status.phase == "Failed":
         reason, message, exit_code = _why_failed(pod, container, node_victims)
         return MemberState.FAILED, reason, message, exit_code, _ended_at(container)
-    disruption = _disruption(pod)
+    disruption = _disruption_reason(pod)
     if status.phase == "Running" and container is not None and container.state.running is not None:
         return MemberState.RUNNING, disruption, "", None, ""
     reason, message = _why_pending(pod, container)
@@ -233,7 +234,7 @@ def _why_failed(
         return Reason.OUT_OF_MEMORY, said, terminated.exit_code if terminated else None
     if status.reason == "Evicted" and is_own_disk_limit(status.message):
         return Reason.PROGRAM_FAILED, status.message.strip(), terminated.exit_code if terminated else None
-    disruption = _disruption(pod)
+    disruption = _disruption_reason(pod)
     for init in pod.status.init_container_statuses:
         if init.state.terminated is not None and init.state.terminated.exit_code:
             from_outside = disruption or _POD_FAILED.get(status.reason, Reason.NONE)
@@ -289,11 +290,11 @@ def _not_as_root(said: str) -> str:
 def _program_message(exit_code: int, output: str) -> str:
     """Return the exit code with the program's error, or with its last line if a signal killed it."""
     if exit_code > 128:
-        return f"killed by signal {exit_code - 128}{_quoted(last_line(output))}"
-    return f"exit code {exit_code}{_quoted(last_words(output))}"
+        return f"killed by signal {exit_code - 128}{_as_suffix(last_line(output))}"
+    return f"exit code {exit_code}{_as_suffix(last_words(output))}"
 
 
-def _quoted(said: str) -> str:
+def _as_suffix(said: str) -> str:
     return f": {said[:200]}" if said else ""
 
 
@@ -316,7 +317,7 @@ def _why_pending(pod: Pod, container: ContainerStatus | None) -> tuple[Reason, s
     return Reason.CREATING, ""
 
 
-def _disruption(pod: Pod) -> Reason:
+def _disruption_reason(pod: Pod) -> Reason:
     for condition in pod.status.conditions:
         if condition.type == "DisruptionTarget" and condition.status == "True":
             return _DISRUPTION.get(condition.reason, Reason.EVICTED)

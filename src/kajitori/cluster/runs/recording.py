@@ -26,8 +26,8 @@ CONTROLLER = "kajitori:controller"
 
 
 def facts_of(run: RunObject) -> Facts:
-    """Return the facts of a run: when they change, history gets a new record. Counts of members and messages are not
-    part of them."""
+    """Return the facts of a run that history records: when they change, history gets a new record. Counts of members
+    and messages are not part of them."""
     status = run.current_status
     attempt = status.attempt
     return (
@@ -76,9 +76,9 @@ def state_of(
         type="sweep" if spec.is_sweep else spec.type,
         phase=status.phase.value,
         reason=status.reason.value,
-        created_at=_seconds(meta.creation_timestamp) or 0,
-        started_at=_seconds(status.started_at),
-        ended_at=_seconds(status.finished_at),
+        created_at=_parse_seconds(meta.creation_timestamp) or 0,
+        started_at=_parse_seconds(status.started_at),
+        ended_at=_parse_seconds(status.finished_at),
         removed_at=int(now.timestamp()) if removed else None,
         members=members,
         gpus=spec.gpus * members,
@@ -107,7 +107,7 @@ def state_of(
 
 
 def closed_now(run: RunObject, now: datetime) -> RunStatus:
-    """Return the status of a run whose object disappeared: all of its segments are closed."""
+    """Return the status of a run after its object disappeared: all of its segments are closed."""
     status, moment = run.current_status, format_time(now)
     return release(
         status,
@@ -143,7 +143,7 @@ def decisions_of(run: RunObject) -> Iterator[AuditEntry]:
     if status.reason is Reason.REFUSED:
         yield AuditEntry(
             key=f"{meta.uid}/refused/{status.observed_generation}",
-            at=_millis(status.finished_at),
+            at=_parse_millis(status.finished_at),
             action="admit run",
             outcome="refused",
             rule="policy",
@@ -153,7 +153,7 @@ def decisions_of(run: RunObject) -> Iterator[AuditEntry]:
     for asked in status.preemption.each if status.preemption is not None else ():
         yield AuditEntry(
             key=f"{meta.uid}/preempted/{asked.uid}/{asked.attempts}",
-            at=_millis(asked.since),
+            at=_parse_millis(asked.since),
             action="preempt run",
             outcome="done",
             rule="guarantee" if asked.guaranteed else "priority",
@@ -164,7 +164,7 @@ def decisions_of(run: RunObject) -> Iterator[AuditEntry]:
     if setback is not None:
         yield AuditEntry(
             key=f"{meta.uid}/restarted/{setback.attempt}/{setback.at}",
-            at=_millis(setback.at),
+            at=_parse_millis(setback.at),
             action="restart run",
             outcome="done",
             rule=setback.reason,
@@ -174,7 +174,7 @@ def decisions_of(run: RunObject) -> Iterator[AuditEntry]:
 
 
 def removal_of(run: RunObject, now: datetime, rule: str) -> AuditEntry:
-    """Return the entry about a run whose object the controller removes."""
+    """Return the entry about the removal of a run's object by the controller."""
     meta = run.metadata
     return AuditEntry(
         key=f"{meta.uid}/{rule}",
@@ -213,36 +213,36 @@ def _segments_of(status: RunStatus, usage: Usage, confirmed: int) -> Iterator[Se
                 id=segment.id,
                 attempt=segment.attempt,
                 members=members_of(segment),
-                since=_seconds(segment.since) or 0,
-                until=_seconds(segment.until) or 0,
+                since=_parse_seconds(segment.since) or 0,
+                until=_parse_seconds(segment.until) or 0,
                 nodes=nodes_of(segment, status.attempt),
                 gpu_type=segment.gpu_type,
                 gpus=segment.gpus,
                 cpu_millis=segment.cpu_millis,
                 memory_bytes=segment.memory_bytes,
-                started=_seconds(segment.started),
-                ended=_seconds(segment.ended),
+                started=_parse_seconds(segment.started),
+                ended=_parse_seconds(segment.ended),
                 cause=segment.cause,
                 culprit=segment.culprit,
                 after=segment.after,
                 saves_every=segment.saves_every,
-                counts=_counts(segment),
+                counts=_ends_counted(segment),
             )
 
 
-def _counts(segment: Segment) -> int:
-    """Return how many ends of attempts a segment stands for: a gang's is counted with its rank 0, and members that live
-    independently (whose parts do not say when an attempt was broken) are counted each."""
+def _ends_counted(segment: Segment) -> int:
+    """Return how many ends of attempts a segment stands for. The end of a gang's attempt is counted with its rank 0.
+    Members that live independently count one each; their parts do not say when an attempt was broken."""
     if not segment.cause:
         return 0
     ranks = expand_ranks(segment.ranks)
     return int(0 in ranks) if segment.ended else len(ranks)
 
 
-def _seconds(text: str) -> int | None:
+def _parse_seconds(text: str) -> int | None:
     moment = parse_time(text)
     return int(moment.timestamp()) if moment is not None else None
 
 
-def _millis(text: str) -> int:
-    return (_seconds(text) or 0) * 1000
+def _parse_millis(text: str) -> int:
+    return (_parse_seconds(text) or 0) * 1000

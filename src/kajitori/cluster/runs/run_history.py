@@ -51,7 +51,7 @@ class RunHistory:
         theirs = self._people.get((kind.namespace, kind.owner))
         if theirs is None:
             return ()
-        self._sort(theirs)
+        self._sort_by_kind(theirs)
         runs = [self._mirror.runs[key] for key in theirs.of_kind.get(kind, ())]
         found = [run for run in runs if than is None or _is_before(run, than)]
         newest = nlargest(EARLIER_RUNS, found, key=lambda run: run.metadata.creation_timestamp)
@@ -69,15 +69,15 @@ class RunHistory:
             known = (key[0], run.owner), run.metadata.uid, run.metadata.generation
         if known == self._known.get(key):
             return
-        self._forget(key)
+        self._forget_run(key)
         if known is not None:
             self._known[key] = known
             theirs = self._people.setdefault(known[0], _UserRuns())
             theirs.all[key] = theirs.unsorted[key] = None
             if len(theirs.all) > REMEMBERED:
-                self._forget(next(iter(theirs.all)))
+                self._forget_run(next(iter(theirs.all)))
 
-    def _forget(self, key: Key) -> None:
+    def _forget_run(self, key: Key) -> None:
         known = self._known.pop(key, None)
         if known is None:
             return
@@ -92,7 +92,7 @@ class RunHistory:
         if not theirs.all:
             del self._people[known[0]]
 
-    def _sort(self, theirs: _UserRuns) -> None:
+    def _sort_by_kind(self, theirs: _UserRuns) -> None:
         for key in theirs.unsorted:
             run = self._mirror.runs[key]
             kind = kind_of_stored(run.spec, key[0], run.owner)
