@@ -6,7 +6,8 @@ import gc
 from typing import NoReturn
 
 ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
-"""Python's 700 make it look for garbage a hundred times among what is being imported, and find none."""
+"""Number of new objects after which Python looks for garbage. With its default of 700 it would look a hundred times
+while modules are imported, and find none."""
 
 
 def main() -> NoReturn:

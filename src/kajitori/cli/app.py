@@ -176,7 +176,7 @@ class Kaji(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        """The verbs, of which none has to be loaded for that, and the options before them."""
+        """Return the verbs, without loading any of them, and the options before them."""
         from click.shell_completion import CompletionItem
 
         verbs = [CompletionItem(verb, help=text) for verb, text in VERBS.items() if verb.startswith(incomplete)]
@@ -197,7 +197,7 @@ class Kaji(click.Group):
             ctx.exit(_PIPE_EXIT_CODE)
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
-        """Runs a command line and ends with its exit code (SystemExit)."""
+        """Run a command line and end with its exit code (SystemExit)."""
         extra.pop("standalone_mode", None)
         if extra.get("obj") is None:
             extra["obj"] = Cli()
@@ -207,17 +207,20 @@ class Kaji(click.Group):
         if shell := os.environ.get(COMPLETING):
             from kajitori.cli.help.completing import answer_shell
 
-            sys.exit(_run(cli, lambda: answer_shell(self, cli, shell, words), words))
+            sys.exit(_run_command(cli, lambda: answer_shell(self, cli, shell, words), words))
         if "--help" in words and asks_for_json(words):
             from kajitori.cli.help.describing import asks_for_description
 
             if (path := asks_for_description(self, words)) is not None:
-                sys.exit(_run(cli, lambda: _describe(self, path), words))
-        sys.exit(_run(cli, lambda: super(Kaji, self).main(args, prog_name, standalone_mode=False, **extra), words))
+                sys.exit(_run_command(cli, lambda: _describe_command(self, path), words))
+        sys.exit(
+            _run_command(cli, lambda: super(Kaji, self).main(args, prog_name, standalone_mode=False, **extra), words)
+        )
 
 
 def _library_missing(verb: str, error: ModuleNotFoundError) -> Exception:
-    """The error for a library that is not installed: `pip install kajitori` brings those of the command line alone."""
+    """Return the error for a library that is not installed: `pip install kajitori` installs only the libraries of the
+    command line."""
     library = (error.name or "").partition(".")[0]
     if library in ("", "kajitori"):
         return error
@@ -228,7 +231,7 @@ def _library_missing(verb: str, error: ModuleNotFoundError) -> Exception:
     )
 
 
-def _describe(root: Kaji, path: Sequence[str]) -> None:
+def _describe_command(root: Kaji, path: Sequence[str]) -> None:
     from kajitori.cli.help.describing import description
     from kajitori.cli.printing.output import print_document
 
@@ -244,7 +247,7 @@ def asks_for_json(words: Sequence[str]) -> bool:
     )
 
 
-def _run(cli: Cli, command: Any, words: Sequence[str]) -> int:
+def _run_command(cli: Cli, command: Any, words: Sequence[str]) -> int:
     try:
         result = command()
         sys.stdout.flush()

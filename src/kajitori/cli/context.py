@@ -29,7 +29,7 @@ WIDE = 100_000
 """Width of a page that is not shown at a terminal, so that no text is cut off for programs."""
 
 COMPLETING = "_KAJI_COMPLETING"
-"""Variable with the name of the shell whose completion script calls `kaji`."""
+"""Variable with the name of the shell that asks for completions by its completion script."""
 
 
 WITHOUT_QUESTION = frozenset({"idle", "keep", "park", "stop", "kill", "rm", "restart", "inspect"})

@@ -22,9 +22,9 @@ _FIELDS = ("namespace", "name", "uid")
 
 
 class Done:
-    """The objects for which the present verb did what it was asked to.
+    """The output of a verb that changes several objects.
 
-    Prints each name on a line at once, or one JSON document at the end.
+    Prints the name of each changed object on a line at once, or one JSON document at the end.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ def for_each(
     applied to all of them, and before its name is printed.
     """
     if everything is None:
-        runs, errors = _named(api, texts, namespace)
+        runs, errors = _find_named(api, texts, namespace)
     else:
         runs, errors = everything, []
         if not runs:
@@ -74,9 +74,9 @@ def for_each(
         print_error(error)
     told = Done()
     try:
-        done = _tried(runs, action, errors, told if finish is None else None)
+        done = _apply_to_each(runs, action, errors, told if finish is None else None)
         if finish is not None:
-            _tried(done, finish, errors, told)
+            _apply_to_each(done, finish, errors, told)
     finally:
         told.finish()
     return errors[0].exit_code if errors else 0
@@ -87,7 +87,7 @@ def all_of_mine(api: Api, namespace: str | None, query: Params) -> list[View]:
     return api.all_items("/v1/runs", {"owner": "@me", "namespace": namespace, **query})
 
 
-def _named(api: Api, texts: Iterable[str], namespace: str | None) -> tuple[list[View], list[KajitoriError]]:
+def _find_named(api: Api, texts: Iterable[str], namespace: str | None) -> tuple[list[View], list[KajitoriError]]:
     runs, errors = find_runs(api, texts, namespace)
     unclear = [error for error in errors if isinstance(error, InvalidInput)]
     if unclear:
@@ -95,7 +95,7 @@ def _named(api: Api, texts: Iterable[str], namespace: str | None) -> tuple[list[
     return runs, errors
 
 
-def _tried(
+def _apply_to_each(
     runs: Iterable[View], action: Callable[[View], object], errors: list[KajitoriError], told: Done | None
 ) -> list[View]:
     """Apply an action to each run and return those that succeeded; print and collect the errors of the others."""

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _COMPLETION_SECONDS = 1.0
 _IMAGES_OF_RUNS = 50
-"""Number of the user's latest runs whose images are offered as completions."""
+"""Number of the user's latest runs that completion takes image names from."""
 
 
 def server_options(function: F) -> F:
@@ -166,7 +166,9 @@ def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     fitting = _FITTING.get(ctx.info_name or "", {})
     if ctx.info_name == "rm" and not any(ctx.params.get(name) for name in ("force", "kill")):
         fitting = _FITTING["resume"]
-    found = _ask(ctx, "/v1/run-names", fitting | {"beginning": beginning, "namespace": space or _namespace_of(ctx)})
+    found = _ask_for_completion(
+        ctx, "/v1/run-names", fitting | {"beginning": beginning, "namespace": space or _namespace_of(ctx)}
+    )
     typed = ctx.params.get("runs") or ()
     items = [CompletionItem(f"{space}{slash}{name}") for name in found.get("names", ()) if name not in typed]
     return items + [CompletionItem(f"{space}{slash}{name}", type="part") for name in found.get("beginnings", ())]
@@ -203,7 +205,7 @@ def complete_volume(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
     if ":" in incomplete:
         return []
-    volumes = (_ask(ctx, "/v1/policy", {}).get("policy") or {}).get("volumes") or {}
+    volumes = (_ask_for_completion(ctx, "/v1/policy", {}).get("policy") or {}).get("volumes") or {}
     named = [CompletionItem(f"{name}:", type="part") for name in sorted(volumes) if name.startswith(incomplete)]
     return [*named, CompletionItem(incomplete, type="dir")]
 
@@ -212,7 +214,7 @@ def complete_template(ctx: click.Context, _: click.Parameter, incomplete: str) -
     """Complete a template of the policy."""
     from click.shell_completion import CompletionItem
 
-    templates = (_ask(ctx, "/v1/policy", {}).get("policy") or {}).get("templates") or {}
+    templates = (_ask_for_completion(ctx, "/v1/policy", {}).get("policy") or {}).get("templates") or {}
     return [
         CompletionItem(name, help=template.get("description") or None)
         for name, template in sorted(templates.items())
@@ -224,7 +226,7 @@ def complete_image(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     """Complete an image from the user's earlier runs, latest first."""
     from click.shell_completion import CompletionItem
 
-    runs = _ask(ctx, "/v1/runs", {"owner": "@me", "limit": _IMAGES_OF_RUNS}).get("items", ())
+    runs = _ask_for_completion(ctx, "/v1/runs", {"owner": "@me", "limit": _IMAGES_OF_RUNS}).get("items", ())
     images = dict.fromkeys(str(run["spec"].get("image", "")) for run in runs)
     return [CompletionItem(image) for image in images if image.startswith(incomplete)]
 
@@ -240,7 +242,7 @@ def complete_checkpoint(ctx: click.Context, _: click.Parameter, incomplete: str)
 
 
 def _other_names(ctx: click.Context, path: str, incomplete: str, **wanted: str) -> list[str]:
-    found = _ask(ctx, path, {"namespace": _namespace_of(ctx)}).get("items", ())
+    found = _ask_for_completion(ctx, path, {"namespace": _namespace_of(ctx)}).get("items", ())
     fitting = [str(item["name"]) for item in found if wanted.items() <= item.items()]
     return [name for name in fitting if name.startswith(incomplete) and name not in (ctx.params.get("names") or ())]
 
@@ -249,7 +251,7 @@ def _namespace_of(ctx: click.Context) -> str | None:
     return ctx.params.get("namespace")
 
 
-def _ask(ctx: click.Context, path: str, params: dict[str, Any]) -> dict[str, Any]:
+def _ask_for_completion(ctx: click.Context, path: str, params: dict[str, Any]) -> dict[str, Any]:
     """Return the server's answer for a completion; empty on errors and after `_COMPLETION_SECONDS`."""
     cli = ctx.find_object(Cli) or Cli()
     try:

@@ -1,4 +1,4 @@
-"""Errors on stderr: what is wrong and what to do, never a traceback."""
+"""Errors on stderr: the fault and the way out, never a traceback."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ def print_error(error: KajitoriError, *, as_json: bool = False) -> None:
 def _print_faults(error: InvalidInput) -> None:
     if len(error.faults) == 1:
         fault = error.faults[0]
-        say(f"kaji: {_said(fault)}")
+        say(f"kaji: {_describe_fault(fault)}")
         if fault.hint:
             say(f"      {fault.hint}")
     else:
         word = "refused" if isinstance(error, Refused) else "this can't be done"
         say(f"kaji: {word}, for {len(error.faults)} reasons:")
         for fault in error.faults:
-            say(f"  {_said(fault)}")
+            say(f"  {_describe_fault(fault)}")
             if fault.hint:
                 say(f"      {fault.hint}")
     if error.hint:
         say(f"      {error.hint}")
 
 
-def _said(fault: Fault) -> str:
+def _describe_fault(fault: Fault) -> str:
     return f"{fault.field}: {fault.message}" if fault.field else fault.message
 
 

@@ -105,7 +105,7 @@ def json_text(value: object, *, indent: int | None = None) -> str:
     `json.dumps` alone escapes either everything beyond ASCII, or only the first 32 control characters.
     """
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    return _escaped(text, lambda char: json.dumps(char)[1:-1])
+    return _escape_controls(text, lambda char: json.dumps(char)[1:-1])
 
 
 def yaml_text(value: object) -> str:
@@ -123,10 +123,10 @@ def yaml_text(value: object) -> str:
     text = yaml.dump(
         value, Dumper=Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=_YAML_WIDTH
     )
-    return _escaped(text, lambda char: f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")
+    return _escape_controls(text, lambda char: f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")
 
 
-def _escaped(text: str, escape: Any) -> str:
+def _escape_controls(text: str, escape: Any) -> str:
     if text.isprintable():
         return text
     return re.sub(r"[^\n -~]", lambda found: found[0] if found[0].isprintable() else escape(found[0]), text)

@@ -1,1 +1,1 @@
-"""The command line's connections to members: commands, copied files, processes."""
+"""The command line's connections to members: commands, copied files, forwarded ports, folders."""

@@ -15,7 +15,7 @@ from kajitori.errors import Unavailable, WrongState
 PATIENCE_SECONDS = 120.0
 """Time for which the folder may be opening. An image may have to be pulled first."""
 _WAIT_SECONDS = 10
-"""Time that the server waits before it answers what it waits for."""
+"""How long the server may hold its answer while the folder is opening."""
 _SAY_AFTER_SECONDS = 1
 _OPENING = "Opening"
 
@@ -40,11 +40,11 @@ def find_with_folder(api: Api, text: str, namespace: str | None) -> View:
 
 def list_folder(api: Api, run: View, params: Params) -> dict[str, Any]:
     """Return one page of a folder. Raises Unavailable if the folder does not open in time."""
-    for wait in _waits(run):
+    for wait in _remaining_waits(run):
         try:
             page: dict[str, Any] = api.get(run_path(run, "/files"), {**params, "wait": wait}, tries=1)
         except Unavailable as error:
-            _go_on(error)
+            _raise_unless_opening(error)
         else:
             return page
     raise AssertionError("unreachable")
@@ -56,7 +56,7 @@ def open_folder(api: Api, run: View, path: str, params: Params) -> Iterator[byte
     yield from api.chunks(run_path(run, path), params)
 
 
-def _waits(run: View) -> Iterator[int]:
+def _remaining_waits(run: View) -> Iterator[int]:
     until = time.monotonic() + PATIENCE_SECONDS
     yield _SAY_AFTER_SECONDS
     say(f"opening the checkpoint folder of {run['name']} …")
@@ -65,6 +65,6 @@ def _waits(run: View) -> Iterator[int]:
     yield 0
 
 
-def _go_on(error: Unavailable) -> None:
+def _raise_unless_opening(error: Unavailable) -> None:
     if error.code != _OPENING:
         raise error

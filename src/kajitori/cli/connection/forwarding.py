@@ -1,4 +1,4 @@
-"""Ports of this machine whose connections lead to ports of a member.
+"""Forwarding of ports of this machine to ports of a member.
 
 A new connection finds the member that runs at that moment, so forwarding survives restarts of the member and of the
 server; connections that are open then break.
@@ -71,7 +71,7 @@ class Forwarder:
         """Listen on a local port, and return its number. Raises InvalidInput if that is not possible."""
 
         def serve(program: _LocalProgram) -> None:
-            task = asyncio.create_task(self._serve(forward, program))
+            task = asyncio.create_task(self._serve_connection(forward, program))
             self._joined.add(task)
             task.add_done_callback(self._joined.discard)
 
@@ -97,14 +97,14 @@ class Forwarder:
         await asyncio.gather(*self._joined, return_exceptions=True)
         await self._tunnels.close()
 
-    async def _serve(self, forward: Forward, program: _LocalProgram) -> None:
+    async def _serve_connection(self, forward: Forward, program: _LocalProgram) -> None:
         try:
             async with contextlib.AsyncExitStack() as stack:
-                await _join(await self._connect(stack, forward.remote), program)
+                await _copy_both_ways(await self._connect(stack, forward.remote), program)
         except KajitoriError as error:
-            self._report(f"port {forward.remote}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+            self._report_failure(f"port {forward.remote}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
         except ConnectionClosed:
-            self._report(f"port {forward.remote}: the connection to the server broke; new ones are tried")
+            self._report_failure(f"port {forward.remote}: the connection to the server broke; new ones are tried")
         except OSError:
             pass  # the local program has broken its connection
         else:
@@ -123,7 +123,7 @@ class Forwarder:
         self._target = found
         return await stack.enter_async_context(self._tunnels.connected(self._target, port))
 
-    def _report(self, text: str) -> None:
+    def _report_failure(self, text: str) -> None:
         """Report a failure, once until another one or a success follows: a browser tries again and again."""
         if text != self._told:
             self._told = text
@@ -135,13 +135,13 @@ class _LocalProgram(TransportWire):
 
     def __init__(self, serve: Callable[[_LocalProgram], None]) -> None:
         super().__init__()
-        self._serve = serve
+        self._serve_connection = serve
         self._socket: socket.socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._socket = transport.get_extra_info("socket").dup()
-        self._serve(self)
+        self._serve_connection(self)
 
     def eof_received(self) -> bool:
         self._has_ended = True
@@ -166,7 +166,7 @@ class _LocalProgram(TransportWire):
         await super().close()
 
 
-async def _join(connection: PortChannel | PortConnection, program: _LocalProgram) -> None:
+async def _copy_both_ways(connection: PortChannel | PortConnection, program: _LocalProgram) -> None:
     """Copy bytes both ways until both sides have ended. Raises Unavailable with the server's reason if it breaks the
     connection off, OSError if the local program does."""
 
@@ -187,7 +187,7 @@ async def _join(connection: PortChannel | PortConnection, program: _LocalProgram
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         if tasks[1].done():
-            tasks[1].result()  # it knows why the server broke off
+            tasks[1].result()  # it raises the reason why the server broke off
         tasks[0].result()
     finally:
         for task in tasks:
@@ -208,10 +208,10 @@ def forward_until_end(
 
     Raises InvalidInput if a port is taken, NotFound if the run is deleted.
     """
-    asyncio.run(_forward(open_api, forwarder, view, forwards, address, notebook))
+    asyncio.run(_forward_ports(open_api, forwarder, view, forwards, address, notebook))
 
 
-async def _forward(
+async def _forward_ports(
     open_api: Callable[[], Api],
     forwarder: Forwarder,
     view: View,

@@ -40,19 +40,19 @@ def show_here(
     Listens at `port`, or at a free one if it is taken; `tell` gets the address once it does. `path` is the PATH in
     which TensorBoard is looked for. Returns its exit code. Raises WrongState if it is not installed.
     """
-    name, program = run["name"], _program(path)
+    name, program = run["name"], _tensorboard_command(path)
     if not program:
         hint = f"python3 -m pip install tensorboard; or only copy the files: kaji cp {name}:{folder} FOLDER"
         raise WrongState(f"{name} has ended, and TensorBoard is not installed on this machine", hint=hint)
     with tempfile.TemporaryDirectory(prefix="kaji-tensorboard-") as copied:
         copy_checkpoint(api, run, f"{folder.rstrip('/')}/.", f"{copied}/{name}")
         say(f"{name} has ended: a copy of {folder} in its checkpoint is shown by the TensorBoard of this machine")
-        port = _free(port)
+        port = _free_port(port)
         words = [*program, "--logdir", copied, "--host", HOST, "--port", str(port)]
-        return _run(words, port, lambda: tell(f"http://{HOST}:{port}/"), sleep)
+        return _run_tensorboard(words, port, lambda: tell(f"http://{HOST}:{port}/"), sleep)
 
 
-def _program(path: str | None) -> list[str]:
+def _tensorboard_command(path: str | None) -> list[str]:
     """Return the command that starts TensorBoard here; empty if it is not installed."""
     found = shutil.which("tensorboard", path=path)
     if found is not None:
@@ -60,7 +60,7 @@ def _program(path: str | None) -> list[str]:
     return [sys.executable, "-m", "tensorboard.main"] if importlib.util.find_spec("tensorboard") else []
 
 
-def _free(port: int) -> int:
+def _free_port(port: int) -> int:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -70,7 +70,7 @@ def _free(port: int) -> int:
         return int(probe.getsockname()[1])
 
 
-def _run(words: list[str], port: int, tell: Callable[[], None], sleep: Callable[[float], None]) -> int:
+def _run_tensorboard(words: list[str], port: int, tell: Callable[[], None], sleep: Callable[[float], None]) -> int:
     """Run TensorBoard to its end, and tell once it listens."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL)

@@ -74,7 +74,7 @@ class Follower(threading.Thread):
         self._error: BaseException | None = None
         self._listening = True
         self._output = threading.Lock()
-        self._progress = Progress(cli, self._say, quiet=quiet)
+        self._progress = Progress(cli, self._print_note, quiet=quiet)
         self._outage = outage_of(run, self._tell_outage)
         cli.notices.say = self._tell_outage
         replicas = members_asked_for(run)
@@ -126,7 +126,7 @@ class Follower(threading.Thread):
             self._printer.make_room()
 
     def leave(self) -> None:
-        """Stop printing, whatever the run does."""
+        """Stop printing, also if the run goes on."""
         with self._output:
             self._listening = False
             self._printer.end()
@@ -142,7 +142,7 @@ class Follower(threading.Thread):
                 self._progress.show(view)
             self._progress.stop()
             if self._counts_only:
-                self._count(views)
+                self._report_counts(views)
                 return
             if not is_final(self.view):
                 self._progress.show(self.view)
@@ -152,7 +152,7 @@ class Follower(threading.Thread):
                 self._print_log()
             self.view = watcher.result()
 
-    def _count(self, views: Iterator[dict[str, Any]]) -> None:
+    def _report_counts(self, views: Iterator[dict[str, Any]]) -> None:
         """Report the progress of a sweep: at each tenth of its members, and whenever more of them have failed."""
         told = self._tell_counts((0, 0))
         for view in views:
@@ -166,7 +166,7 @@ class Follower(threading.Thread):
         failed = counts.get("failed", 0)
         tenth = 10 * (counts.get("succeeded", 0) + failed) // max(1, counts.get("total", 1))
         if (tenth, failed) != told and not self.quiet:
-            self._say(f"{self.view['name']}: {sweep_words(self.view)}")
+            self._print_note(f"{self.view['name']}: {sweep_words(self.view)}")
         return tenth, failed
 
     def _print_log(self) -> None:
@@ -178,15 +178,15 @@ class Follower(threading.Thread):
                     self._printer.print(part)
         except KajitoriError as error:
             name = self.view["name"]
-            self._say(f"{name}: its log can't be read any further: {error.message}; try: kaji logs {name}")
+            self._print_note(f"{name}: its log can't be read any further: {error.message}; try: kaji logs {name}")
         with self._output:
             self._printer.end()
 
     def _tell_outage(self, text: str) -> None:
         self._progress.stop()
-        self._say(text)
+        self._print_note(text)
 
-    def _say(self, text: str) -> None:
+    def _print_note(self, text: str) -> None:
         with self._output:
             if self._listening:
                 self._printer.make_room()
@@ -206,7 +206,7 @@ class _Watcher(threading.Thread):
     def run(self) -> None:
         try:
             for view in self._views:
-                if not is_final(view) and _stage(view) != _stage(self._view):
+                if not is_final(view) and _stage_of(view) != _stage_of(self._view):
                     self._tell(view)
                 self._view = view
         except BaseException as error:
@@ -220,7 +220,7 @@ class _Watcher(threading.Thread):
         return self._view
 
 
-def _stage(view: View) -> tuple[Any, ...]:
+def _stage_of(view: View) -> tuple[Any, ...]:
     status = status_of(view)
     return (
         status.get("phase"),

@@ -70,7 +70,7 @@ class LogDocuments:
         key = part.rank, part.attempt
         *lines, self._begun[key] = (self._begun.get(key, b"") + part.text).split(b"\n")
         for line in lines:
-            self._write(key, line)
+            self._write_line(key, line)
 
     def make_room(self) -> None:
         """Do nothing: messages of `kaji` itself are on stderr."""
@@ -79,9 +79,9 @@ class LogDocuments:
         """Write the unfinished lines."""
         for key, line in self._begun.items():
             if line:
-                self._write(key, line)
+                self._write_line(key, line)
 
-    def _write(self, key: tuple[int, int], line: bytes) -> None:
+    def _write_line(self, key: tuple[int, int], line: bytes) -> None:
         text = line.decode("utf-8", "replace")
         time = found[0] if (found := _TIME.match(text)) else ""
         document = {"rank": key[0], "attempt": key[1], "time": time.rstrip(), "line": text[len(time) :]}
@@ -122,7 +122,7 @@ class _OneBelowTheOther:
     def __init__(self, rank_words: Callable[[int], str]) -> None:
         self._rank_words = rank_words
         self._open: int | None = None
-        """Rank of the member whose line is unfinished."""
+        """Rank of the member with the unfinished line."""
         self._returned = False
         """Whether a carriage return has to be written before the rest of that line."""
 
@@ -136,10 +136,10 @@ class _OneBelowTheOther:
             return before + begin + text.removesuffix(b"\n").replace(b"\n", b"\n" + prefix) + end
         lines = text.split(b"\n")
         rest = lines.pop()
-        whole = [self._drawn(rank, prefix, line) + self.end(or_empty=prefix) for line in lines]
-        return before + b"".join(whole) + self._drawn(rank, prefix, rest)
+        whole = [self._with_rank_after_returns(rank, prefix, line) + self.end(or_empty=prefix) for line in lines]
+        return before + b"".join(whole) + self._with_rank_after_returns(rank, prefix, rest)
 
-    def _drawn(self, rank: int, prefix: bytes, content: bytes) -> bytes:
+    def _with_rank_after_returns(self, rank: int, prefix: bytes, content: bytes) -> bytes:
         """Return `content` with the rank after each carriage return, because the line is drawn over its old rank."""
         out = b""
         for number, drawing in enumerate(content.split(b"\r")):
@@ -181,7 +181,7 @@ class _Redrawn:
         )
         if rest:
             self._open[rank] = _last_drawing(self._open.get(rank, b"") + rest)
-        return self.make_room() + whole + self._draw()
+        return self.make_room() + whole + self._draw_rows()
 
     def make_room(self) -> bytes:
         rows, self._rows = self._rows, 0
@@ -190,22 +190,22 @@ class _Redrawn:
         return f"\r{_UP.format(rows - 1) if rows > 1 else ''}{_CLEAR_BELOW}".encode()
 
     def end(self) -> bytes:
-        drawn = self.make_room() + self._draw()
+        drawn = self.make_room() + self._draw_rows()
         self._open.clear()
         return drawn + b"\n" if drawn else b""
 
-    def _draw(self) -> bytes:
+    def _draw_rows(self) -> bytes:
         columns, most = shutil.get_terminal_size()
         shown = sorted(self._open.items())
-        rows = [self._row(rank, text, columns) for rank, text in shown[: max(1, most - 2)]]
+        rows = [self._row_of(rank, text, columns) for rank, text in shown[: max(1, most - 2)]]
         if len(rows) < len(shown):
             rows[-1] = f"and {len(shown) - len(rows) + 1} more"
         self._rows = len(rows)
         return "\n".join(rows).encode(errors="replace")
 
-    def _row(self, rank: int, text: bytes, columns: int) -> str:
+    def _row_of(self, rank: int, text: bytes, columns: int) -> str:
         room = columns - len(_plain_rank(rank)) - 2
-        return f"{self._rank_words(rank)} {_fitting(text.decode(errors='replace'), room)}"
+        return f"{self._rank_words(rank)} {_cut_to_width(text.decode(errors='replace'), room)}"
 
 
 def _last_drawing(line: bytes) -> bytes:
@@ -214,7 +214,7 @@ def _last_drawing(line: bytes) -> bytes:
     return (drawings[-1] if drawings else b"") + (b"\r" if line.endswith(b"\r") else b"")
 
 
-def _fitting(text: str, room: int) -> str:
+def _cut_to_width(text: str, room: int) -> str:
     """Return the beginning of `text` that takes at most `room` columns, with its colours."""
     shown, styled = "", False
     for number, part in enumerate(_COLOUR.split(text.rstrip("\r"))):

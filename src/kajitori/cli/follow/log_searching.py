@@ -36,11 +36,11 @@ def found_parts(
     """Yield the lines that were found, of a member, of the first, or of all, one after the other."""
     lines = _all_lines(api, run, search, {"rank": rank, "allRanks": "true" if all_ranks else None})
     if search.last is None:
-        yield from (_part(line, search) for line in lines)
+        yield from (_part_of_line(line, search) for line in lines)
         return
     held: defaultdict[int, deque[LogPart]] = defaultdict(lambda: deque(maxlen=search.last))
     for line in lines:
-        held[line["rank"]].append(_part(line, search))
+        held[line["rank"]].append(_part_of_line(line, search))
     for rank in sorted(held):
         yield from held[rank]
 
@@ -66,6 +66,6 @@ def _all_lines(api: Api, run: View, search: LogSearch, which: dict[str, Any]) ->
                 )
 
 
-def _part(line: dict[str, Any], search: LogSearch) -> LogPart:
+def _part_of_line(line: dict[str, Any], search: LogSearch) -> LogPart:
     stamp = f"{line['time']} " if search.timestamps and line["time"] else ""
     return LogPart(line["rank"], line["attempt"], f"{stamp}{line['line']}\n".encode())

@@ -43,7 +43,7 @@ class Progress:
         text = one_line(f"{view['name']}: {progress_words(view)}")
         if failed_starts(view) >= HOPELESS_AFTER:
             text += f"; if it can't be mended: kaji stop {view['name']}"
-        phase, stage = phase_of(view), _stage(view)
+        phase, stage = phase_of(view), _stage_of(view)
         with self._lock:
             if not self._lines:
                 self._show_status(text)
@@ -113,7 +113,7 @@ class Progress:
             self._status.update(text)
 
 
-def _stage(view: View) -> tuple[str, ...]:
+def _stage_of(view: View) -> tuple[str, ...]:
     """Return the values that identify a stage. Details of why a run waits change all the time, so they are not among
     them."""
     phase, status = phase_of(view), status_of(view)

@@ -168,17 +168,17 @@ def read_bash(args: Sequence[str]) -> tuple[list[str], str, int]:
             begin = end + 1
         text = line[begin:point] if index == number else part
         if begin == end and words:
-            kept = len(_unquoted(words[-1]))
+            kept = len(_unquote(words[-1]))
             words[-1] += text
         else:
             kept = 0
             words.append(text)
         end = begin + len(part)
     if words and words[-1][-1:] in ("=", ":") and text in ("=", ":"):
-        kept = len(_unquoted(words[-1]))
-    before = [_unquoted(word) for word in words[1:-1]]
-    return before, _unquoted(words[-1]) if len(words) > 1 else "", kept
+        kept = len(_unquote(words[-1]))
+    before = [_unquote(word) for word in words[1:-1]]
+    return before, _unquote(words[-1]) if len(words) > 1 else "", kept
 
 
-def _unquoted(word: str) -> str:
+def _unquote(word: str) -> str:
     return "".join(split_arg_string(word))

@@ -19,22 +19,22 @@ class Contract:
     """The contract of one verb with programs."""
 
     shape: str = ""
-    """Shape of what it prints with -o json; empty if it has no -o json."""
+    """Name of the shape that it prints with -o json; empty if it has no -o json."""
     without: str = ""
     """Why it has no -o json."""
     changes: bool = False
     """Whether it changes something in the cluster or on this machine."""
 
 
-def _reads(shape: str) -> Contract:
+def _reading_verb(shape: str) -> Contract:
     return Contract(shape)
 
 
-def _changes(shape: str = "Done") -> Contract:
+def _changing_verb(shape: str = "Done") -> Contract:
     return Contract(shape, changes=True)
 
 
-def _neither(without: str, *, changes: bool = False) -> Contract:
+def _verb_without_json(without: str, *, changes: bool = False) -> Contract:
     return Contract(without=without, changes=changes)
 
 
@@ -45,93 +45,93 @@ _MANIFESTS = "it prints YAML manifests or text for another tool as they are"
 _INSTALLER = "it tells each step of an installation as it happens; kubectl shows the result"
 
 CONTRACTS: Mapping[str, Contract] = {
-    "run": _changes("RunView|DryRun"),
-    "notebook": _neither(_PERSON, changes=True),
-    "wait": _reads("Waited"),
+    "run": _changing_verb("RunView|DryRun"),
+    "notebook": _verb_without_json(_PERSON, changes=True),
+    "wait": _reading_verb("Waited"),
     **{
-        verb: _changes()
+        verb: _changing_verb()
         for verb in ("stop", "park", "keep", "update", "kill", "resume", "start", "restart", "rm", "prune")
     },
-    "ps": _reads("items:RunView"),
-    "logs": _reads("LogLine"),
-    "attach": _neither(_PROGRAM),
-    "describe": _reads("RunView"),
-    "explain": _reads("ExplanationView"),
-    "what-if": _reads("WhatIf"),
-    "why": _reads("RunReason"),
-    "idle": _reads("IdleList|IdleReport"),
-    "events": _reads("items:EventView|EventView"),
-    "stats": _reads("RunStats|StatsList"),
-    "metrics": _reads("RunMetrics|RankMetrics"),
-    "report": _reads("RunTimeView|TimeReport"),
-    "results": _reads("items:MemberResult"),
-    "history": _reads("items:RecordedRun"),
-    "inspect": _reads("list:InspectedRun"),
-    "open": _neither(_PERSON),
-    "tensorboard": _neither(_PERSON),
-    "exec": _neither(_PROGRAM, changes=True),
-    "ssh": _neither(_PROGRAM, changes=True),
-    "ssh-config": _neither("it edits the configuration of OpenSSH", changes=True),
-    "cp": _neither("it copies files; with - it reads or writes a tar archive", changes=True),
-    "files": _reads("FileList"),
-    "top": _reads("Processes"),
-    "stacks": _reads("RunStacks"),
-    "port": _reads("Listening"),
-    "port-forward": _neither("it serves ports of this machine until it is ended"),
-    "secret create": _changes(),
-    "secret ls": _reads("SecretList"),
-    "secret rm": _changes(),
-    "volumes": _reads("VolumeList"),
-    "volumes rm": _changes(),
-    "gpus": _reads("GpuBoard|PublicBoard|items:NodeView"),
-    "queue": _reads("QueueView"),
-    "nodes": _reads("NodeList|NodeView"),
-    "team ls": _reads("items:TeamView"),
-    "team render": _neither(_MANIFESTS),
-    "policy show": _reads("PolicyView"),
-    "policy check": _reads("ClusterCheck"),
-    "policy diff": _reads("PolicyDiff"),
-    "policy audit": _reads("PodAudit"),
-    "policy render": _neither(_MANIFESTS),
-    "traffic": _reads("TrafficList|RunTrafficView|TrafficHistory"),
-    "network ls": _reads("NetworksView"),
-    "network forecast": _reads("AddressForecasts"),
-    "network check": _reads("PathsChecked"),
-    "network bench": _reads("PathsMeasured"),
-    "network render": _neither(_MANIFESTS),
-    "network validate": _neither("it prints faults alone, and its exit code is the answer"),
-    "plan network": _reads("NetworkPlan"),
-    "drain": _changes(),
-    "uncordon": _changes(),
-    "preflight": _changes("items:NodeView"),
-    "usage": _reads("UsageAnswer"),
-    "audit log": _reads("items:AuditRow"),
-    "audit clients": _reads("ClientAudit"),
-    "install": _changes("Findings|KubernetesList"),
-    "upgrade": _neither(_INSTALLER, changes=True),
-    "uninstall": _neither(_INSTALLER, changes=True),
-    "backup": _changes("Backup|BackupCheck|BackupList"),
-    "restore": _changes("Restored"),
-    **{verb: _neither(_PROCESS, changes=True) for verb in ("up", "demo", "node", "sim", "controller")},
-    **{verb: _neither(_PROCESS) for verb in ("server", "relay", "agent", "docker", "mcp")},
-    "node uninstall": _neither(_INSTALLER, changes=True),
-    "agent uninstall": _neither(_INSTALLER, changes=True),
-    "login": _neither(_PERSON, changes=True),
-    "logout": _neither("it forgets a sign-in on this machine, and its exit code is the answer", changes=True),
-    "whoami": _reads("SignedIn"),
-    "token create": _changes("RobotToken"),
-    "token ls": _reads("items:Robot"),
-    "token rm": _changes(),
-    "notify add": _changes(),
-    "notify ls": _reads("ChannelList"),
-    "notify rm": _changes(),
-    "notify test": _changes(),
-    "context ls": _reads("Contexts"),
-    "context show": _reads("Context"),
-    "context use": _changes(),
-    "docker context": _neither("it calls docker's own command, which prints", changes=True),
-    "version": _reads("Versions"),
-    "completion": _neither(_MANIFESTS),
+    "ps": _reading_verb("items:RunView"),
+    "logs": _reading_verb("LogLine"),
+    "attach": _verb_without_json(_PROGRAM),
+    "describe": _reading_verb("RunView"),
+    "explain": _reading_verb("ExplanationView"),
+    "what-if": _reading_verb("WhatIf"),
+    "why": _reading_verb("RunReason"),
+    "idle": _reading_verb("IdleList|IdleReport"),
+    "events": _reading_verb("items:EventView|EventView"),
+    "stats": _reading_verb("RunStats|StatsList"),
+    "metrics": _reading_verb("RunMetrics|RankMetrics"),
+    "report": _reading_verb("RunTimeView|TimeReport"),
+    "results": _reading_verb("items:MemberResult"),
+    "history": _reading_verb("items:RecordedRun"),
+    "inspect": _reading_verb("list:InspectedRun"),
+    "open": _verb_without_json(_PERSON),
+    "tensorboard": _verb_without_json(_PERSON),
+    "exec": _verb_without_json(_PROGRAM, changes=True),
+    "ssh": _verb_without_json(_PROGRAM, changes=True),
+    "ssh-config": _verb_without_json("it edits the configuration of OpenSSH", changes=True),
+    "cp": _verb_without_json("it copies files; with - it reads or writes a tar archive", changes=True),
+    "files": _reading_verb("FileList"),
+    "top": _reading_verb("Processes"),
+    "stacks": _reading_verb("RunStacks"),
+    "port": _reading_verb("Listening"),
+    "port-forward": _verb_without_json("it serves ports of this machine until it is ended"),
+    "secret create": _changing_verb(),
+    "secret ls": _reading_verb("SecretList"),
+    "secret rm": _changing_verb(),
+    "volumes": _reading_verb("VolumeList"),
+    "volumes rm": _changing_verb(),
+    "gpus": _reading_verb("GpuBoard|PublicBoard|items:NodeView"),
+    "queue": _reading_verb("QueueView"),
+    "nodes": _reading_verb("NodeList|NodeView"),
+    "team ls": _reading_verb("items:TeamView"),
+    "team render": _verb_without_json(_MANIFESTS),
+    "policy show": _reading_verb("PolicyView"),
+    "policy check": _reading_verb("ClusterCheck"),
+    "policy diff": _reading_verb("PolicyDiff"),
+    "policy audit": _reading_verb("PodAudit"),
+    "policy render": _verb_without_json(_MANIFESTS),
+    "traffic": _reading_verb("TrafficList|RunTrafficView|TrafficHistory"),
+    "network ls": _reading_verb("NetworksView"),
+    "network forecast": _reading_verb("AddressForecasts"),
+    "network check": _reading_verb("PathsChecked"),
+    "network bench": _reading_verb("PathsMeasured"),
+    "network render": _verb_without_json(_MANIFESTS),
+    "network validate": _verb_without_json("it prints faults alone, and its exit code is the answer"),
+    "plan network": _reading_verb("NetworkPlan"),
+    "drain": _changing_verb(),
+    "uncordon": _changing_verb(),
+    "preflight": _changing_verb("items:NodeView"),
+    "usage": _reading_verb("UsageAnswer"),
+    "audit log": _reading_verb("items:AuditRow"),
+    "audit clients": _reading_verb("ClientAudit"),
+    "install": _changing_verb("Findings|KubernetesList"),
+    "upgrade": _verb_without_json(_INSTALLER, changes=True),
+    "uninstall": _verb_without_json(_INSTALLER, changes=True),
+    "backup": _changing_verb("Backup|BackupCheck|BackupList"),
+    "restore": _changing_verb("Restored"),
+    **{verb: _verb_without_json(_PROCESS, changes=True) for verb in ("up", "demo", "node", "sim", "controller")},
+    **{verb: _verb_without_json(_PROCESS) for verb in ("server", "relay", "agent", "docker", "mcp")},
+    "node uninstall": _verb_without_json(_INSTALLER, changes=True),
+    "agent uninstall": _verb_without_json(_INSTALLER, changes=True),
+    "login": _verb_without_json(_PERSON, changes=True),
+    "logout": _verb_without_json("it forgets a sign-in on this machine, and its exit code is the answer", changes=True),
+    "whoami": _reading_verb("SignedIn"),
+    "token create": _changing_verb("RobotToken"),
+    "token ls": _reading_verb("items:Robot"),
+    "token rm": _changing_verb(),
+    "notify add": _changing_verb(),
+    "notify ls": _reading_verb("ChannelList"),
+    "notify rm": _changing_verb(),
+    "notify test": _changing_verb(),
+    "context ls": _reading_verb("Contexts"),
+    "context show": _reading_verb("Context"),
+    "context use": _changing_verb(),
+    "docker context": _verb_without_json("it calls docker's own command, which prints", changes=True),
+    "version": _reading_verb("Versions"),
+    "completion": _verb_without_json(_MANIFESTS),
 }
 """By the words of the command without `kaji`."""
 
@@ -148,5 +148,5 @@ def schema_of(shape: str) -> dict[str, Any]:
 
 
 def schema_address(verb: str) -> str:
-    """Return where the schema of a verb's output is."""
+    """Return the address of the schema of a verb's output."""
     return f"{SCHEMAS}#/verbs/{verb.replace(' ', '%20')}"

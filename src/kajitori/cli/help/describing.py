@@ -1,4 +1,4 @@
-"""`--help -o json`: commands as click itself knows them, for programs."""
+"""`--help -o json`: a description of the commands for programs, taken from click's own objects."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def description(root: click.Group, path: Sequence[str], sections: Mapping[str, M
         inner = command.get_command(ctx, word)
         assert inner is not None
         command, ctx = inner, click.Context(inner, info_name=word, parent=ctx)
-    found = _described(command, ctx, list(path))
+    found = _describe_command(command, ctx, list(path))
     if not path:
         found |= {"sections": {title: list(verbs) for title, verbs in sections.items()}}
         found |= {"exitCodes": EXIT_CODES, "errors": f"{SCHEMAS}#/$defs/Error", "schemas": SCHEMAS}
     return found
 
 
-def _described(command: click.Command, ctx: click.Context, path: list[str]) -> dict[str, Any]:
-    arguments = [_argument(each, ctx) for each in command.params if isinstance(each, click.Argument)]
+def _describe_command(command: click.Command, ctx: click.Context, path: list[str]) -> dict[str, Any]:
+    arguments = [_describe_argument(each, ctx) for each in command.params if isinstance(each, click.Argument)]
     options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     usage = command.get_usage(ctx).removeprefix("Usage:")
     found: dict[str, Any] = {
@@ -73,12 +73,12 @@ def _described(command: click.Command, ctx: click.Context, path: list[str]) -> d
         "examples": _examples(command.epilog or ""),
         "usage": " ".join(usage.split()),
         "arguments": arguments,
-        "options": [_option(each, ctx) for each in options],
+        "options": [_describe_option(each, ctx) for each in options],
     }
     if (contract := CONTRACTS.get(" ".join(path))) is not None:
-        found |= _contract(contract, command, " ".join(path))
+        found |= _describe_contract(contract, command, " ".join(path))
     if isinstance(command, click.Group):
-        found["commands"] = [_inner(command, ctx, [*path, name]) for name in command.list_commands(ctx)]
+        found["commands"] = [_describe_verbs(command, ctx, [*path, name]) for name in command.list_commands(ctx)]
     return found
 
 
@@ -88,32 +88,32 @@ def _examples(epilog: str) -> list[str]:
     return [" ".join(line.split("  # ")[0].split()) for line in lines]
 
 
-def _inner(group: click.Group, ctx: click.Context, path: list[str]) -> dict[str, Any]:
+def _describe_verbs(group: click.Group, ctx: click.Context, path: list[str]) -> dict[str, Any]:
     try:
         command = group.get_command(ctx, path[-1])
     except KajitoriError as error:  # a library that this installation lacks
         return {"command": " ".join(["kaji", *path]), "unavailable": error.message, "hint": error.hint}
     assert command is not None
-    return _described(command, click.Context(command, info_name=path[-1], parent=ctx), path)
+    return _describe_command(command, click.Context(command, info_name=path[-1], parent=ctx), path)
 
 
-def _contract(contract: Contract, command: click.Command, verb: str) -> dict[str, Any]:
+def _describe_contract(contract: Contract, command: click.Command, verb: str) -> dict[str, Any]:
     if not contract.shape:
         return {"changes": contract.changes, "json": False, "whyNoJson": contract.without}
     return {"changes": contract.changes, "json": True, "schema": schema_address(verb)}
 
 
-def _argument(parameter: click.Argument, ctx: click.Context) -> dict[str, Any]:
-    return {"name": parameter.name, "metavar": parameter.make_metavar(ctx), **_values(parameter, ctx)}
+def _describe_argument(parameter: click.Argument, ctx: click.Context) -> dict[str, Any]:
+    return {"name": parameter.name, "metavar": parameter.make_metavar(ctx), **_describe_values(parameter, ctx)}
 
 
-def _option(parameter: click.Option, ctx: click.Context) -> dict[str, Any]:
+def _describe_option(parameter: click.Option, ctx: click.Context) -> dict[str, Any]:
     names = [*parameter.opts, *parameter.secondary_opts]
-    told = {"names": names, "help": parameter.help or "", "flag": parameter.is_flag, **_values(parameter, ctx)}
+    told = {"names": names, "help": parameter.help or "", "flag": parameter.is_flag, **_describe_values(parameter, ctx)}
     return told | ({"metavar": parameter.metavar} if parameter.metavar else {})
 
 
-def _values(parameter: click.Parameter, ctx: click.Context) -> dict[str, Any]:
+def _describe_values(parameter: click.Parameter, ctx: click.Context) -> dict[str, Any]:
     kind = parameter.type
     told: dict[str, Any] = {"type": kind.name, "required": parameter.required}
     told["repeatable"] = parameter.multiple or parameter.nargs == -1

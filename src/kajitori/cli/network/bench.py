@@ -73,15 +73,15 @@ class Bench:
         if not image:
             message = "policy names no image that runs can measure with"
             raise InvalidInput.one("start.image", message, hint="ask the operators to name Kajitori's own image there")
-        ends = self._ends(wish.nodes)
+        ends = self._chosen_ends(wish.nodes)
         kinds = ["pods"]
         if (policy.get("security") or {}).get("allowHostNetwork"):
             kinds.append("hosts")
         else:
             self._say("note: hosts are not measured: policy keeps runs off their node's network (allowHostNetwork)")
-        return [self._pair(kind, ends, wish, image, policy) for kind in kinds]
+        return [self._measure_pair(kind, ends, wish, image, policy) for kind in kinds]
 
-    def _ends(self, names: Sequence[str]) -> tuple[View, View]:
+    def _chosen_ends(self, names: Sequence[str]) -> tuple[View, View]:
         nodes = {view["name"]: view for view in self._api.get("/v1/nodes")["items"]}
         unknown = [name for name in names if name not in nodes]
         if unknown:
@@ -97,17 +97,17 @@ class Bench:
             raise InvalidInput.one("NODE", "no node is ready, open and without taints", hint="name two: kaji nodes")
         return fit[0], fit[min(1, len(fit) - 1)]
 
-    def _pair(self, kind: str, ends: tuple[View, View], wish: Wish, image: str, policy: View) -> Measured:
+    def _measure_pair(self, kind: str, ends: tuple[View, View], wish: Wish, image: str, policy: View) -> Measured:
         source, target = ends
         self._say(f"measuring {kind}: {source['name']} to {target['name']}")
         life = wish.patience_seconds + 2 * wish.seconds + 60
         with ExitStack() as runs:
-            listens = self._run(kind, "to", target, ["serve", f"{life:g}"], wish, image, policy)
+            listens = self._temporary_run(kind, "to", target, ["serve", f"{life:g}"], wish, image, policy)
             server = self._until_it_runs(runs.enter_context(listens), wish)
             address = self._api.get(run_path(server, "/members"))["items"][0]["address"]
             port = self._first_line(server).split()[-1]
             words = ["measure", address, port, f"{wish.seconds:g}", str(wish.streams)]
-            client = runs.enter_context(self._run(kind, "from", source, words, wish, image, policy))
+            client = runs.enter_context(self._temporary_run(kind, "from", source, words, wish, image, policy))
             client = self._until_it_runs(client, wish)
             found = self._first_line(client)
         try:
@@ -117,21 +117,21 @@ class Bench:
             raise Unavailable(f"{target['name']} was not reached from {source['name']}: {found}") from None
 
     @contextmanager
-    def _run(
+    def _temporary_run(
         self, kind: str, end: str, node: View, words: list[str], wish: Wish, image: str, policy: View
     ) -> Iterator[dict[str, Any]]:
         """A run on this node, deleted at the end."""
         spec: dict[str, Any] = {
             "image": image,
             "command": ["python3", "-I", "-c", program(), *words],
-            "resources": {"cpu": wish.cpus, "memory": "256Mi", **self._gpu(node, policy)},
+            "resources": {"cpu": wish.cpus, "memory": "256Mi", **self._gpu_request(node, policy)},
             "nodeSelector": {_HOSTNAME: node["labels"].get(_HOSTNAME, node["name"])},
             "restarts": 0,
             "timeLimit": _TIME_LIMIT,
         }
         if kind == "hosts":
             spec["hostNetwork"] = True
-        elif _restricts(policy):
+        elif _restricts_network(policy):
             spec["network"] = {"from": ["namespace"], "to": ["namespace"]}
         body = {"name": f"network-{kind}-{end}-{self._mark}", "spec": spec}
         run = self._api.post("/v1/runs", body | ({"namespace": self._namespace} if self._namespace else {}))
@@ -141,7 +141,7 @@ class Bench:
             with suppress(NotFound):
                 self._api.delete(run_path(run))
 
-    def _gpu(self, node: View, policy: View) -> dict[str, Any]:
+    def _gpu_request(self, node: View, policy: View) -> dict[str, Any]:
         """Return a request for one GPU if the node takes only runs with GPUs, else nothing."""
         if not node["gpus"]["total"] or (policy.get("gpu") or {}).get("cpuRunsOnGpuNodes") == "always":
             return {}
@@ -173,7 +173,7 @@ class Bench:
         raise Unavailable(f"{view['name']} ended without a word: {message}")
 
 
-def _restricts(policy: View) -> bool:
+def _restricts_network(policy: View) -> bool:
     """Whether policy restricts the network of a run that asks for nothing."""
     places = ((policy.get("defaults") or {}).get("network"), (policy["ceilings"].get("run") or {}).get("network"))
     return any(value is not None for use in places for value in (use or {}).values())

@@ -54,7 +54,7 @@ def try_all(probes: Sequence[Probe], patience_seconds: float) -> list[Found]:
 
     async def run() -> list[Found]:
         turns = asyncio.Semaphore(_AT_ONCE)
-        return list(await asyncio.gather(*(_try(probe, patience_seconds, turns) for probe in probes)))
+        return list(await asyncio.gather(*(_try_probe(probe, patience_seconds, turns) for probe in probes)))
 
     return asyncio.run(run())
 
@@ -62,7 +62,7 @@ def try_all(probes: Sequence[Probe], patience_seconds: float) -> list[Found]:
 _EXPECTED = {True: "reached", False: "not reached"}
 
 
-async def _try(probe: Probe, patience_seconds: float, turns: asyncio.Semaphore) -> Found:
+async def _try_probe(probe: Probe, patience_seconds: float, turns: asyncio.Semaphore) -> Found:
     async with turns:
         outcome, words = await _connect(str(probe.address), probe.port, patience_seconds)
     what = f"{probe.what} at {probe.endpoint}"
@@ -88,12 +88,12 @@ async def _connect(address: str, port: int, patience_seconds: float) -> tuple[Ou
 
 def look_at_host(rendered: Rendered) -> Iterator[Found]:
     """Check whether rules, routes and forwarding on this machine are as rendered for it."""
-    yield _rules(rendered)
+    yield _check_rules(rendered)
     for version in (4, 6):
         routes = [route for route in rendered.routes if route.to.version == version]
         known = _kernel_routes(version) if routes else {}
         for route in routes:
-            yield _route(route, known.get(str(route.to)))
+            yield _check_route(route, known.get(str(route.to)))
         if routes:
             path = "ipv4/ip_forward" if version == 4 else "ipv6/conf/all/forwarding"
             with contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ def look_at_host(rendered: Rendered) -> Iterator[Found]:
                 yield Found("this host", f"forwarding of IPv{version}", "on", "on" if on else "off", on)
 
 
-def _rules(rendered: Rendered) -> Found:
+def _check_rules(rendered: Rendered) -> Found:
     what, expected = f"rules in table {rendered.table}", f"those of {rendered.digest}"
     if shutil.which("nft") is None:
         return Found("this host", what, expected, "unknown: there is no nft here", False)
@@ -147,7 +147,7 @@ def _kernel_routes(version: int) -> dict[str, dict[str, Any]]:
     return {str(ip_network(route["dst"])): route for route in found if route.get("dst") != "default"}
 
 
-def _route(route: Route, known: dict[str, Any] | None) -> Found:
+def _check_route(route: Route, known: dict[str, Any] | None) -> Found:
     what = f"route to {route.to}"
     expected = "nowhere" if not route.via else f"via {', '.join(str(hop) for hop in route.via)}"
     if known is None:

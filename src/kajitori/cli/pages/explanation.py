@@ -118,11 +118,11 @@ def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     this = "this" if len(steps) == 1 else "all of this"
     otherwise = "Without that it" if answer.get("asks") else "It"
     heading(f"{otherwise} starts once {this} has happened{'' if answer.get('exact', True) else ', perhaps sooner'}")
-    steps = _together(steps)
+    steps = _merge_members(steps)
     rows = [
         [
-            _happens(step),
-            _amount(step),
+            _describe_step(step),
+            _describe_amount(step),
             in_words(cli, step["until"]),
             step["nodes"],
         ]
@@ -132,7 +132,7 @@ def _print_steps(cli: Cli, answer: Mapping[str, Any]) -> None:
     _print_more(len(steps) - SHOWN)
 
 
-def _together(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _merge_members(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return `steps` with one step for all members of a sweep that are expected to end at the same time."""
     found: list[Mapping[str, Any]] = []
     members: dict[tuple[str, str], dict[str, Any]] = {}
@@ -153,18 +153,18 @@ def _together(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return found
 
 
-def _happens(step: Mapping[str, Any]) -> str:
+def _describe_step(step: Mapping[str, Any]) -> str:
     known = step["owner"] or step["why"]
     if step["kind"] == "member":
         indices = step["indices"]
         who = f"{'member' if len(indices) == 1 else 'members'} {compress_ranks(sorted(indices))} of {step['run']}"
         who = f"{who} ({known})" if known else who
         return f"{who} {'ends' if len(indices) == 1 else 'end'}"
-    who = f"{step['name']} ({_brief(known)})" if known not in ("", "cordoned") else step["name"]
+    who = f"{step['name']} ({_shorten_reason(known)})" if known not in ("", "cordoned") else step["name"]
     return _HAPPENS.get(step["kind"], "{who}").format(who=who, name=step["name"])
 
 
-def _brief(why: str) -> str:
+def _shorten_reason(why: str) -> str:
     """Return the beginning of a reason; "Nodes that take no work" has all of it."""
     return why if len(why) <= MOST_OF_A_REASON else f"{why[: MOST_OF_A_REASON - 1].rstrip()}…"
 
@@ -211,7 +211,7 @@ def _print_more(count: int) -> None:
         echo(f"  and {count} more; see -o json")
 
 
-def _amount(step: Mapping[str, Any]) -> str:
+def _describe_amount(step: Mapping[str, Any]) -> str:
     if step["gpus"]:
         return run_words.plural(step["gpus"], "GPU")
     if step["cpuMillis"] or step["memoryBytes"]:

@@ -45,16 +45,16 @@ def print_rows(cli: Cli, template: str, rows: Iterable[tuple[Row, Mapping[str, s
     places = _places(parts[1::2], frozenset(fields))
     if not is_table:
         for row, labels in rows:
-            echo(_filled(parts[::2], [place.fill(row, labels) for place in places]))
+            echo(_fill_in(parts[::2], [place.fill(row, labels) for place in places]))
         return
     from kajitori.cli.printing.output import Column, print_table
 
-    titles = _filled(parts[::2], [place.title for place in places]).split("\t")
-    page = [_filled(parts[::2], [place.fill(*row) for place in places]).split("\t") for row in rows]
+    titles = _fill_in(parts[::2], [place.title for place in places]).split("\t")
+    page = [_fill_in(parts[::2], [place.fill(*row) for place in places]).split("\t") for row in rows]
     print_table(cli, [Column(title) for title in titles], page, cut=False)
 
 
-def _filled(texts: Iterable[str], values: Iterable[str]) -> str:
+def _fill_in(texts: Iterable[str], values: Iterable[str]) -> str:
     """Return `texts` with `values` between them. Tabs in values become spaces, since tabs separate columns."""
     between = [*(value.replace("\t", " ") for value in values), ""]
     return "".join(text + value for text, value in zip(texts, between, strict=True))

@@ -48,19 +48,19 @@ def print_data(form: str, columns: Columns, rows: Rows) -> None:
         _write_parquet(columns, rows)
         return
     titles = [[*columns]]
-    for part in _parts(rows):
-        echo_data(_lines([*titles, *([row[name] for name in columns] for row in part)]))
+    for part in _batches(rows):
+        echo_data(_csv_lines([*titles, *([row[name] for name in columns] for row in part)]))
         titles = []
     if titles:
-        echo_data(_lines(titles))
+        echo_data(_csv_lines(titles))
 
 
 def csv_text(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table as CSV, with a line of titles."""
-    return _lines([titles, *rows])
+    return _csv_lines([titles, *rows])
 
 
-def _lines(rows: Iterable[Sequence[object]]) -> str:
+def _csv_lines(rows: Iterable[Sequence[object]]) -> str:
     import csv
     import io
 
@@ -69,7 +69,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def _parts(rows: Rows) -> Iterator[list[Mapping[str, Any]]]:
+def _batches(rows: Rows) -> Iterator[list[Mapping[str, Any]]]:
     """Yield the rows in lists of a limited length."""
     remaining = iter(rows)
     while part := list(islice(remaining, _ROWS_AT_A_TIME)):
@@ -86,15 +86,15 @@ def _write_parquet(columns: Columns, rows: Rows) -> None:
     if _is_terminal():
         hint = "write it to a file: add > data.parquet"
         raise InvalidInput.one("-o", "Parquet is not text for a terminal", value="parquet", hint=hint)
-    types, output = _types(), _Output()
+    types, output = _parquet_types(), _Output()
     schema = Schema([Field(name, types[kind]) for name, kind in columns.items()])
 
     def batches() -> Iterator[RecordBatch]:
         try:
-            for part in _parts(rows):
+            for part in _batches(rows):
                 if output.failure is not None:
                     return
-                yield _batch(columns, schema, types, part)
+                yield _record_batch(columns, schema, types, part)
         except BaseException as error:  # the library would replace it by an error of its own
             output.failure = error
 
@@ -127,7 +127,7 @@ class _Output(RawIOBase):
         return len(data)
 
 
-def _types() -> dict[Kind, DataType]:
+def _parquet_types() -> dict[Kind, DataType]:
     from arro3.core import DataType
 
     return {
@@ -139,7 +139,9 @@ def _types() -> dict[Kind, DataType]:
     }
 
 
-def _batch(columns: Columns, schema: Any, types: Mapping[Kind, DataType], rows: list[Mapping[str, Any]]) -> RecordBatch:
+def _record_batch(
+    columns: Columns, schema: Any, types: Mapping[Kind, DataType], rows: list[Mapping[str, Any]]
+) -> RecordBatch:
     from arro3.core import Array, DataType, RecordBatch
 
     stored = {Kind.TIME: DataType.int64(), Kind.MONEY: DataType.string()}  # the library converts only from these
@@ -164,4 +166,4 @@ def _money(value: float) -> str:
 
 
 _VALUES: dict[Kind, Callable[[Any], Any]] = {Kind.TIME: _milliseconds, Kind.MONEY: _money}
-"""How values of the Web API become those that the library takes; others stay as they are."""
+"""Conversions of values of the Web API for the library, by kind; values of other kinds stay as they are."""

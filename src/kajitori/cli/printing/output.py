@@ -76,16 +76,19 @@ def print_table(
     page = [[one_line(str(cell)) for cell in row] for row in rows]
     titles = [one_line(column.title) for column in columns]
     widths = [max(map(cells, (title, *(row[index] for row in page)))) for index, title in enumerate(titles)]
-    layout = _fitting(columns, widths, cli.page_width(cut=cut) - indent)
+    layout = _fit_layout(columns, widths, cli.page_width(cut=cut) - indent)
     columns = [columns[index] for index in layout.kept]
     titles = [titles[index] for index in layout.kept]
-    page = [[_cut(row[index], width) for index, width in zip(layout.kept, layout.widths, strict=True)] for row in page]
+    page = [
+        [_cut_to_width(row[index], width) for index, width in zip(layout.kept, layout.widths, strict=True)]
+        for row in page
+    ]
     widths, gap = layout.widths, " " * layout.gap
     is_coloured = cli.is_coloured
     shown = [titles, *page]
     if is_coloured:
         shown = [[styled(title, bold=True) for title in titles]]
-        shown += [[_coloured(cell, column) for cell, column in zip(row, columns, strict=True)] for row in page]
+        shown += [[_colour_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in page]
     for texts, row in zip([titles, *page], shown, strict=True):
         padded = (
             " " * (width - cells(text)) + cell if column.right else cell + " " * (width - cells(text))
@@ -103,7 +106,7 @@ class _Layout:
     gap: int
 
 
-def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> _Layout:
+def _fit_layout(columns: Sequence[Column], widths: Sequence[int], room: int) -> _Layout:
     """Return the layout that takes as little as possible away from a table to make it `room` characters wide."""
     everything = list(range(len(columns)))
     needed = [index for index in everything if not columns[index].optional]
@@ -121,12 +124,12 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> _La
     return _Layout(everything, list(widths), _SPACE)
 
 
-def _coloured(cell: str, column: Column) -> str:
+def _colour_cell(cell: str, column: Column) -> str:
     colour = STYLES.get(cell.split(" ")[0]) if column.styled else None
     return styled(cell, colour=colour) if colour else cell
 
 
-def _cut(text: str, width: int) -> str:
+def _cut_to_width(text: str, width: int) -> str:
     """Return `text`, shortened to `width` with an ellipsis at its end if it is longer."""
     return text if cells(text) <= width else f"{beginning(text, width - 1)}…"
 
@@ -166,7 +169,7 @@ class StatusLine:
     def update(self, text: str) -> None:
         """Show another text, cut to the terminal's width: a line that wraps could not be written over."""
         if self._is_shown:
-            replace_line(_cut(one_line(text), get_terminal_size().columns - 1))
+            replace_line(_cut_to_width(one_line(text), get_terminal_size().columns - 1))
 
     def stop(self) -> None:
         """Take the line away."""

@@ -84,7 +84,7 @@ class SshFolder:
 
     def options(self, proxy_command: Sequence[str]) -> list[tuple[str, str]]:
         """Return the options of OpenSSH's client for members. `proxy_command` starts the server for a host."""
-        quoted = " ".join(_quoted(word) for word in proxy_command)
+        quoted = " ".join(_quote_for_proxy_command(word) for word in proxy_command)
         return [
             ("ProxyCommand", f"{quoted} %h"),
             ("UserKnownHostsFile", f'"{self.known_hosts}"'),
@@ -148,7 +148,7 @@ class SshFolder:
         path.chmod(mode)
 
 
-def _quoted(word: str) -> str:
+def _quote_for_proxy_command(word: str) -> str:
     """Return a word for a ProxyCommand: a shell reads it after OpenSSH has replaced `%` sequences."""
     quoted = subprocess.list2cmdline([word]) if sys.platform == "win32" else shlex.quote(word)
     return quoted.replace("%", "%%")

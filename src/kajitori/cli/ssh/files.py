@@ -66,29 +66,29 @@ class MemberFiles(SFTPServer):
     async def realpath(self, path: bytes) -> bytes:
         """Return the absolute path; relative ones begin where the program of the run began."""
         if not path.startswith(b"/") and not self._folder:
-            self._folder = (await self._run("pwd")).strip()
+            self._folder = (await self._run_script("pwd")).strip()
         return posixpath.normpath(posixpath.join(self._folder or b"/", path))
 
     async def lstat(self, path: bytes) -> SFTPAttrs:
         """Return the attributes of a file, or of a link itself."""
-        return _attributes(await self._run(f'{_STAT} "$1"', path))
+        return _parse_attributes(await self._run_script(f'{_STAT} "$1"', path))
 
     async def stat(self, path: bytes) -> SFTPAttrs:
         """Return the attributes of a file, or of that to which a link leads."""
-        return _attributes(await self._run(f'{_STAT.replace("stat", "stat -L")} "$1"', path))
+        return _parse_attributes(await self._run_script(f'{_STAT.replace("stat", "stat -L")} "$1"', path))
 
     async def fstat(self, file_obj: object) -> SFTPAttrs:
         """Return the attributes of an open file."""
-        file = _file(file_obj)
+        file = _as_open_file(file_obj)
         await file.flush()
         return await self.stat(file.path)
 
     async def scandir(self, path: bytes) -> AsyncIterator[SFTPName]:
         """Yield the entries of a folder. Names with a line break are left out."""
-        for line in (await self._run(_LIST, path)).split(b"\n"):
+        for line in (await self._run_script(_LIST, path)).split(b"\n"):
             found = _ENTRY.fullmatch(line)
             if found and found[7]:
-                yield SFTPName(found[7], b"", _attributes(line))
+                yield SFTPName(found[7], b"", _parse_attributes(line))
 
     async def open(self, path: bytes, pflags: int, attrs: SFTPAttrs) -> object:
         """Open a file, and create it first if the client wants that."""
@@ -105,34 +105,36 @@ class MemberFiles(SFTPServer):
                 script = (
                     f'[ -e "$1" ] || new=1\n{script} && [ -z "$new" ] || chmod {attrs.permissions & 0o7777:o} -- "$1"'
                 )
-            await self._run(script, path)
+            await self._run_script(script, path)
         else:
             script = '[ -r "$1" ] || [ ! -e "$1" ] || { echo Permission denied; exit 1; }\n'
-            attributes = _attributes(await self._run(f'{script}{_STAT.replace("stat", "stat -L")} "$1"', path))
+            attributes = _parse_attributes(
+                await self._run_script(f'{script}{_STAT.replace("stat", "stat -L")} "$1"', path)
+            )
             if stat.S_ISDIR(attributes.permissions or 0):
                 raise SFTPFailure("it is a folder")
         begin = (await self.stat(path)).size or 0 if pflags & FXF_APPEND else None
         file = OpenFile(self._member, path, begin)
         if attributes is not None and pflags & FXF_READ and 0 < (attributes.size or 0) <= MAX_WHOLE_BYTES:
-            file.content = await self._run('cat -- "$1"', path)
+            file.content = await self._run_script('cat -- "$1"', path)
         return file
 
     async def read(self, file_obj: object, offset: int, size: int) -> bytes:
         """Return bytes of an open file; none after its end."""
-        return await _translated(_file(file_obj).read(offset, size))
+        return await _translate_errors(_as_open_file(file_obj).read(offset, size))
 
     async def write(self, file_obj: object, offset: int, data: bytes) -> int:
         """Write bytes to an open file, and return their number."""
-        await _translated(_file(file_obj).write(offset, data))
+        await _translate_errors(_as_open_file(file_obj).write(offset, data))
         return len(data)
 
     async def close(self, file_obj: object) -> None:
         """Close a file; what was written is in the member then."""
-        await _translated(_file(file_obj).close())
+        await _translate_errors(_as_open_file(file_obj).close())
 
     async def fsync(self, file_obj: object) -> None:
         """Wait until what was written is in the member."""
-        await _translated(_file(file_obj).flush())
+        await _translate_errors(_as_open_file(file_obj).flush())
 
     async def setstat(self, path: bytes, attrs: SFTPAttrs) -> None:
         """Set size, owner, mode and times."""
@@ -148,7 +150,7 @@ class MemberFiles(SFTPServer):
         if attrs.atime is not None:
             script.append(f'touch -a -d @{attrs.atime} -- "$1"')
         if script:
-            await self._run(" && ".join(script), path)
+            await self._run_script(" && ".join(script), path)
 
     async def lsetstat(self, path: bytes, attrs: SFTPAttrs) -> None:
         """Set the attributes of a file. Those of a link itself are left as they are."""
@@ -157,44 +159,46 @@ class MemberFiles(SFTPServer):
 
     async def fsetstat(self, file_obj: object, attrs: SFTPAttrs) -> None:
         """Set the attributes of an open file."""
-        file = _file(file_obj)
+        file = _as_open_file(file_obj)
         await file.flush()
         await self.setstat(file.path, attrs)
 
     async def remove(self, path: bytes) -> None:
         """Remove a file or link."""
-        await self._run('[ ! -d "$1" ] || [ -L "$1" ] || { echo Is a directory; exit 1; }\nrm -- "$1"', path)
+        await self._run_script('[ ! -d "$1" ] || [ -L "$1" ] || { echo Is a directory; exit 1; }\nrm -- "$1"', path)
 
     async def mkdir(self, path: bytes, attrs: SFTPAttrs) -> None:
         """Make a folder with the mode that is asked for, less the member's umask, as OpenSSH's server does."""
-        await self._run('mkdir -- "$1"', path)
+        await self._run_script('mkdir -- "$1"', path)
         if attrs.permissions is not None:
             mode = f"$(printf %o $((0{attrs.permissions & 0o7777:o} & ~0$(umask))))"
-            await self._run(f'chmod {mode} -- "$1"', path)
+            await self._run_script(f'chmod {mode} -- "$1"', path)
 
     async def rmdir(self, path: bytes) -> None:
         """Remove an empty folder."""
-        await self._run('rmdir -- "$1"', path)
+        await self._run_script('rmdir -- "$1"', path)
 
     async def rename(self, oldpath: bytes, newpath: bytes) -> None:
         """Rename a file, unless there is one of the new name."""
-        await self._run('[ ! -e "$2" ] || { echo File exists; exit 1; }\nmv -- "$1" "$2"', oldpath, newpath)
+        await self._run_script('[ ! -e "$2" ] || { echo File exists; exit 1; }\nmv -- "$1" "$2"', oldpath, newpath)
 
     async def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
         """Rename a file; it replaces one of the new name."""
-        await self._run('[ ! -d "$2" ] || { echo Is a directory; exit 1; }\nmv -f -- "$1" "$2"', oldpath, newpath)
+        await self._run_script(
+            '[ ! -d "$2" ] || { echo Is a directory; exit 1; }\nmv -f -- "$1" "$2"', oldpath, newpath
+        )
 
     async def readlink(self, path: bytes) -> bytes:
         """Return where a link leads."""
-        return (await self._run('readlink -- "$1"', path)).removesuffix(b"\n")
+        return (await self._run_script('readlink -- "$1"', path)).removesuffix(b"\n")
 
     async def symlink(self, oldpath: bytes, newpath: bytes) -> None:
         """Make a link `newpath` that leads to `oldpath`."""
-        await self._run('ln -s -- "$1" "$2"', oldpath, newpath)
+        await self._run_script('ln -s -- "$1" "$2"', oldpath, newpath)
 
     async def link(self, oldpath: bytes, newpath: bytes) -> None:
         """Give a file a second name."""
-        await self._run('ln -- "$1" "$2"', oldpath, newpath)
+        await self._run_script('ln -- "$1" "$2"', oldpath, newpath)
 
     async def statvfs(self, path: bytes) -> os.statvfs_result:
         """Refuse: the sizes of file systems cannot be read by a shell alone."""
@@ -213,8 +217,8 @@ class MemberFiles(SFTPServer):
         await self._shell.close()
         self.channel.exit(0)
 
-    async def _run(self, script: str, *words: bytes) -> bytes:
-        return await _translated(self._shell.run(script, *words))
+    async def _run_script(self, script: str, *words: bytes) -> bytes:
+        return await _translate_errors(self._shell.run(script, *words))
 
 
 class OpenFile:
@@ -241,7 +245,7 @@ class OpenFile:
         async with self._lock:
             if self._output is None or offset != self._place:
                 await self._end()
-                stream = await self._start('tail -c "+$2" -- "$1"', offset + 1, stdin=False)
+                stream = await self._start_script('tail -c "+$2" -- "$1"', offset + 1, stdin=False)
                 self._place, self._output = offset, stream.output()
             while len(self._buffer) < size:
                 try:
@@ -268,8 +272,8 @@ class OpenFile:
                 offset, self._append_from = self._append_from, self._append_from + len(data)
             if self._draining is None or offset != self._place:
                 await self._end()
-                stream = await self._start(_WRITE, offset, stdin=True)
-                self._draining = asyncio.create_task(_drained(stream))
+                stream = await self._start_script(_WRITE, offset, stdin=True)
+                self._draining = asyncio.create_task(_read_to_end(stream))
                 self._place = offset
             assert self._stream is not None
             try:
@@ -290,7 +294,7 @@ class OpenFile:
         async with self._lock:
             await self._end()
 
-    async def _start(self, script: str, number: int, *, stdin: bool) -> CommandStream:
+    async def _start_script(self, script: str, number: int, *, stdin: bool) -> CommandStream:
         path = self.path.decode("utf-8", "surrogateescape")
         command = ["/bin/sh", "-c", script, "sh", path, str(number)]
         self._stream = await self._stack.enter_async_context(self._member.running(command, stdin=stdin))
@@ -311,17 +315,17 @@ class OpenFile:
             await self._stack.aclose()
 
 
-async def _drained(stream: CommandStream) -> bytes:
+async def _read_to_end(stream: CommandStream) -> bytes:
     """Return everything that a command prints until it ends."""
     return b"".join([data async for _, data in stream.output()])
 
 
-def _file(file: object) -> OpenFile:
+def _as_open_file(file: object) -> OpenFile:
     assert isinstance(file, OpenFile)
     return file
 
 
-def _attributes(line: bytes) -> SFTPAttrs:
+def _parse_attributes(line: bytes) -> SFTPAttrs:
     found = _ENTRY.fullmatch(line.strip(b"\n"))
     if found is None:
         raise SFTPFailure(f"unexpected answer of stat: {line[:200].decode(errors='replace')}")
@@ -341,7 +345,7 @@ _REASONS: tuple[tuple[str, Callable[[str], SFTPError]], ...] = (
 """Parts of messages of programs, and the errors of SFTP that they mean."""
 
 
-async def _translated(work: Awaitable[_T]) -> _T:
+async def _translate_errors(work: Awaitable[_T]) -> _T:
     """Await work in the member, and translate its errors into errors of SFTP."""
     try:
         return await work

@@ -54,26 +54,26 @@ class Member:
             url = command_url(target, self._run, command, rank=self._rank, stdin=stdin, tty=tty)
             return running(target, url)
 
-        return self._opened(start)
+        return self._open_stream(start)
 
     def connected(self, port: int) -> AbstractAsyncContextManager[PortChannel | PortConnection]:
         """Connect to a port of the member. Raises KajitoriError as `member_streams.connected` does."""
-        return self._opened(lambda target: self._tunnels.connected(target, port))
+        return self._open_stream(lambda target: self._tunnels.connected(target, port))
 
     @asynccontextmanager
-    async def _opened(self, start: Callable[[Target], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+    async def _open_stream(self, start: Callable[[Target], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
         """Open a stream; once more with a new token if the server refuses the present one."""
         async with AsyncExitStack() as stack:
             target = self._target
             try:
                 stream = await stack.enter_async_context(start(target))
             except Unauthenticated:
-                if not await self._renew(target):
+                if not await self._renew_token(target):
                     raise
                 stream = await stack.enter_async_context(start(self._target))
             yield stream
 
-    async def _renew(self, refused: Target) -> bool:
+    async def _renew_token(self, refused: Target) -> bool:
         """Replace a token that was refused. Return False if it cannot be renewed."""
         if refused.signed_in is None:
             return False

@@ -61,13 +61,13 @@ async def serve(member: Member, host_key: Path, stdin: int, stdout: int, say: Sa
     ours, passed_on = socket.socketpair()
     for end in (ours, passed_on):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    threading.Thread(target=_copy, args=(stdin, passed_on, True), name="from client", daemon=True).start()
-    writer = threading.Thread(target=_copy, args=(stdout, passed_on, False), name="to client", daemon=True)
+    threading.Thread(target=_copy_stream, args=(stdin, passed_on, True), name="from client", daemon=True).start()
+    writer = threading.Thread(target=_copy_stream, args=(stdout, passed_on, False), name="to client", daemon=True)
     writer.start()
     connection = await asyncssh.run_server(
         ours,
         server_factory=partial(_Server, member, say),
-        process_factory=partial(_run, member),
+        process_factory=partial(_run_session, member),
         sftp_factory=partial(MemberFiles, member=member),
         allow_scp=False,  # scp's old protocol is a program in the member
         server_host_keys=[str(host_key)],
@@ -94,10 +94,10 @@ class _Server(asyncssh.SSHServer):
         """Refuse to forward the agent and X11. asyncssh asks its own options, and has no callback that could say so."""
 
         async def refuse_agent() -> bool:
-            return self._refuse(NO_AGENT)
+            return self._tell_refusal(NO_AGENT)
 
         async def refuse_x11(*_: object) -> str | None:
-            self._refuse(NO_X11)
+            self._tell_refusal(NO_X11)
             return None
 
         conn.create_agent_listener = refuse_agent  # type: ignore[method-assign]
@@ -114,21 +114,21 @@ class _Server(asyncssh.SSHServer):
         if dest_host not in _HERE:
             reason = f"{dest_host} is another host: only ports of the member itself can be reached, as localhost"
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
-        return partial(_forward, self._member, dest_port)
+        return partial(_forward_port, self._member, dest_port)
 
     def server_requested(self, listen_host: str, listen_port: int) -> bool:
         """Refuse to listen in the member."""
-        return self._refuse(NO_REMOTE_PORTS)
+        return self._tell_refusal(NO_REMOTE_PORTS)
 
     def unix_connection_requested(self, dest_path: str) -> bool:
         """Refuse to connect to a Unix socket of the member."""
-        return self._refuse(NO_SOCKETS)
+        return self._tell_refusal(NO_SOCKETS)
 
     def unix_server_requested(self, listen_path: str) -> bool:
         """Refuse to listen on a Unix socket in the member."""
-        return self._refuse(NO_REMOTE_PORTS)
+        return self._tell_refusal(NO_REMOTE_PORTS)
 
-    def _refuse(self, reason: tuple[str, str]) -> bool:
+    def _tell_refusal(self, reason: tuple[str, str]) -> bool:
         """Tell the user once why something is refused and what to do instead. Return False."""
         if reason not in self._refused:
             self._refused.add(reason)
@@ -137,7 +137,7 @@ class _Server(asyncssh.SSHServer):
         return False
 
 
-async def _run(member: Member, process: asyncssh.SSHServerProcess[bytes]) -> None:
+async def _run_session(member: Member, process: asyncssh.SSHServerProcess[bytes]) -> None:
     """Run a session: the user's command, or a shell."""
     if process.subsystem is not None:
         process.stderr.write(f"there is no subsystem {process.subsystem}\n".encode())
@@ -149,7 +149,7 @@ async def _run(member: Member, process: asyncssh.SSHServerProcess[bytes]) -> Non
     try:
         async with member.running(command, tty=has_terminal) as stream:
             if has_terminal:
-                await _resize(stream, process.term_size)
+                await _send_size(stream, process.term_size)
             passing_on = asyncio.create_task(_pass_input(process, stream))
             try:
                 async for channel, data in stream.output():
@@ -176,7 +176,7 @@ async def _pass_input(process: asyncssh.SSHServerProcess[bytes], stream: Command
             try:
                 data = await process.stdin.read(_CHUNK_BYTES)
             except asyncssh.TerminalSizeChanged as change:
-                await _resize(stream, (change.width, change.height, 0, 0))
+                await _send_size(stream, (change.width, change.height, 0, 0))
             except asyncssh.BreakReceived:
                 await stream.write(b"\x03")
             except asyncssh.SignalReceived as received:
@@ -192,19 +192,19 @@ async def _pass_input(process: asyncssh.SSHServerProcess[bytes], stream: Command
         return
 
 
-async def _resize(stream: CommandStream, size: tuple[int, int, int, int]) -> None:
+async def _send_size(stream: CommandStream, size: tuple[int, int, int, int]) -> None:
     columns, lines = size[:2]
     if columns and lines:
         await stream.resize(columns, lines)
 
 
-async def _forward(
+async def _forward_port(
     member: Member, port: int, reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]
 ) -> None:
     """Pass on a connection to a port of the member; each direction ends by itself."""
     try:
         async with member.connected(port) as connection:
-            sending = asyncio.create_task(_send(reader, connection))
+            sending = asyncio.create_task(_send_to_member(reader, connection))
             try:
                 while data := await connection.read():
                     writer.write(data)
@@ -219,13 +219,13 @@ async def _forward(
         writer.close()
 
 
-async def _send(reader: asyncssh.SSHReader[bytes], connection: PortChannel | PortConnection) -> None:
+async def _send_to_member(reader: asyncssh.SSHReader[bytes], connection: PortChannel | PortConnection) -> None:
     while data := await reader.read(_CHUNK_BYTES):
         await connection.write(data)
     await connection.end_writing()
 
 
-def _copy(descriptor: int, end: socket.socket, is_input: bool) -> None:
+def _copy_stream(descriptor: int, end: socket.socket, is_input: bool) -> None:
     """Copy bytes between a descriptor, which may be a pipe, and a socket until one of them ends."""
     try:
         if is_input:

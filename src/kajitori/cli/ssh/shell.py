@@ -39,7 +39,7 @@ class MemberShell:
         self._reading: asyncio.Task[None] | None = None
 
     async def run(self, script: str, *words: bytes) -> bytes:
-        """Run a script, whose `$1` and so on are the words, and return its standard output.
+        """Run a script with the words as `$1` and so on, and return its standard output.
 
         Raises:
             ScriptFailed: its exit code is not 0.
@@ -47,7 +47,7 @@ class MemberShell:
         """
         async with self._lock:
             try:
-                return await self._run(script, words)
+                return await self._run_script(script, words)
             except (ConnectionClosed, KajitoriError, asyncio.CancelledError) as error:
                 if not isinstance(error, ScriptFailed):
                     await self._end()
@@ -60,26 +60,26 @@ class MemberShell:
         async with self._lock:
             await self._end()
 
-    async def _run(self, script: str, words: tuple[bytes, ...]) -> bytes:
+    async def _run_script(self, script: str, words: tuple[bytes, ...]) -> bytes:
         if self._stream is None:
             stream = await self._stack.enter_async_context(self._member.running(["/bin/sh"]))
             self._stream = stream
-            self._reading = asyncio.create_task(self._read(stream))
+            self._reading = asyncio.create_task(self._read_output(stream))
             await stream.write(b"LC_ALL=C; export LC_ALL\n")
         end = secrets.token_hex(16).encode()
-        quoted = b" ".join(_quoted(word) for word in words)
+        quoted = b" ".join(_quote(word) for word in words)
         lines = b"(set -- %s\n%s\n) 2>&1 </dev/null; printf '\\n%s %%d\\n' \"$?\"\n" % (quoted, script.encode(), end)
         await self._stream.write(lines)
         marker = b"\n" + end + b" "
-        place = await self._find(marker, 0)
-        line_end = await self._find(b"\n", place + len(marker))
+        place = await self._wait_for_text(marker, 0)
+        line_end = await self._wait_for_text(b"\n", place + len(marker))
         answer, code = bytes(self._output[:place]), bytes(self._output[place + len(marker) : line_end])
         del self._output[: line_end + 1]
         if code != b"0":
             raise ScriptFailed(answer.decode(errors="replace").strip() or f"exit code {code.decode(errors='replace')}")
         return answer
 
-    async def _find(self, text: bytes, begin: int) -> int:
+    async def _wait_for_text(self, text: bytes, begin: int) -> int:
         """Wait until the output has the text after `begin`, and return its place."""
         while (place := self._output.find(text, begin)) < 0:
             begin = max(begin, len(self._output) - len(text))
@@ -91,7 +91,7 @@ class MemberShell:
             self._output += piece
         return place
 
-    async def _read(self, stream: CommandStream) -> None:
+    async def _read_output(self, stream: CommandStream) -> None:
         try:
             async for _, data in stream.output():
                 await self._pieces.put(data)
@@ -109,5 +109,5 @@ class MemberShell:
         await self._stack.aclose()
 
 
-def _quoted(word: bytes) -> bytes:
+def _quote(word: bytes) -> bytes:
     return shlex.quote(word.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""A command that knows the options of other tools once one of them was typed."""
+"""A command that also accepts options of other tools. It creates them only if the user typed one of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BorrowingCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         found = super().get_params(ctx)
-        return [*found, *_parameters()] if _SAID in ctx.meta else found
+        return [*found, *_borrowed_parameters()] if _SAID in ctx.meta else found
 
 
 def borrowed_words() -> dict[str, str]:
@@ -38,7 +38,7 @@ def borrowed_words() -> dict[str, str]:
     return dict(click.get_current_context().meta.get(_SAID, {}))
 
 
-def _parameters() -> Iterator[click.Option]:
+def _borrowed_parameters() -> Iterator[click.Option]:
     for option in (*DOCKER, *SLURM):
         for name in option.names:
             kind: dict[str, Any] = {"is_flag": True} if option.is_flag else {"multiple": True}

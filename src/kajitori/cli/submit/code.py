@@ -37,7 +37,7 @@ class Code:
         from kajitori.codepack.packing import digest_listing, list_folder, shown_size, too_large
         from kajitori.codepack.parts import PART_BYTES
 
-        with self._status(f"looking through {folder}"):
+        with self._status_line(f"looking through {folder}"):
             listing = list_folder(folder)
         whole = listing.size_bytes
         if not self._quiet and (files := listing.files):
@@ -45,7 +45,7 @@ class Code:
         limit = self._limit_bytes() if whole > PART_BYTES else None
         if limit is not None and whole > limit:
             raise too_large(listing, limit)
-        with self._status("reading") as update:
+        with self._status_line("reading") as update:
             read = 0
 
             def progress(amount: int) -> None:
@@ -67,7 +67,7 @@ class Code:
         from kajitori.codepack.packing import shown_size
 
         whole = self._pack.size_bytes
-        with self._status("asking for what is there") as update:
+        with self._status_line("asking for what is there") as update:
             uploaded = upload_code(
                 api,
                 self._pack,
@@ -91,7 +91,7 @@ class Code:
             return None
 
     @contextmanager
-    def _status(self, text: str) -> Iterator[Callable[[str], None]]:
+    def _status_line(self, text: str) -> Iterator[Callable[[str], None]]:
         """Yield a function that updates a status line; it does nothing if no person watches."""
         if self._quiet or not self._cli.has_person:
             yield lambda _: None

@@ -208,7 +208,7 @@ def counts_as_restart(run: View) -> bool:
 
 
 def progress_words(run: View) -> str:
-    """Return a text that says what a run that has not ended does now: `waiting for GPUs: needs 16 h100`."""
+    """Return a text about the present state of a run that has not ended: `waiting for GPUs: needs 16 h100`."""
     status = status_of(run)
     words = _PHASES.get(phase_of(run), phase_of(run))
     if counts_as_restart(run):

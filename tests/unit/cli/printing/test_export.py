@@ -87,13 +87,13 @@ def test_rows_are_written_as_they_come(
     monkeypatch.setattr(export, "_ROWS_OF_A_GROUP", 20)
     read: list[int] = []
     written: list[int] = []
-    original = export._lines if form == "csv" else export._batch
+    original = export._csv_lines if form == "csv" else export._record_batch
 
     def counting(*arguments: Any) -> Any:
         written.append(len(read))
         return original(*arguments)
 
-    monkeypatch.setattr(export, "_lines" if form == "csv" else "_batch", counting)
+    monkeypatch.setattr(export, "_csv_lines" if form == "csv" else "_record_batch", counting)
 
     def rows() -> Iterator[Mapping[str, Any]]:
         for number in range(95):

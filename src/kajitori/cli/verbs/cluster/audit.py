@@ -129,12 +129,12 @@ def clients(
 
     found = audit_clients(settings)
     if output is not None:
-        print_document(_document(found), output)
+        print_document(_report_document(found), output)
     else:
         _print(cli, found)
 
 
-def _document(found: Audit) -> dict[str, Any]:
+def _report_document(found: Audit) -> dict[str, Any]:
     import msgspec
 
     log = found.book

@@ -44,10 +44,10 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool, reason: str) -> int:
             api.post(node_path(node, "/drain"), {"reason": reason} if reason else {})
             for node in require_nodes(api, nodes)
         ]
-        moved = {member["holder"] for view in views for member in _members(view)}
+        moved = {member["holder"] for view in views for member in _members_of_runs(view)}
         try:
             if wait:
-                views = [_emptied(cli, api, view) for view in views]
+                views = [_wait_until_empty(cli, api, view) for view in views]
                 _tell_who_waits(api, moved)
         except KeyboardInterrupt:
             names = " ".join(view["name"] for view in views)
@@ -66,13 +66,13 @@ def command(cli: Cli, nodes: tuple[str, ...], wait: bool, reason: str) -> int:
     return 0
 
 
-def _emptied(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
+def _wait_until_empty(cli: Cli, api: Api, view: dict[str, Any]) -> dict[str, Any]:
     """Wait until no run has a member on the node, and return its view. Print the runs that are waited for each time
     they change."""
     from kajitori.cli.lookup import node_path
 
     told, name = "", view["name"]
-    while members := _members(view):
+    while members := _members_of_runs(view):
         holders: dict[str, int] = {}
         for member in members:
             holders[member["holder"]] = holders.get(member["holder"], 0) + 1
@@ -107,5 +107,5 @@ def _tell_who_waits(api: Api, moved: set[str]) -> None:
                 say(f"note: {holder} waits for nodes: {words}")
 
 
-def _members(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _members_of_runs(view: dict[str, Any]) -> list[dict[str, Any]]:
     return [member for member in view["members"] if member["isRun"]]

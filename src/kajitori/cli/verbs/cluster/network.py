@@ -35,7 +35,7 @@ def ls(cli: Cli, address: str | None, output: str | None) -> None:
     with cli.api() as api:
         view = api.get("/v1/networks")
     if address is not None:
-        view["ranges"] = _around(view["ranges"], address)
+        view["ranges"] = _ranges_around(view["ranges"], address)
     if output is not None:
         print_document(view, output)
         return
@@ -54,7 +54,7 @@ def ls(cli: Cli, address: str | None, output: str | None) -> None:
             say(f"note: {finding['message']}")
 
 
-def _around(ranges: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+def _ranges_around(ranges: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """Return the ranges that contain an address."""
     from ipaddress import ip_address, ip_network
 
@@ -122,11 +122,11 @@ def forecast(cli: Cli, output: str | None) -> None:
         unit = "" if pool["unit"] == "addresses" else " node ranges"
         used = f"{pool['used']:,} of {pool['capacity']:,}{unit}"
         per_day = f"{pool['perDay']:+.1f}" if pool.get("perDay") else ""
-        rows.append([pool["cidr"] or "all nodes", pool["kind"], used, per_day, *_when(pool)])
+        rows.append([pool["cidr"] or "all nodes", pool["kind"], used, per_day, *_when_exhausted(pool)])
     print_table(cli, columns, rows)
 
 
-def _when(pool: dict[str, Any]) -> tuple[str, str]:
+def _when_exhausted(pool: dict[str, Any]) -> tuple[str, str]:
     """Return when a pool runs out, and the dates between which that is known with confidence."""
     if pool["state"] == "runs out":
         latest = pool["latest"][:10] if pool.get("latest") else "more than ten years"
@@ -294,7 +294,7 @@ def bench(cli: Cli, /, source: str | None, target: str | None, output: str | Non
     with cli.api() as api:
         found = Bench(api, how["namespace"], say).measure(wish)
     if output is not None:
-        items = [{_camel(name): value for name, value in asdict(check).items()} for check in found]
+        items = [{_to_camel_case(name): value for name, value in asdict(check).items()} for check in found]
         print_document({"items": items, "conclusions": conclusions(found)}, output)
         return
     columns = [Column("WHAT"), Column("FROM"), Column("TO"), Column("THROUGHPUT", right=True)]
@@ -308,7 +308,7 @@ def bench(cli: Cli, /, source: str | None, target: str | None, output: str | Non
         echo(line)
 
 
-def _camel(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(map(str.title, rest))
 

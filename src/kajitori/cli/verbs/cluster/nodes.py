@@ -66,8 +66,8 @@ def _print(cli: Cli, nodes: list[dict[str, Any]], *, wide: bool) -> None:
     for node in nodes:
         gpus = gpu_types_of(node)
         shares = ", ".join(f"{amount['used']}/{amount['total']}" for _, amount in gpus)
-        row = [node["name"], _status(node), shares, ", ".join(gpu_type for gpu_type, _ in gpus)]
-        row += [_share(node, "cpuMillis"), _share(node, "memoryBytes"), _share(node, "pods")]
+        row = [node["name"], _describe_status(node), shares, ", ".join(gpu_type for gpu_type, _ in gpus)]
+        row += [_used_of_total(node, "cpuMillis"), _used_of_total(node, "memoryBytes"), _used_of_total(node, "pods")]
         if wide:
             row.append(age(node.get("createdAt"), cli.now()))
             row.append("/".join((node.get("domains") or {}).values()))
@@ -85,19 +85,19 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
     print_pairs(
         (
             ("Name", node["name"]),
-            ("Status", _status(node)),
+            ("Status", _describe_status(node)),
             ("Takes no work", node.get("why") or ""),
             ("Created", f"{created} ago" if created else ""),
             (
                 "GPUs",
                 ", ".join(f"{amount['used']}/{amount['total']} {word}".strip() for word, amount in gpu_types_of(node)),
             ),
-            ("CPU", _share(node, "cpuMillis")),
-            ("Memory", _share(node, "memoryBytes")),
-            ("Pods", _share(node, "pods")),
+            ("CPU", _used_of_total(node, "cpuMillis")),
+            ("Memory", _used_of_total(node, "memoryBytes")),
+            ("Pods", _used_of_total(node, "pods")),
             ("Domains", ", ".join(f"{key}={value}" for key, value in (node.get("domains") or {}).items())),
             ("Taints", ", ".join(node.get("taints") or ())),
-            ("Test", _test(node)),
+            ("Test", _describe_test(node)),
             ("Labels", "\n".join(f"{key}={value}" for key, value in sorted((node.get("labels") or {}).items()))),
         )
     )
@@ -130,7 +130,7 @@ def _describe(cli: Cli, node: dict[str, Any]) -> None:
     print_table(cli, columns, rows, indent=2)
 
 
-def _test(node: dict[str, Any]) -> str:
+def _describe_test(node: dict[str, Any]) -> str:
     """Return the running test of a node, or the last one."""
     test = node.get("test") or {}
     words = " ".join(part for part in (test.get("state", ""), test.get("at", "")) if part)
@@ -138,7 +138,7 @@ def _test(node: dict[str, Any]) -> str:
     return f"{words}{run}"
 
 
-def _status(node: dict[str, Any]) -> str:
+def _describe_status(node: dict[str, Any]) -> str:
     words = ["Ready" if node.get("ready") else "NotReady"]
     if not node.get("schedulable", True):
         words.append("drained" if node.get("draining") else "cordoned")
@@ -147,7 +147,7 @@ def _status(node: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _share(node: dict[str, Any], key: str) -> str:
+def _used_of_total(node: dict[str, Any], key: str) -> str:
     """Return `used/total`; empty if the node has none."""
     from kajitori.cli.words.runs import cpu_words
     from kajitori.core.words.quantities import round_memory

@@ -100,9 +100,9 @@ def network(
     from kajitori.core.network.plan import PlanRequest, notes, plan_all
     from kajitori.core.network.use import NodeUse, usual_family
 
-    there = _cluster(cli) if from_cluster else []
+    there = _present_cluster(cli) if from_cluster else []
     uses = [NodeUse(node["name"], tuple(node["podCidrs"]), node["mostPods"], node["pods"]) for node in there]
-    nodes, pods = _size(uses, from_cluster, asked.pop("nodes"), asked.pop("pods_per_node"))
+    nodes, pods = _cluster_size(uses, from_cluster, asked.pop("nodes"), asked.pop("pods_per_node"))
     grows = parse_growth(growth) if growth is not None else NO_GROWTH
     family = ip_family if ip_family is not None else usual_family(uses)
     wanted = PlanRequest(nodes=nodes, pods_per_node=pods, ip_family=family, growth=grows, **asked)
@@ -126,13 +126,13 @@ def network(
         _print_sources(wanted, plans)
 
 
-def _cluster(cli: Cli) -> list[dict[str, Any]]:
+def _present_cluster(cli: Cli) -> list[dict[str, Any]]:
     with cli.api() as api:
         found: list[dict[str, Any]] = api.get("/v1/networks/use")["items"]
     return found
 
 
-def _size(uses: list[NodeUse], from_cluster: bool, nodes: int | None, pods: int | None) -> tuple[int, int]:
+def _cluster_size(uses: list[NodeUse], from_cluster: bool, nodes: int | None, pods: int | None) -> tuple[int, int]:
     """Return the numbers of nodes and of Pods on each: from the options, else from the cluster."""
     from kajitori.core.network.use import usual_pods_per_node
     from kajitori.errors import InvalidInput
@@ -152,7 +152,7 @@ def _print_there(there: list[dict[str, Any]], uses: list[NodeUse]) -> None:
     ranges = [use for use in uses if use.rooms]
     pods = sum(use.pods for use in uses)
     words = f"There are {plural(len(there), 'node')} with {plural(pods, 'Pod')} that have addresses of their own"
-    echo(f"{words}, and room for {_rooms(ranges)}." if ranges else f"{words}.")
+    echo(f"{words}, and room for {_describe_rooms(ranges)}." if ranges else f"{words}.")
     without = len(there) - len(ranges)
     if without:
         echo(f"{plural(without, 'node')} without a range of addresses: Kubernetes does not know how many are left.")
@@ -169,7 +169,7 @@ def _print_there(there: list[dict[str, Any]], uses: list[NodeUse]) -> None:
 _SHOWN = 20
 
 
-def _rooms(uses: list[NodeUse]) -> str:
+def _describe_rooms(uses: list[NodeUse]) -> str:
     """Return how many nodes the ranges of these uses have room for, by address family if IPv6 is among them."""
     from kajitori.core.network.use import BEYOND_COUNTING
 
@@ -182,7 +182,7 @@ def _rooms(uses: list[NodeUse]) -> str:
     return ", ".join(f"{room} of IPv{version}" for version, room in words.items())
 
 
-def _pods(wanted: PlanRequest) -> str:
+def _describe_pods(wanted: PlanRequest) -> str:
     return f"{wanted.pods_per_node:,} {'Pod' if wanted.pods_per_node == 1 else 'Pods'}"
 
 
@@ -194,7 +194,7 @@ def _print_plans(cli: Cli, wanted: PlanRequest, plans: list[Plan], growth: str |
     grows = f", growing {growth}" if growth is not None else ""
     nodes = "node" if wanted.nodes == 1 else "nodes"
     families = {"ipv4": "", "ipv6": ", IPv6 alone", "dual": ", IPv4 and IPv6"}[wanted.ip_family]
-    echo(f"{wanted.nodes:,} {nodes} with {_pods(wanted)} each{families}{grows}")
+    echo(f"{wanted.nodes:,} {nodes} with {_describe_pods(wanted)} each{families}{grows}")
     echo()
     columns = [Column("KIND"), Column("CARRIES IT", styled=True), Column("NODES AT MOST", right=True), Column("UNTIL")]
     for version in wanted.versions:
@@ -204,7 +204,7 @@ def _print_plans(cli: Cli, wanted: PlanRequest, plans: list[Plan], growth: str |
     for plan in plans:
         until = "not offered"
         if plan.lacks is None:
-            until = _until(plan.years_left, growth, holds=wanted.nodes <= plan.most_nodes)
+            until = _describe_until(plan.years_left, growth, holds=wanted.nodes <= plan.most_nodes)
         row = [plan.kind.key, plan.verdict, f"{plan.most_nodes:,}", until]
         for ranges in plan.ranges:
             row += _range_cells(wanted, ranges, growth, offered=plan.lacks is None)
@@ -217,7 +217,7 @@ def _print_plans(cli: Cli, wanted: PlanRequest, plans: list[Plan], growth: str |
         for plan in plans:
             if plan.kind.family == family:
                 said = plan.kind.notes if plan.lacks is None else ()
-                echo("; ".join((f"  {plan.kind.key}: {plan.kind.title}", _why(plan), *said)))
+                echo("; ".join((f"  {plan.kind.key}: {plan.kind.title}", _describe_limit(plan), *said)))
     echo()
     for note in notes(wanted):
         echo(f"note: {note}")
@@ -242,40 +242,40 @@ def _range_columns(wanted: PlanRequest, version: int, growth: str | None) -> lis
 
 def _range_cells(wanted: PlanRequest, ranges: Ranges, growth: str | None, *, offered: bool) -> list[str]:
     cells = [f"{ranges.pod_addresses:,}" if ranges.version == 4 else f"/{ranges.node_range}"]
-    cells += [f"/{ranges.node_prefix}", _prefix(ranges.pod_prefix)]
-    cells += [_prefix(ranges.pod_prefix_later)] if growth is not None else []
+    cells += [f"/{ranges.node_prefix}", _format_prefix(ranges.pod_prefix)]
+    cells += [_format_prefix(ranges.pod_prefix_later)] if growth is not None else []
     if ranges.prefix_nodes is not None:
-        cells.append(_until(ranges.prefix_years_left, growth, holds=wanted.nodes <= ranges.prefix_nodes))
+        cells.append(_describe_until(ranges.prefix_years_left, growth, holds=wanted.nodes <= ranges.prefix_nodes))
     return cells if offered else ["" for _ in cells]
 
 
-def _why(plan: Plan) -> str:
+def _describe_limit(plan: Plan) -> str:
     if plan.lacks is not None:
         return f"does not offer {plan.lacks.what}"
     first = next(stop for stop in plan.stops if stop.max_nodes == plan.most_nodes)
-    words = f"stops at {_stop(first)}"
+    words = f"stops at {_describe_stop(first)}"
     asked = [stop for stop in plan.stops if stop.raised is not None and stop is not first]
     if asked:
-        words += f"; before that at {_stop(asked[0])}"
+        words += f"; before that at {_describe_stop(asked[0])}"
     if plan.ipv4_only_for_nodes:
         words += f"; nodes still have {plan.ipv4_only_for_nodes:,} IPv4 addresses"
     return words
 
 
-def _stop(stop: Stop) -> str:
+def _describe_stop(stop: Stop) -> str:
     words = f"{stop.nodes:,} nodes ({stop.figure.value:,} {stop.figure.what})"
     if stop.raised is not None and stop.raised_nodes is not None:
         words += f", on request {stop.raised_nodes:,} ({stop.raised.value:,})"
     return words
 
 
-def _prefix(length: int) -> str:
+def _format_prefix(length: int) -> str:
     return f"/{length}" if length >= 8 else "none so large"
 
 
-def _until(years: float | None, growth: str | None, *, holds: bool) -> str:
-    """Return a text that says how long a kind of network carries the growing cluster; `holds` says whether it does
-    today."""
+def _describe_until(years: float | None, growth: str | None, *, holds: bool) -> str:
+    """Return a text about how long a kind of network carries the growing cluster. `holds`: whether it carries the
+    cluster today."""
     if not holds:
         return "too small now"
     if years is None:
@@ -308,7 +308,7 @@ def _print_comparison(cli: Cli, wanted: PlanRequest) -> None:
 
     compared = _comparison(wanted)
     sizes = list(compared[0]["nodes"])
-    echo(f"Which kind carries so many nodes with {_pods(wanted)} each:")
+    echo(f"Which kind carries so many nodes with {_describe_pods(wanted)} each:")
     echo()
     columns = [Column("KIND"), *(Column(f"{int(size):,}") for size in sizes)]
     print_table(cli, columns, [[row["kind"], *(row["nodes"][size] for size in sizes)] for row in compared], cut=False)

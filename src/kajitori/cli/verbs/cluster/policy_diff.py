@@ -1,4 +1,4 @@
-"""`kaji policy diff`: what a new policy would change."""
+"""`kaji policy diff`: the effects of a new policy."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _print_parts(cli: Cli, answer: Mapping[str, Any]) -> bool:
     """Print every part that has lines; return whether there were any."""
     from kajitori.cli.printing.output import Column, print_table
 
-    refused = [(run["run"], run["owner"], _faults(run["faults"])) for run in answer["refused"]]
+    refused = [(run["run"], run["owner"], _describe_faults(run["faults"])) for run in answer["refused"]]
     parts = (
         (
             "Fields",
@@ -86,5 +86,5 @@ def _print_parts(cli: Cli, answer: Mapping[str, Any]) -> bool:
     return any_printed
 
 
-def _faults(faults: list[Mapping[str, Any]]) -> str:
+def _describe_faults(faults: list[Mapping[str, Any]]) -> str:
     return "; ".join(f"{fault['field']}: {fault['message']}" for fault in faults)

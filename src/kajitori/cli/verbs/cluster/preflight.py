@@ -49,8 +49,8 @@ def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool, output: s
             for name in chosen:
                 echo(name)
             return 0
-        before = {name: _result(view) for name, view in known.items()}
-        views = _awaited(cli, api, chosen, before)
+        before = {name: _last_test(view) for name, view in known.items()}
+        views = _wait_until_tested(cli, api, chosen, before)
     if output is not None:
         print_document({"items": views}, output)
     else:
@@ -58,7 +58,9 @@ def command(cli: Cli, nodes: tuple[str, ...], every: bool, wait: bool, output: s
     return 0 if all((view.get("test") or {}).get("state") == "passed" for view in views) else 1
 
 
-def _awaited(cli: Cli, api: Api, chosen: list[str], before: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
+def _wait_until_tested(
+    cli: Cli, api: Api, chosen: list[str], before: dict[str, tuple[str, str]]
+) -> list[dict[str, Any]]:
     """Wait until all nodes are tested, and return their views. Print the nodes that are waited for each time they
     change."""
     told = ""
@@ -70,7 +72,7 @@ def _awaited(cli: Cli, api: Api, chosen: list[str], before: dict[str, tuple[str,
             if gone:
                 say(f"note: no such nodes any more: {', '.join(gone)}")
             return [known[name] for name in chosen if name in known]
-        waiting = "; ".join(_says(known[name]) for name in open_ones[:SHOWN])
+        waiting = "; ".join(_describe_progress(known[name]) for name in open_ones[:SHOWN])
         more = f"; and {len(open_ones) - SHOWN} more" if len(open_ones) > SHOWN else ""
         if waiting + more != told:
             told = waiting + more
@@ -81,15 +83,15 @@ def _awaited(cli: Cli, api: Api, chosen: list[str], before: dict[str, tuple[str,
 def _is_answered(view: dict[str, Any], before: tuple[str, str] | None) -> bool:
     """Whether the node has a newer result than when the test was requested."""
     state = (view.get("test") or {}).get("state", "asked")
-    return state not in _GOES_ON and _result(view) != before
+    return state not in _GOES_ON and _last_test(view) != before
 
 
-def _result(view: dict[str, Any]) -> tuple[str, str]:
+def _last_test(view: dict[str, Any]) -> tuple[str, str]:
     test = view.get("test") or {}
     return test.get("run", ""), test.get("at", "")
 
 
-def _says(view: dict[str, Any]) -> str:
+def _describe_progress(view: dict[str, Any]) -> str:
     test = view.get("test") or {}
     return f"{view['name']}: {test['says']}" if test.get("says") else f"{view['name']} waits for its turn"
 

@@ -75,7 +75,7 @@ def print_queue(cli: Cli, items: list[dict[str, Any]], *, wide: bool = False) ->
             str(place["position"]),
             f"{waiting['namespace']}/{waiting['name']}",
             waiting["owner"],
-            _asks(waiting),
+            _describe_request(waiting),
             human_duration(place["waitedSeconds"]),
             expectation_words(place),
             in_words(cli, waiting.get("expectedAt")) or "unknown",
@@ -84,11 +84,11 @@ def print_queue(cli: Cli, items: list[dict[str, Any]], *, wide: bool = False) ->
             shares = (part_words(place[key]) for key in ("size", "userShare", "teamShare"))
             score = place["score"]
             row += [str(waiting["priority"]), *shares, "" if score is None else f"{score:.3g}"]
-        rows.append([*row, _note(waiting)])
+        rows.append([*row, _remarks(waiting)])
     print_table(cli, columns, rows, cut=not wide)
 
 
-def _asks(item: dict[str, Any]) -> str:
+def _describe_request(item: dict[str, Any]) -> str:
     from kajitori.cli.words.runs import plural
 
     fewest, most = item["members"], item.get("mostMembers", item["members"])
@@ -99,7 +99,7 @@ def _asks(item: dict[str, Any]) -> str:
     return f"{fewest}-{most} members" if most > fewest else plural(fewest, "member")
 
 
-def _note(item: dict[str, Any]) -> str:
+def _remarks(item: dict[str, Any]) -> str:
     """Return remarks about a waiting run."""
     from kajitori.core.words.nodes.node_lists import brief
     from kajitori.core.words.suggestions import first_few

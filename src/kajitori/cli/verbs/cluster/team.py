@@ -12,7 +12,7 @@ from kajitori.cli.options import complete_file, output_option, read_file, server
 def command() -> None:
     """Show the teams, and write the bindings that give them rights.
 
-    A team is groups of users and the namespaces where they work, both named in the policy. The API server decides by
+    A team is groups of users and the namespaces in which they work, both named in the policy. The API server decides by
     the bindings that `kaji team render` writes.
     """
 

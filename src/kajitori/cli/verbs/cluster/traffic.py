@@ -197,7 +197,7 @@ def _say_more(shown: int, total: int) -> None:
 
 
 def _say_what_is_missing(answer: Mapping[str, Any]) -> None:
-    """Print what the figures leave out, because they are not all traffic."""
+    """Print which traffic the figures leave out."""
     from kajitori.cli.words.runs import plural
 
     nodes = answer["nodes"]

@@ -1,4 +1,4 @@
-"""`kaji describe`: everything a person wants to know about a run."""
+"""`kaji describe`: the details of a run, for people."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def command(cli: Cli, run: str, namespace: str | None, output: str | None) -> No
         if output is not None:
             print_document(view, output)
             return
-        _overview(cli, view, _expected(cli, api, view), _stuck(api, view))
-        _members(cli, api, view)
-        _findings(view)
+        _print_overview(cli, view, _describe_expected(cli, api, view), _describe_suspicion(api, view))
+        _print_members(cli, api, view)
+        _print_findings(view)
         if view.get("removedAt"):
-            _attempts(view)
+            _print_attempts(view)
         else:
-            _events(cli, api, view)
+            _print_events(cli, api, view)
 
 
-def _attempts(view: dict[str, Any]) -> None:
-    """Print where the attempts of a removed run ran, and how they ended."""
+def _print_attempts(view: dict[str, Any]) -> None:
+    """Print the nodes and the ends of the attempts of a removed run."""
     from kajitori.cli.printing.output import print_pairs
 
     heading("Attempts")
@@ -62,7 +62,7 @@ def _attempts(view: dict[str, Any]) -> None:
     print_pairs(rows, indent=2)
 
 
-def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
+def _describe_expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
     """Return the expected (remaining) duration and its evidence; empty for a run that has ended."""
     from kajitori.cli.pages.queue_words import expected_words
     from kajitori.client.web_api import run_path
@@ -77,7 +77,7 @@ def _expected(cli: Cli, api: Api, view: dict[str, Any]) -> str:
     return expected_words(found)
 
 
-def _stuck(api: Api, view: dict[str, Any]) -> str:
+def _describe_suspicion(api: Api, view: dict[str, Any]) -> str:
     """Return that a run is suspected to be stuck; empty if it is not."""
     from kajitori.client.web_api import run_path
     from kajitori.errors import KajitoriError
@@ -91,7 +91,7 @@ def _stuck(api: Api, view: dict[str, Any]) -> str:
     return f"{found['words'][0]} See kaji why {view['name']}" if found["verdict"] == "suspected" else ""
 
 
-def _overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None:
+def _print_overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None:
     from kajitori.cli.printing.output import print_pairs
     from kajitori.cli.words import runs as run_words
     from kajitori.core.spec.command_line import command_line
@@ -128,20 +128,20 @@ def _overview(cli: Cli, view: dict[str, Any], expected: str, stuck: str) -> None
                 _ago(run_words.age(status.get("finishedAt"), now)) if status.get("reason") != "NotStarted" else "",
             ),
             ("Restarts", restarts),
-            ("Interrupted", _setback(status.get("setback") or {}, now)),
-            ("Last attempt" if is_queued else "Attempt", _number(attempt, run_words.is_sweep(view))),
+            ("Interrupted", _describe_setback(status.get("setback") or {}, now)),
+            ("Last attempt" if is_queued else "Attempt", _attempt_number(attempt, run_words.is_sweep(view))),
             ("Last nodes" if is_queued else "Nodes", run_words.node_words(view)),
-            ("Avoids", first_few([f"{node} ({count} failures)" for node, count in _avoided(view).items()])),
+            ("Avoids", first_few([f"{node} ({count} failures)" for node, count in _avoided_nodes(view).items()])),
             ("GPUs", run_words.gpu_words(view)),
-            ("Idle GPUs", _idle(view, now)),
-            ("Memory", _peak(view, now)),
-            ("Network", _network(status)),
+            ("Idle GPUs", _describe_idle(view, now)),
+            ("Memory", _describe_peak(view, now)),
+            ("Network", _describe_network(status)),
             ("Asked for", command_line(view.get("spec") or {}, name=view.get("name", "")).text),
         )
     )
 
 
-def _idle(view: Mapping[str, Any], now: datetime) -> str:
+def _describe_idle(view: Mapping[str, Any], now: datetime) -> str:
     """Return the idle GPUs of a run that holds them, and when policy parks it; empty without any."""
     from kajitori.cli.words import runs as run_words
     from kajitori.cli.words.telemetry import idle_gpu_words
@@ -153,7 +153,7 @@ def _idle(view: Mapping[str, Any], now: datetime) -> str:
     return f"{words}; parked at {idle['parkAt']} unless somebody answers" if idle.get("parkAt") else words
 
 
-def _setback(setback: Mapping[str, Any], now: datetime) -> str:
+def _describe_setback(setback: Mapping[str, Any], now: datetime) -> str:
     """Return the cause of the last interruption or restart."""
     from kajitori.cli.words import runs as run_words
 
@@ -163,18 +163,18 @@ def _setback(setback: Mapping[str, Any], now: datetime) -> str:
     return f"{_ago(run_words.age(setback.get('at'), now))}, attempt {setback.get('attempt', 0)}: {why}"
 
 
-def _number(attempt: Mapping[str, Any], is_sweep: bool) -> str:
-    """Return the number of the attempt; empty for a sweep, whose number only counts starts of members."""
+def _attempt_number(attempt: Mapping[str, Any], is_sweep: bool) -> str:
+    """Return the number of the attempt; empty for a sweep, since its number only counts starts of members."""
     return "" if is_sweep else str(attempt.get("number") or "")
 
 
-def _network(status: Mapping[str, Any]) -> str:
+def _describe_network(status: Mapping[str, Any]) -> str:
     """Return the finding about restrictions of the network; empty if there is none."""
     found = {finding.get("code"): finding.get("message", "") for finding in status.get("findings") or ()}
     return str(found.get("NetworkRestricted") or found.get("NetworkDefaulted") or "")
 
 
-def _peak(view: dict[str, Any], now: datetime) -> str:
+def _describe_peak(view: dict[str, Any], now: datetime) -> str:
     """Return the largest memory use of a member with node and time, and that of all members; empty if unknown."""
     from kajitori.cli.words import runs as run_words
     from kajitori.core.words.quantities import round_memory
@@ -195,7 +195,7 @@ def _ago(span: str) -> str:
     return f"{span} ago" if span else ""
 
 
-def _avoided(view: Any) -> dict[str, int]:
+def _avoided_nodes(view: Any) -> dict[str, int]:
     from kajitori.cli.words import runs as run_words
 
     failures = (view.get("status") or {}).get("avoidNodes") or {}
@@ -203,7 +203,7 @@ def _avoided(view: Any) -> dict[str, int]:
     return {node: count for node, count in failures.items() if node in avoided}
 
 
-def _members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
+def _print_members(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     from kajitori.cli.printing.output import Column, print_table
     from kajitori.cli.words import runs as run_words
 
@@ -255,7 +255,7 @@ def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
             str(member.get("attempt") or ""),
             member.get("pod") or "",
             member.get("node") or "",
-            _state(member),
+            _state_of_member(member),
             member.get("address") or "",
             age(member.get("startedAt"), cli.now()),
             ": ".join(filter(None, (member.get("reason"), member.get("message")))),
@@ -266,13 +266,13 @@ def _every_member(cli: Cli, api: Api, view: dict[str, Any]) -> None:
         print_table(cli, columns, rows, indent=2)
 
 
-def _state(member: Mapping[str, Any]) -> str:
+def _state_of_member(member: Mapping[str, Any]) -> str:
     """Return the state of a member: `Running`, `Failed`, or `Ending` after it was told to end."""
     phase = str(member.get("phase") or "")
     return "Ending" if member.get("terminating") and phase in ("Pending", "Running") else phase
 
 
-def _findings(view: dict[str, Any]) -> None:
+def _print_findings(view: dict[str, Any]) -> None:
     from kajitori.cli.printing.output import print_pairs
     from kajitori.client.views import status_of
 
@@ -282,7 +282,7 @@ def _findings(view: dict[str, Any]) -> None:
         print_pairs(((finding.get("code", ""), finding.get("message", "")) for finding in findings), indent=2)
 
 
-def _events(cli: Cli, api: Api, view: dict[str, Any]) -> None:
+def _print_events(cli: Cli, api: Api, view: dict[str, Any]) -> None:
     from kajitori.cli.verbs.inspection.events import print_events
     from kajitori.client.web_api import run_path
     from kajitori.errors import KajitoriError

@@ -46,12 +46,12 @@ def command(
             found = _events_of(api, view) if not follow or last is not None else []
             left_out = found[: max(0, len(found) - last)] if last is not None else []
             if follow:
-                return _follow(events_of(api, view, known=left_out, outage=outage_of(view, say)), output)
+                return _follow_events(events_of(api, view, known=left_out, outage=outage_of(view, say)), output)
             found = found[len(left_out) :]
         else:
             where = namespace or api.target.namespace or None
             if follow:
-                return _follow(all_events(api, where, _followable(last), Outage(say, "events")), output)
+                return _follow_events(all_events(api, where, _followable_last(last), Outage(say, "events")), output)
             found = api.all_items("/v1/events", {"namespace": where}, limit=last)[::-1] if last != 0 else []
         if output is not None:
             print_document({"items": found}, output)
@@ -66,7 +66,7 @@ def _events_of(api: Api, view: dict[str, Any]) -> list[dict[str, Any]]:
     return list(api.documents(run_path(view, "/events")))
 
 
-def _followable(last: int | None) -> int:
+def _followable_last(last: int | None) -> int:
     from kajitori.errors import InvalidInput
 
     if last is not None and last > MOST:
@@ -75,7 +75,7 @@ def _followable(last: int | None) -> int:
     return MOST if last is None else last
 
 
-def _follow(events: Iterable[dict[str, Any]], output: str | None) -> int:
+def _follow_events(events: Iterable[dict[str, Any]], output: str | None) -> int:
     from kajitori.cli.printing.output import print_document
 
     try:
@@ -105,7 +105,7 @@ def print_events(cli: Cli, events: list[dict[str, Any]], *, indent: int = 0) -> 
             str(event.get("type") or ""),
             str(event.get("reason") or ""),
             str(event.get("object") or ""),
-            _message(event),
+            _message_of(event),
         ]
         for event in events
     ]
@@ -113,11 +113,11 @@ def print_events(cli: Cli, events: list[dict[str, Any]], *, indent: int = 0) -> 
 
 
 def _print_event(event: dict[str, Any]) -> None:
-    words = (event.get("time"), event.get("type"), event.get("reason"), event.get("object"), _message(event))
+    words = (event.get("time"), event.get("type"), event.get("reason"), event.get("object"), _message_of(event))
     echo("  ".join(one_line(str(word)) for word in words if word))
 
 
-def _message(event: dict[str, Any]) -> str:
+def _message_of(event: dict[str, Any]) -> str:
     count = event.get("count") or 1
     text = " ".join(str(event.get("message") or "").split())
     return f"{text} (×{count})" if count > 1 else text

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _AFTERWARDS = {"detach", "detach_keys", "remove", "rank", "all_ranks", "quiet", "dry_run"}
-"""Options of `kaji run` that say what happens once it is submitted. They are taken, so that any line of it can be asked
-about."""
+"""Options of `kaji run` that only matter after a run is submitted. They are accepted without effect, so that
+`kaji what-if` takes any command line of `kaji run`."""
 
 
 def _asks_for_a_run() -> list[click.Parameter]:

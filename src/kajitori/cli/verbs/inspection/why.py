@@ -1,4 +1,4 @@
-"""`kaji why`: what a run is doing now, whether it is stuck, and which rank slows it."""
+"""`kaji why`: the present state of a run's processes, whether it is stuck, and which rank slows it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from kajitori.cli.context import Cli
 from kajitori.cli.options import complete_run, namespace_option, output_option, server_options
 
 _MOST = 1000
-"""Entries that are listed unless --limit says otherwise."""
+"""Default of --limit: the number of entries that are listed."""
 
 
 @click.command(

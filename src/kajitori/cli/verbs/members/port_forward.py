@@ -61,8 +61,8 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
         raise WrongState(
             f"{name} is {phase_of(view)}: nothing listens there", hint=f"start it again: kaji resume {name}"
         )
-    forwards = _forwards(view, ports)
-    secret = _notebook(cli, view) if rank == 0 else None
+    forwards = _ports_to_forward(view, ports)
+    secret = _notebook_link(cli, view) if rank == 0 else None
     if secret is not None and not ports and not forwards:
         forwards = [Forward(secret["port"], secret["port"])]
     if not forwards:
@@ -70,7 +70,7 @@ def command(cli: Cli, run: str, ports: tuple[str, ...], rank: int, address: str,
         raise InvalidInput.one("PORT", f"{name} publishes no port", hint=hint)
     if cli.find_target().is_local and address == _LOOPBACK and any(map(_is_same, forwards)):
         view = _wait_until_it_runs(cli, view)
-        secret = secret or (_notebook(cli, view) if rank == 0 else None)
+        secret = secret or (_notebook_link(cli, view) if rank == 0 else None)
         if _shares_network(cli, view, rank):
             forwards = _without_own(view, forwards, has_token=secret is not None)
             if not forwards:
@@ -137,7 +137,7 @@ def _shares_network(cli: Cli, view: View, rank: int) -> bool:
     return any(member["rank"] == rank and has_network_of_this_machine(member) for member in members)
 
 
-def _notebook(cli: Cli, view: View) -> View | None:
+def _notebook_link(cli: Cli, view: View) -> View | None:
     """Return port, path and token of a running notebook; None for other runs and for notebooks without a token."""
     from kajitori.client.views import phase_of
     from kajitori.client.web_api import run_path
@@ -153,7 +153,7 @@ def _notebook(cli: Cli, view: View) -> View | None:
     return found
 
 
-def _forwards(view: View, ports: Sequence[str]) -> list[Forward]:
+def _ports_to_forward(view: View, ports: Sequence[str]) -> list[Forward]:
     """Return the ports to forward: if none are named here, those of the run. Raises InvalidInput with all faults."""
     from kajitori.cli.connection.forwarding import Forward
     from kajitori.errors import Fault, FieldError, InvalidInput

@@ -1,4 +1,4 @@
-"""`kaji ssh`: OpenSSH's client into a member, whose image needs no SSH server."""
+"""`kaji ssh`: OpenSSH's client into a member. The member's image needs no SSH server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def command(cli: Cli, run: str, words: tuple[str, ...], rank: int, proxy: bool, 
 
     folder = SshFolder(Path.home())
     if proxy:
-        _serve(cli, folder, run)
+        _serve_host(cli, folder, run)
         return
     if shutil.which("ssh") is None:
         raise click.UsageError("OpenSSH's client is missing. Debian: apt-get install openssh-client")
@@ -72,7 +72,7 @@ def proxy_command(cli: Cli) -> list[str]:
     return [sys.executable, "-P", "-m", "kajitori.cli", *chosen, "ssh", "--proxy"]
 
 
-def _serve(cli: Cli, folder: SshFolder, name: str) -> None:
+def _serve_host(cli: Cli, folder: SshFolder, name: str) -> None:
     """Serve SSH for a host until the client hangs up."""
     import asyncio
     from functools import partial

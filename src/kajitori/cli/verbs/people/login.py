@@ -61,30 +61,30 @@ def command(
     from kajitori.client.target import Target, choose, sign_in_file
     from kajitori.configuration import signed_in
 
-    known = _known(cli, name) if url is None else None
+    known = _sign_in_to_repeat(cli, name) if url is None else None
     server = known.server if known else server_url(url or "", insecure=cli.insecure_http)
-    authorities = _authorities(cli, ca) or (known.ca if known else "")
+    authorities = _read_authorities(cli, ca) or (known.ca if known else "")
     cli.target = Target(server, "", authorities=authorities)
     if token_stdin:
         with cli.api() as api:
             where = str(api.get("/v1/sign-in").get("namespace") or "")
         context = with_given_token(server, authorities, where, _token())
     else:
-        place = _place(cli)
-        tokens = _tokens(cli, place, device=device, no_browser=no_browser)
+        place = _sign_in_place(cli)
+        tokens = _sign_in(cli, place, device=device, no_browser=no_browser)
         context = signed_in_at(server, authorities, place, tokens)
     context = replace(context, namespace=namespace or (known.namespace if known else "") or context.namespace)
     cli.target = Target(server, context.token, context.namespace, authorities=authorities)
-    who = _who(cli)
+    who = _identity(cli)
     file = sign_in_file(name or context_name(server), cli.runtime_dir)
     signed_in.write(file, replace(context, user=str(who["user"])))
     choose(file.stem, cli.runtime_dir)
     say(f"Signed in at {server} as {who['user']}. Commands use it from now on: context {file.stem}.")
-    for line in _notes(cli, who, context):
+    for line in _next_steps(cli, who, context):
         say(line)
 
 
-def _known(cli: Cli, name: str | None) -> SignedIn:
+def _sign_in_to_repeat(cli: Cli, name: str | None) -> SignedIn:
     """Return the sign-in to repeat."""
     from kajitori.client.target import chosen_sign_in, sign_in_file
     from kajitori.configuration import signed_in
@@ -95,7 +95,7 @@ def _known(cli: Cli, name: str | None) -> SignedIn:
     return signed_in.read(file)
 
 
-def _authorities(cli: Cli, ca: Path | None) -> str:
+def _read_authorities(cli: Cli, ca: Path | None) -> str:
     from kajitori.errors import InvalidInput
 
     given = ca or (Path(cli.environment["KAJI_CA"]).expanduser() if cli.environment.get("KAJI_CA") else None)
@@ -107,15 +107,15 @@ def _authorities(cli: Cli, ca: Path | None) -> str:
         raise InvalidInput.one("--ca", f"{given} can't be read: {error}", value=str(given)) from error
 
 
-def _place(cli: Cli) -> SignInPlace:
-    """Return where the people of this server sign in."""
+def _sign_in_place(cli: Cli) -> SignInPlace:
+    """Return the place at which people of this server sign in."""
     from kajitori.client.sign_in.starting import place_of
 
     with cli.api() as api:
         return place_of(api.get("/v1/sign-in"))
 
 
-def _tokens(cli: Cli, place: SignInPlace, *, device: bool, no_browser: bool) -> Tokens:
+def _sign_in(cli: Cli, place: SignInPlace, *, device: bool, no_browser: bool) -> Tokens:
     """Sign in at the provider, in the way that fits this terminal."""
     from kajitori.client.sign_in.asking import Asker
     from kajitori.client.sign_in.starting import by_browser, by_device, has_browser
@@ -126,10 +126,10 @@ def _tokens(cli: Cli, place: SignInPlace, *, device: bool, no_browser: bool) -> 
     opens = not no_browser and has_browser(cli.environment)
     if device or (not opens and not no_browser and client.provider.device_endpoint):
         return by_device(ask, client, _show_device)
-    return by_browser(ask, client, lambda url: _show(url, opens=opens))
+    return by_browser(ask, client, lambda url: _show_address(url, opens=opens))
 
 
-def _show(url: str, *, opens: bool) -> None:
+def _show_address(url: str, *, opens: bool) -> None:
     from kajitori.cli.terminal import say
 
     if opens:
@@ -161,7 +161,7 @@ def _token() -> str:
     return token
 
 
-def _who(cli: Cli) -> dict[str, Any]:
+def _identity(cli: Cli) -> dict[str, Any]:
     """Return the caller as the API server knows them. Raises Unauthenticated if it does not accept the token."""
     from kajitori.errors import Unauthenticated
 
@@ -174,8 +174,8 @@ def _who(cli: Cli) -> dict[str, Any]:
         raise Unauthenticated("you signed in, but the cluster does not accept the token", hint=hint) from error
 
 
-def _notes(cli: Cli, who: dict[str, Any], context: SignedIn) -> list[str]:
-    """Return what the person should know next."""
+def _next_steps(cli: Cli, who: dict[str, Any], context: SignedIn) -> list[str]:
+    """Return hints about the next steps."""
     notes = [
         f"note: ${name} is set, and counts before this sign-in"
         for name in ("KAJI_SERVER", "KAJI_CONTEXT")

@@ -34,7 +34,7 @@ def command(cli: Cli, name: str | None) -> None:
         raise NotFound("you are not signed in there" if name else "you are not signed in", hint="see kaji context ls")
     try:
         with signed_in.changing(file) as context:
-            revoked = _revoke(cli, context)
+            revoked = _revoke_tokens(cli, context)
     except KajitoriError as error:
         revoked = False
         say(f"note: the sign-in could not be revoked at the provider: {error.message}")
@@ -44,7 +44,7 @@ def command(cli: Cli, name: str | None) -> None:
     say(f"Signed out: context {file.stem}" + ("; its tokens are revoked." if revoked else "."))
 
 
-def _revoke(cli: Cli, context: SignedIn) -> bool:
+def _revoke_tokens(cli: Cli, context: SignedIn) -> bool:
     if not context.refresh_token:
         return False
     from kajitori.client.sign_in.asking import Asker

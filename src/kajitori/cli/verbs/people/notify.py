@@ -64,7 +64,7 @@ def add(cli: Cli, name: str, on: str | None, webhook: bool, no_test: bool, team:
 
     if "://" in name:
         raise click.UsageError("the URL stands on the command line, where others can read it: give a name alone")
-    body: dict[str, Any] = {"name": name, "url": _url(name), "webhook": webhook}
+    body: dict[str, Any] = {"name": name, "url": _read_url(name), "webhook": webhook}
     if on is not None:
         body["kinds"] = [word for word in on.split(",") if word]
     with fields_named({"name": "NAME", "url": "URL", "kinds": "--on"}), cli.api() as api:
@@ -76,10 +76,10 @@ def add(cli: Cli, name: str, on: str | None, webhook: bool, no_test: bool, team:
             say(
                 f"its requests are signed (standardwebhooks.com) with this key, which is not shown again: {made['key']}"
             )
-        return 0 if no_test else _test(cli, api, name, team)
+        return 0 if no_test else _test_channel(cli, api, name, team)
 
 
-def _url(name: str) -> str:
+def _read_url(name: str) -> str:
     if sys.stdin.isatty():
         return str(click.prompt(f"URL of {name}", hide_input=True, err=True)).strip()
     return sys.stdin.read().strip()
@@ -151,7 +151,7 @@ def test(cli: Cli, name: str, team: str | None) -> int:
     from kajitori.cli.many import Done
 
     with cli.api() as api:
-        code = _test(cli, api, name, team)
+        code = _test_channel(cli, api, name, team)
     told = Done()
     if code == 0:
         told.add({"name": name})
@@ -159,7 +159,7 @@ def test(cli: Cli, name: str, team: str | None) -> int:
     return code
 
 
-def _test(cli: Cli, api: Api, name: str, team: str | None) -> int:
+def _test_channel(cli: Cli, api: Api, name: str, team: str | None) -> int:
     from kajitori.cli.terminal import say
 
     path = f"{PATH}/{quote(name, safe='')}/test"

@@ -1,4 +1,4 @@
-"""`kaji restore`: what a backup has and a cluster lacks."""
+"""`kaji restore`: create the objects of a backup that a cluster lacks."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _DOCKERS = {
 }
 
 
-def _words(*known: str) -> Any:
+def _closed_set(*known: str) -> Any:
     """Completes from a closed set. The check of the spec refuses other values, together with all other faults."""
     return lambda _ctx, _param, incomplete: [word for word in known if word.startswith(incomplete)]
 
@@ -93,7 +93,7 @@ def _words(*known: str) -> Any:
     "--network",
     "--net",
     metavar="host|none",
-    shell_complete=_words("host", "none"),
+    shell_complete=_closed_set("host", "none"),
     help="The node's own; none: cut off from all.",
 )
 @click.option("--restart", hidden=True, metavar="POLICY")
@@ -111,7 +111,7 @@ def _words(*known: str) -> Any:
 @click.option(
     "--stop-at",
     metavar="first-failure|first-success",
-    shell_complete=_words("first-failure", "first-success"),
+    shell_complete=_closed_set("first-failure", "first-success"),
     help="End the whole sweep at the first failure or success.",
 )
 @click.option("--gpu-type", metavar="TYPE", help="GPU type, such as h100; see kaji gpus.")
@@ -119,13 +119,13 @@ def _words(*known: str) -> Any:
 @click.option(
     "--launcher",
     metavar="none|torchrun|mpi",
-    shell_complete=_words("none", "torchrun", "mpi"),
+    shell_complete=_closed_set("none", "torchrun", "mpi"),
     help="Program that starts a member's processes.",
 )
 @click.option(
     "--type",
     metavar="TYPE",
-    shell_complete=_words("batch", "service", "notebook"),
+    shell_complete=_closed_set("batch", "service", "notebook"),
     help="batch, service (runs for good) or notebook.",
 )
 @click.option(
@@ -153,7 +153,7 @@ def _words(*known: str) -> Any:
 @click.option(
     "--priority",
     metavar="high|normal|low",
-    shell_complete=_words("high", "normal", "low"),
+    shell_complete=_closed_set("high", "normal", "low"),
     help="Runs of higher priority start first.",
 )
 @click.option(
@@ -252,9 +252,11 @@ def command(
         _require_member(request, rank)
     with cli.api() as api, Signals() as signals:
         if dry_run:
-            return _show(_submit(api, request, dry_run=True), output, quiet)
-        code.upload(api, at_home(api, request).namespace or "", check=lambda: _submit(api, request, dry_run=True))
-        view = _submit(api, request)
+            return _show_dry_run(_submit_request(api, request, dry_run=True), output, quiet)
+        code.upload(
+            api, at_home(api, request).namespace or "", check=lambda: _submit_request(api, request, dry_run=True)
+        )
+        view = _submit_request(api, request)
         if not quiet:
             note((view.get("status") or {}).get("findings") or ())
             if ports := (view.get("spec") or {}).get("ports"):
@@ -317,7 +319,7 @@ def all_faults(cli: Cli, request: RunRequest) -> InvalidInput:
         return InvalidInput(request.faults)
 
 
-def _submit(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str, Any]:
+def _submit_request(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str, Any]:
     from kajitori.client.submit import sending
 
     return sending.submit(api, at_home(api, request), dry_run=dry_run)
@@ -330,7 +332,7 @@ def at_home(api: Api, request: RunRequest) -> RunRequest:
     return sending.at_home(request, api.target.namespace)
 
 
-def _show(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
+def _show_dry_run(answer: dict[str, Any], output: str | None, quiet: bool) -> int:
     """Print the result of a dry run for people, or the whole document for programs. Returns the exit code."""
     from kajitori.cli.printing.output import print_document
     from kajitori.cli.words.runs import gpu_words, members_asked_for, size_words

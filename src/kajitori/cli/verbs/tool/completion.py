@@ -1,4 +1,4 @@
-"""`kaji completion`: what may stand where the cursor is, in the shell."""
+"""`kaji completion`: the script with which a shell completes `kaji` commands."""
 
 from __future__ import annotations
 

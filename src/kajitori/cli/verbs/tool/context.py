@@ -40,7 +40,7 @@ def list_contexts(cli: Cli, quiet: bool, output: str | None) -> None:
 
     found = contexts(cli.environment, cli.cluster, cli.runtime_dir)
     if output is not None:
-        print_document({"items": [_document(context) for context in found]}, output)
+        print_document({"items": [_context_document(context) for context in found]}, output)
     elif quiet:
         for context in found:
             echo(context.name)
@@ -74,7 +74,7 @@ def show(cli: Cli, output: str | None) -> None:
     if output == "name":
         echo(name)
     elif output is not None:
-        print_document(_words(name, why, target.url, target.namespace, str(target.data or "")), output)
+        print_document(_row_of(name, why, target.url, target.namespace, str(target.data or "")), output)
     else:
         print_pairs(
             (
@@ -111,11 +111,11 @@ def use(cli: Cli, name: str | None, nothing: bool) -> None:
             say(f"note: ${variable} is set, and counts before this choice")
 
 
-def _document(context: Context) -> dict[str, Any]:
+def _context_document(context: Context) -> dict[str, Any]:
     target = context.target
-    words = _words(context.name, context.why, target.url, target.namespace, str(target.data or ""))
+    words = _row_of(context.name, context.why, target.url, target.namespace, str(target.data or ""))
     return words | {"running": context.runs}
 
 
-def _words(name: str, why: str, url: str, namespace: str, data: str) -> dict[str, Any]:
+def _row_of(name: str, why: str, url: str, namespace: str, data: str) -> dict[str, Any]:
     return {"name": name, "current": bool(why), "because": why, "server": url, "namespace": namespace, "data": data}

@@ -75,7 +75,7 @@ def _print_list(cli: Cli, found: Mapping[str, Any], *, all_users: bool) -> None:
     rows = []
     for each in found["items"]:
         words = _ANSWERS.get(each["answer"], each["answer"])
-        times = {"park_at": _clock(each["parkAt"]), "kept_until": _clock(each["keptUntil"])}
+        times = {"park_at": _local_time(each["parkAt"]), "kept_until": _local_time(each["keptUntil"])}
         row = [each["run"], *([each["owner"]] if all_users else []), each["namespace"]]
         row += [idle_gpu_words(each), age(each["since"], cli.now()), f"{each['gpuHours']:.1f}"]
         rows.append([*row, *([f"{each['cost']:.2f}"] if has_cost else []), words.format(**times)])
@@ -91,7 +91,7 @@ def _print_report(cli: Cli, report: Mapping[str, Any], series: list[dict[str, An
         price = f", {found['cost']:.2f} {found['currency']}".rstrip() if found["cost"] else ""
         echo(f"{found['says']} That is {found['gpuHours']:.1f} GPU hours{price}.")
         if series:
-            _plot(cli, series)
+            _plot_utilisation(cli, series)
     if report.get("lookedGpus"):
         places = report.get("idleGpus") or []
         minutes = -(-report["lookedSeconds"] // 60)
@@ -108,13 +108,13 @@ def _print_report(cli: Cli, report: Mapping[str, Any], series: list[dict[str, An
         say(f"the nodes of {silent} rank{'s' if silent > 1 else ''} did not answer which GPUs are idle")
     if found is not None and found["answer"] in ("asked", "warned"):
         if found["parkAt"]:
-            say(f"policy parks it at {_clock(found['parkAt'])} unless somebody answers")
+            say(f"policy parks it at {_local_time(found['parkAt'])} unless somebody answers")
         say(f"Still needed: kaji keep {name} --until 18:00. Free the GPUs: kaji park {name}")
     elif found is not None and found["answer"] == "kept":
-        say(f"It is kept until {_clock(found['keptUntil'])}.")
+        say(f"It is kept until {_local_time(found['keptUntil'])}.")
 
 
-def _plot(cli: Cli, series: list[dict[str, Any]]) -> None:
+def _plot_utilisation(cli: Cli, series: list[dict[str, Any]]) -> None:
     """Plot the utilisation, if the library is there."""
     from kajitori.cli.verbs.watching.metrics import print_plots
     from kajitori.errors import Unsupported
@@ -125,7 +125,7 @@ def _plot(cli: Cli, series: list[dict[str, Any]]) -> None:
         return
 
 
-def _clock(text: str) -> str:
+def _local_time(text: str) -> str:
     """Return a time of the server in this machine's time zone."""
     from kajitori.cli.words.runs import moment
 

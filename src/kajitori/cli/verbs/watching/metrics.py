@@ -1,4 +1,4 @@
-"""`kaji metrics`: what a run used over time, and its training figures."""
+"""`kaji metrics`: the resources that a run used over time, and its training figures."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def print_plots(cli: Cli, series: Iterable[Mapping[str, Any]], rank: int | None)
         raise Unsupported("plots need the library plotext", hint=hint) from error
     width = min(cli.page_width(), _WIDEST)
     first = True
-    for title, lines in _plots(series, rank):
+    for title, lines in _plots_of(series, rank):
         if not first:
             echo()
         first = False
@@ -177,8 +177,8 @@ def print_plots(cli: Cli, series: Iterable[Mapping[str, Any]], rank: int | None)
             signal.lines(True)
             figure.draw(signal)
         times = sorted({at for points in lines for at, _ in points})
-        marks = _marks(times)
-        figure.ruler("x").ticks(marks, [_clock(at, times) for at in marks])
+        marks = _time_marks(times)
+        figure.ruler("x").ticks(marks, [_format_clock(at, times) for at in marks])
         values = [value for points in lines for _, value in points]
         low, high = min(values), max(values)
         unit = title[1]
@@ -194,7 +194,7 @@ def print_plots(cli: Cli, series: Iterable[Mapping[str, Any]], rank: int | None)
 _Points = list[tuple[float, float]]
 
 
-def _plots(series: Iterable[Mapping[str, Any]], rank: int | None) -> Iterator[tuple[tuple[str, str], list[_Points]]]:
+def _plots_of(series: Iterable[Mapping[str, Any]], rank: int | None) -> Iterator[tuple[tuple[str, str], list[_Points]]]:
     """Yield title, unit and lines of each plot."""
     from kajitori.cli.words.telemetry import rank_words, value_words
 
@@ -227,12 +227,12 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _marks(times: Sequence[float]) -> list[float]:
+def _time_marks(times: Sequence[float]) -> list[float]:
     first, last = times[0], times[-1]
     return [first, (first + last) / 2, last] if last > first else [first]
 
 
-def _clock(at: float, times: Sequence[float]) -> str:
+def _format_clock(at: float, times: Sequence[float]) -> str:
     span = times[-1] - times[0]
     form = "%d %b %H:%M" if span > 86_400 else "%H:%M" if span >= 600 else "%H:%M:%S"
     return datetime.fromtimestamp(at).astimezone().strftime(form)

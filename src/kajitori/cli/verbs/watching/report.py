@@ -1,4 +1,4 @@
-"""`kaji report`: where the time of one run, or of all runs of some days, went."""
+"""`kaji report`: how the time of one run, or of all runs in a period, was spent."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _print_run(cli: Cli, found: dict[str, Any]) -> None:
     from kajitori.core.words.quantities import format_duration
 
     whole = sum(part["seconds"] for part in found["categories"])
-    unit, title = _unit(sum(part["gpuSeconds"] for part in found["categories"]))
+    unit, title = _shown_unit(sum(part["gpuSeconds"] for part in found["categories"]))
     columns = [Column("TIME"), Column("LASTED", right=True), Column("SHARE", right=True)]
     columns += [Column(title, right=True), Column("MEANING", flexible=True)]
     rows = []
@@ -116,12 +116,12 @@ def _print_run(cli: Cli, found: dict[str, Any]) -> None:
         if part["seconds"] or part["memberSeconds"]:
             share = f"{part['seconds'] / whole:.1%}" if whole else ""
             name, lasted = part["category"], format_duration(part["seconds"])
-            rows.append([name, lasted, share, _hours(part[unit]), part["meaning"]])
+            rows.append([name, lasted, share, _format_hours(part[unit]), part["meaning"]])
     print_table(cli, columns, rows)
     if found["causes"]:
         echo("")
         columns = [Column("CAUSE"), Column("TIMES", right=True), Column(title, right=True)]
-        causes = [[cause["cause"], str(cause["times"]), _hours(cause[unit])] for cause in found["causes"]]
+        causes = [[cause["cause"], str(cause["times"]), _format_hours(cause[unit])] for cause in found["causes"]]
         print_table(cli, columns, causes)
     for sentence in found["words"]:
         say(sentence)
@@ -137,7 +137,7 @@ def _print_several(cli: Cli, found: dict[str, Any]) -> None:
     by_cost = found["by"] in ("cause", "node")
     shown = [part["category"] for part in total["categories"]] if not by_cost else _costs_in(found["items"])
     columns = [Column(_TITLES[found["by"]], flexible=True), Column("TIMES", right=True)]
-    unit, title = _unit(total["gpuSeconds"])
+    unit, title = _shown_unit(total["gpuSeconds"])
     columns += [Column(title, right=True), Column("SHARE", right=True)]
     columns += [Column(category.upper(), right=True) for category in shown]
     rows = [_row(item, unit, shown, total[unit]) for item in found["items"]]
@@ -146,16 +146,16 @@ def _print_several(cli: Cli, found: dict[str, Any]) -> None:
     if rows:
         print_table(cli, columns, rows)
     parts = {part["category"]: part[unit] for part in total["categories"]}
-    held = f"{_hours(total[unit])} {_UNITS[unit]}"
+    held = f"{_format_hours(total[unit])} {_UNITS[unit]}"
     say(f"{found['ratio'] or 0.0:.1%} of {held} were productive, from {found['since']} to {found['until']}.")
     if parts.get("unclear"):
         say(
-            f"{_hours(parts['unclear'])} of them are unclear: attempts were interrupted, and when their programs wrote "
-            "the last checkpoint is not known (kaji report RUN)."
+            f"{_format_hours(parts['unclear'])} of them are unclear: attempts were interrupted, and it is not known "
+            "when their programs wrote the last checkpoint (kaji report RUN)."
         )
 
 
-def _unit(gpu_seconds: int) -> tuple[str, str]:
+def _shown_unit(gpu_seconds: int) -> tuple[str, str]:
     """Return the field to show and its title. Without GPUs, the time of members is shown."""
     return ("gpuSeconds", "GPU HOURS") if gpu_seconds else ("memberSeconds", "MEMBER HOURS")
 
@@ -176,12 +176,12 @@ def _row(item: dict[str, Any], unit: str, shown: list[str], whole: int) -> list[
     return [
         item["key"],
         str(item["times"]),
-        _hours(item[unit]),
+        _format_hours(item[unit]),
         share,
-        *(_hours(parts.get(category, 0)) for category in shown),
+        *(_format_hours(parts.get(category, 0)) for category in shown),
     ]
 
 
-def _hours(seconds: float) -> str:
+def _format_hours(seconds: float) -> str:
     hours = seconds / _HOUR
     return "<0.01" if 0 < hours < 0.005 else f"{hours:.2f}"

@@ -108,11 +108,11 @@ def _print_table(cli: Cli, rows: Sequence[Mapping[str, Any]], *, wide: bool) -> 
     lines = []
     for row in rows:
         line = [str(row["index"]), row["state"], _text(row.get("exitCode")), str(row.get("restarts", 0))]
-        line.append(_took(row, cli))
+        line.append(_format_duration_of(row, cli))
         if wide:
             line += [round_memory(row["peakBytes"]) if row.get("peakBytes") else "", row.get("node", "")]
             line += [row.get("startedAt", ""), row.get("endedAt", "")]
-        lines.append([*line, _said(row)])
+        lines.append([*line, _describe_result(row)])
     print_table(cli, columns, lines, cut=not wide)
 
 
@@ -147,7 +147,7 @@ def _print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     echo_data(out.getvalue())
 
 
-def _took(row: Mapping[str, Any], cli: Cli) -> str:
+def _format_duration_of(row: Mapping[str, Any], cli: Cli) -> str:
     from kajitori.cli.words.runs import moment
     from kajitori.core.words.quantities import format_duration
 
@@ -165,7 +165,7 @@ def _seconds(row: Mapping[str, Any]) -> int | None:
     return max(0, round((ended - started).total_seconds())) if started is not None and ended is not None else None
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _describe_result(row: Mapping[str, Any]) -> str:
     """Return the result of a member: `loss=0.5 epochs=3`; without one, why the member failed."""
     result = row.get("result")
     if isinstance(result, dict):
