@@ -27,7 +27,8 @@ QUEUED_ITEMS = 1000
 
 
 class AsyncRun(RunProperties):
-    """A run. `state` is what the server said last; `refresh` and `wait` renew it. Arguments are those of `Run`."""
+    """A run. `state` is the server's last answer about it; `refresh` and `wait` renew it. Arguments are those of
+    `Run`."""
 
     def __init__(self, client: AsyncClient, state: RunState) -> None:
         self._client = client
@@ -123,7 +124,7 @@ class AsyncClient:
         return [AsyncRun(self, run.state) for run in await asyncio.to_thread(self._client.list, **filters)]
 
     async def state_of(self, run: AsyncRun | str) -> RunState:
-        return await asyncio.to_thread(self._client.state_of, self._sync(run))
+        return await asyncio.to_thread(self._client.state_of, self._as_sync_run(run))
 
     async def wait(
         self,
@@ -164,53 +165,53 @@ class AsyncClient:
         tail: int | None = None,
         since: str = "",
     ) -> AsyncIterator[str]:
-        target = self._sync(run)
-        return _stream(lambda: self._client.logs(target, follow=follow, rank=rank, tail=tail, since=since))
+        target = self._as_sync_run(run)
+        return _read_in_thread(lambda: self._client.logs(target, follow=follow, rank=rank, tail=tail, since=since))
 
     async def members(self, run: AsyncRun | str) -> Sequence[Member]:
-        return await asyncio.to_thread(self._client.members, self._sync(run))
+        return await asyncio.to_thread(self._client.members, self._as_sync_run(run))
 
     async def metrics(self, run: AsyncRun | str, *names: str, since: str = "1h") -> Sequence[Series]:
-        return await asyncio.to_thread(self._client.metrics, self._sync(run), *names, since=since)
+        return await asyncio.to_thread(self._client.metrics, self._as_sync_run(run), *names, since=since)
 
     async def results(
         self, run: AsyncRun | str, *, states: Sequence[str] = (), best: bool = False, by: str = ""
     ) -> Sequence[Result]:
-        return await asyncio.to_thread(self._client.results, self._sync(run), states=states, best=best, by=by)
+        return await asyncio.to_thread(self._client.results, self._as_sync_run(run), states=states, best=best, by=by)
 
     def events(self, run: AsyncRun | str, *, follow: bool = False) -> AsyncIterator[Event]:
-        target = self._sync(run)
-        return _stream(lambda: self._client.events(target, follow=follow))
+        target = self._as_sync_run(run)
+        return _read_in_thread(lambda: self._client.events(target, follow=follow))
 
     async def explain(self, run: AsyncRun | str) -> Explanation:
-        return await asyncio.to_thread(self._client.explain, self._sync(run))
+        return await asyncio.to_thread(self._client.explain, self._as_sync_run(run))
 
     async def exec(self, run: AsyncRun | str, command: str | Sequence[str], *, rank: int = 0) -> CommandOutput:
-        return await asyncio.to_thread(self._client.exec, self._sync(run), command, rank=rank)
+        return await asyncio.to_thread(self._client.exec, self._as_sync_run(run), command, rank=rank)
 
     async def stop(self, run: AsyncRun | str, grace: str | None = None) -> AsyncRun:
-        return AsyncRun(self, (await asyncio.to_thread(self._client.stop, self._sync(run), grace)).state)
+        return AsyncRun(self, (await asyncio.to_thread(self._client.stop, self._as_sync_run(run), grace)).state)
 
     async def kill(self, run: AsyncRun | str) -> AsyncRun:
-        return AsyncRun(self, (await asyncio.to_thread(self._client.kill, self._sync(run))).state)
+        return AsyncRun(self, (await asyncio.to_thread(self._client.kill, self._as_sync_run(run))).state)
 
     async def resume(self, run: AsyncRun | str) -> AsyncRun:
-        return AsyncRun(self, (await asyncio.to_thread(self._client.resume, self._sync(run))).state)
+        return AsyncRun(self, (await asyncio.to_thread(self._client.resume, self._as_sync_run(run))).state)
 
     async def update(self, run: AsyncRun | str, **changes: str | int) -> AsyncRun:
         return AsyncRun(self, (await asyncio.to_thread(self._client.update, self._sync(run), **changes)).state)
 
     async def remove(self, run: AsyncRun | str, *, force: bool = False, checkpoint: bool = False) -> None:
-        await asyncio.to_thread(self._client.remove, self._sync(run), force=force, checkpoint=checkpoint)
+        await asyncio.to_thread(self._client.remove, self._as_sync_run(run), force=force, checkpoint=checkpoint)
 
-    def _sync(self, run: AsyncRun | str) -> Run | str:
+    def _as_sync_run(self, run: AsyncRun | str) -> Run | str:
         return run if isinstance(run, str) else Run(self._client, run.state)
 
 
 _END = object()
 
 
-async def _stream(opened: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+async def _read_in_thread(opened: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
     """Yield what a blocking iterator yields, read by a thread of its own. The thread ends with the stream, or when the
     next item arrives after the caller has left."""
     loop = asyncio.get_running_loop()

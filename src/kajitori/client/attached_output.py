@@ -51,14 +51,15 @@ class Shown:
 
         `attached` is what the connection has brought until the log was read: it is older than the end of the log.
         """
-        text, both = _overlap(log, attached)
+        text, both = _without_unfinished_line(log, attached)
         self._expected = text[len(text) - both :]
         return self.add(text)
 
     def precede(self, log: bytes) -> None:
-        """Remember a log as what came before a connection, whose bytes so far have been shown."""
+        """Remember a log as the output before a connection. The bytes that the connection has brought so far were
+        shown."""
         if self._count <= KEPT_BYTES:
-            text, both = _overlap(log, self._end)
+            text, both = _without_unfinished_line(log, self._end)
         else:
             text, both = log, self._count if log.endswith(self._end) else 0
         before = text[: len(text) - both][-KEPT_BYTES:]
@@ -72,7 +73,7 @@ class Shown:
         None if the end of what was shown is not in the log; also if it is there more than once, nothing tells which
         place is right, and the caller does not want a guess. A guess is the last place: nothing is shown twice.
         """
-        place = self._place(log, guesses)
+        place = self._place_in_log(log, guesses)
         if place is None:
             return None
         missed = log[place:]
@@ -80,7 +81,7 @@ class Shown:
             missed = b""
         return self.begin(missed, attached)
 
-    def _place(self, log: bytes, guesses: bool) -> int | None:
+    def _place_in_log(self, log: bytes, guesses: bool) -> int | None:
         for length in _KEYS if self._end else ():
             key = self._end[-length:]
             if (last := log.rfind(key)) < 0:
@@ -100,7 +101,7 @@ class Shown:
         return place if log[place - len(key) : place] == key else None
 
 
-def _overlap(log: bytes, attached: bytes) -> tuple[bytes, int]:
+def _without_unfinished_line(log: bytes, attached: bytes) -> tuple[bytes, int]:
     """Return the log, without the end of a line that has none in `attached`, and the number of its last bytes that the
     connection brings as its first ones, sooner or later."""
     if attached and not attached.endswith(b"\n") and log.endswith(attached + b"\n"):

@@ -77,7 +77,7 @@ class RunProperties:
 
 
 class Run(RunProperties):
-    """A run. `state` is what the server said last; `refresh` and `wait` renew it."""
+    """A run. `state` is the server's last answer about it; `refresh` and `wait` renew it."""
 
     def __init__(self, client: Client, state: RunState) -> None:
         self._client = client
@@ -104,7 +104,7 @@ class Run(RunProperties):
         return self._client.members(self)
 
     def metrics(self, *names: str, since: str = "1h") -> Sequence[Series]:
-        """Return what the run used and its training figures."""
+        """Return the resources that the run used, and its training figures."""
         return self._client.metrics(self, *names, since=since)
 
     def results(self, *, states: Sequence[str] = (), best: bool = False, by: str = "") -> Sequence[Result]:
@@ -223,13 +223,13 @@ class Client:
         from kajitori.client.submit.keywords import in_keywords
 
         try:
-            request, pack = self._request(image, command, options)
+            request, pack = self._run_request(image, command, options)
             if request.faults:
                 raise sending.all_faults(self._api, request)
             if pack is not None:
                 check = partial(sending.submit, self._api, request, dry_run=True)
                 self.upload(pack, request.namespace or "", check=check)
-            return _convert(sending.submit(self._api, request), RunState)
+            return _to_model(sending.submit(self._api, request), RunState)
         except InvalidInput as error:
             raise in_keywords(error) from None
 
@@ -244,13 +244,13 @@ class Client:
         from kajitori.client.submit.keywords import in_keywords
 
         try:
-            request, _ = self._request(image, command, options)
+            request, _ = self._run_request(image, command, options)
             if request.faults:
                 raise sending.all_faults(self._api, request)
             document = sending.what_if(self._api, request)
         except InvalidInput as error:
             raise in_keywords(error) from None
-        return _convert({**document, "document": document}, Outlook)
+        return _to_model({**document, "document": document}, Outlook)
 
     def upload(self, pack: Pack, namespace: str = "", *, check: Callable[[], object] = lambda: None) -> None:
         """Upload packed code unless the server has it; the errors are those of `upload_code`."""
@@ -261,7 +261,7 @@ class Client:
     def get(self, name: str) -> Run:
         """Return the run with this name, `namespace/name`, or unique beginning of a name. Raises NotFound, and
         InvalidInput with the candidates if there are several."""
-        return Run(self, self._find(name))
+        return Run(self, self._find_run(name))
 
     def list(
         self,
@@ -280,15 +280,15 @@ class Client:
         """
         params: dict[str, Any] = {"owner": None if everybody else "@me", "namespace": self.namespace or None}
         params |= {"active": active, "name": name or None}
-        params |= {"phase": _several(phase), "label": _several(label)}
+        params |= {"phase": _as_words(phase), "label": _as_words(label)}
         items = self._api.all_items("/v1/runs", params, limit=limit)
-        return [Run(self, _convert(item, RunState)) for item in items]
+        return [Run(self, _to_model(item, RunState)) for item in items]
 
     def state_of(self, run: Run | str) -> RunState:
         """Return the present state of a run. Raises NotFound for a removed one."""
         if isinstance(run, str):
-            return self._find(run)
-        state = _convert(self._api.get(run_path(_key(run.state))), RunState)
+            return self._find_run(run)
+        state = _to_model(self._api.get(run_path(_key(run.state))), RunState)
         if state.uid != run.uid:
             raise NotFound(f"{run.name} was deleted", hint="another run has its name now")
         return state
@@ -301,12 +301,12 @@ class Client:
         `progress` prints a line of plain text at each change of the run's phase, or calls a function with it. Raises
         TimeoutError after `timeout` seconds, and NotFound if the run is deleted.
         """
-        found = self._resolve(run)
+        found = self._resolve_run(run)
         tell = Progress(progress)
         outage = Outage(tell.say, found.name, "the run itself goes on") if progress else None
         if timeout is None:
             for view in watch(self._api, _key(found.state), outage):
-                found.state = _convert(view, RunState)
+                found.state = _to_model(view, RunState)
                 tell.show(found.state)
             return found
         until, pause = time.monotonic() + timeout, FIRST_PAUSE_SECONDS
@@ -335,23 +335,23 @@ class Client:
         With `follow` until the run has ended; after a broken connection it continues at the same byte. `tail` is a
         number of lines, `since` a duration before now or a time.
         """
-        view = _key(self._resolve(run).state)
+        view = _key(self._resolve_run(run).state)
         return LogReader(self._api, view, rank=rank, follow=follow, tail=tail, since=since).lines()
 
     def members(self, run: Run | str) -> Sequence[Member]:
         """Return the members of a run by rank."""
-        view = _key(self._resolve(run).state)
-        return [_convert(item, Member) for item in self._api.each_item(run_path(view, "/members"))]
+        view = _key(self._resolve_run(run).state)
+        return [_to_model(item, Member) for item in self._api.each_item(run_path(view, "/members"))]
 
     def metrics(self, run: Run | str, *names: str, since: str = "1h") -> Sequence[Series]:
-        """Return what a run used and its training figures, as bands over its ranks.
+        """Return the resources that a run used, and its training figures, as bands over its ranks.
 
         `names` are quantities such as `gpu.used`, or beginnings such as `train.`; all without any. `since` is a
         duration before now or a time.
         """
         params = {"since": since, "name": list(names) or None}
-        answer = self._api.get(run_path(_key(self._resolve(run).state), "/metrics"), params)
-        return [_convert(series, Series) for series in answer["series"]]
+        answer = self._api.get(run_path(_key(self._resolve_run(run).state), "/metrics"), params)
+        return [_to_model(series, Series) for series in answer["series"]]
 
     def results(
         self, run: Run | str, *, states: Sequence[str] = (), best: bool = False, by: str = ""
@@ -361,19 +361,19 @@ class Client:
         `states` selects members by state, and `by` names the value that orders them.
         """
         params = {"state": list(states) or None, "best": best, "by": by}
-        path = run_path(_key(self._resolve(run).state), "/results")
-        return [_convert(item, Result) for item in self._api.each_item(path, params)]
+        path = run_path(_key(self._resolve_run(run).state), "/results")
+        return [_to_model(item, Result) for item in self._api.each_item(path, params)]
 
     def events(self, run: Run | str, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened to a run, the oldest first; with `follow` until it has ended, each event once."""
-        view = _key(self._resolve(run).state)
+        view = _key(self._resolve_run(run).state)
         documents = events(self._api, view) if follow else self._api.documents(run_path(view, "/events"))
-        return (_convert(document, Event) for document in documents)
+        return (_to_model(document, Event) for document in documents)
 
     def explain(self, run: Run | str) -> Explanation:
         """Return why a run is in its phase, and what would start a waiting one."""
-        document = self._api.get(run_path(_key(self._resolve(run).state), "/explain"))
-        return _convert({**document, "document": document}, Explanation)
+        document = self._api.get(run_path(_key(self._resolve_run(run).state), "/explain"))
+        return _to_model({**document, "document": document}, Explanation)
 
     def exec(self, run: Run | str, command: str | Sequence[str], *, rank: int = 0) -> CommandOutput:
         """Run a command in a member of a running run and return what it printed. A command that is a text is split at
@@ -389,22 +389,22 @@ class Client:
         from kajitori.client.submit.keywords import split_command
 
         words = split_command(command)
-        view = _key(self._resolve(run).state)
+        view = _key(self._resolve_run(run).state)
         with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs an event loop already
             code, stdout, stderr = thread.submit(asyncio.run, output_of(self.target, view, words, rank)).result()
         return CommandOutput(exit_code=code, stdout=stdout, stderr=stderr)
 
     def stop(self, run: Run | str, grace: str | None = None) -> Run:
         """Ask a run to stop and return it; its checkpoint is kept. `grace` (`"5m"`) replaces the run's own."""
-        return self._changed(run, "/stop", {} if grace is None else {"grace": grace})
+        return self._post_change(run, "/stop", {} if grace is None else {"grace": grace})
 
     def kill(self, run: Run | str) -> Run:
         """End a run at once and return it; its checkpoint is kept."""
-        return self._changed(run, "/stop", {"grace": "0s"})
+        return self._post_change(run, "/stop", {"grace": "0s"})
 
     def resume(self, run: Run | str) -> Run:
         """Start an ended run again, from its checkpoint, and return it."""
-        return self._changed(run, "/resume", None)
+        return self._post_change(run, "/resume", None)
 
     def update(self, run: Run | str, **changes: str | int) -> Run:
         """Change a run that waits or runs without starting it again, and return it.
@@ -422,24 +422,24 @@ class Client:
     def remove(self, run: Run | str, *, force: bool = False, checkpoint: bool = False) -> None:
         """Delete a run that has ended; with `force` any run, with `checkpoint` also its checkpoint. Does not wait until
         it is gone. Raises WrongState for a run that has not ended."""
-        found = self._resolve(run)
+        found = self._resolve_run(run)
         if not force and not found.is_final and not found.refresh().is_final:
             raise WrongState(f"{found.name} is {found.phase}", hint="stop it first, or remove it with force=True")
         params: Params = {"checkpoint": checkpoint, "grace": "0s" if force else None}
         self._api.delete(run_path(_key(found.state)), params)
 
-    def _changed(self, run: Run | str, action: str, body: object) -> Run:
-        found = self._resolve(run)
-        found.state = _convert(self._api.post(run_path(_key(found.state), action), body), RunState)
+    def _post_change(self, run: Run | str, action: str, body: object) -> Run:
+        found = self._resolve_run(run)
+        found.state = _to_model(self._api.post(run_path(_key(found.state), action), body), RunState)
         return found
 
-    def _resolve(self, run: Run | str) -> Run:
+    def _resolve_run(self, run: Run | str) -> Run:
         return self.get(run) if isinstance(run, str) else run
 
-    def _find(self, name: str) -> RunState:
-        return _convert(find_run(self._api, name, self.namespace or None), RunState)
+    def _find_run(self, name: str) -> RunState:
+        return _to_model(find_run(self._api, name, self.namespace or None), RunState)
 
-    def _request(
+    def _run_request(
         self, image: str | None, command: str | Sequence[str], options: RunOptions
     ) -> tuple[RunRequest, Pack | None]:
         from kajitori.client.submit import sending
@@ -505,11 +505,11 @@ def _key(state: RunState) -> dict[str, Any]:
     return {"name": state.name, "namespace": state.namespace, "uid": state.uid}
 
 
-def _several(words: str | Sequence[str]) -> list[str] | None:
+def _as_words(words: str | Sequence[str]) -> list[str] | None:
     return ([words] if isinstance(words, str) else list(words)) or None
 
 
-def _convert(document: Any, model: type[T]) -> T:
+def _to_model(document: Any, model: type[T]) -> T:
     """Return an answer of the server as a model. Raises Unsupported for one that the model cannot hold."""
     try:
         return msgspec.convert(document, model)

@@ -61,8 +61,8 @@ def _removed_run(api: Api, namespace: str, name: str) -> dict[str, Any] | None:
 def find_runs(
     api: Api, texts: Iterable[str], namespace: str | None = None, *, or_removed: bool = False
 ) -> tuple[list[dict[str, Any]], list[KajitoriError]]:
-    """Return the runs that `texts` name, each once, and an error for each text that names none or several. `or_removed`
-    is that of `find_run`."""
+    """Return the runs that `texts` name, each once, and an error for each text that names none or several. For
+    `or_removed` see `find_run`."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     errors: list[KajitoriError] = []
     for text in texts:

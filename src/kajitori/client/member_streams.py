@@ -127,7 +127,7 @@ class CommandStream:
                     self.exit_code = _exit_code(data[1:])
                     return
         except ConnectionClosed as error:
-            reason = _reason(self._socket, error)
+            reason = _reason_of_end(self._socket, error)
             raise Unavailable(
                 "the connection broke while the command ran" + (f": {reason}" if reason else "")
             ) from error
@@ -156,7 +156,7 @@ class PortConnection:
         except ConnectionClosed as error:
             if error.rcvd is not None and error.rcvd.code == NOTHING_LISTENS:
                 raise Unavailable(error.rcvd.reason or f"nothing listens on port {self._port} of the member") from error
-            raise Unavailable(_reason(self._socket, error) or "the connection broke") from error
+            raise Unavailable(_reason_of_end(self._socket, error) or "the connection broke") from error
         self._is_over = not data
         return data
 
@@ -267,7 +267,7 @@ async def _open(url: str, target: Target, *protocols: Subprotocol) -> ClientConn
             url,
             subprotocols=protocols,
             additional_headers={"Authorization": f"Bearer {target.token}"},
-            proxy=_proxy(target),
+            proxy=_proxy_of(target),
             ssl=target.tls() if url.startswith("wss") else None,
             open_timeout=_OPEN_SECONDS,
             max_size=None,
@@ -284,13 +284,13 @@ async def _open(url: str, target: Target, *protocols: Subprotocol) -> ClientConn
         raise Unavailable(f"{target.url} can't be reached: {error}", hint=target.way_out) from error
 
 
-def _proxy(target: Target) -> str | None:
+def _proxy_of(target: Target) -> str | None:
     """Return the URL of the proxy that requests to the server take, too."""
     proxy = None if target.is_local else proxy_for(urlsplit(target.url), os.environ)
     return proxy.geturl() if proxy is not None else None
 
 
-def _reason(socket: ClientConnection, error: ConnectionClosed) -> str:
+def _reason_of_end(socket: ClientConnection, error: ConnectionClosed) -> str:
     """Return why a WebSocket has ended; empty if that is not known."""
     if isinstance(socket, WatchedConnection) and socket.was_silent:
         return f"the server was silent for {SILENCE_SECONDS:.0f} seconds"

@@ -54,7 +54,7 @@ class PortTunnels:
             KajitoriError: the server refuses the connection.
         """
         while self._serves_tunnels:
-            tunnel = self._choose(target, port)
+            tunnel = self._choose_tunnel(target, port)
             was_used = tunnel.number > 0
             tunnel.users += 1
             try:
@@ -84,7 +84,7 @@ class PortTunnels:
         for tunnel in tunnels:
             await tunnel.close()
 
-    def _choose(self, target: Target, port: int) -> _Tunnel:
+    def _choose_tunnel(self, target: Target, port: int) -> _Tunnel:
         """Return the tunnel for a new connection: an unused one, or a new one until there are SPREAD; else that with
         the fewest connections."""
         usable = [tunnel for tunnel in self._tunnels if tunnel.is_usable(target)]
@@ -100,15 +100,15 @@ class PortTunnels:
         if tunnel.users or tunnel not in self._tunnels:
             return
         if tunnel.is_usable(tunnel.target):
-            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._expire, tunnel, tunnel.number)
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._close_if_unused, tunnel, tunnel.number)
         else:
-            self._close(tunnel)
+            self._close_tunnel(tunnel)
 
-    def _expire(self, tunnel: _Tunnel, number: int) -> None:
+    def _close_if_unused(self, tunnel: _Tunnel, number: int) -> None:
         if not tunnel.users and tunnel.number == number and tunnel in self._tunnels:
-            self._close(tunnel)
+            self._close_tunnel(tunnel)
 
-    def _close(self, tunnel: _Tunnel) -> None:
+    def _close_tunnel(self, tunnel: _Tunnel) -> None:
         self._tunnels.remove(tunnel)
         tunnel.closing = asyncio.create_task(tunnel.close())
 
@@ -126,7 +126,7 @@ class _Tunnel:
         self._is_over = False
         self._session: Session | None = None
         self._serving: asyncio.Task[None] | None = None
-        self.opening = asyncio.create_task(self._open(run, port, rank))
+        self.opening = asyncio.create_task(self._open_tunnel(run, port, rank))
 
     def is_usable(self, target: Target) -> bool:
         """Return whether it takes new connections."""
@@ -158,7 +158,7 @@ class _Tunnel:
             self._serving.cancel()
             await asyncio.gather(self._serving, return_exceptions=True)
 
-    async def _open(self, run: View, port: int, rank: int) -> Session | None:
+    async def _open_tunnel(self, run: View, port: int, rank: int) -> Session | None:
         """Open the WebSocket; return None if the server is too old to serve tunnels."""
         try:
             socket = await open_tunnel(self.target, run, port, rank)
@@ -170,10 +170,10 @@ class _Tunnel:
             raise
         liveness = PeerLiveness(partial(acknowledges, socket.transport))
         session = self._session = Session(socket.wire, is_client=True, liveness=liveness, abort=socket.transport.abort)
-        self._serving = asyncio.create_task(self._serve(session, socket), name=f"tunnel to {self._name}")
+        self._serving = asyncio.create_task(self._run_session(session, socket), name=f"tunnel to {self._name}")
         return session
 
-    async def _serve(self, session: Session, socket: TunnelConnection) -> None:
+    async def _run_session(self, session: Session, socket: TunnelConnection) -> None:
         try:
             await session.run()
         finally:

@@ -63,24 +63,26 @@ def read_processes(told: str) -> list[Process]:
         uptime, page_bytes = float(lines[1].split()[0]), int(lines[2])
     except (IndexError, ValueError):
         return []
-    files = dict(_files(lines[3]))
+    files = dict(_split_files(lines[3]))
     found: dict[int, Process] = {}
     for (pid, kind), text in files.items():
-        process = _process(pid, text, files.get((pid, "cmdline"), ""), uptime, page_bytes) if kind == "stat" else None
+        process = (
+            _parse_process(pid, text, files.get((pid, "cmdline"), ""), uptime, page_bytes) if kind == "stat" else None
+        )
         if process is not None:
             found[pid] = process
-    looking = _below(found, shell) | {shell}
-    shown = found.keys() if above not in found else _below(found, above)
+    looking = _descendants(found, shell) | {shell}
+    shown = found.keys() if above not in found else _descendants(found, above)
     return [found[pid] for pid in sorted(shown) if pid not in looking]
 
 
-def _files(told: str) -> Iterator[tuple[tuple[int, str], str]]:
+def _split_files(told: str) -> Iterator[tuple[tuple[int, str], str]]:
     parts = _HEADER.split("\n" + told)
     for index in range(1, len(parts) - 2, 3):
         yield (int(parts[index]), parts[index + 1]), parts[index + 2]
 
 
-def _process(pid: int, stat: str, cmdline: str, uptime: float, page_bytes: int) -> Process | None:
+def _parse_process(pid: int, stat: str, cmdline: str, uptime: float, page_bytes: int) -> Process | None:
     """None if the line can't be parsed because the process has ended."""
     name, _, rest = stat.partition("(")[2].rpartition(")")
     fields = rest.split()
@@ -98,7 +100,7 @@ def _process(pid: int, stat: str, cmdline: str, uptime: float, page_bytes: int) 
     return Process(pid, parent, ticks / TICKS_A_SECOND, pages * page_bytes, round(age, 2), command)
 
 
-def _below(processes: Mapping[int, Process], ancestor: int) -> set[int]:
+def _descendants(processes: Mapping[int, Process], ancestor: int) -> set[int]:
     """Return the PIDs of all descendants of a process."""
     children: dict[int, list[int]] = {}
     for process in processes.values():

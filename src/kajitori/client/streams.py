@@ -100,10 +100,10 @@ def watch(api: Api, run: View, outage: Outage | None = None) -> Iterator[dict[st
     Raises NotFound if the run is deleted before it is final, and Unavailable if the server stays away.
     """
     with looking_for_notices(api):
-        yield from _watch(api, run, outage)
+        yield from _follow_views(api, run, outage)
 
 
-def _watch(api: Api, run: View, outage: Outage | None) -> Iterator[dict[str, Any]]:
+def _follow_views(api: Api, run: View, outage: Outage | None) -> Iterator[dict[str, Any]]:
     patience = Patience(api, outage)
     while True:
         try:
@@ -132,15 +132,15 @@ def events(
 
     Events in `known` are left out.
     """
-    yield from _events(api, run_path(run, "/events"), {"follow": True}, known, outage)
+    yield from _read_events(api, run_path(run, "/events"), {"follow": True}, known, outage)
 
 
 def all_events(api: Api, namespace: str | None, last: int, outage: Outage | None = None) -> Iterator[dict[str, Any]]:
     """Yield the `last` events of a namespace's runs and every later one, each once. Does not end by itself."""
-    yield from _events(api, "/v1/events/watch", {"namespace": namespace, "limit": str(last)}, (), outage)
+    yield from _read_events(api, "/v1/events/watch", {"namespace": namespace, "limit": str(last)}, (), outage)
 
 
-def _events(
+def _read_events(
     api: Api, path: str, params: Mapping[str, Any], known: Iterable[Mapping[str, Any]], outage: Outage | None
 ) -> Iterator[dict[str, Any]]:
     patience = Patience(api, outage)
@@ -199,7 +199,7 @@ class LogReader:
         patience = Patience(self.api, self.outage)
         while True:
             try:
-                for part in self._once(patience.answered):
+                for part in self._read_once(patience.answered):
                     patience.worked()
                     yield part
                 return
@@ -212,7 +212,7 @@ class LogReader:
         """Yield the whole lines of one member, without their ends."""
         yield from split_lines(part.text for part in self.parts())
 
-    def _once(self, opened: Callable[[], None]) -> Iterator[LogPart]:
+    def _read_once(self, opened: Callable[[], None]) -> Iterator[LogPart]:
         params: dict[str, Any] = {
             "rank": self.rank,
             "attempt": self.attempt,
@@ -225,13 +225,13 @@ class LogReader:
             "frames": True,
             "resume": list(self._cursors.values()),
         }
-        for head, text in _frames(self.api.chunks(run_path(self.run, "/logs"), params, opened=opened)):
+        for head, text in _split_frames(self.api.chunks(run_path(self.run, "/logs"), params, opened=opened)):
             self._cursors[head["rank"]] = head["cursor"]
             if text:
                 yield LogPart(head["rank"], head["attempt"], text)
 
 
-def _frames(chunks: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
+def _split_frames(chunks: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Split a log stream into frames: a line of JSON with the number of bytes, then that many bytes of text."""
     rest = b""
     for chunk in chunks:

@@ -35,7 +35,7 @@ class Target:
     url: str
     token: str = field(default="", repr=False)
     namespace: str = ""
-    """Namespace of runs that name none; empty lets the server decide."""
+    """Default namespace of runs; empty: the server decides."""
     data: Path | None = None
     """Data folder of a local cluster; None for a server elsewhere."""
     ca: Path | None = None
@@ -111,7 +111,7 @@ def find_target(environment: Mapping[str, str], cluster: Path | None, runtime_di
     `runtime_dir` is where running clusters leave links to themselves. Raises Unavailable if there is none, InvalidInput
     if several run and none is chosen, and Unauthenticated if the token is missing; all name the way out.
     """
-    return _in_namespace(_found(environment, cluster, runtime_dir), environment)
+    return _in_namespace(_target_of_environment(environment, cluster, runtime_dir), environment)
 
 
 def _in_namespace(target: Target, environment: Mapping[str, str]) -> Target:
@@ -119,14 +119,14 @@ def _in_namespace(target: Target, environment: Mapping[str, str]) -> Target:
     return replace(target, namespace=namespace) if namespace else target
 
 
-def _found(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None) -> Target:
+def _target_of_environment(environment: Mapping[str, str], cluster: Path | None, runtime_dir: Path | None) -> Target:
     if cluster is not None:
-        return _named(str(cluster), "--cluster", runtime_dir)
+        return _named_target(str(cluster), "--cluster", runtime_dir)
     url = environment.get("KAJI_SERVER", "")
     if url:
         return _from_environment(url, environment)
     if named := environment.get("KAJI_CONTEXT", ""):
-        return _named(named, "$KAJI_CONTEXT", runtime_dir)
+        return _named_target(named, "$KAJI_CONTEXT", runtime_dir)
     if (chosen := chosen_sign_in(runtime_dir)) is not None:
         return _of_sign_in(chosen)
     folder = chosen_folder(runtime_dir)
@@ -235,7 +235,7 @@ def choose(name: str | None, runtime_dir: Path | None = None) -> None:
     if name == ENVIRONMENT:
         hint = "export KAJI_SERVER and KAJI_TOKEN in the shells that are to use it"
         raise InvalidInput.one("NAME", "the server of $KAJI_SERVER is used wherever that is set", value=name, hint=hint)
-    target = _named(name, "NAME", runtime_dir, use=False)
+    target = _named_target(name, "NAME", runtime_dir, use=False)
     choice = {"cluster": str(target.data)} if target.signed_in is None else {"context": target.signed_in.stem}
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_private(file, json.dumps(choice).encode())
@@ -283,23 +283,23 @@ def _of_sign_in(file: Path, *, use: bool = True) -> Target:
 
 
 def _choice_file(runtime_dir: Path | None) -> Path:
-    return _links(runtime_dir).with_name("context.json")
+    return _links_folder(runtime_dir).with_name("context.json")
 
 
-def _links(runtime_dir: Path | None) -> Path:
+def _links_folder(runtime_dir: Path | None) -> Path:
     return runtime_dir / "clusters" if runtime_dir is not None else links_folder()
 
 
 def _local_clusters(runtime_dir: Path | None) -> tuple[list[Target], KajitoriError | None]:
     """Return the local clusters that run, ordered by folder, and the error of the newest one that does not."""
     try:
-        files = [link.resolve() for link in _links(runtime_dir).iterdir()]
+        files = [link.resolve() for link in _links_folder(runtime_dir).iterdir()]
     except OSError:
         files = []
     found, stale = [], None
     for file in sorted(files, key=_age_key, reverse=True):
         try:
-            found.append(_read(file))
+            found.append(_read_target(file))
         except Unavailable as error:
             stale = stale or error
     return sorted(found, key=lambda target: str(target.data)), stale
@@ -319,7 +319,7 @@ def _name_of(text: str, known: Mapping[str, Context], by_folder: Mapping[Path | 
     return text if text in known else by_folder.get(Path(text).expanduser().absolute(), "")
 
 
-def _named(text: str, source: str, runtime_dir: Path | None, *, use: bool = True) -> Target:
+def _named_target(text: str, source: str, runtime_dir: Path | None, *, use: bool = True) -> Target:
     """Return the local cluster with this data folder or context name, or the server of the sign-in of this name.
     `use=False`: its token is not needed."""
     folder = Path(text).expanduser().absolute()
@@ -361,10 +361,10 @@ def _in_folder(folder: Path) -> Target:
     file = folder / CLUSTER_FILE if folder.is_dir() else folder
     if not file.is_file():
         raise Unavailable(f"there is no cluster in {folder}", hint=f"start one: kaji up --data {folder}")
-    return _read(file)
+    return _read_target(file)
 
 
-def _read(file: Path) -> Target:
+def _read_target(file: Path) -> Target:
     """Return the cluster that the file of a `kaji up` describes. Raises Unavailable if that does not run."""
     restart = f"start it again: kaji up --data {file.parent}"
     try:

@@ -78,16 +78,16 @@ class TunnelWire(TransportWire):
         self._connection.connection_lost(error)
 
     def _write(self, parts: Sequence[bytes | memoryview]) -> None:
-        self._transport.writelines(_frame(Opcode.BINARY, parts))
+        self._transport.writelines(_make_frame(Opcode.BINARY, parts))
 
     def _parts_of(self, piece: memoryview) -> Iterable[memoryview]:
         yield from self._frames.receive(piece)
         for question in self._frames.take_pings():
             if not self._transport.is_closing():
-                self._transport.writelines(_frame(Opcode.PONG, (question,)))
+                self._transport.writelines(_make_frame(Opcode.PONG, (question,)))
 
 
-def _frame(opcode: Opcode, parts: Sequence[bytes | memoryview]) -> list[bytes]:
+def _make_frame(opcode: Opcode, parts: Sequence[bytes | memoryview]) -> list[bytes]:
     """Return a frame of a client, in parts. Each part of the payload is masked by itself, so that they are not joined
     before."""
     size, key = sum(map(len, parts)), secrets.token_bytes(4)

@@ -75,7 +75,7 @@ _CLASSES: dict[int, type[KajitoriError]] = {
 NOTICE = "Kajitori-Notice"
 """The header of answers with a notice to all callers, such as that no controller is at work."""
 OWN_NOTICE = "Kajitori-Own-Notice"
-"""The header of answers to a user with an open question, such as what is to become of idle GPUs."""
+"""The header of answers to a user with an open question, for example whether a run with idle GPUs may be parked."""
 
 
 class Notices(Protocol):
@@ -158,8 +158,8 @@ class Api:
         return Reply(response.status, response.content)
 
     def program_answers(self, path: str) -> bool:
-        """Whether a program of a run answers at this path of the proxy, whatever it says. Raises Unsupported if it
-        can't: a simulated node runs no programs."""
+        """Whether a program of a run answers at this path of the proxy, with any status. Raises Unsupported if none can
+        answer, because a simulated node runs no programs."""
         try:
             response = self._send(self._request("GET", path, {}))
         except (_NotReached, _Lost):
@@ -219,7 +219,7 @@ class Api:
 
     @contextmanager
     def _stream(self, path: str, params: Params | None) -> Iterator[Response]:
-        request = self._request("GET", path, _present(params))
+        request = self._request("GET", path, _given_params(params))
         response = self._send(request, stream=True)
         try:
             if response.status >= 400:
@@ -239,9 +239,9 @@ class Api:
         timeout_seconds: float | None = None,
     ) -> Any:
         pause = FIRST_PAUSE_SECONDS
-        content, media_type = _encoded(body)
+        content, media_type = _encode_body(body)
         seconds = ANSWER_SECONDS if timeout_seconds is None else timeout_seconds
-        request = self._request(method, path, _present(params), content, media_type, seconds)
+        request = self._request(method, path, _given_params(params), content, media_type, seconds)
         for attempt in range(1, tries + 1):
             last = attempt == tries
             try:
@@ -296,17 +296,17 @@ class Api:
 
     def _send_once(self, request: Request, *, stream: bool) -> Response:
         began = time.monotonic()
-        self._say(f"> {request.method} {self.target.url}{request.path}")
+        self._print_notice(f"> {request.method} {self.target.url}{request.path}")
         try:
             response = self._transport.send(request)
             if not stream:
                 _ = response.content
         except NotTrusted as error:
-            self._say(f"< {error}")
+            self._print_notice(f"< {error}")
             hint = "check its address; a certificate of one's own authority is trusted through a PEM file in $KAJI_CA"
             raise Unavailable(f"{self.target.url} can't be trusted: {error}", hint=hint) from error
         except NotReached as error:
-            self._say(f"< {error}")
+            self._print_notice(f"< {error}")
             if isinstance(error, ProxyFailed):
                 hint = "check $HTTPS_PROXY and $HTTP_PROXY; servers that $NO_PROXY names are reached directly"
                 shown = Unavailable(f"{self.target.url} can't be reached: {error}", hint=hint)
@@ -314,11 +314,11 @@ class Api:
                 shown = Unavailable(f"nothing answers at {self.target.url}", hint=self.target.way_out)
             raise _NotReached(shown) from error
         except Lost as error:
-            self._say(f"< {type(error).__name__}: {error}")
+            self._print_notice(f"< {type(error).__name__}: {error}")
             message = f"{self.target.url} did not answer {request.method} {request.path.partition('?')[0]}"
             hint = "whether it was done is not known: look with kaji ps -a" if request.method != "GET" else "try again"
             raise _Lost(Unavailable(message, hint=hint)) from error
-        self._say(f"< {response.status} after {(time.monotonic() - began) * 1000:.0f} ms")
+        self._print_notice(f"< {response.status} after {(time.monotonic() - began) * 1000:.0f} ms")
         if self._notices is not None:
             self._notices.note(response.headers.get(NOTICE.lower(), ""))
             self._notices.note_own(response.headers.get(OWN_NOTICE.lower(), ""))
@@ -344,7 +344,7 @@ class Api:
             return Unauthenticated(error.message, hint=self.target.way_in, code=error.code)
         return error
 
-    def _say(self, text: str) -> None:
+    def _print_notice(self, text: str) -> None:
         if self._debug is not None:
             self._debug(text)
 
@@ -365,7 +365,7 @@ def split_lines(chunks: Iterable[bytes]) -> Iterator[str]:
         yield rest.decode("utf-8", "replace")
 
 
-def _encoded(body: object) -> tuple[bytes | None, str]:
+def _encode_body(body: object) -> tuple[bytes | None, str]:
     """Return a request's body and its media type: bytes are YAML, everything else becomes JSON."""
     if body is None:
         return None, ""
@@ -411,7 +411,7 @@ def error_of(response: Response) -> KajitoriError:
     status = response.status
     code, hint = str(problem.get("code") or ""), str(problem.get("hint") or "")
     detail = problem.get("detail") or problem.get("title")
-    faults = [_fault(fault) for fault in problem.get("faults") or () if isinstance(fault, dict)]
+    faults = [_parse_fault(fault) for fault in problem.get("faults") or () if isinstance(fault, dict)]
     if status in (400, 422) or faults:
         kind = Refused if code == Refused.code else InvalidInput
         return kind(faults or [Fault("", str(detail), hint=hint)], hint=hint if faults else "")
@@ -423,7 +423,7 @@ def error_of(response: Response) -> KajitoriError:
     return error_class(message, hint=hint, code=code or None)
 
 
-def _fault(each: Mapping[str, Any]) -> Fault:
+def _parse_fault(each: Mapping[str, Any]) -> Fault:
     words = {key: str(each.get(key) or "") for key in ("field", "message", "value", "hint")}
     return Fault(**words, code=str(each.get("code") or "Invalid"))
 
@@ -439,7 +439,7 @@ def _retry_after(response: Response) -> float:
         return 0.0
 
 
-def _present(params: Params | None) -> dict[str, Any]:
+def _given_params(params: Params | None) -> dict[str, Any]:
     """Return the query parameters that are set; True becomes `true`."""
     return {
         key: "true" if value is True else value

@@ -159,7 +159,7 @@ async def test_streams_take_the_proxy_that_requests_take(variable: str, monkeypa
     assert asked.startswith(b"CONNECT kaji.example.org:8600 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic YWRhOnNlY3JldA==\r\n" in asked
     monkeypatch.setenv("NO_PROXY", ".example.org")
-    assert member_streams._proxy(target) is None
+    assert member_streams._proxy_of(target) is None
 
 
 @pytest.mark.parametrize("server_scheme", ["http", "https"])

@@ -15,7 +15,7 @@ from websockets.protocol import SERVER, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
-from kajitori.client.tunnel_wire import ServerFrames, TunnelConnection, _frame
+from kajitori.client.tunnel_wire import ServerFrames, TunnelConnection, _make_frame
 
 SIZES = st.sampled_from([0, 1, 125, 126, 127, 65_535, 65_536, 70_000])
 
@@ -70,7 +70,7 @@ def test_a_frame_is_what_servers_expect_of_clients(parts: list[bytes], size: int
     server = ServerProtocol(state=State.OPEN, max_size=None)
     assert server.side is SERVER
     payload = [*parts, bytes(size)]
-    server.receive_data(b"".join(_frame(Opcode.BINARY, payload)))
+    server.receive_data(b"".join(_make_frame(Opcode.BINARY, payload)))
     (received,) = server.events_received()
     assert isinstance(received, Frame)
     assert (received.opcode, bytes(received.data)) == (Opcode.BINARY, b"".join(payload))

@@ -105,7 +105,7 @@ class CallQueue:
             arguments = [base64.b64encode(one).decode() for one in batch]
             body = {"first": self._added, "arguments": arguments, "closed": closed and not left, "token": self._token}
             try:
-                self._send(body)
+                self._send_calls(body)
             except TooLarge as error:
                 if len(batch) > 1 or "code.value" in error.message:  # the server named the call's own limit
                     raise
@@ -121,7 +121,7 @@ class CallQueue:
         left = list(calls)
         while left:
             batch, left = left[:REQUEST_CALLS], left[REQUEST_CALLS:]
-            answer = self._send({"cancel": batch})
+            answer = self._send_calls({"cancel": batch})
             if answer.get("cancelled") and answer.get("over"):
                 with contextlib.suppress(WrongState):
                     self.client.kill(self.run)
@@ -144,7 +144,9 @@ class CallQueue:
             if self._known is not None and call >= self._known:
                 raise NotFound(f"{self.run.name} has no call {call}", hint=f"its calls are 0 to {self._known - 1}")
             if self._over:
-                raise CallFailed(f"call {call} of {self.run.name} has no result: {self._over}", hint=self._hint())
+                raise CallFailed(
+                    f"call {call} of {self.run.name} has no result: {self._over}", hint=self._hint_about_end()
+                )
             if left < 0:
                 from kajitori.client.client import progress_words
 
@@ -158,7 +160,7 @@ class CallQueue:
             while len(self._ended) <= position:
                 if self._over:
                     message = f"{calls - position} calls of {self.run.name} have no result: {self._over}"
-                    raise CallFailed(message, hint=self._hint())
+                    raise CallFailed(message, hint=self._hint_about_end())
                 self.read(WAIT_SECONDS)
             yield self._ended[position]
 
@@ -172,23 +174,23 @@ class CallQueue:
         with self._lock:
             if (self._after, len(self._ended)) != before:
                 return  # another thread read some while this one waited
-            answer = self._ask(min(seconds, LOOK_SECONDS))
+            answer = self._read_outcomes(min(seconds, LOOK_SECONDS))
             self._after = answer["next"]
             self._known = answer["added"] if answer["closed"] else None
             for one in answer["items"]:
-                self._take(one)
+                self._take_outcome(one)
             if answer["items"]:
                 self._looked_at = time.monotonic()
             elif time.monotonic() - self._looked_at >= LOOK_SECONDS:
-                self._look()
+                self._check_run()
 
-    def _hint(self) -> str:
+    def _hint_about_end(self) -> str:
         """Return a hint about the end of the run."""
         if self.run.reason == "CommandNotFound":
             return f"the image has no python3; one that fits: image={IMAGE!r}"
         return f"kaji describe {self.run.name} tells more"
 
-    def _look(self) -> None:
+    def _check_run(self) -> None:
         """Find out whether the run has ended. Outcomes that came before its end are read first."""
         if self.run.is_final:
             words = ": ".join(filter(None, (self.run.phase, self.run.reason, self.run.message)))
@@ -197,7 +199,7 @@ class CallQueue:
             self.run.refresh()
             self._looked_at = time.monotonic() - (LOOK_SECONDS if self.run.is_final else 0)
 
-    def _take(self, one: dict[str, Any]) -> None:
+    def _take_outcome(self, one: dict[str, Any]) -> None:
         found = self._outcomes.setdefault(one["call"], _Outcome())
         value = base64.b64decode(one.get("value", ""))
         if one["kind"] == "item":
@@ -206,26 +208,28 @@ class CallQueue:
             found.kind, found.value = one["kind"], value
             self._ended.append(one["call"])
 
-    def _ask(self, seconds: float) -> dict[str, Any]:
+    def _read_outcomes(self, seconds: float) -> dict[str, Any]:
         patience = Patience(self.client.api)
         while True:
             try:
-                answer: dict[str, Any] = self.client.api.get(self._path(), {"after": self._after, "wait": seconds})
+                answer: dict[str, Any] = self.client.api.get(
+                    self._calls_path(), {"after": self._after, "wait": seconds}
+                )
                 return answer
             except Unavailable as error:
                 patience.failed(error)
 
-    def _send(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _send_calls(self, body: dict[str, Any]) -> dict[str, Any]:
         """Add or cancel calls. The request may be repeated, since the calls are numbered."""
         patience = Patience(self.client.api)
         while True:
             try:
-                answer: dict[str, Any] = self.client.api.post(self._path(), body)
+                answer: dict[str, Any] = self.client.api.post(self._calls_path(), body)
                 return answer
             except Unavailable as error:
                 patience.failed(error)
 
-    def _path(self) -> str:
+    def _calls_path(self) -> str:
         return f"/v1/runs/{quote(self.run.namespace, safe='')}/{quote(self.run.name, safe='')}/calls"
 
 

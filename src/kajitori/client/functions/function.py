@@ -43,7 +43,7 @@ First = TypeVar("First")
 Item = TypeVar("Item")
 Mapped = TypeVar("Mapped")
 Result = TypeVar("Result")
-"""What `result()` of a call returns: what the function returns, or a list of the items of a generator."""
+"""Type of `result()` of a call: the result of the function, or a list of the items of a generator."""
 
 First_contra = TypeVar("First_contra", contravariant=True)
 
@@ -149,7 +149,7 @@ class Map(Iterator[Result]):
         self.calls: list[Call[Result]] = [Call(queue, number) for number in range(count)] if queue is not None else []
         """The calls in the order of the values: each can be waited for and cancelled on its own."""
         self._queue = queue
-        self._results: Iterator[Result] = _results(queue, count, ordered) if queue is not None else iter(())
+        self._results: Iterator[Result] = _results_of(queue, count, ordered) if queue is not None else iter(())
 
     def __next__(self) -> Result:
         return next(self._results)
@@ -186,7 +186,7 @@ class Pool(Generic[P, Result]):
         with tempfile.TemporaryDirectory(prefix="kajitori-") as folder:
             command = ["python3", "-u", f"{worker.FOLDER}/{Path(worker.__file__).name}"]
             namespace = options.get("namespace") or client.namespace or _default_namespace(client)
-            _stage(Path(folder), function, pickled, {"token": token, "namespace": namespace})
+            _stage_files(Path(folder), function, pickled, {"token": token, "namespace": namespace})
             options["code"] = folder
             run = client.run(function._image, command, **options)
         self.queue = CallQueue(client, run, hashlib.sha256(token.encode()).hexdigest())
@@ -198,7 +198,7 @@ class Pool(Generic[P, Result]):
         if kind is None:
             self.close()
         else:
-            _end(self.queue)
+            _end_run(self.queue)
 
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> Call[Result]:
         """Add a call and return it without waiting for it."""
@@ -209,7 +209,7 @@ class Pool(Generic[P, Result]):
         try:
             return self.queue.add(calls, closed=closed)
         except BaseException:
-            _end(self.queue)
+            _end_run(self.queue)
             raise
 
     def close(self) -> None:
@@ -259,24 +259,24 @@ def function(
     return decorate if wrapped is None else decorate(wrapped)
 
 
-def _results(queue: CallQueue, count: int, ordered: bool) -> Iterator[Any]:
+def _results_of(queue: CallQueue, count: int, ordered: bool) -> Iterator[Any]:
     try:
         for call in range(count) if ordered else queue.ended(count):
             found = queue.outcome(call)
             if found.kind != "cancelled":
                 yield result_of(found, f"call {queue.run.name}/{call}")
     except BaseException:
-        _end(queue)
+        _end_run(queue)
         raise
 
 
-def _end(queue: CallQueue) -> None:
+def _end_run(queue: CallQueue) -> None:
     """End the run of a queue; errors are ignored."""
     with contextlib.suppress(KajitoriError):
         queue.client.kill(queue.run)
 
 
-def _stage(folder: Path, wanted: Function[..., Any, Any], pickled: bytes, settings: dict[str, Any]) -> None:
+def _stage_files(folder: Path, wanted: Function[..., Any, Any], pickled: bytes, settings: dict[str, Any]) -> None:
     """Write everything that workers need into a folder: the caller's code, the function, the worker and cloudpickle."""
     import cloudpickle
 
@@ -298,11 +298,11 @@ def _stage(folder: Path, wanted: Function[..., Any, Any], pickled: bytes, settin
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     (own / worker.FUNCTION_FILE).write_bytes(pickled)
-    settings |= {"python": list(sys.version_info[:2]), "source": _source(wanted._wrapped)}
+    settings |= {"python": list(sys.version_info[:2]), "source": _source_of(wanted._wrapped)}
     (own / worker.SETTINGS_FILE).write_text(json.dumps(settings), encoding="utf-8")
 
 
-def _source(wrapped: Callable[..., Any]) -> dict[str, Any] | None:
+def _source_of(wrapped: Callable[..., Any]) -> dict[str, Any] | None:
     """Return the function's lines, which tracebacks of workers show; None if they are not known."""
     try:
         code = wrapped.__code__

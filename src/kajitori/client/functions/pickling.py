@@ -16,10 +16,10 @@ def pickled_function(function: Callable[..., Any]) -> bytes:
     Raises InvalidInput that names each variable of it that cannot be pickled, and Unsupported without cloudpickle.
     """
     try:
-        return _pickled(function)
+        return _pickle(function)
     except Exception as error:
         name = getattr(function, "__name__", "function")
-        faults = list(_faults(_variables_of(function), "make it in the function, or pass what it is made of"))
+        faults = list(_pickling_faults(_variables_of(function), "make it in the function, or pass what it is made of"))
         raise InvalidInput(faults or [Fault(name, f"cannot be pickled: {error}")]) from error
 
 
@@ -31,16 +31,16 @@ def pickled_arguments(function: Callable[..., Any], args: tuple[Any, ...], keywo
     """
     named = _arguments_of(function, args, keywords)
     try:
-        return _pickled((args, keywords))
+        return _pickle((args, keywords))
     except Exception as error:
-        faults = list(_faults(named, "pass what it is made of, such as a path, and make it in the function"))
+        faults = list(_pickling_faults(named, "pass what it is made of, such as a path, and make it in the function"))
         raise InvalidInput(faults or [Fault("arguments", f"cannot be pickled: {error}")]) from error
 
 
-def _faults(named: Mapping[str, Any], hint: str) -> Iterator[Fault]:
+def _pickling_faults(named: Mapping[str, Any], hint: str) -> Iterator[Fault]:
     for name, value in named.items():
         try:
-            _pickled(value)
+            _pickle(value)
         except Exception as error:
             yield Fault(name, f"cannot be pickled: {error}", reprlib.repr(value), hint)
 
@@ -63,7 +63,7 @@ def _arguments_of(function: Callable[..., Any], args: tuple[Any, ...], keywords:
     return signature.bind(*args, **keywords).arguments
 
 
-def _pickled(value: object) -> bytes:
+def _pickle(value: object) -> bytes:
     try:
         import cloudpickle
     except ImportError as error:

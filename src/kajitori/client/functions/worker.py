@@ -70,7 +70,7 @@ class Server:
         self._connection: HTTPConnection | None = None
 
     def post(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer, whose request is repeated until the server answers. Raises TooLarge."""
+        """Return the server's answer. The request is repeated until the server answers. Raises TooLarge."""
         body, since, pause = json.dumps(document).encode(), time.monotonic(), 0.1
         while True:
             try:

@@ -33,7 +33,7 @@ class Asker:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        transport = self.transport(origin) if self.transport else self._network(origin, parts.hostname or "")
+        transport = self.transport(origin) if self.transport else self._transport(origin, parts.hostname or "")
         headers = {"Accept": "application/json"} | ({"Content-Type": flows.FORM} if form is not None else {})
         body = form.encode() if form is not None else None
         try:
@@ -93,7 +93,7 @@ class Asker:
         status, _ = self.send("POST", client.provider.revocation_endpoint, form)
         return status == 200
 
-    def _network(self, origin: str, host: str) -> HttpTransport:
+    def _transport(self, origin: str, host: str) -> HttpTransport:
         import ssl
 
         def tls() -> ssl.SSLContext:

@@ -24,7 +24,7 @@ class Loopback:
     def __init__(self) -> None:
         self._query: str | None = None
         self._came = threading.Event()
-        self._server = HTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = HTTPServer(("127.0.0.1", 0), self._handler_class())
 
     @property
     def address(self) -> str:
@@ -48,7 +48,7 @@ class Loopback:
             )
         return self._query
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler_class(self) -> type[BaseHTTPRequestHandler]:
         loopback = self
 
         class Handler(BaseHTTPRequestHandler):

@@ -95,7 +95,7 @@ def _add_volume(
     spec.sources[f"spec.volumes[{len(volumes)}]"] = said
     use: dict[str, Any] = {"path": path}
     if source.startswith(_FOLDERS) or "/" in source:
-        use["hostPath"] = _absolute(source, folder, environment)
+        use["hostPath"] = _absolute_path(source, folder, environment)
     else:
         use["name"] = source
     if read_only:
@@ -160,7 +160,7 @@ def ask_for_code(
         spec.document["code"] = {"digest": place} | ({"path": path} if path else {})
         return
     try:
-        digest = pack(Path(_absolute(place, relative_to, environment)))
+        digest = pack(Path(_absolute_path(place, relative_to, environment)))
     except KajitoriError as error:
         spec.complained.add("spec.code")
         spec.document["code"] = word
@@ -171,7 +171,7 @@ def ask_for_code(
     spec.document["code"] = {"digest": digest} | ({"path": path} if path else {})
 
 
-def _absolute(source: str, folder: Path, environment: Mapping[str, str]) -> str:
+def _absolute_path(source: str, folder: Path, environment: Mapping[str, str]) -> str:
     """The folder's absolute path, without following links: the node may have others."""
     if source == "~" or source.startswith("~/"):
         source = environment.get("HOME", "~") + source[1:]

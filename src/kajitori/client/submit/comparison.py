@@ -1,4 +1,4 @@
-"""Whether a run that exists already has what a request asks for."""
+"""Comparison of a request with a run that exists already: does the run have everything that the request asks for?"""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ def differences(request: RunRequest, spec: Mapping[str, Any]) -> list[Fault]:
         return []
     written = asked.model_dump(mode="json", exclude_unset=True)
     found = [
-        Fault(path, f"it has {_shown(value)}")
-        for path, value in _unequal(written, to_document(present, with_defaults=True), "spec")
+        Fault(path, f"it has {_format_value(value)}")
+        for path, value in _differences(written, to_document(present, with_defaults=True), "spec")
     ]
     return request.renamed(found)
 
 
-def _unequal(asked: Any, present: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _differences(asked: Any, present: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the path of each value that is asked for and differs, with the value that is present."""
     if isinstance(asked, dict) and isinstance(present, dict):
         for key, value in asked.items():
-            yield from _unequal(value, present.get(key), f"{path}.{key}")
+            yield from _differences(value, present.get(key), f"{path}.{key}")
     elif isinstance(asked, list) and isinstance(present, list) and len(asked) == len(present):
         for index, value in enumerate(asked):
-            yield from _unequal(value, present[index], f"{path}[{index}]")
+            yield from _differences(value, present[index], f"{path}[{index}]")
     elif asked != present:
         yield path, present
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value of a spec as a person reads it."""
     if value is None or value in ([], {}):
         return "none"
     if isinstance(value, list):
-        return ", ".join(_shown(each) for each in value)
+        return ", ".join(_format_value(each) for each in value)
     if isinstance(value, dict):
-        return " ".join(f"{key}={_shown(each)}" for key, each in value.items() if each is not None)
+        return " ".join(f"{key}={_format_value(each)}" for key, each in value.items() if each is not None)
     return str(value)

@@ -22,7 +22,7 @@ class SpecFilling:
         self.hints: dict[tuple[str, str], str] = {}
         """Hints that name options, for faults of the spec, by path in the spec and code of the fault."""
         self.complained: set[str] = set()
-        """Paths of fields whose values `faults` reports already."""
+        """Paths of fields with values that `faults` reports already."""
 
     def put(self, path: str, value: Any, source: str) -> None:
         """Write a field of the spec, unless `value` is None."""

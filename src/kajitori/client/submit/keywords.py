@@ -121,9 +121,9 @@ def words_of(
     for keyword, value in options.items():
         if value is not None and keyword != "after":
             name = _PLURALS.get(keyword, keyword)
-            words[name] = value if name in _FLAGS else _text(value)
+            words[name] = value if name in _FLAGS else _to_text(value)
     if (after := options.get("after")) is not None:
-        words["after"] = _names(after, options.get("namespace") or namespace)
+        words["after"] = _names_of_runs(after, options.get("namespace") or namespace)
     return RunWords(image=image, command=split_command(command), detach=True, **words)
 
 
@@ -146,7 +146,7 @@ def split_command(command: str | Sequence[str]) -> list[str]:
     return words
 
 
-def _names(runs: str | Named | Iterable[str | Named], namespace: str) -> list[str]:
+def _names_of_runs(runs: str | Named | Iterable[str | Named], namespace: str) -> list[str]:
     """Return the names of the runs that a run of this namespace is to wait for."""
     from kajitori.errors import Fault, InvalidInput
 
@@ -167,7 +167,7 @@ def _names(runs: str | Named | Iterable[str | Named], namespace: str) -> list[st
     return [run if isinstance(run, str) else run.name for run in several]
 
 
-def _text(value: object) -> str | list[str]:
+def _to_text(value: object) -> str | list[str]:
     if isinstance(value, Mapping):
         return [f"{key}={content}" for key, content in value.items()]
     if isinstance(value, Iterable) and not isinstance(value, str):
@@ -180,13 +180,13 @@ def in_keywords(error: InvalidInput) -> InvalidInput:
     faults = [
         replace(fault, field="image", hint='name one, such as "python:3.11"')
         if fault.field == "IMAGE"
-        else replace(fault, field=_keywords(fault.field), hint=_keywords(fault.hint))
+        else replace(fault, field=_in_keywords(fault.field), hint=_in_keywords(fault.hint))
         for fault in error.faults
     ]
-    return type(error)(faults, hint=_keywords(error.hint))
+    return type(error)(faults, hint=_in_keywords(error.hint))
 
 
-def _keywords(text: str) -> str:
+def _in_keywords(text: str) -> str:
     """Return a text with `--gpu-type h100` as `gpu_type="h100"`; words that are no option stay."""
 
     def keyword(found: re.Match[str]) -> str:

@@ -23,7 +23,7 @@ class Manifest:
 
 def read_manifest(text: str, file: str) -> Manifest:
     """Return the run that a file describes. Raises InvalidInput with every fault if the file holds no spec."""
-    document = _load(text, file)
+    document = _load_yaml(text, file)
     if not isinstance(document, Mapping):
         hint = "write image: …, or a whole manifest with apiVersion, kind, metadata and spec"
         raise InvalidInput.one(file, "holds no mapping of fields", hint=hint)
@@ -61,7 +61,7 @@ def read_manifest(text: str, file: str) -> Manifest:
     return Manifest(dict(spec), name, namespace, dict(labels), tuple(faults))
 
 
-def _load(text: str, file: str) -> object:
+def _load_yaml(text: str, file: str) -> object:
     import yaml
 
     try:

@@ -53,7 +53,7 @@ class RunRequest:
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Hints that name options, for faults of the spec, by path in the spec and code of the fault."""
     complained: frozenset[str] = frozenset()
-    """Paths of fields whose values `faults` reports already."""
+    """Paths of fields with values that `faults` reports already."""
     whole: bool = True
     """False if the file could not be read, so that a missing field is no fault."""
 
@@ -81,7 +81,7 @@ class RunRequest:
         """Return `faults` with options in place of fields, without faults of fields that were reported here."""
         unknown = (fault for fault in faults if not self._is_known(fault.field))
         found = (replace(fault, hint=self.hints.get((fault.field, fault.code), fault.hint)) for fault in unknown)
-        return [_renamed(fault, self.sources, self.file) for fault in found]
+        return [_rename_field(fault, self.sources, self.file) for fault in found]
 
     def _is_known(self, field: str) -> bool:
         return any(field == path or field.startswith((f"{path}.", f"{path}[")) for path in self.complained)
@@ -141,14 +141,14 @@ class _Builder:
             if words.template is not None:
                 self.spec.complain("--template", "excludes --file", words.template, _LEAVE_ONE_OUT)
         self._refuse_what_is_not_there()
-        self._program()
+        self._write_program()
         ask_for_network(self.spec, words)
         ask_for_resources(self.spec, words, whole=self.whole)
-        self._environment()
+        self._write_environment()
         ask_for_mounts(self.spec, words, self.folder, self.environment)
         ask_for_code(self.spec, words, self.folder, self.environment, self.pack)
-        self._life()
-        self._placement()
+        self._write_life()
+        self._write_placement()
         for word in words.label:
             key, _, value = word.partition("=")
             labels[key] = value
@@ -179,7 +179,7 @@ class _Builder:
         except InvalidInput as error:
             self.spec.faults += error.faults
         except (OSError, UnicodeDecodeError) as error:
-            self.spec.faults.append(_unreadable("--file", file, error))
+            self.spec.faults.append(_unreadable_file("--file", file, error))
         else:
             self.spec.faults += manifest.faults
             return manifest
@@ -200,7 +200,7 @@ class _Builder:
             hint += "--allow-to and --allow-from say whom else it may reach and who may reach it"
             self.spec.complain("--network", f"there is no network {words.network!r:.80}", words.network or "", hint)
 
-    def _program(self) -> None:
+    def _write_program(self) -> None:
         words = self.words
         self.spec.put("image", words.image, "IMAGE")
         if words.image is None and words.file is None and "image" not in self.spec.document:
@@ -224,25 +224,25 @@ class _Builder:
         if words.privileged:
             self.spec.put("privileged", True, "--privileged")
 
-    def _environment(self) -> None:
+    def _write_environment(self) -> None:
         env: dict[str, tuple[str, str]] = {}
         for file in self.words.env_file:
             try:
                 text = self.read_text(file)
             except (OSError, UnicodeDecodeError) as error:
-                self.spec.faults.append(_unreadable("--env-file", file, error))
+                self.spec.faults.append(_unreadable_file("--env-file", file, error))
                 continue
             for number, line in enumerate(text.splitlines(), start=1):
                 if line.strip() and not line.lstrip().startswith("#"):
-                    self._variable(env, line.lstrip(), f"--env-file {file}:{number}")
+                    self._add_variable(env, line.lstrip(), f"--env-file {file}:{number}")
         for word in self.words.env:
-            self._variable(env, word, "--env")
+            self._add_variable(env, word, "--env")
         for name, (value, source) in env.items():
             self.spec.mapping("env")[name] = value
             for path in (f"spec.env.{name}", f"spec.env[{name!r}]"):
                 self.spec.sources[path] = f"{source} {name}" if source == "--env" else source
 
-    def _variable(self, env: dict[str, tuple[str, str]], word: str, source: str) -> None:
+    def _add_variable(self, env: dict[str, tuple[str, str]], word: str, source: str) -> None:
         """Add `NAME=value`. A name alone takes the value of this shell's variable, if the shell has that variable."""
         name, equals, value = word.partition("=")
         if not name or re.search(r"\s", name):
@@ -252,7 +252,7 @@ class _Builder:
         elif name in self.environment:
             env[name] = self.environment[name], source
 
-    def _life(self) -> None:
+    def _write_life(self) -> None:
         words = self.words
         self.spec.put("type", words.type, "--type")
         self.spec.put("launcher", words.launcher, "--launcher")
@@ -260,7 +260,7 @@ class _Builder:
             others = self.spec.items("after")
             self.spec.sources[f"spec.after[{len(others)}]"] = f"--after {word}"
             others.append(after_of(word))
-        self._restarts()
+        self._write_restarts()
         self.spec.put("priority", words.priority, "--priority")
         self.spec.put("timeLimit", words.time_limit, "--time-limit")
         if words.notify is not None:
@@ -272,7 +272,7 @@ class _Builder:
         if words.remove:
             self.spec.put("removeAfter", REMOVED_DETACHED if words.detach else REMOVED_FOLLOWED, "--rm")
 
-    def _restarts(self) -> None:
+    def _write_restarts(self) -> None:
         """Write the number of restarts from `--restarts N`, or from docker's `--restart` if it names a number."""
         words, count = self.words, None
         if words.restart == "no":
@@ -304,7 +304,7 @@ class _Builder:
         else:
             self.spec.put("grace", f"{text}s", "--stop-timeout")
 
-    def _platform(self) -> None:
+    def _write_platform(self) -> None:
         """`linux/arm64`: nodes of that architecture."""
         text = self.words.platform
         if text is None:
@@ -318,8 +318,8 @@ class _Builder:
         for path in (f"spec.nodeSelector.{_ARCHITECTURE}", f"spec.nodeSelector[{_ARCHITECTURE!r}]"):
             self.spec.sources[path] = f"--platform {text}"
 
-    def _placement(self) -> None:
-        self._platform()
+    def _write_placement(self) -> None:
+        self._write_platform()
         for word in self.words.node_selector:
             key, equals, value = word.partition("=")
             if not equals:
@@ -347,12 +347,12 @@ class _Builder:
             tolerations.append(toleration)
 
 
-def _unreadable(option: str, file: str, error: Exception) -> Fault:
+def _unreadable_file(option: str, file: str, error: Exception) -> Fault:
     why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
     return Fault(option, f"{file} can't be read: {why}", file, "check the path")
 
 
-def _renamed(fault: Fault, sources: Mapping[str, str], file: str | None) -> Fault:
+def _rename_field(fault: Fault, sources: Mapping[str, str], file: str | None) -> Fault:
     path = fault.field
     while path:
         if path in sources:

@@ -37,7 +37,7 @@ def submit(api: Api, request: RunRequest, *, dry_run: bool = False) -> dict[str,
 
 
 def what_if(api: Api, request: RunRequest) -> dict[str, Any]:
-    """Return the outlook of the request, of which nothing is created. Raises InvalidInput in the words of the
+    """Return the outlook of the request without creating anything. Raises InvalidInput with faults that name the
     options."""
     try:
         answer: dict[str, Any] = api.post("/v1/what-if", request.body())
