@@ -143,7 +143,7 @@ def know_tokens(agents: agent_tokens.AgentTokens, nodes: Iterable[str]) -> None:
     server would take minutes for that."""
     for name in nodes:
         agent = agent_tokens.Agent(AGENT_ACCOUNT, f"agent-{name}", f"u-{name}", name, math.inf)
-        agents._known[agent_tokens._key(token_of(name))] = math.inf, agent
+        agents._known[agent_tokens._cache_key(token_of(name))] = math.inf, agent
 
 
 # ------------------------------------------------------------------------------------------- the measurement

@@ -107,10 +107,10 @@ class RunDetails(Answer):
 
     run: RunLine
     spec: dict[str, Any]
-    """What was asked for: a RunSpec of the Web API. Values of environment variables whose names look like secrets are
-    hidden."""
+    """The spec of the run: a RunSpec of the Web API. Values of environment variables with names that look like secrets
+    are hidden."""
     status: dict[str, Any]
-    """What became of the run: a RunStatus of the Web API."""
+    """The status of the run: a RunStatus of the Web API."""
     nodes: str = ""
     """The nodes of the members, as a compact list."""
     labels: dict[str, str] = {}
@@ -135,7 +135,7 @@ class Members(Paged):
 
     members: list[MemberLine]
     note: str = ""
-    """Which members are not listed, and the tool that shows them. It is empty if all members are listed."""
+    """The members that are not listed, and the tool that shows them. It is empty if all members are listed."""
 
 
 class Explanation(Answer):
@@ -160,7 +160,7 @@ class Explanation(Answer):
 
 
 class StackGroup(Part):
-    """Ranks whose processes have the same call stacks."""
+    """Ranks that have the same call stacks."""
 
     ranks: str
     """The ranks, as ranges, for example 0-6,8."""
@@ -229,7 +229,7 @@ class LogHits(Answer):
     matches: int
     """The number of lines that were found, including those that are not in the answer."""
     searched_members: int
-    """The number of members whose logs were searched."""
+    """The number of members with logs that were searched."""
     complete: bool
     """Whether every requested log was searched to its end. A search ends early after 64 MiB or 20 seconds."""
 
@@ -358,7 +358,7 @@ class Queue(Paged):
 
 
 class Outlook(Answer):
-    """What would happen to a run if it was submitted now. Nothing was created."""
+    """The outcome that a run would have if it was submitted now. Nothing was created."""
 
     namespace: str = ""
     starts: bool
@@ -425,10 +425,10 @@ class Events(Answer):
 
 
 class Changed(Answer):
-    """What the tool did."""
+    """The effect of the tool."""
 
     done: str
-    """What was done: started, stopping, resumed or deleted."""
+    """One of started, stopping, resumed or deleted."""
     run: RunLine
     findings: list[dict[str, Any]] = []
     """The changes that policy made to the run, and warnings."""

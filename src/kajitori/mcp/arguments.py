@@ -69,7 +69,7 @@ class ListRuns(Page):
 
 
 class ListMembers(OfRun, Page):
-    """The run whose members are listed."""
+    """The run to list the members of."""
 
 
 class Why(OfRun):
@@ -148,7 +148,7 @@ class Results(OfRun, Page):
 
 
 class Report(Arguments):
-    """The run, or the group of runs, whose time is reported."""
+    """The run, or the group of runs, to report the time of."""
 
     run: Words = ""
     """Report on this run. It may be a deleted one. If it is empty, the report has sums over many runs."""
@@ -194,7 +194,7 @@ class OneNode(Arguments):
 
 
 class ListEvents(Arguments):
-    """The run or the namespace whose events are shown."""
+    """The run or the namespace to show the events of."""
 
     run: Words = ""
     """Show the events of this run and its members. If it is empty, the events of all runs in a namespace are shown."""

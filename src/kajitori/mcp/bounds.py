@@ -42,13 +42,13 @@ def bounded(document: Mapping[str, Any], secrets: Iterable[str] = ()) -> tuple[d
     items, text, known = MOST_ITEMS, MOST_TEXT, tuple(secret for secret in secrets if secret)
     while True:
         cut: dict[str, str] = {}
-        found = _cut(document, "", items, text, known, cut)
+        found = _cut_value(document, "", items, text, known, cut)
         if len(json.dumps(found, ensure_ascii=False)) <= MOST_CHARACTERS or items <= _LEAST_ITEMS:
             return found, [f"{path}: {words}" for path, words in cut.items()]
         items, text = items // 2, max(text // 2, 100)
 
 
-def _cut(value: Any, path: str, items: int, text: int, secrets: tuple[str, ...], cut: dict[str, str]) -> Any:
+def _cut_value(value: Any, path: str, items: int, text: int, secrets: tuple[str, ...], cut: dict[str, str]) -> Any:
     if isinstance(value, str):
         if len(value) > text:
             cut[path] = f"{text} of {len(value)} characters"
@@ -59,13 +59,13 @@ def _cut(value: Any, path: str, items: int, text: int, secrets: tuple[str, ...],
             cut[path] = f"{entries} of {len(value)} entries"
         kept = list(value.items())[:entries]
         return {
-            shown(str(key), secrets): _cut(part, f"{path}.{key}" if path else str(key), items, text, secrets, cut)
+            shown(str(key), secrets): _cut_value(part, f"{path}.{key}" if path else str(key), items, text, secrets, cut)
             for key, part in kept
         }
     if isinstance(value, list | tuple):
         if len(value) > items:
             cut[path] = f"{items} of {len(value)} items"
-        return [_cut(part, f"{path}[]", items, text, secrets, cut) for part in value[:items]]
+        return [_cut_value(part, f"{path}[]", items, text, secrets, cut) for part in value[:items]]
     return value
 
 

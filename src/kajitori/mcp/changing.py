@@ -23,7 +23,7 @@ async def start_run(session: Session, asked: arguments.StartRun) -> answers.Chan
             raise InvalidInput.one("code", "must be an absolute path", value=asked.code, hint=hint)
         options["code"] = asked.code
     run = await session.client.run(asked.image, asked.command, **options)
-    return _changed("started", run.state)
+    return _answer_of_change("started", run.state)
 
 
 async def stop_run(session: Session, asked: arguments.Stop) -> answers.Changed:
@@ -32,13 +32,13 @@ async def stop_run(session: Session, asked: arguments.Stop) -> answers.Changed:
         raise InvalidInput.one("grace", "cannot be combined with now", value=asked.grace, hint="leave one of them out")
     name = await _whole_name(session, asked.run)
     found = await (session.client.kill(name) if asked.now else session.client.stop(name, asked.grace))
-    return _changed("stopping", found.state)
+    return _answer_of_change("stopping", found.state)
 
 
 async def resume_run(session: Session, asked: arguments.OfRun) -> answers.Changed:
     """Start an ended run again from its checkpoint. The whole name of the run is needed."""
     name = await _whole_name(session, asked.run)
-    return _changed("resumed", (await session.client.resume(name)).state)
+    return _answer_of_change("resumed", (await session.client.resume(name)).state)
 
 
 async def delete_run(session: Session, asked: arguments.Delete) -> answers.Changed:
@@ -47,7 +47,7 @@ async def delete_run(session: Session, asked: arguments.Delete) -> answers.Chang
     name = await _whole_name(session, asked.run)
     run = await session.client.get(name)
     await run.remove(force=asked.force, checkpoint=asked.checkpoint)
-    return _changed("deleted", run.state)
+    return _answer_of_change("deleted", run.state)
 
 
 async def _whole_name(session: Session, run: str) -> str:
@@ -55,7 +55,7 @@ async def _whole_name(session: Session, run: str) -> str:
     return f"{view['namespace']}/{view['name']}"
 
 
-def _changed(done: str, state: RunState) -> answers.Changed:
+def _answer_of_change(done: str, state: RunState) -> answers.Changed:
     view: dict[str, Any] = msgspec.to_builtins(state)
     findings = state.status.get("findings") or []
     return answers.Changed(done=done, run=answers.RunLine.of_view(view), findings=findings)

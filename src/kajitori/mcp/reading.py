@@ -40,10 +40,10 @@ async def list_runs(session: Session, asked: arguments.ListRuns) -> answers.Runs
         "phase": asked.phase,
     }
     params |= {"active": asked.active, "search": asked.search, "fields": "summary"}
-    found = await session.get("/v1/runs", params | _page(asked))
+    found = await session.get("/v1/runs", params | _page_params(asked))
     counts = found.get("counts") or {}
     lines = [answers.RunLine.model_validate(row) for row in found["items"]]
-    return answers.Runs(runs=lines, phases=counts.get("phases") or {}, **_paged(found))
+    return answers.Runs(runs=lines, phases=counts.get("phases") or {}, **_page_of(found))
 
 
 async def get_run(session: Session, asked: arguments.OfRun) -> answers.RunDetails:
@@ -63,15 +63,15 @@ async def list_members(session: Session, asked: arguments.ListMembers) -> answer
     """List the members of a run that have Pods now, by rank, with the node, phase and exit code of each. `note` says
     which members are missing."""
     view = await session.view(asked.run, or_removed=True)
-    found = await session.get(run_path(view, "/members"), _page(asked))
+    found = await session.get(run_path(view, "/members"), _page_params(asked))
     lines = [answers.MemberLine.model_validate(row) for row in found["items"]]
-    paged = _paged(found)
+    paged = _page_of(found)
     if not asked.page and not paged["next"]:
         paged["total"] = len(lines)
-    return answers.Members(members=lines, note=_unlisted(view, paged["total"]), **paged)
+    return answers.Members(members=lines, note=_why_unlisted(view, paged["total"]), **paged)
 
 
-def _unlisted(view: View, listed: int | None) -> str:
+def _why_unlisted(view: View, listed: int | None) -> str:
     """Return why fewer members are listed than the run has, or an empty text."""
     status = view.get("status") or {}
     members = (status.get("members") or {}).get("total") or 0
@@ -135,10 +135,10 @@ async def search_logs(session: Session, asked: arguments.SearchLogs) -> answers.
     params = {"text": asked.text, "regex": asked.regex, "ignoreCase": asked.ignore_case}
     params |= {"attempt": asked.attempt, "limit": asked.limit}
     params |= {"since": asked.since, "until": asked.until, "rank": asked.rank, "allRanks": asked.rank is None}
-    return await asyncio.to_thread(_searched, session, view, params)
+    return await asyncio.to_thread(_search_logs, session, view, params)
 
 
-def _searched(session: Session, view: View, params: Mapping[str, Any]) -> answers.LogHits:
+def _search_logs(session: Session, view: View, params: Mapping[str, Any]) -> answers.LogHits:
     stop_at = time.monotonic() + SEARCH_SECONDS
     lines: list[answers.LogHit] = []
     states: dict[tuple[int, int], Mapping[str, Any]] = {}
@@ -179,11 +179,13 @@ async def run_metrics(session: Session, asked: arguments.Metrics) -> answers.Run
         if count > MOST_POINTS:
             cut.append(f"series: {each['name']} was left out. Ask for it in `names`")
             continue
-        series.append(answers.SeriesLine.model_validate({**each, "points": [_point(band) for band in each["points"]]}))
+        series.append(
+            answers.SeriesLine.model_validate({**each, "points": [_point_of(band) for band in each["points"]]})
+        )
     return answers.RunMetrics.model_validate({**found, "series": series, "cut": cut})
 
 
-def _point(band: Mapping[str, Any]) -> answers.Point:
+def _point_of(band: Mapping[str, Any]) -> answers.Point:
     least, most = band["min"], band["max"]
     return answers.Point(
         at=band["at"],
@@ -204,10 +206,10 @@ async def run_results(session: Session, asked: arguments.Results) -> answers.Run
     first."""
     view = await session.view(asked.run, or_removed=True)
     params = {"state": asked.state, "best": asked.best, "by": asked.by}
-    found = await session.get(run_path(view, "/results"), params | _page(asked))
+    found = await session.get(run_path(view, "/results"), params | _page_params(asked))
     lines = [answers.ResultLine.model_validate(row) for row in found["items"]]
     told = {"results": lines, "by": found.get("by") or "", "order": found.get("order") or ""}
-    paged = _paged(found)
+    paged = _page_of(found)
     if not asked.state and not asked.best:
         paged["total"] = ((view.get("status") or {}).get("members") or {}).get("total")
     return answers.RunResults.model_validate({**told, "names": found.get("names") or [], **paged})
@@ -234,11 +236,11 @@ async def list_queue(session: Session, asked: arguments.ListQueue) -> answers.Qu
     """List the runs that wait for nodes, in the order of the queue, with the expected start of each. `state` selects
     the runs that have nodes, or that wait for other runs, instead."""
     params = {"state": asked.state, "owner": asked.owner, "namespace": asked.namespace, "fields": "summary"}
-    found = await session.get("/v1/queue", params | _page(asked))
+    found = await session.get("/v1/queue", params | _page_params(asked))
     lines = [answers.QueueLine.model_validate(row) for row in found["items"]]
     controller = found.get("controller") or {}
     says = str(controller.get("says") or "") if controller.get("absent") else ""
-    return answers.Queue(runs=lines, controller=says, **_paged(found))
+    return answers.Queue(runs=lines, controller=says, **_page_of(found))
 
 
 async def what_if(session: Session, asked: arguments.Ask) -> answers.Outlook:
@@ -251,10 +253,10 @@ async def what_if(session: Session, asked: arguments.Ask) -> answers.Outlook:
 async def list_nodes(session: Session, asked: arguments.ListNodes) -> answers.Nodes:
     """List nodes with their state, their resources and the runs on them."""
     params = {"search": asked.search, "gpuType": asked.gpu_type, "room": asked.has_room, "fields": "summary"}
-    found = await session.get("/v1/nodes", params | _page(asked))
+    found = await session.get("/v1/nodes", params | _page_params(asked))
     counts = found.get("counts") or {}
     lines = [answers.NodeLine.model_validate(row) for row in found["items"]]
-    return answers.Nodes(nodes=lines, states=counts.get("states") or {}, **_paged(found))
+    return answers.Nodes(nodes=lines, states=counts.get("states") or {}, **_page_of(found))
 
 
 async def get_node(session: Session, asked: arguments.OneNode) -> answers.Document:
@@ -286,9 +288,9 @@ async def list_events(session: Session, asked: arguments.ListEvents) -> answers.
     return answers.Events(events=[answers.EventLine.model_validate(row) for row in listed["items"][::-1]])
 
 
-def _page(asked: arguments.Page) -> dict[str, Any]:
+def _page_params(asked: arguments.Page) -> dict[str, Any]:
     return {"limit": asked.limit, "continue": asked.page}
 
 
-def _paged(found: Mapping[str, Any]) -> dict[str, Any]:
+def _page_of(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"next": found.get("continue") or "", "total": (found.get("counts") or {}).get("total")}

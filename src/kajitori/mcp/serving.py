@@ -48,14 +48,14 @@ def mcp_server(session: Session, report_bug: Callable[[Exception], str]) -> Serv
     tools = {tool.name: tool for tool in tools_of(session)}
 
     async def list_tools(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_offered(tool) for tool in tools.values()])
+        return ListToolsResult(tools=[_as_offered(tool) for tool in tools.values()])
 
     async def call_tool(_: Context, params: CallToolRequestParams) -> CallToolResult:
         tool = tools.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, _no_such_tool(params.name))
         try:
-            answer = await _answer(session, tool, params.arguments or {})
+            answer = await _call_tool(session, tool, params.arguments or {})
         except KajitoriError as error:
             session.failed(error)
             return _result(bounded(_in_tools(error.document()), session.secrets)[0], is_error=True)
@@ -85,7 +85,7 @@ async def serve_stdio(session: Session, report_bug: Callable[[Exception], str]) 
         session.close()
 
 
-async def _answer(session: Session, tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+async def _call_tool(session: Session, tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         asked = tool.asks.model_validate(dict(given))
     except ValidationError as error:
@@ -108,7 +108,7 @@ def _in_tools(document: dict[str, Any]) -> dict[str, Any]:
     return {"error": {**error, "hint": told(error["hint"]), "faults": faults}}
 
 
-def _offered(tool: Tool) -> OfferedTool:
+def _as_offered(tool: Tool) -> OfferedTool:
     return OfferedTool(
         name=tool.name,
         title=tool.title,

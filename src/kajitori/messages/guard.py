@@ -58,7 +58,7 @@ class Refusal(PermissionError):
 
 
 class Guard:
-    """The hook's rules, and what it refused in each thread."""
+    """The rules of the audit hook, and the connections that it refused, by thread."""
 
     def __init__(self, rules: Rules) -> None:
         self._hosts = rules.hosts
@@ -75,7 +75,7 @@ class Guard:
         sys.addaudithook(self.watch)
 
     def take_refusal(self) -> str:
-        """Return what was refused in this thread since the last call; empty if nothing was."""
+        """Return the refusals in this thread since the last call, as text; empty if there were none."""
         found: str = getattr(self._refused, "text", "")
         self._refused.text = ""
         return found
@@ -91,19 +91,19 @@ class Guard:
         elif event == "open":
             self._check_file(*arguments[:3])
         elif event in _PROGRAMS or event.startswith("syslog."):
-            self._refuse(f"{event} is not allowed")
+            self._record_refusal(f"{event} is not allowed")
 
     def _check_peer(self, sock: Any, address: Any) -> None:
         if address is None:  # the socket is connected already
             return
         family = getattr(sock, "family", None)
         if family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(address, tuple):
-            self._refuse("only connections over IP are allowed")
+            self._record_refusal("only connections over IP are allowed")
             return
         try:
             found = ipaddress.ip_address(str(address[0]).partition("%")[0])
         except ValueError:
-            self._refuse(f"the host {str(address[0])[:60]} was not looked up")
+            self._record_refusal(f"the host {str(address[0])[:60]} was not looked up")
             return
         if self._proxy is not None and self._proxy.is_connecting():
             return  # the requests to the proxy are checked instead
@@ -111,17 +111,17 @@ class Guard:
 
     def _check_address(self, address: Address) -> None:
         if not is_allowed(address, self._allowed, self._denied):
-            self._refuse(f"the policy's notifications.networks does not allow the address {address}")
+            self._record_refusal(f"the policy's notifications.networks does not allow the address {address}")
 
     def _check_request(self, connection: Any, data: Any) -> None:
-        """Check what a request asks the proxy for."""
+        """Check the target that a request asks the proxy for."""
         proxy = self._proxy
         if proxy is None or not proxy.is_peer_of(connection):
             return
         try:
             asked = proxy.asked(connection, data)
         except ValueError as error:
-            self._refuse(f"a request to the proxy was not understood: {error}")
+            self._record_refusal(f"a request to the proxy was not understood: {error}")
             return
         if asked is not None:
             self._check_receiver(*asked)
@@ -141,7 +141,7 @@ class Guard:
         if self._proxy is not None and name == self._proxy.host:
             return
         if self._hosts and not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._hosts):
-            self._refuse(f"the policy's notifications.hosts does not allow the host {name[:80]}")
+            self._record_refusal(f"the policy's notifications.hosts does not allow the host {name[:80]}")
 
     def _check_file(self, path: Any, mode: Any, flags: Any) -> None:
         if isinstance(path, int):
@@ -149,9 +149,9 @@ class Guard:
         writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
         text = os.path.realpath(os.fsdecode(path))
         if text != os.devnull and (writes or not text.startswith(self._readable)):
-            self._refuse("messages may not use files")
+            self._record_refusal("messages may not use files")
 
-    def _refuse(self, text: str) -> None:
+    def _record_refusal(self, text: str) -> None:
         if not self.take_refusal():
             self._refused.text = text
         raise Refusal(text)
@@ -162,7 +162,7 @@ def is_allowed(address: Address, allowed: Iterable[Network], denied: Iterable[Ne
 
     Addresses that carry another one inside (mapped, NAT64, 6to4, Teredo) count as that one.
     """
-    inner = _inner(address)
+    inner = _unwrap_ipv4(address)
     if any(address in network for network in allowed) or any(inner in network for network in allowed):
         return True
     if any(one in network for one in (address, inner) for network in denied):
@@ -170,7 +170,7 @@ def is_allowed(address: Address, allowed: Iterable[Network], denied: Iterable[Ne
     return inner.is_global and not inner.is_multicast and not inner.is_reserved
 
 
-def _inner(address: Address) -> Address:
+def _unwrap_ipv4(address: Address) -> Address:
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

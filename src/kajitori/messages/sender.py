@@ -84,7 +84,7 @@ class Sender:
         self._encrypting = {
             scheme
             for plugin in cast(Any, N_MGR).plugins(include_disabled=False)
-            for scheme in _words(plugin.secure_protocol)
+            for scheme in _as_tuple(plugin.secure_protocol)
         }
         self._notes = _Notes()
         logger = logging.getLogger("apprise")
@@ -110,7 +110,7 @@ class Sender:
         if service is None:
             return "the URL names no known service, or lacks a part", True
         if scheme in ("http", "https"):  # a service's own URL, as users copy it
-            scheme = next(iter(_words(service.secure_protocol)), scheme)
+            scheme = next(iter(_as_tuple(service.secure_protocol)), scheme)
         if scheme not in (self._rules.schemes or self._encrypting):
             return f"the policy's notifications.schemes does not allow {scheme}", True
         service.socket_connect_timeout = service.socket_read_timeout = TIMEOUT_SECONDS
@@ -154,7 +154,7 @@ class Sender:
         return f"the receiver answered {answer.status_code}", False
 
 
-def _words(given: Any) -> tuple[str, ...]:
+def _as_tuple(given: Any) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given or ())
 
 
