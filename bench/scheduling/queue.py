@@ -81,7 +81,7 @@ def _plan(queue: Queue) -> Cycle:
     """Run one cycle; started runs wait again afterwards, so that the next cycle is the same."""
     waiting = dict(queue._waiting)
     cycle = queue.plan((), NOW)
-    queue._waiting, queue._placed = waiting, {}
+    queue._waiting, queue._unseen = waiting, {}
     return cycle
 
 

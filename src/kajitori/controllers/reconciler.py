@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -65,6 +65,17 @@ ended."""
 
 REMOVAL_REFUSED = timedelta(minutes=10)
 """Time until a removal that the API server refused is tried again. An older role may lack the permission."""
+
+
+class _Observed(NamedTuple):
+    """The members of a run, as their Pods show them now."""
+
+    pods: Sequence[tuple[Pod, gang.Member]]
+    """All Pods of the run with the name of a member, each with that member."""
+    counted: Sequence[tuple[Pod, gang.Member]]
+    """The Pods among them that count as members now."""
+    members: Sequence[gang.Member]
+    """The members of `pods`. Nodes that are silent for a moment count as ready, and missing storage is explained."""
 
 
 class Reconciler:
@@ -131,6 +142,7 @@ class Reconciler:
 
     async def _take_next_step(self, key: Key, run: RunObject, status: RunStatus, admitted: Admitted) -> None:
         """Decide the next step of a run from its members, and carry it out."""
+        # 1. Wait until it is known which members were killed for their node's memory.
         pods = self._mirror.owned_pods(*reference_to(run))
         is_over = admitted.life.deleting or status.phase.is_final
         node_victims, unclear_seconds = await self._runs.node_victims.among(() if is_over else pods)
@@ -138,7 +150,31 @@ class Reconciler:
             self._planning.takeover.note(key)
             self._work.wake(key, timedelta(seconds=unclear_seconds))
             return
+
+        # 2. Observe the members, and add what other parts of the controller know about the run.
         began = asyncio.get_running_loop().time()
+        observed = await self._observe(key, run, status, pods, node_victims)
+        life = self._with_observations(run, admitted.life, observed)
+        if gang.has_lost_ledger(life, observed.members):
+            kept = await self._records.results.succeeded(run.metadata.namespace, run.metadata.uid)
+            life = gang.with_succeeded(life, kept)
+
+        # 3. Decide.
+        step = gang.next_step(life, observed.members, self._mirror.shown_until(self._now()))
+        ended = asyncio.get_running_loop().time()
+        self._work.rest(key, ended - began)
+        self._metrics.note_step("reconcile", ended - began)
+
+        # 4. Carry the step out.
+        if admitted.life.sweep is not None:
+            step = self._start_removals(run, step, observed.pods)
+        await self._perform(key, run, admitted, step, observed.members)
+
+    async def _observe(
+        self, key: Key, run: RunObject, status: RunStatus, pods: Sequence[Pod], node_victims: Container[str]
+    ) -> _Observed:
+        """Return the members of a run, given its Pods and the UIDs of those that were killed for their node's memory.
+        Labels and owners that were edited away are restored."""
         covered = {pod.metadata.uid for pod in self._mirror.pods_of_run(run)}
         for pod in pods:
             is_earlier = pod.member is not None and pod.member.attempt < status.attempts
@@ -147,31 +183,25 @@ class Reconciler:
         seen = [(pod, m) for pod in pods if (m := member_of(pod, self._mirror.nodes, node_victims)) is not None]
         present = [self._with_node_patience(key, member) for _, member in seen]
         members = await self._runs.claims.explained(key, run, status.attempt, present)
-        counted = [pair for pair in seen if pair[1].uid in covered]
-        still_waits = partial(preemptor_waits, self._mirror, self._cluster.specs)
-        status = self._records.peaks.noted(run, admitted.life.status, counted)
+        return _Observed(seen, [pair for pair in seen if pair[1].uid in covered], members)
+
+    def _with_observations(self, run: RunObject, life: gang.Run, observed: _Observed) -> gang.Run:
+        """Return the run with its memory peak, with findings from telemetry, with the preemptions that were withdrawn,
+        and with the part of its usage that history has."""
+        status = self._records.peaks.noted(run, life.status, observed.counted)
         if self._records.stuck is not None:
             status = self._records.stuck.noted(run, status)
         if self._records.stragglers is not None:
             status = self._records.stragglers.noted(run, status)
-        life = replace(
-            admitted.life,
+        still_waits = partial(preemptor_waits, self._mirror, self._cluster.specs)
+        return replace(
+            life,
             status=status,
             withdrawn=frozenset(
                 preemption.waiting for preemption in gang.preemptions_of(status) if not still_waits(preemption)
             ),
             confirmed=self._records.history.confirmed(run) if self._records.history is not None else 0,
         )
-        if gang.has_lost_ledger(life, members):
-            kept = await self._records.results.succeeded(run.metadata.namespace, run.metadata.uid)
-            life = gang.with_succeeded(life, kept)
-        step = gang.next_step(life, members, self._mirror.shown_until(self._now()))
-        ended = asyncio.get_running_loop().time()
-        self._work.rest(key, ended - began)
-        self._metrics.note_step("reconcile", ended - began)
-        if admitted.life.sweep is not None:
-            step = self._start_removals(run, step, seen)
-        await self._perform(key, run, admitted, step, members)
 
     def _start_removals(self, run: RunObject, step: gang.Step, seen: Sequence[tuple[Pod, gang.Member]]) -> gang.Step:
         """Start keeping the results of ended members of a sweep and deleting their Pods; return the remaining step."""
@@ -227,55 +257,82 @@ class Reconciler:
         self, key: Key, run: RunObject, admitted: Admitted, step: gang.Step, members: Sequence[gang.Member]
     ) -> None:
         """Write the intent to the run's status, then act on it."""
+        # 1. Complete the status: the request for nodes, the question about idle GPUs, notices for people.
         over = admitted.life.deleting or admitted.life.stopped or step.status.phase.is_final
         step = replace(step, status=await self._provisioning.settle(run, step.status, over=over))
         step = self._with_question(run, step)
         step = self._with_notices(run, step, admitted.life.limits.time_limit_seconds)
-        version = run.metadata.resource_version
+
+        # 2. Write it, before anything is done.
         waits = any(isinstance(action, gang.NeedsNodes) for action in step.actions)
-        if step.status != run.status and not (waits and run.status is None):  # planning writes a new run's first status
-            if self._runs.statuses.may_write(key, run.status, step.status):
-                version = await self._runs.statuses.write(run, step.status)
-            else:
-                self._runs.statuses.put_off(run, step.status)
-                self._work.wake(key, STATUS_INTERVAL)
+        version = run.metadata.resource_version
+        if not (waits and run.status is None):  # planning writes the first status of a new run
+            version = await self._write_intent(key, run, step.status)
         if step.wake_at is not None and not self._mirror.age_seconds():  # else it is reconciled after catching up
             self._work.wake_at(key, step.wake_at)
         if not waits:
             self._planning.leave(key)
-        actions = step.actions
+
+        # 3. Save stacks and logs of the members that are about to be deleted.
         await self._keep_evidence(run, admitted, step)
-        logs = self._records.logs
-        if logs is not None and (not admitted.life.deleting or self._records.history is not None):
-            reference, rules = reference_to(run), self._cluster.policy.logs
-            if admitted.life.deleting:
-                within = min(LOGS_OF_DELETED_SECONDS, rules.keep_within_seconds)
-                rules = rules.model_copy(update={"keep_within_seconds": within})
-            actions = (*actions, *logs.due_deletions(reference))
-            of_sweep = admitted.life.sweep is not None
-            left = await logs.keep_before(reference, actions, members, rules, of_sweep=of_sweep)  # rule 11
-            actions = without(actions, members, left)
+        actions = await self._keep_logs(run, admitted, step.actions, members)
+
+        # 4. Carry out the actions.
         for action in actions:
-            match action:
-                case gang.NeedsNodes():
-                    self._planning.add(key, run, admitted, step.status, action, version)
-                case gang.CreateMembers(ranks):
-                    await self._starter.create(run, admitted, step.status, ranks, version)
-                case gang.DeleteMembers():
-                    await delete_members(self._client, self._mirror, reference_to(run), action)
-                case gang.DeleteMember():
-                    await delete_member(self._client, run, action)
-                case gang.HoldMember():
-                    await hold_member(self._client, run.metadata.namespace, action)
-                case gang.ReleaseMember():
-                    await release_member(self._client, run.metadata.namespace, action)
-                case gang.Release():
-                    await self._remove_finalizer(key, run, step.status, version)
-                case gang.Remove():
-                    await self._delete_expired(key, run, step.status, version)
+            await self._act(key, run, admitted, step.status, action, version)
         if not admitted.life.deleting:
             await self._runs.budgets.keep(run, self._budget_of(run, admitted, step.status, members))
             await self._keep_network(run, admitted, step.status)
+
+    async def _write_intent(self, key: Key, run: RunObject, status: RunStatus) -> str:
+        """Write the status if it has changed, and return the resource version. If only counts have changed since a
+        moment ago, the write is put off."""
+        if status == run.status:
+            return run.metadata.resource_version
+        if self._runs.statuses.may_write(key, run.status, status):
+            return await self._runs.statuses.write(run, status)
+        self._runs.statuses.put_off(run, status)
+        self._work.wake(key, STATUS_INTERVAL)
+        return run.metadata.resource_version
+
+    async def _keep_logs(
+        self, run: RunObject, admitted: Admitted, actions: tuple[gang.Action, ...], members: Sequence[gang.Member]
+    ) -> tuple[gang.Action, ...]:
+        """Keep the logs of members that the actions delete (rule 11). Return the actions that are due now: without
+        deletions that have to wait for a log, and with earlier deletions that need not wait any longer."""
+        logs = self._records.logs
+        if logs is None or (admitted.life.deleting and self._records.history is None):
+            return actions
+        reference, rules = reference_to(run), self._cluster.policy.logs
+        if admitted.life.deleting:
+            within = min(LOGS_OF_DELETED_SECONDS, rules.keep_within_seconds)
+            rules = rules.model_copy(update={"keep_within_seconds": within})
+        actions = (*actions, *logs.due_deletions(reference))
+        of_sweep = admitted.life.sweep is not None
+        left = await logs.keep_before(reference, actions, members, rules, of_sweep=of_sweep)
+        return without(actions, members, left)
+
+    async def _act(
+        self, key: Key, run: RunObject, admitted: Admitted, status: RunStatus, action: gang.Action, version: str
+    ) -> None:
+        """Carry out one action. `version` is the resource version of the run with this status."""
+        match action:
+            case gang.NeedsNodes():
+                self._planning.add(key, run, admitted, status, action, version)
+            case gang.CreateMembers(ranks):
+                await self._starter.create(run, admitted, status, ranks, version)
+            case gang.DeleteMembers():
+                await delete_members(self._client, self._mirror, reference_to(run), action)
+            case gang.DeleteMember():
+                await delete_member(self._client, run, action)
+            case gang.HoldMember():
+                await hold_member(self._client, run.metadata.namespace, action)
+            case gang.ReleaseMember():
+                await release_member(self._client, run.metadata.namespace, action)
+            case gang.Release():
+                await self._remove_finalizer(key, run, status, version)
+            case gang.Remove():
+                await self._delete_expired(key, run, status, version)
 
     async def _keep_evidence(self, run: RunObject, admitted: Admitted, step: gang.Step) -> None:
         """Store the stacks of a failed gang's survivors before they are ended, within their grace at most."""
@@ -300,14 +357,14 @@ class Reconciler:
 
     def _with_notices(self, run: RunObject, step: gang.Step, time_limit_seconds: int | None) -> gang.Step:
         """Add notices for the owner or the team to the status, and remove those that outboxes hold."""
-        office = self._records.messages
-        if office is None:
+        messages = self._records.messages
+        if messages is None:
             return step
-        rules, now, wanted = self._cluster.policy.notifications, self._now(), office.is_wanted(run)
+        rules, now, wanted = self._cluster.policy.notifications, self._now(), messages.is_wanted(run)
         status = with_notices(
             step.status,
             wanted=wanted,
-            taken=office.taken(run),
+            taken=messages.taken(run),
             rules=rules,
             now=now,
             time_limit_seconds=time_limit_seconds,
@@ -327,6 +384,7 @@ class Reconciler:
     def _budget_of(
         self, run: RunObject, admitted: Admitted, status: RunStatus, members: Sequence[gang.Member]
     ) -> dict[str, Any] | None:
+        """Return the disruption budget that the run should have now; None for no budget."""
         if not self._cluster.policy.disruption_budgets:
             return None
         covered = coverage_of(run)
@@ -353,26 +411,11 @@ class Reconciler:
         self._runs.statuses.note_attempts(run, kept)
 
     async def _remove_finalizer(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
-        """Remove the finalizer of a run that is being deleted, once history has its record, and outboxes its
-        notices."""
+        """Remove the finalizer of a run that is being deleted, and everything that is stored about it and not part of
+        history. Does nothing while the object has to stay."""
+        if await self._has_to_stay(key, run, status, version):
+            return
         meta, history = run.metadata, self._records.history
-        office, deleted_at = self._records.messages, parse_time(meta.deletion_timestamp or "")
-        is_recent = deleted_at is not None and self._now() - deleted_at < END_UNSEEN
-        if is_recent and self._cluster.dependencies.has_unseen_end(run, self._now()):
-            self._work.wake(key, STATUS_INTERVAL)
-            return
-        if office is not None and not office.has_all(run, status) and deleted_at is not None:
-            if self._now() - deleted_at < NOTICES_OF_DELETED:
-                self._work.wake(key, STATUS_INTERVAL)
-                return
-            log.warning("run %s/%s is deleted, and its last messages are lost", *key)
-        if history is not None and not await history.keep_end(run, status, removed=True, rule="deleted"):
-            self._work.wake(key, ASK_AGAIN)
-            waits = history.describe_wait()
-            if waits != status.removal_waits:
-                status_then = msgspec.structs.replace(status, removal_waits=waits)
-                await self._runs.statuses.write(run, status_then, version, before=status)
-            return
         if self._records.logs is not None:
             if history is None:
                 await self._records.logs.forget(meta.namespace, meta.uid)
@@ -384,6 +427,29 @@ class Reconciler:
         left = [finalizer for finalizer in meta.finalizers if finalizer != names.FINALIZER]
         patch = {"metadata": {"finalizers": left or None, "uid": meta.uid}}
         await self._client.patch(RUNS, meta.name, patch, meta.namespace)
+
+    async def _has_to_stay(self, key: Key, run: RunObject, status: RunStatus, version: str) -> bool:
+        """Whether the object of a deleted run has to stay for now: runs that wait for it have yet to note its end,
+        outboxes lack its notices, or history lacks its record. The run is queued again then."""
+        history, messages = self._records.history, self._records.messages
+        deleted_at = parse_time(run.metadata.deletion_timestamp or "")
+        is_recent = deleted_at is not None and self._now() - deleted_at < END_UNSEEN
+        if is_recent and self._cluster.dependencies.has_unseen_end(run, self._now()):
+            self._work.wake(key, STATUS_INTERVAL)
+            return True
+        if messages is not None and not messages.has_all(run, status) and deleted_at is not None:
+            if self._now() - deleted_at < NOTICES_OF_DELETED:
+                self._work.wake(key, STATUS_INTERVAL)
+                return True
+            log.warning("run %s/%s is deleted, and its last messages are lost", *key)
+        if history is not None and not await history.keep_end(run, status, removed=True, rule="deleted"):
+            self._work.wake(key, ASK_AGAIN)
+            waits = history.describe_wait()
+            if waits != status.removal_waits:
+                status_then = msgspec.structs.replace(status, removal_waits=waits)
+                await self._runs.statuses.write(run, status_then, version, before=status)
+            return True
+        return False
 
     async def _delete_expired(self, key: Key, run: RunObject, status: RunStatus, version: str) -> None:
         """Delete a run that ended long ago, unless it has changed since it was read, or history lacks its end."""

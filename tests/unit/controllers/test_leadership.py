@@ -12,7 +12,7 @@ from kajitori.kube.connection.config import KubeConfig
 
 
 class BrokenLeadership(Leadership):
-    async def _take(self, client: KubeClient) -> bool:
+    async def _take_lease(self, client: KubeClient) -> bool:
         raise RuntimeError("a bug")
 
 

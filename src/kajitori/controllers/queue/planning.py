@@ -58,7 +58,7 @@ MESSAGES_WHEN_BUSY = 4
 
 
 class Planning:
-    """The waiting runs, and the time of the next cycle."""
+    """Decides when the queue is planned, and carries out each cycle."""
 
     def __init__(
         self,
@@ -84,12 +84,14 @@ class Planning:
         self._queue = Queue(mirror, cluster, metrics)
         self._growing = Growing(cluster)
         self.takeover = Takeover()
+        """Existing runs that this leader has to reconcile before it plans."""
         self._full_is_due = False
         """Whether a partial cycle ran since the last full one: a full one follows after its pause."""
         self._full_rests_until = 0.0
         self._partial_rests_until = 0.0
         self._start_slots = StartSlots(lambda: starter.at_a_time)
-        self._being_told: set[Key] = set()
+        self._writing_message: set[Key] = set()
+        """Waiting runs with a write of their message under way."""
         self._outdated: set[Key] = set()
         """Waiting runs that policy has to decide about again before they start: policy or nodes have changed."""
         self._outdated_as_of = 0
@@ -185,7 +187,8 @@ class Planning:
         return ended + (rest_when_busy if self._statuses.are_held_up else rest) * (ended - began)
 
     def _plan_all(self) -> None:
-        """Run a full cycle and act on it: start and preempt runs, ask for nodes, tell the others why they wait."""
+        """Run a full cycle and act on it."""
+        # 1. Decide.
         self._look_again_at = None
         self._look_for_outdated()
         cycle = self._queue.plan(self._work.busy | self._outdated, self._time_of_facts(), self._start_slots.left)
@@ -193,23 +196,29 @@ class Planning:
         for key in cycle.doubtful:
             self._work.wake(key, DOUBT_PATIENCE)
             self._plan_at(self._now() + DOUBT_PATIENCE)
+        if cycle.look_again_at is not None:
+            self._plan_at(cycle.look_again_at)
+
+        # 2. Start runs, and preempt others.
         self._begin_all(cycle)
         self._preempt_all(cycle.preemptions.requests)
         if cycle.preemptions.look_again_in_seconds < math.inf:
             self._plan_at(self._now() + timedelta(seconds=cycle.preemptions.look_again_in_seconds))
-        if cycle.look_again_at is not None:
-            self._plan_at(cycle.look_again_at)
+
+        # 3. Decide which runs ask an autoscaler for nodes.
         preempting = self._describe_preemptions(cycle)
         freed_for = [key for key, text in preempting.items() if PREEMPTS in text]
         with self._metrics.step("provision"):
-            asking = self._provisioning.plan(cycle, self._time_of_facts(), freed_for)
-        if asking.look_again_at is not None:
-            self._plan_at(asking.look_again_at)
+            asks = self._provisioning.plan(cycle, self._time_of_facts(), freed_for)
+        if asks.look_again_at is not None:
+            self._plan_at(asks.look_again_at)
+
+        # 4. Write why the other runs wait, and their requests for nodes.
         if cycle.explainer is not None:
             with self._metrics.step("explain"):
                 for waiting, shortage in (pair for pair in cycle.waits if pair[0].key not in self._work.busy):
                     name = waiting.request.key
-                    self._write_reason(waiting, shortage, cycle.explainer, preempting.get(name, ""), asking.of(name))
+                    self._write_reason(waiting, shortage, cycle.explainer, preempting.get(name, ""), asks.of(name))
 
     def _look_for_outdated(self) -> None:
         """Queue the runs for another decision if policy or nodes have changed since the last one."""
@@ -234,6 +243,7 @@ class Planning:
         self._look_again_at = min(moment, self._look_again_at or moment)
 
     def _time_of_facts(self) -> datetime:
+        """Return the latest moment that the mirror shows."""
         return self._mirror.shown_until(self._now())
 
     # ------------------------------------------------------------------------------------------ starts
@@ -340,24 +350,23 @@ class Planning:
 
         preempting: the text about the runs that were preempted for it.
         """
-        told = waiting.status
+        present = waiting.status
         why = ask.reason or explainer.reason(waiting.request, shortage)
-        is_told = gang.already_says(told, gang.waiting_reason(told, why)) and (PREEMPTS in preempting) == (
-            PREEMPTS in told.message
-        )
-        if is_told and ask.is_done and not self._may_retell(waiting.key):
+        is_same_reason = gang.already_says(present, gang.waiting_reason(present, why))
+        is_same_reason = is_same_reason and (PREEMPTS in preempting) == (PREEMPTS in present.message)
+        if is_same_reason and ask.is_done and not self._may_renew_message(waiting.key):
             return
-        if len(self._being_told) >= (MESSAGES_WHEN_BUSY if self._statuses.are_held_up else MESSAGES_AT_ONCE):
+        if len(self._writing_message) >= (MESSAGES_WHEN_BUSY if self._statuses.are_held_up else MESSAGES_AT_ONCE):
             self._plan_at(self._now() + STATUS_INTERVAL)
             return
         explanation = explainer.explain(waiting.request, shortage)
         message = "; ".join(text for text in (preempting, ask.words, explanation.message) if text)
-        status = gang.keep_waiting(msgspec.structs.replace(told, node_request=ask.request), why, message)
-        if status != told or not ask.is_done:
-            self._being_told.add(waiting.key)
+        status = gang.keep_waiting(msgspec.structs.replace(present, node_request=ask.request), why, message)
+        if status != present or not ask.is_done:
+            self._writing_message.add(waiting.key)
             self._work.begin(waiting.key, partial(self._write_message, waiting, status))
 
-    def _may_retell(self, key: Key) -> bool:
+    def _may_renew_message(self, key: Key) -> bool:
         """Whether a waiting run's message may be renewed now; else plan a cycle for when it may."""
         written_at = self._statuses.written_at(key)
         if written_at is None:
@@ -381,4 +390,4 @@ class Planning:
                 failed = msgspec.structs.replace(status, node_request=made)
                 await self._statuses.write(run, failed, version, before=status)
         finally:
-            self._being_told.discard(waiting.key)
+            self._writing_message.discard(waiting.key)

@@ -89,11 +89,11 @@ class Provisioning:
         self._client = client
         self._cluster = cluster
         self._on_change = on_change
-        self._there = NodeRequests(client, lambda: bool(cluster.policy.node_pools), self._note)
+        self._requests = NodeRequests(client, lambda: bool(cluster.policy.node_pools), self._note)
 
     async def follow(self) -> None:
         """Follow the answers of autoscalers, until cancelled."""
-        await self._there.follow()
+        await self._requests.follow()
 
     def _note(self, request: ProvisioningRequest | None) -> None:
         owner = request.metadata.controller if request is not None else None
@@ -107,23 +107,23 @@ class Provisioning:
         freed_for: runs for which others were preempted: nodes become free for them anyway.
         """
         asked = any(waiting.status.node_request is not None for waiting, _ in cycle.waits)
-        knows = self._there.resource is not None or bool(self._there.why_not)
-        if cycle.plan is None or not cycle.waits or not (asked or (self._cluster.pools and knows)):
+        is_known = self._requests.resource is not None or bool(self._requests.why_not)
+        if cycle.plan is None or not cycle.waits or not (asked or (self._cluster.pools and is_known)):
             return CycleAsks()
         starts = {reservation.key: time_at(reservation.starts_at) for reservation in cycle.plan.schedule.reservations}
         starts |= dict.fromkeys(freed_for, now)
-        wanting = [self._unplaced_run(waiting, shortage, starts) for waiting, shortage in cycle.waits]
-        keys = {run.gang.key for run in wanting}
+        unplaced = [self._unplaced_run(waiting, shortage, starts) for waiting, shortage in cycle.waits]
+        keys = {run.gang.key for run in unplaced}
         others = [(key, request) for key, request in self._cluster.node_requests() if key not in keys]
-        pools = self._cluster.pools if knows else {}
+        pools = self._cluster.pools if is_known else {}
         found = demand(
-            wanting, others, self._cluster.kept(), cycle.plan.snapshot, pools, now, unavailable=self._there.why_not
+            unplaced, others, self._cluster.kept(), cycle.plan.snapshot, pools, now, unavailable=self._requests.why_not
         )
         asks = {}
-        for run in wanting:
+        for run in unplaced:
             key, before = run.gang.key, run.request
             request = found.changed.get(key, before)
-            is_lost = request is not None and request.is_live and self._there.resource is not None and not run.answer
+            is_lost = request is not None and request.is_live and self._requests.resource is not None and not run.answer
             asks[key] = Ask(request, found.notes.get(key, ""), request == before and not is_lost)
         return CycleAsks(asks, found.look_again_at)
 
@@ -137,7 +137,7 @@ class Provisioning:
     def _find_request(self, run: RunObject, request: NodeRequest) -> ProvisioningRequest | None:
         """Return the object of a request, if the run owns it; another owner's object of that name does not count."""
         meta = run.metadata
-        found = self._there.known.get((meta.namespace, request_name(meta.name, request)))
+        found = self._requests.known.get((meta.namespace, request_name(meta.name, request)))
         owner = found.metadata.controller if found is not None else None
         return found if owner is not None and owner.uid == meta.uid else None
 
@@ -148,36 +148,36 @@ class Provisioning:
         the API server refuses it."""
         if request is None or not request.is_live or self._find_request(waiting.run, request) is not None:
             return request
-        rules, resource = self._cluster.policy.node_pools.get(request.pool), self._there.resource
+        rules, resource = self._cluster.policy.node_pools.get(request.pool), self._requests.resource
         if rules is None or resource is None:
             return request  # policy or cluster changed meanwhile: the next cycle decides
         meta, (_, decision) = waiting.run.metadata, waiting.admitted.resolved()
-        whose = {"run": meta.name, "namespace": meta.namespace, "uid": meta.uid}
-        template = pod_template(request, rules, decision.template, **whose)
-        body = provisioning_request(request, rules, waiting.request.least, api_version=resource.api_version, **whose)
+        owner = {"run": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+        template = pod_template(request, rules, decision.template, **owner)
+        body = provisioning_request(request, rules, waiting.request.least, api_version=resource.api_version, **owner)
         try:
             await ensure_of_run(self._client, POD_TEMPLATES, template, waiting.run)
             await ensure_of_run(self._client, resource, body, waiting.run)
         except (AlreadyExists, Forbidden, InvalidInput) as error:
-            await self._take_back(waiting.run)
+            await self._withdraw(waiting.run)
             return with_failure(request, error.message, rules, self._client.now())
         return request
 
-    async def _take_back(self, run: RunObject) -> None:
+    async def _withdraw(self, run: RunObject) -> None:
         """Delete all requests of this run, by label."""
         meta = run.metadata
-        ours = f"{names.MANAGED},{names.LABEL_RUN_UID}={meta.uid}"
-        for resource in (
-            POD_TEMPLATES,
-            self._there.resource,
-        ):  # a template without a request would never be found again
+        selector = f"{names.MANAGED},{names.LABEL_RUN_UID}={meta.uid}"
+        # Templates first: a template without a request would never be found again.
+        for resource in (POD_TEMPLATES, self._requests.resource):
             if resource is None:
                 continue
             try:
                 with suppress(NotFound):
-                    await self._client.delete_collection(resource, meta.namespace, label_selector=ours)
+                    await self._client.delete_collection(resource, meta.namespace, label_selector=selector)
             except Forbidden as error:
-                log.warning("what run %s/%s asked for stays: %s", meta.namespace, meta.name, error.message)
+                log.warning(
+                    "the node request of run %s/%s can't be withdrawn: %s", meta.namespace, meta.name, error.message
+                )
 
     async def settle(self, run: RunObject, status: RunStatus, *, over: bool) -> RunStatus:
         """Return the status without a request that the run no longer needs, after withdrawing it."""
@@ -193,18 +193,18 @@ class Provisioning:
     async def keep_only(self, run: RunObject, wanted: NodeRequest | None) -> None:
         """Withdraw all requests of this run apart from `wanted`, also those that its status does not name. If `wanted`
         is deleted with them, it is made anew later."""
-        last, stands = run.current_status.node_request, self._made_in_name_of(run)
-        stands |= {request_name(run.metadata.name, last)} if last is not None and last.is_live else set()
+        last, unwanted = run.current_status.node_request, self._requests_owned_by(run)
+        unwanted |= {request_name(run.metadata.name, last)} if last is not None and last.is_live else set()
         if wanted is not None and wanted.is_live:
-            stands.discard(request_name(run.metadata.name, wanted))
-        if stands:
-            await self._take_back(run)
+            unwanted.discard(request_name(run.metadata.name, wanted))
+        if unwanted:
+            await self._withdraw(run)
 
-    def _made_in_name_of(self, run: RunObject) -> set[str]:
+    def _requests_owned_by(self, run: RunObject) -> set[str]:
         """Return the names of the ProvisioningRequests that this run owns."""
         return {
             request.metadata.name
-            for request in self._there.known.values()
+            for request in self._requests.known.values()
             if (owner := request.metadata.controller) is not None
             and owner.uid == run.metadata.uid
             and not request.metadata.deletion_timestamp

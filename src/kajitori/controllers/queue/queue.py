@@ -84,7 +84,7 @@ class QueueEntry(PendingRun):
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class UnseenAttempt:
     """A planned attempt that the mirror does not show yet."""
 
     member: MemberRequest
@@ -166,10 +166,10 @@ class Queue:
         self._outlook = Outlook(mirror, cluster)
         self.preemptions = Preemptions(mirror, cluster, self._outlook)
         self._waiting: dict[Key, QueueEntry] = {}
-        self._placed: dict[Key, Placed] = {}
+        self._unseen: dict[Key, UnseenAttempt] = {}
         self._by_shape = QueueByShape()
         self._returning: set[Key] = set()
-        """Waiting elastic gangs that nodes are kept for."""
+        """Waiting elastic gangs between two attempts: nodes are kept for them."""
 
     def close(self) -> None:
         """Stop following the mirror."""
@@ -200,17 +200,17 @@ class Queue:
 
     def doubt(self, key: Key, now: datetime) -> None:
         """Note that the write of a placement failed. Its nodes stay taken until it is clear whether it was stored."""
-        if key in self._placed:
-            self._placed[key] = replace(self._placed[key], doubtful_since=now)
+        if key in self._unseen:
+            self._unseen[key] = replace(self._unseen[key], doubtful_since=now)
 
     def take_back(self, key: Key) -> None:
         """Free the nodes that were given to a run that cannot use them."""
-        self._placed.pop(key, None)
+        self._unseen.pop(key, None)
 
     def forget(self, key: Key) -> None:
         """Remove a run that is deleted."""
         self.leave(key)
-        self._placed.pop(key, None)
+        self._unseen.pop(key, None)
 
     def decided_before(self, policy_version: int, cluster_version: int) -> set[Key]:
         """Return the waiting runs with a decision older than this policy, or than these nodes if it depends on them."""
@@ -221,17 +221,21 @@ class Queue:
     # ------------------------------------------------------------------------------------------ cycles
 
     def plan(self, busy: Collection[Key], now: datetime, free_slots: FreeSlots | None = None) -> Cycle:
-        """Run a full cycle: all waiting runs in order, on what is free. Runs that are worked on (`busy`) do not start.
+        """Run a full cycle: plan all waiting runs in order. Runs that the controller is working on (`busy`) do not
+        start.
 
         No more runs start than there are free slots, apart from runs with promised nodes. The others keep waiting
         without a new reason, and the next cycle looks at them again.
         """
+        # 1. Leave out runs that may have their nodes already.
         self._forget_shown(now)
-        doubtful = tuple(key for key in self._waiting if key in self._placed)
+        doubtful = tuple(key for key in self._waiting if key in self._unseen)
         passed_over = tuple(key for key in self._waiting if key in busy)
-        entries = {entry.request.key: entry for key, entry in self._waiting.items() if key not in self._placed}
+        entries = {entry.request.key: entry for key, entry in self._waiting.items() if key not in self._unseen}
         if not entries:
             return Cycle(doubtful=doubtful, busy=passed_over)
+
+        # 2. Decide over the whole queue. Gangs are kept off nodes that an autoscaler made for other runs.
         barred = self._cluster.barred()
         pending = [PendingRun(entry.run, barred(entry.request)) for entry in entries.values()]
         queue = self._outlook.waiting_runs(pending, now)
@@ -239,6 +243,7 @@ class Queue:
         plan = run_cycle(self._cluster_state(now), queue, policy, at, step=self._metrics.step)
         self._by_shape.replace([_with_request(run, entries[run.key].request) for run in plan.queue])
 
+        # 3. Start as many of the placed runs as there are free slots.
         def not_busy(placements: Iterable[Placement]) -> list[Placement]:
             return [placement for placement in placements if entries[placement.key].key not in busy]
 
@@ -252,6 +257,8 @@ class Queue:
         starts = tuple(
             self._record_start(entries[placement.key], placement, ends_at[placement.key]) for placement in begin
         )
+
+        # 4. The others wait.
         waits = tuple(
             (entries[shortage.key], shortage) for shortage in plan.shortages if entries[shortage.key].key not in busy
         )
@@ -260,7 +267,7 @@ class Queue:
         return Cycle(starts, waits, plan, explainer, doubtful, passed_over, again, held_back)
 
     def plan_partially(self, busy: Collection[Key], now: datetime, free_slots: FreeSlots | None = None) -> Cycle:
-        """Run a partial cycle: of a long queue start what fits among the first runs of each shape.
+        """Run a partial cycle: start those of the first runs of each shape that fit, which is quick in a long queue.
 
         Nothing starts while nodes are promised to some run: only a full cycle knows which.
         """
@@ -311,7 +318,7 @@ class Queue:
         promised = place_promised(state, [WaitingRun(request, math.inf) for request in waiting])
         grows = [growth for growth in growing.look(promised.snapshot, waiting, now) if growth.key not in busy]
         for growth in grows:
-            self._placed[growth.key] = Placed(growth.member, growth.more, growth.run.metadata.resource_version)
+            self._unseen[growth.key] = UnseenAttempt(growth.member, growth.more, growth.run.metadata.resource_version)
         return grows
 
     def _cluster_state(self, now: datetime) -> ClusterState:
@@ -334,7 +341,7 @@ class Queue:
     def _usage(self, but_for: Collection[Key] = ()) -> Snapshot:
         """Return the usage of every node, by Pods and by promises to runs that are not in `but_for`."""
         snapshot = self._cluster.occupancy.used()
-        for placed in self._placed.values():
+        for placed in self._unseen.values():
             occupy(snapshot, placed.member, self._existing_nodes(placed.nodes))
         for promise in self._cluster.occupancy.promises():
             if key_of(promise.run) not in but_for:
@@ -344,36 +351,36 @@ class Queue:
     def _still_waits(self, run: WaitingRun) -> bool:
         key = key_of(run.key)
         entry = self._waiting.get(key)
-        return entry is not None and entry.request is run.gang and key not in self._placed
+        return entry is not None and entry.request is run.gang and key not in self._unseen
 
     def _record_start(self, entry: QueueEntry, placement: Placement, ends_at: float) -> tuple[QueueEntry, Placement]:
         """Record the nodes of a run, and remove it from the waiting runs."""
         self.leave(entry.key)
-        self._placed[entry.key] = Placed(entry.request.member, placement.nodes, entry.version, ends_at)
+        self._unseen[entry.key] = UnseenAttempt(entry.request.member, placement.nodes, entry.version, ends_at)
         return entry, placement
 
     def _expected_endings(self, now: datetime) -> list[Ending]:
         """Return when running gangs, and attempts that were just planned, are expected to have ended."""
-        return [*(ending for _, ending in self._outlook.endings(now)), *self._endings_of_placed(now)]
+        return [*(ending for _, ending in self._outlook.endings(now)), *self._endings_of_unseen(now)]
 
-    def _endings_of_placed(self, now: datetime) -> Iterator[Ending]:
+    def _endings_of_unseen(self, now: datetime) -> Iterator[Ending]:
         index, at = self._cluster.table().index, now.timestamp()
-        for placed in self._placed.values():
+        for placed in self._unseen.values():
             rows = np.array([index[node] for node in self._existing_nodes(placed.nodes)], dtype=np.int64)
             if math.isfinite(placed.ends_at):
                 yield Ending(placed.member, rows, max(at, placed.ends_at))
 
     def _forget_shown(self, now: datetime) -> None:
-        """Forget placements that the mirror shows (they are promises from now on) and placements that were not stored.
-        If the mirror has a newer version of the Run, it either shows the placement, or another writer was first and the
-        placement was not stored.
+        """Forget placements that the mirror shows now, since the occupancy counts them as promises, and placements that
+        were not stored. If the mirror has a newer version of the Run, it either shows the placement, or another writer
+        was first and the placement was not stored.
         """
-        for key, placed in list(self._placed.items()):
+        for key, placed in list(self._unseen.items()):
             run = self._mirror.runs.get(key)
             moved_on = run is None or int(run.metadata.resource_version or 0) > int(placed.version or 0)
             doubted = placed.doubtful_since is not None and now - placed.doubtful_since >= DOUBT_PATIENCE
             if moved_on or doubted:
-                del self._placed[key]
+                del self._unseen[key]
 
     def _existing_nodes(self, nodes: Sequence[str]) -> list[str]:
         known = self._cluster.table().index

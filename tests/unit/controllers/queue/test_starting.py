@@ -26,7 +26,7 @@ ELASTIC: dict[str, Any] = {"replicas": 8, "minReplicas": 2, "resources": {"cpu":
 
 
 class Quotas:
-    """Stands for a client: a namespace whose quota has room for `room` Pods."""
+    """A fake client of a namespace with a quota that has room for `room` Pods."""
 
     def __init__(self, room: int) -> None:
         self.items = [
@@ -49,7 +49,7 @@ class RecordedStatuses:
 
 
 class Scene(QueueScene):
-    """Eight nodes, and a namespace whose quota has room for `room` Pods."""
+    """Eight nodes, and a namespace with a quota that has room for `room` Pods."""
 
     def __init__(self, room: int) -> None:
         super().__init__(8)

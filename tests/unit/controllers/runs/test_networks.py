@@ -47,7 +47,7 @@ async def test_a_policy_deleted_before_its_creation_was_answered_is_recreated() 
 
 
 def keeper_with(server: FakeServer, *known: NetworkPolicy) -> NetworkKeeper:
-    """Return a keeper whose watch has shown these policies."""
+    """Return a keeper that has seen these policies by its watch."""
     keeper = NetworkKeeper(cast(KubeClient, server), lambda key: None)
     keeper._synced = True
     keeper._known.update({(policy.metadata.namespace, policy.metadata.name): policy for policy in known})

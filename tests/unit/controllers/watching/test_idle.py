@@ -1,4 +1,4 @@
-"""The watcher for idle GPUs: it has only those runs reconciled whose status is about to change."""
+"""The watcher for idle GPUs: it queues a run for reconciliation only if the run's status is about to change."""
 
 from __future__ import annotations
 

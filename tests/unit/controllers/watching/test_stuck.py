@@ -46,7 +46,7 @@ class Looks:
 
 
 class Setting:
-    """A watcher and one run, whose status is written whenever the watcher tells of a change."""
+    """A watcher and one run. The run's status is written whenever the watcher reports a change."""
 
     def __init__(self, spec: dict[str, Any] | None = None, looks: Looks | None = None) -> None:
         self.spec = {"image": "x", **(spec or {})}
@@ -127,7 +127,7 @@ async def test_a_run_is_stuck_once_its_processes_were_seen_to_stand_still() -> N
 
 
 async def test_a_run_that_went_on_before_the_look_is_not_stuck() -> None:
-    """Telemetry is late: a run whose next minute shows progress stood still for a moment only."""
+    """Telemetry is late: a run that shows progress in its next minute stood still for a moment only."""
     setting = Setting({"stuckAfter": "10m"}, Looks(Inspection(True, odd=(1,))))
     setting.late_seconds = 110
     await setting.pass_minutes(*5 * [TRAINS], *11 * [WAITS])
