@@ -70,14 +70,10 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
     Each default that was used becomes a finding. Its code ends in `Defaulted`, and its message is the value alone
     (`2Gi memory`), so that one line can list several of them.
     """
+    # 1. The nodes that members may run on.
     defaults = policy.defaults
     node_selector = {**spec.node_selector, **policy.inject.node_selector}
-    wants_gpus = bool(spec.resources.gpus) or spec.resources.gpu_type is not None
-    tolerations = [*spec.tolerations, *policy.inject.tolerations, *(policy.gpu.tolerations if wants_gpus else ())]
-    kept = tuple(
-        Toleration(toleration.key, toleration.operator, toleration.value, toleration.effect)
-        for toleration in dict.fromkeys(tolerations)
-    )
+    tolerations = _resolve_tolerations(spec, policy)
     gpu_type = _known_type(spec.resources.gpu_type or "", policy, facts.table)
     like = MemberRequest(
         0,
@@ -85,39 +81,23 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         gpus=spec.resources.gpus or (1 if gpu_type else 0),
         gpu_type=gpu_type,
         node_selector=tuple(sorted(node_selector.items())),
-        tolerations=kept + PASSING_TAINTS,
+        tolerations=tolerations + PASSING_TAINTS,
         cpu_runs_on_gpu_nodes=policy.gpu.cpu_runs_on_gpu_nodes,
     )
     smallest = _smallest_node(facts.table, like) if spec.resources.whole_node else None
-    gpus = spec.resources.gpus
-    if not gpus and gpu_type and smallest is not None and facts.table is not None:
-        gpus = int(smallest[facts.table.gpu_column(gpu_type)])
-        findings.add("WholeNodeGpus", f"a whole {gpu_type} node has {gpus} GPUs", "spec.resources.gpu")
-    elif not gpus and gpu_type and facts.table is not None and not policy.nodes_on_demand:
-        gpus = 1  # the run waits for a node of that type, and is resolved again when one joins
-        message = f"the number of GPUs of a whole {gpu_type} node is known once the cluster has one"
-        findings.add("WholeNodeGpus", message, "spec.resources.gpu")
 
+    # 2. The amounts of a member.
+    gpus = _resolve_gpus(spec, policy, facts, gpu_type, smallest, findings)
     amounts = _resolve_amounts(spec, policy, smallest, findings)
     if not amounts["memory_unknown"]:
         asked = spec.resources.memory_bytes is not None
         add_earlier_peaks(facts.earlier, amounts["memory_limit_bytes"], findings.add, asked=asked)
-    time_limit = spec.time_limit_seconds
-    if time_limit is None:
-        time_limit = notebook_time_limit(spec, policy) or policy.default_time_limit_seconds
-        if time_limit is not None:
-            message = f"{format_duration(time_limit)} at most"
-            findings.add("TimeLimitDefaulted", message, "spec.timeLimit")
-    user = spec.user or policy.security.default_user or ""
-    if user and spec.user is None:
-        findings.add("UserDefaulted", f"user {user}", "spec.user")
-    default_env = UNBUFFERED | defaults.env
-    if default_env.keys() - spec.env.keys():
-        names = ", ".join(sorted(default_env.keys() - spec.env.keys()))
-        findings.add("EnvDefaulted", f"env {names}", "spec.env")
-    if spec.checkpoint is not None and spec.checkpoint.size_bytes is None and policy.checkpoint.kind == "claim":
-        message = f"{memory_needed(defaults.checkpoint_size_bytes)} for the checkpoint"
-        findings.add("CheckpointSizeDefaulted", message, "spec.checkpoint.size")
+
+    # 3. Everything else. The order of these calls is that of the findings.
+    time_limit_seconds = _resolve_time_limit(spec, policy, findings)
+    user = _resolve_user(spec, policy, findings)
+    env = _resolve_env(spec, policy, findings)
+    checkpoint_size_bytes = _resolve_checkpoint_size(spec, policy, findings)
     resolved = Resolved(
         **amounts,
         gpus=gpus,
@@ -125,18 +105,75 @@ def resolve(spec: RunSpec, policy: Policy, facts: Facts, findings: Findings) -> 
         gpu_way=_gpu_way(replace(like, gpus=gpus), facts.table) if gpus else GpuWay(),
         restarts=_restarts_of(spec, policy, facts, findings),
         grace_seconds=_or_default(spec.grace_seconds, defaults.grace_seconds, "grace", _format_grace, findings),
-        time_limit_seconds=time_limit,
+        time_limit_seconds=time_limit_seconds,
         priority=_or_default(spec.priority, defaults.priority, "priority", _format_priority, findings),
-        checkpoint_size_bytes=(spec.checkpoint and spec.checkpoint.size_bytes) or defaults.checkpoint_size_bytes,
+        checkpoint_size_bytes=checkpoint_size_bytes,
         user=user,
-        env=default_env | spec.env,
+        env=env,
         node_selector=node_selector,
-        tolerations=kept,
+        tolerations=tolerations,
         reach=_resolve_reach(spec, policy, findings),
     )
     _add_preemption_findings(spec, policy, resolved, findings)
     _add_elastic_finding(spec, resolved, findings)
     return _without_restarts_if_unlimited(spec, resolved, findings)
+
+
+def _resolve_tolerations(spec: RunSpec, policy: Policy) -> tuple[Toleration, ...]:
+    wants_gpus = bool(spec.resources.gpus) or spec.resources.gpu_type is not None
+    wanted = [*spec.tolerations, *policy.inject.tolerations, *(policy.gpu.tolerations if wants_gpus else ())]
+    return tuple(
+        Toleration(toleration.key, toleration.operator, toleration.value, toleration.effect)
+        for toleration in dict.fromkeys(wanted)
+    )
+
+
+def _resolve_gpus(spec: RunSpec, policy: Policy, facts: Facts, gpu_type: str, smallest: Any, findings: Findings) -> int:
+    """Return the number of GPUs of a member. A run that names only a type asks for all GPUs of a node."""
+    if spec.resources.gpus or not gpu_type or facts.table is None:
+        return spec.resources.gpus
+    if smallest is not None:
+        gpus = int(smallest[facts.table.gpu_column(gpu_type)])
+        findings.add("WholeNodeGpus", f"a whole {gpu_type} node has {gpus} GPUs", "spec.resources.gpu")
+        return gpus
+    if policy.nodes_on_demand:
+        return 0
+    message = f"the number of GPUs of a whole {gpu_type} node is known once the cluster has one"
+    findings.add("WholeNodeGpus", message, "spec.resources.gpu")
+    return 1  # the run waits for a node of that type, and is resolved again when one joins
+
+
+def _resolve_time_limit(spec: RunSpec, policy: Policy, findings: Findings) -> int | None:
+    if spec.time_limit_seconds is not None:
+        return spec.time_limit_seconds
+    seconds = notebook_time_limit(spec, policy) or policy.default_time_limit_seconds
+    if seconds is not None:
+        findings.add("TimeLimitDefaulted", f"{format_duration(seconds)} at most", "spec.timeLimit")
+    return seconds
+
+
+def _resolve_user(spec: RunSpec, policy: Policy, findings: Findings) -> str:
+    user = spec.user or policy.security.default_user or ""
+    if user and spec.user is None:
+        findings.add("UserDefaulted", f"user {user}", "spec.user")
+    return user
+
+
+def _resolve_env(spec: RunSpec, policy: Policy, findings: Findings) -> dict[str, str]:
+    default_env = UNBUFFERED | policy.defaults.env
+    if default_env.keys() - spec.env.keys():
+        names = ", ".join(sorted(default_env.keys() - spec.env.keys()))
+        findings.add("EnvDefaulted", f"env {names}", "spec.env")
+    return default_env | spec.env
+
+
+def _resolve_checkpoint_size(spec: RunSpec, policy: Policy, findings: Findings) -> int:
+    default_bytes = policy.defaults.checkpoint_size_bytes
+    if spec.checkpoint is not None and spec.checkpoint.size_bytes is None and policy.checkpoint.kind == "claim":
+        findings.add(
+            "CheckpointSizeDefaulted", f"{memory_needed(default_bytes)} for the checkpoint", "spec.checkpoint.size"
+        )
+    return (spec.checkpoint and spec.checkpoint.size_bytes) or default_bytes
 
 
 def _resolve_reach(spec: RunSpec, policy: Policy, findings: Findings) -> Reach:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -29,6 +30,22 @@ from kajitori.core.words.nodes.node_lists import expand_ranks
 from kajitori.core.words.times import parse_time
 
 
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """The members of a service, by what happens to them."""
+
+    kept: dict[int, Member]
+    """The members that stay, by rank."""
+    replaced: list[Member]
+    """Members that are replaced, and Pods that are left over from earlier ones."""
+    ending: list[Member]
+    """Members that may still run: their successors have to wait."""
+    late: list[Member]
+    """Members among `replaced` that did not start in time."""
+    deadline: datetime | None
+    """The earliest start deadline of the members that have not started yet."""
+
+
 def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> Step:
     """Return the next step of a service: replace failed and lost members, and leave the others alone."""
     preempted = preempt_service(run, status, members)
@@ -36,29 +53,23 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
         return preempted
     # 1. Separate the members that stay from those that are replaced.
     attempt = status.attempt
-    newest: dict[int, Member] = {}
-    for member in members:
-        if member.rank not in newest or member.attempt > newest[member.rank].attempt:
-            newest[member.rank] = member
-    late, deadline = _late_members(run, status, newest.values(), now)
-    gone = [
-        m
-        for m in members
-        if m.rank >= run.replicas or m is not newest[m.rank] or m.is_over or _has_lost_its_node(m) or m in late
-    ]
-    kept = {rank: m for rank, m in newest.items() if m not in gone and not m.terminating}
-    ending = [m for m in members if m.blocks_restart and (m.terminating or m in gone)]
+    found = _sort_members(run, status, members, now)
+    kept = found.kept
     actions: list[Action] = [
-        DeleteMember(m.pod, m.uid, run.limits.grace_seconds if not m.is_over else 0) for m in gone if not m.terminating
+        DeleteMember(m.pod, m.uid, run.limits.grace_seconds if not m.is_over else 0)
+        for m in found.replaced
+        if not m.terminating
     ]
     # 2. Fail the run if a member exceeded its memory limit; else count the failures of members.
-    failed = [m for m in gone if m.state is MemberState.FAILED and not m.terminating and m.rank < run.replicas]
+    failed = [
+        m for m in found.replaced if m.state is MemberState.FAILED and not m.terminating and m.rank < run.replicas
+    ]
     culprit = min((m for m in failed if m.reason is Reason.OUT_OF_MEMORY), key=lambda m: m.rank, default=None)
     if culprit is not None:  # its successor would exhaust the memory of another node (rule 7)
         status = count_members(run, status, members)
         message = f"member {culprit.rank}: {culprit.message}"
         return Step(finish(status, Phase.FAILED, culprit.reason, message, now, exit_code=culprit.exit_code))
-    status = _count_failures(run, status, failed, [member for member in late if not member.terminating], now)
+    status = _count_failures(run, status, failed, [member for member in found.late if not member.terminating], now)
     status = count_members(run, status, [*kept.values(), *failed])
 
     # 3. Complete the attempt: create the members that it covers and that have no Pod yet.
@@ -73,7 +84,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
         status = replace(status, attempt=attempt)
 
     # 4. Ask for nodes for the members that are missing, once the backoff has passed.
-    wanted = sorted(set(range(run.replicas)) - set(kept) - {m.rank for m in ending})
+    wanted = sorted(set(range(run.replicas)) - set(kept) - {m.rank for m in found.ending})
     if wanted:
         queued = replace(status, phase=Phase.RESTARTING if kept else Phase.QUEUED)
         not_before = parse_time(status.not_before)
@@ -90,8 +101,24 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
         status = as_starting(status, pending)
         if status.started_at:
             status = replace(status, phase=Phase.RESTARTING)
-        return Step(status, tuple(actions), deadline)
+        return Step(status, tuple(actions), found.deadline)
     return Step(as_running(status, attempt, now), tuple(actions))
+
+
+def _sort_members(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> _Sorted:
+    newest: dict[int, Member] = {}
+    for member in members:
+        if member.rank not in newest or member.attempt > newest[member.rank].attempt:
+            newest[member.rank] = member
+    late, deadline = _late_members(run, status, newest.values(), now)
+    replaced = [
+        m
+        for m in members
+        if m.rank >= run.replicas or m is not newest[m.rank] or m.is_over or _has_lost_its_node(m) or m in late
+    ]
+    kept = {rank: m for rank, m in newest.items() if m not in replaced and not m.terminating}
+    ending = [m for m in members if m.blocks_restart and (m.terminating or m in replaced)]
+    return _Sorted(kept, replaced, ending, late, deadline)
 
 
 def _count_failures(

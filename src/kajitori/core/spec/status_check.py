@@ -80,6 +80,22 @@ def damaged(document: object, why: str) -> RunStatus:
 
 
 def _faults(status: RunStatus) -> Iterator[str]:
+    """Yield the faults of a status, in words."""
+    yield from _count_faults(status)
+    for name in _TIMES:
+        yield from _time_faults(name, getattr(status, name))
+    yield from _past_faults(status)
+    yield from _waiting_faults(status)
+    yield from _finding_faults(status)
+    if status.sweep is not None:
+        yield from _sweep_faults(status.sweep)
+    if status.usage is not None:
+        yield from _usage_faults(status.usage)
+    if status.attempt is not None:
+        yield from _attempt_faults(status, status.attempt)
+
+
+def _count_faults(status: RunStatus) -> Iterator[str]:
     for name in _COUNTS:
         if not 0 <= getattr(status, name) < _LARGEST:
             yield f"{name} is {getattr(status, name)}"
@@ -88,20 +104,24 @@ def _faults(status: RunStatus) -> Iterator[str]:
     for name in _MEMBER_COUNTS:
         if not 0 <= getattr(status.members, name) < _LARGEST:
             yield f"members.{name} is {getattr(status.members, name)}"
-    for name in _TIMES:
-        yield from _time_faults(name, getattr(status, name))
+
+
+def _past_faults(status: RunStatus) -> Iterator[str]:
+    """Yield faults of what the run did before: its last setback, its running time, its memory peak."""
     if status.setback is not None:
         if not 0 <= status.setback.attempt < _LARGEST:
             yield f"setback.attempt is {status.setback.attempt}"
         yield from _time_faults("setback.at", status.setback.at)
-    if status.stuck is not None:
-        if not 0 <= status.stuck.attempt < _LARGEST:
-            yield f"stuck.attempt is {status.stuck.attempt}"
-        yield from _ranks_faults("stuck.ranks", status.stuck.ranks)
-        yield from _time_faults("stuck.since", status.stuck.since)
-        yield from _time_faults("stuck.lookedAt", status.stuck.looked_at)
+    if status.ran is not None:
+        if not 0 <= status.ran.seconds < _LARGEST:
+            yield f"ran.seconds is {status.ran.seconds}"
+        yield from _time_faults("ran.until", status.ran.until)
     if status.memory is not None:
         yield from _memory_faults(status.memory)
+
+
+def _waiting_faults(status: RunStatus) -> Iterator[str]:
+    """Yield faults of what the run waits for: preemptors, other runs, nodes, messages to people."""
     for asked in status.preemption.each if status.preemption is not None else ():
         if not 0 <= asked.attempts < _LARGEST:
             yield f"preemption.attempts is {asked.attempts}"
@@ -114,23 +134,25 @@ def _faults(status: RunStatus) -> Iterator[str]:
             yield from _time_faults(f"after.{name}", getattr(other, name))
     if status.resize is not None:
         yield from _resize_faults(status.resize)
-    if status.ran is not None:
-        if not 0 <= status.ran.seconds < _LARGEST:
-            yield f"ran.seconds is {status.ran.seconds}"
-        yield from _time_faults("ran.until", status.ran.until)
-    if status.sweep is not None:
-        yield from _sweep_faults(status.sweep)
     if status.node_request is not None:
         yield from _request_faults(status.node_request)
+    for notice in status.notices.waiting if status.notices is not None else ():
+        yield from _time_faults("notices.at", notice.at)
+
+
+def _finding_faults(status: RunStatus) -> Iterator[str]:
+    """Yield faults of findings from telemetry: a stuck run, idle GPUs, slow places."""
+    if status.stuck is not None:
+        if not 0 <= status.stuck.attempt < _LARGEST:
+            yield f"stuck.attempt is {status.stuck.attempt}"
+        yield from _ranks_faults("stuck.ranks", status.stuck.ranks)
+        yield from _time_faults("stuck.since", status.stuck.since)
+        yield from _time_faults("stuck.lookedAt", status.stuck.looked_at)
     if status.idle is not None:
         yield from _idle_faults(status.idle)
     if status.keep_limit is not None:
         for name in ("asked", "until"):
             yield from _time_faults(f"keepLimit.{name}", getattr(status.keep_limit, name))
-    for notice in status.notices.waiting if status.notices is not None else ():
-        yield from _time_faults("notices.at", notice.at)
-    if status.usage is not None:
-        yield from _usage_faults(status.usage)
     for place in status.slow:
         if not 0 <= place.attempt < _LARGEST:
             yield f"slow.attempt is {place.attempt}"
@@ -145,8 +167,6 @@ def _faults(status: RunStatus) -> Iterator[str]:
             yield from _time_faults(f"stretches.{name}", getattr(stretch, name))
         if not stretch.since:
             yield "a stretch has no since"
-    if status.attempt is not None:
-        yield from _attempt_faults(status, status.attempt)
 
 
 def _usage_faults(usage: Usage) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a run of type notebook becomes."""
+"""Runs of type notebook: what policy and type add to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue of calls: who does what next, and what becomes of calls whose workers die."""
+"""The queue of calls: which worker does which call next, and the fate of calls when their worker dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Pod that reads a checkpoint folder: when it exists, where it runs, what it mounts."""
+"""The Pod that reads a checkpoint folder: the times at which it exists, its node, and its mounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report on clients whose load grows with the cluster."""
+"""The report on clients that load the API server more as the cluster grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes between a browser and a program, and what must not."""
+"""Headers and cookies that pass between a browser and a program, and those that must not."""
 
 from __future__ import annotations
 

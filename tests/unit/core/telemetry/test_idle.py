@@ -1,4 +1,4 @@
-"""Which GPUs count as idle: what bands prove, and the programs that only look as if they did nothing."""
+"""Idle GPUs: those that bands prove to be idle, and programs that only seem to do nothing."""
 
 from __future__ import annotations
 

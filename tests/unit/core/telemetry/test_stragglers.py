@@ -31,7 +31,7 @@ def band(values: Sequence[float], gpus: int = 0) -> Band:
 
 
 def minutes(*parts: tuple[int, Minute], gpus: int = 0, first: int = 0) -> list[Interval]:
-    """Return parts of so many minutes with the same values each."""
+    """Return the bands of a number of minutes, all with the same values."""
     each_minute = [values for count, values in parts for _ in range(count)]
     bands = [{name: band(all_, gpus) for name, all_ in values.items()} for values in each_minute]
     return [Interval("u", 1, 60, START + 60 * (first + number), 8, each) for number, each in enumerate(bands)]

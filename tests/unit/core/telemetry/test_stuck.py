@@ -139,7 +139,7 @@ def test_a_time_that_the_user_chose_replaces_the_rhythm() -> None:
 
 
 def ranks_seen(*parts: tuple[int, int, Minute]) -> list[Interval]:
-    """Return minutes in which so many ranks reported."""
+    """Return minutes, given the number of ranks that reported in each."""
     made: list[Interval] = []
     quiet = 0.0
     for minutes, ranks, values in parts:

@@ -29,7 +29,7 @@ NOW = 1_700_000_000 // DAY * DAY
 
 
 def book_with(**sizes: int) -> Book:
-    """Return a book with runs that sent so many bytes to the internet, all in one namespace."""
+    """Return a book with runs of one namespace, given the bytes that each sent to the internet."""
     made = Book(NOW)
     add(made, "n1", **sizes)
     return made

@@ -1,4 +1,4 @@
-"""Where the time of runs went: slices of segments, sums of runs and days, and the best interval of checkpoints."""
+"""Lost time of runs: slices of segments, sums of runs and days, and the best interval of checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which value of a sweep's results tells how good a member is."""
+"""The results of a sweep: the value by which members are compared."""
 
 from __future__ import annotations
 

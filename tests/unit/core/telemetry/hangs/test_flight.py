@@ -1,4 +1,4 @@
-"""Which rank has not entered which collective operation, by PyTorch's flight recorder."""
+"""PyTorch's flight recorder: the ranks that have not entered a collective operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Pod takes of its node: the most that its containers and the steps of its start take at any time."""
+"""The amounts that a Pod takes of its node: the most that its containers and init containers take at any time."""
 
 from __future__ import annotations
 
