@@ -59,7 +59,7 @@ class Request:
 
 
 class Response:
-    """An answer whose status and headers have arrived; its body is read on demand."""
+    """An answer. Its status and headers have arrived; its body is read on demand."""
 
     def __init__(self, status: int, headers: Mapping[str, str], chunks: Iterator[bytes], url: str = "") -> None:
         self.status = status
@@ -101,7 +101,7 @@ class Transport(Protocol):
     """Sends requests. Tests replace it."""
 
     def send(self, request: Request) -> Response:
-        """Send a request and return the answer, whose body is still to be read. Raises NotReached and Lost."""
+        """Send a request and return the answer, before its body is read. Raises NotReached and Lost."""
         ...
 
     def close(self) -> None: ...
@@ -135,17 +135,17 @@ class HttpTransport:
 
     def send(self, request: Request) -> Response:
         """Send the request on an idle or a new connection. Raises NotReached and Lost."""
-        connection = self._take() or self._connect()
+        connection = self._take_idle() or self._connect()
         try:
             assert connection.sock is not None
             connection.sock.settimeout(request.timeout_seconds)
-            target, headers = self._absolute(request.path), self._headers(request)
+            target, headers = self._request_target(request.path), self._headers(request)
             connection.request(request.method, target, body=request.body, headers=headers)
             answer = connection.getresponse()
         except (OSError, HTTPException) as error:
             connection.close()
             raise Lost(_error_text(error)) from error
-        body = self._body(connection, answer)
+        body = self._read_body(connection, answer)
         return Response(answer.status, dict(answer.getheaders()), body, self._url.geturl())
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class HttpTransport:
         for connection in idle:
             connection.close()
 
-    def _body(self, connection: HTTPConnection, answer: HTTPResponse) -> Iterator[bytes]:
+    def _read_body(self, connection: HTTPConnection, answer: HTTPResponse) -> Iterator[bytes]:
         whole = False
         try:
             while piece := answer.read1(READ_BYTES):
@@ -173,7 +173,7 @@ class HttpTransport:
             else:
                 connection.close()
 
-    def _take(self) -> HTTPConnection | None:
+    def _take_idle(self) -> HTTPConnection | None:
         """Return an idle connection that the server has not closed; None if there is none."""
         while True:
             with self._lock:
@@ -229,7 +229,7 @@ class HttpTransport:
         _begin(tunnel)
         return tunnel
 
-    def _absolute(self, path: str) -> str:
+    def _request_target(self, path: str) -> str:
         """Return the request's target: the path below the server's URL, or the whole URL for a proxy of plain HTTP."""
         path = self._url.path.rstrip("/") + path
         is_for_proxy = self._proxy is not None and self._url.scheme == "http"
@@ -313,7 +313,7 @@ def proxy_for(server: SplitResult, environment: Mapping[str, str]) -> SplitResul
             return None
         named = getproxies()
     else:
-        if _bypasses(server, environment.get("no_proxy") or environment.get("NO_PROXY") or ""):
+        if _bypasses_proxy(server, environment.get("no_proxy") or environment.get("NO_PROXY") or ""):
             return None
         # In a CGI script, HTTP_PROXY may come from the header of a client; curl ignores it, too.
         named = {
@@ -329,7 +329,7 @@ def proxy_for(server: SplitResult, environment: Mapping[str, str]) -> SplitResul
     return urlsplit(url if "://" in url else f"http://{url}")
 
 
-def _bypasses(server: SplitResult, names: str) -> bool:
+def _bypasses_proxy(server: SplitResult, names: str) -> bool:
     """Whether $NO_PROXY names this host, a domain or a network that contains it, or everything."""
     host = (server.hostname or "").lower()
     if "/" in names and _is_in_network(host, names):

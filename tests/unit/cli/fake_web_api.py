@@ -212,7 +212,7 @@ def cut_after(*lines: bytes) -> Iterator[bytes]:
 
 
 def cli_of(api: FakeWebApi, environment: Mapping[str, str] | None = None, **more: Any) -> Cli:
-    """Return a command line whose server is `api`, with an empty environment."""
+    """Return a command line that uses `api` as its server, with an empty environment."""
     return Cli(
         environment=environment or {},
         transport=api,

@@ -131,7 +131,7 @@ def test_rm_returns_when_the_name_is_free() -> None:
 
 
 def test_rm_does_not_wait_for_another_run_with_the_name() -> None:
-    """A new run with this name, or runs whose names begin with it, do not count."""
+    """A new run with this name, or runs with names that begin with it, do not count."""
     api = FakeWebApi([GPT])
     api.answers["GET /v1/runs/vision/gpt-small"] = view("gpt-small", uid="another")
     assert (invoke(api, "rm", "gpt").stdout, api.naps) == ("gpt-small\n", [])

@@ -1,4 +1,4 @@
-"""The SSH server for a member, whose commands are processes of this machine here."""
+"""The SSH server for a member. In these tests the member's commands are processes of this machine."""
 
 from __future__ import annotations
 

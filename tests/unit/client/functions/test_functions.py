@@ -1,4 +1,4 @@
-"""Functions whose calls are done elsewhere: what is sent, what comes back, and what workers do."""
+"""Functions that workers on the cluster call: the uploaded files, the results, and the work of the workers."""
 
 from __future__ import annotations
 
@@ -179,14 +179,14 @@ def test_tracebacks_of_workers_show_the_functions_lines(tmp_path: Path) -> None:
     """The worker has the function as a pickle, without its file."""
     pickled = pickled_function(doubled._wrapped)
     (tmp_path / worker.FUNCTION_FILE).write_bytes(pickled)
-    source = module._source(doubled._wrapped)
+    source = module._source_of(doubled._wrapped)
     loaded = worker.loaded(str(tmp_path), {"python": list(sys.version_info[:2]), "source": source})
     cluster = Cluster(doubled)
     cluster.worker._function = loaded
     with pytest.raises(ValueError) as caught:
         doubled.remote(-1).result(10)
     assert 'raise ValueError(f"{value} is negative")' in str(caught.value.__cause__)
-    assert module._source(len) is None
+    assert module._source_of(len) is None
 
 
 def test_what_cannot_be_pickled_is_named_before_a_run_is_made() -> None:
@@ -395,7 +395,9 @@ def test_workers_get_the_function_and_the_callers_code(tmp_path: Path) -> None:
     (tmp_path / "code" / "helper.py").write_text("x = 1")
     (tmp_path / "staged").mkdir()
     wanted = kajitori.function(code=tmp_path / "code")(lambda: 1)
-    module._stage(tmp_path / "staged", wanted, pickled_function(wanted._wrapped), {"token": "t", "namespace": "vision"})
+    module._stage_files(
+        tmp_path / "staged", wanted, pickled_function(wanted._wrapped), {"token": "t", "namespace": "vision"}
+    )
     own = tmp_path / "staged" / worker.FOLDER
     assert (tmp_path / "staged" / "helper.py").exists()
     assert (own / worker.LIBRARY_FOLDER / "cloudpickle" / "__init__.py").exists()

@@ -48,7 +48,7 @@ class Api:
 
 
 class World:
-    """A gateway, its API server, the person whom every token describes, and the time."""
+    """A gateway, its API server, the person that every token describes, and the time."""
 
     def __init__(self) -> None:
         self.api = Api()

@@ -1,4 +1,4 @@
-"""What the status of a Run says of its time, for reports of a server without history."""
+"""The time of a Run as its status tells it, for reports of a server without history."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_a_member_in_its_first_step_says_so() -> None:
 
 
 def first_step_ended(exit_code: int, message: str, **status: Any) -> dict[str, Any]:
-    """Return the status of a Pod whose first step failed, so that the program never started."""
+    """Return the status of a Pod after its first step failed, so that the program never started."""
     terminated = {"exitCode": exit_code, "reason": "Error", "message": message}
     step = {"name": first_step.CONTAINER, "state": {"terminated": terminated}}
     main = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}

@@ -71,34 +71,17 @@ def command(
     """
     from functools import partial
 
-    from kajitori.cli.follow.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
     from kajitori.cli.follow.log_printing import LogDocuments, LogPrinter
     from kajitori.cli.follow.log_searching import LogSearch, found_parts
     from kajitori.cli.words.runs import has_started, is_sweep, members_asked_for, progress_words
     from kajitori.client.lookup import find_run
     from kajitori.client.streams import LogReader, outage_of
-    from kajitori.core.words.nodes.node_lists import compress_ranks
 
-    if rank is not None and all_ranks:
-        raise click.UsageError("--rank and --all-ranks exclude each other")
-    if follow and (text is not None or until is not None):
-        hint = f"follow it through grep: kaji logs -f {run} | grep TEXT" if until is None else "leave out one of them"
-        raise click.UsageError(f"--follow excludes {'--until' if until is not None else '--grep'}; {hint}")
-    for option, is_given in (("--ignore-case", ignore_case), ("--regex", is_regex)):
-        if is_given and text is None:
-            raise click.UsageError(f"{option} needs --grep")
+    _check_combination(run, follow, until, text, rank, is_regex=is_regex, ignore_case=ignore_case, all_ranks=all_ranks)
     last, oldest, newest = line_count(tail), _since(since), _since(until, "--until")
     with cli.api() as api:
         view = find_run(api, run, namespace, or_removed=True)
-        replicas = members_asked_for(view)
-        several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
-        if several and replicas > MOST_MERGED:
-            message, hint = f"{view['name']} has {replicas} members; {TOO_MANY}", "choose one of them: --rank R"
-            raise InvalidInput.one("--all-ranks", message, hint=hint)
-        if rank is None and replicas > 1 and not several:
-            which = "the first" if is_sweep(view) else "rank 0"
-            more = " or --all-ranks" if replicas <= MOST_MERGED else ""
-            say(f"{view['name']}: {which} of {replicas}; others with --rank R{more}")
+        several = _shows_several(view, rank, all_ranks=all_ranks)
         if not has_started(view):
             say(f"{view['name']}: no log: {progress_words(view)}")
         printer = LogDocuments() if output is not None else LogPrinter(prefix=several, colour=cli.colour)
@@ -125,7 +108,7 @@ def command(
             searched = LogSearch(text or "", is_regex, ignore_case, oldest, newest, attempt, last, timestamps)
             parts = partial(found_parts, api, view, searched, rank=rank, all_ranks=several)
         all_of_them = several and not follow and not is_sweep(view) and not view["spec"].get("minReplicas")
-        silent = set(range(replicas)) if all_of_them and parts == reader.parts else set()
+        silent = set(range(members_asked_for(view))) if all_of_them and parts == reader.parts else set()
         has_printed = False
         try:
             with fields_named(_OPTIONS):
@@ -145,10 +128,57 @@ def command(
             return 130
         printer.end()
     if silent and _are_pods_gone(view, attempt):
-        ranks = f"rank{'s' if len(silent) > 1 else ''} {compress_ranks(sorted(silent))}"
-        kept = "of members whose Pods are gone, logs are kept of rank 0, of those that failed, then of some others"
-        say(f"{view['name']}: nothing of {ranks}: {kept}")
+        _say_what_is_missing(view["name"], silent)
     return 0
+
+
+def _check_combination(
+    run: str,
+    follow: bool,
+    until: str | None,
+    text: str | None,
+    rank: int | None,
+    *,
+    is_regex: bool,
+    ignore_case: bool,
+    all_ranks: bool,
+) -> None:
+    """Raise UsageError for options that exclude or need each other."""
+    if rank is not None and all_ranks:
+        raise click.UsageError("--rank and --all-ranks exclude each other")
+    if follow and (text is not None or until is not None):
+        hint = f"follow it through grep: kaji logs -f {run} | grep TEXT" if until is None else "leave out one of them"
+        raise click.UsageError(f"--follow excludes {'--until' if until is not None else '--grep'}; {hint}")
+    for option, is_given in (("--ignore-case", ignore_case), ("--regex", is_regex)):
+        if is_given and text is None:
+            raise click.UsageError(f"{option} needs --grep")
+
+
+def _shows_several(view: dict[str, Any], rank: int | None, *, all_ranks: bool) -> bool:
+    """Return whether the logs of all members are shown; if not, say which one is. Raises InvalidInput if there are too
+    many members."""
+    from kajitori.cli.follow.follow import MOST_MERGED, MOST_RANKS, TOO_MANY
+    from kajitori.cli.words.runs import is_sweep, members_asked_for
+
+    replicas = members_asked_for(view)
+    several = rank is None and replicas > 1 and (all_ranks or replicas <= MOST_RANKS)
+    if several and replicas > MOST_MERGED:
+        message, hint = f"{view['name']} has {replicas} members; {TOO_MANY}", "choose one of them: --rank R"
+        raise InvalidInput.one("--all-ranks", message, hint=hint)
+    if rank is None and replicas > 1 and not several:
+        which = "the first" if is_sweep(view) else "rank 0"
+        more = " or --all-ranks" if replicas <= MOST_MERGED else ""
+        say(f"{view['name']}: {which} of {replicas}; others with --rank R{more}")
+    return several
+
+
+def _say_what_is_missing(name: str, silent: set[int]) -> None:
+    """Say of which ranks no log was kept."""
+    from kajitori.core.words.nodes.node_lists import compress_ranks
+
+    ranks = f"rank{'s' if len(silent) > 1 else ''} {compress_ranks(sorted(silent))}"
+    kept = "of members whose Pods are gone, logs are kept of rank 0, of those that failed, then of some others"
+    say(f"{name}: nothing of {ranks}: {kept}")
 
 
 def _nothing_of_sweep(name: str, rank: int | None) -> str:

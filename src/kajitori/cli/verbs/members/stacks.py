@@ -1,4 +1,4 @@
-"""`kaji stacks`: where the processes of a run are in their programs."""
+"""`kaji stacks`: the places of a run's processes in their programs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def command(
     if ranks or native:
         shown = [member for member in answer["ranks"] if ranks or _has_native(member)]
         for member in shown:
-            for line in _lines(member):
+            for line in _lines_of_rank(member):
                 echo(line)
     elif answer["groups"]:
         first = answer["groups"][0]["ranks"][0]
@@ -92,7 +92,7 @@ def command(
     return 0
 
 
-def _lines(member: Mapping[str, Any]) -> Iterator[str]:
+def _lines_of_rank(member: Mapping[str, Any]) -> Iterator[str]:
     """Yield the stacks of one rank, the innermost call first."""
     for process in member["processes"]:
         yield ""
@@ -101,16 +101,16 @@ def _lines(member: Mapping[str, Any]) -> Iterator[str]:
             kernel = f", waits in {process['waits_in']}" if process.get("waits_in") else ""
             yield f"  no stack (state {process['state']}{kernel}): {process['trouble']}"
         for thread in process.get("threads", ()):
-            yield from _thread(thread, "Thread")
+            yield from _lines_of_thread(thread, "Thread")
         for thread in process.get("native", ()):
-            yield from _thread(thread, "Native code and kernel, thread")
+            yield from _lines_of_thread(thread, "Native code and kernel, thread")
         if process.get("native_trouble"):
             yield f"  no calls in native code: {process['native_trouble']}"
     if member.get("left_out"):
         yield f"  and {member['left_out']} more processes"
 
 
-def _thread(thread: Mapping[str, Any], title: str) -> Iterator[str]:
+def _lines_of_thread(thread: Mapping[str, Any], title: str) -> Iterator[str]:
     yield f"  {title} {thread['name'] or '?'} ({'active' if thread['active'] else 'waits'})"
     for frame in thread["frames"]:
         is_native = not frame["line"] and frame["file"].startswith("[")

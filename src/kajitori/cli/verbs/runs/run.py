@@ -220,19 +220,10 @@ def command(
     from kajitori.client.submit.request import build_request
     from kajitori.client.submit.run_options import RunWords
 
-    if output is not None and not (words["detach"] or dry_run):
-        raise click.UsageError("-o goes with -d or --dry-run: otherwise stdout is the program's")
+    # 1. Read the options. Nothing is created if any of them has a fault.
     if rank is not None and all_ranks:
         raise click.UsageError("--rank and --all-ranks exclude each other")
-    is_attached = not (words["detach"] or dry_run)
-    if is_attached and words["interactive"] and words["tty"]:
-        from kajitori.cli.connection.execution import check_terminal
-
-        check_terminal()
-    if words["tty"]:
-        from kajitori.client.detach_keys import detach_keys_of
-
-        detach_keys_of(detach_keys)  # refuses faulty ones before anything is created
+    _check_terminal_options(words, detach_keys, output, dry_run=dry_run)
     code = Code(cli, quiet=quiet)
     said = RunWords(**words, borrowed=borrowed_words())
     request = build_request(
@@ -250,6 +241,8 @@ def command(
             say(line)
     if rank is not None:
         _require_member(request, rank)
+
+    # 2. Upload the code and submit the run.
     with cli.api() as api, Signals() as signals:
         if dry_run:
             return _show_dry_run(_submit_request(api, request, dry_run=True), output, quiet)
@@ -261,6 +254,8 @@ def command(
             note((view.get("status") or {}).get("findings") or ())
             if ports := (view.get("spec") or {}).get("ports"):
                 say(f"its ports on this machine: kaji port-forward {view['name']} {' '.join(map(str, ports))}")
+
+        # 3. Print its name, follow its log, or attach to it.
         if words["detach"]:
             if output in ("json", "yaml"):
                 print_document(view, output)
@@ -278,6 +273,21 @@ def command(
         return attach_to_the_end(
             cli, api, view, keys=detach_keys_of(detach_keys), from_start=True, quiet=quiet, remove=words["remove"]
         )
+
+
+def _check_terminal_options(words: Mapping[str, Any], detach_keys: str, output: str | None, *, dry_run: bool) -> None:
+    """Raise UsageError if the output, the terminal or the keys that detach from it do not fit the other options."""
+    is_attached = not (words["detach"] or dry_run)
+    if output is not None and is_attached:
+        raise click.UsageError("-o goes with -d or --dry-run: otherwise stdout is the program's")
+    if is_attached and words["interactive"] and words["tty"]:
+        from kajitori.cli.connection.execution import check_terminal
+
+        check_terminal()
+    if words["tty"]:
+        from kajitori.client.detach_keys import detach_keys_of
+
+        detach_keys_of(detach_keys)
 
 
 def template_of(cli: Cli, name: str | None) -> Mapping[str, Any] | None:

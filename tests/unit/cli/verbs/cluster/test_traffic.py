@@ -79,7 +79,7 @@ def test_incomplete_traffic_figures_are_noted_on_stderr() -> None:
 
 
 def test_traffic_since_a_time_comes_from_history() -> None:
-    """Hours that no server recorded are counted, so that nobody takes them for silence."""
+    """The number of hours without a record is shown, so that they are not mistaken for hours without traffic."""
     classes = [{"name": "internet", "received": 2048, "sent": 3 << 30}]
     hours: list[Any] = [None, classes, None, []]
     points = [{"at": f"2026-11-21T1{hour}:00:00Z", "classes": found} for hour, found in enumerate(hours)]

@@ -40,7 +40,7 @@ def end(socket: ServerConnection, status: dict[str, Any]) -> None:
 
 @contextmanager
 def member(handler: Handler, refusal: tuple[int, dict[str, Any]] | None = None) -> Iterator[tuple[str, list[Request]]]:
-    """Serve a Web API with the run `bert` whose exec is the handler; yield its URL and the list of requests."""
+    """Serve a Web API with the run `bert`; `handler` answers exec. Yield its URL and the list of requests."""
     requests: list[Request] = []
 
     def answer(socket: ServerConnection, request: Request) -> Response | None:
