@@ -2,7 +2,7 @@
 
     python -m bench.commands.map [--workers 2] [--calls 1000] [--seconds 0.01]
 
-The peers are measured where they are installed (`pip install 'dask[distributed]' joblib ray`). Each figure is the time
+The peers are measured if they are installed (`pip install 'dask[distributed]' joblib ray`). Each figure is the time
 from nothing to the last result, with the start of the workers, and the time of the calls alone once the first result
 has come. Kajitori's workers start as members of a run of a `kaji up`, which `kaji` finds as always.
 """

@@ -7,9 +7,9 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 
 def option_parser(docstring: str | None) -> ArgumentParser:
-    """Return a parser whose --help shows the docstring of the benchmark's module as it is written.
+    """Return a parser that shows the docstring of the benchmark's module unchanged in its --help.
 
-    argparse by itself fills paragraphs, which runs lines of usage together.
+    By default argparse fills paragraphs, so that several lines of usage would become one.
     """
     module = getattr(sys.modules["__main__"], "__spec__", None)
     program = f"python -m {module.name}" if module is not None else None

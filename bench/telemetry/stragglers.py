@@ -55,12 +55,12 @@ def drifting(random: np.random.Generator, minutes: int, ranks: int) -> Values:
 
 
 def uneven(random: np.random.Generator, minutes: int, ranks: int) -> Values:
-    """Return ranks whose work differs for ever, by 4 % standard deviation."""
+    """Return ranks with lasting differences of their work, by 4 % standard deviation."""
     return even(random, minutes, ranks) * (1 + 0.04 * random.standard_normal(ranks))
 
 
 def stages(random: np.random.Generator, minutes: int, ranks: int) -> Values:
-    """Return a pipeline of which the last quarter of the ranks has 60 % more work."""
+    """Return a pipeline: the last quarter of its ranks has 60 % more work."""
     values = even(random, minutes, ranks) * 0.6
     values[:, -ranks // 4 :] *= 1.6
     return values
@@ -75,7 +75,7 @@ def alone(random: np.random.Generator, minutes: int, ranks: int) -> Values:
 
 
 def episodes(random: np.random.Generator, minutes: int, ranks: int) -> Values:
-    """Return ranks of which one, another one each time, is slow for 2 to 8 minutes of every 30."""
+    """Return ranks with short episodes: in every 30 minutes another rank is slow for 2 to 8 minutes."""
     values = even(random, minutes, ranks)
     for start in range(10, minutes - 10, 30):
         slow(values[start : start + int(random.integers(2, 9))], int(random.integers(ranks)), 1.5)
@@ -112,7 +112,7 @@ def intervals(values: Values) -> Iterator[Interval]:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What was found in one series."""
+    """The findings in one series."""
 
     accused: int
     """Findings that began: another place is another finding."""
@@ -145,7 +145,7 @@ def healthy(name: str, ranks: int, days: int) -> list[Course]:
 
 
 def slowed(name: str, ranks: int, factor: float, series: int) -> list[Course]:
-    """Follow three hours of a gang of which one rank becomes slow after an hour."""
+    """Follow three hours of a gang. One of its ranks becomes slow after an hour."""
     found = []
     for seed in range(series):
         random = np.random.default_rng([seed, ranks, round(100 * factor)])

@@ -1,4 +1,4 @@
-"""Whether the platform finds stuck gangs of real programs, and no others.
+"""A check that the platform finds stuck gangs of real programs, and no others.
 
     python -m bench.telemetry.stuck                    each scenario three times, 35 minutes
     python -m bench.telemetry.stuck --each 1           once

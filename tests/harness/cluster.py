@@ -373,7 +373,7 @@ async def this_machine(
     rules: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[dict[str, str]]:
-    """Run this machine as one more node, whose Pods are processes, with a policy for it. Yields a node selector.
+    """Run this machine as one more node, with a policy for it. Its Pods are processes. Yields a node selector.
 
     rules: sections that replace those of this policy.
     """

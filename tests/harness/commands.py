@@ -57,7 +57,7 @@ SHORT_ABSENT_SECONDS = 7.0
 
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a user of this machine whose home is `home` and who configured nothing for `kaji`.
+    """Return the environment of a user with the home folder `home` and without any configuration of `kaji`.
 
     No container engine of this machine is used.
     """

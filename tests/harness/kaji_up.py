@@ -83,7 +83,7 @@ class KajiUp:
 
 
 class KajiUpOnRealServer(KajiUp):
-    """A `kaji up` that serves a real cluster, of which this machine is a node, beside two simulated ones."""
+    """A `kaji up` that serves a real cluster. This machine is one of its nodes, two others are simulated."""
 
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
         super().__init__(folder)

@@ -86,7 +86,7 @@ class Node:
         return output_of(await asyncio.to_thread(kubectl, self.server.kubeconfig, *args, stdin=stdin, env=env), code)
 
     async def run(self, name: str, *command: str, **spec: Any) -> None:
-        """Create a Pod whose container runs `command`. A container of an engine sees this machine's programs, too."""
+        """Create a Pod that runs `command`. A container of an engine sees this machine's programs, too."""
         more: dict[str, Any] = {}
         if self.engine is not None:
             mounts = [{"name": f"v{number}", "mountPath": path} for number, path in enumerate(PROGRAMS)]
@@ -134,7 +134,7 @@ def node_engine() -> Iterator[TestEngine | None]:
 async def node(
     kubelet_server: KubeServer | None, tmp_path: Path, node_engine: TestEngine | None
 ) -> AsyncIterator[Node]:
-    """A node whose Pods are deleted at the end."""
+    """A node. Its Pods are deleted at the end."""
     kubectl_binary()  # skips the test if it is missing
     if kubelet_server is not None:
         async for node in _node(kubelet_server, kubelet_server.kubelet_api(NODE), tmp_path, node_engine):

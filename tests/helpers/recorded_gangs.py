@@ -51,7 +51,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Course:
-    """What was said of one gang."""
+    """The findings about one gang."""
 
     slow_minutes: int
     """Minutes in which a straggler was named."""
@@ -83,9 +83,9 @@ def _band(size: float, least: float, p10: float, median: float, p90: float, most
 
 
 def scaled(gang: Recorded, factor: float) -> Recorded:
-    """Return a gang of which each rank uses the processor more by a factor.
+    """Return the gang with the processor time of each rank multiplied by a factor.
 
-    On the busy machine where they were recorded, ranks got less than the 0.1 cores from which they are compared.
+    Ranks are compared if they use at least 0.1 cores; on the busy machine of the recording they got less.
     """
 
     def larger(each: Interval) -> Interval:

@@ -1,5 +1,5 @@
-"""A run that is attached to, whose port is forwarded and in which a command runs, while servers are killed and
-connections break."""
+"""Connections to a run while servers are killed and connections break: an attached terminal, a forwarded port, and a
+command."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class ImageBuilder:
 
 @contextmanager
 def image_builder() -> Iterator[ImageBuilder]:
-    """Yield a builder, whose images are gone at the end. Skip the test if no image can be built here."""
+    """Yield a builder. Its images are deleted at the end. Skip the test if no image can be built here."""
     tool = next((name for name in ("buildah", "podman") if shutil.which(name)), None)
     if tool is None:
         pytest.skip("neither buildah nor podman is installed: apt-get install buildah")

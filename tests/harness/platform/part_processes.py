@@ -79,7 +79,7 @@ class ControllerPart:
 
 @dataclass(frozen=True)
 class ServerPart:
-    """An embedded cluster: API server, binder and the other controllers, on what the folder holds."""
+    """An embedded cluster: API server, binder and the other controllers. Its objects are stored in the folder."""
 
     folder: Path
     port: int

@@ -84,7 +84,7 @@ async def process_kubelet(
     available_memory: Callable[[], int] = available_memory_bytes,
     engine: Engine | None = None,
 ) -> AsyncIterator[Kubelet]:
-    """Run this machine as a node whose Pods are processes; yields once the node is registered.
+    """Run this machine as a node; its Pods are processes. Yields once the node is registered.
 
     The processes end with the context. With an `engine`, Pods are its containers instead.
     """

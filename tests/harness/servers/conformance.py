@@ -1,4 +1,4 @@
-"""Which tests `make test` runs on a real API server too: those that show that both kinds of server behave alike.
+"""The choice of tests that `make test` runs on a real API server too: they show that both kinds of server behave alike.
 
 Most tests in tests/cluster exist on the embedded server and on a real one, where they cost four times as much processor
 time. The mark `conformance` is for tests that touch what the two could do differently: admission, permissions, garbage

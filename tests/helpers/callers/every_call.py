@@ -178,7 +178,7 @@ class EveryCall:
     def _request(self, method: str, path: str, headers: dict[str, str], name: str) -> httpx2.Request:
         operation = openapi_document()["paths"][path][method]
         known = {"namespace": self.cluster.namespace, "rank": "0", "sha256": "0" * 64}
-        if path.startswith("/v1/channels"):  # of a namespace; without it, of the caller
+        if path.startswith("/v1/channels"):  # without a namespace they would be the caller's own channels
             known |= {"team": self.cluster.namespace, "id": "1-abc"}
         queries = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
         params = {key: value for key, value in known.items() if key in queries}

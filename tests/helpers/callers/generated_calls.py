@@ -47,7 +47,7 @@ class GeneratedCalls:
 
     url: str
     callers: Mapping[str, dict[str, str]]
-    """Headers by role; a caller without headers is nobody."""
+    """Headers by role; a caller without headers is not signed in."""
     known: Mapping[str, Sequence[str]]
     faults: dict[str, str] = field(default_factory=dict)
     """The first fault of each kind, with the call."""
@@ -91,7 +91,7 @@ class GeneratedCalls:
     def _sending(
         self, session: requests.Session, checks: _Checks, turns: Iterator[Sequence[str]] | None
     ) -> Callable[[Case[Any], dict[str, str]], None]:
-        """Return a function that sends a call by every caller, or by the callers whose turn it is."""
+        """Return a function that sends a call by every caller; with `turns`, by the callers of the next turn."""
 
         def send(case: Case[Any], aim: dict[str, str]) -> None:
             _aim(case, aim)

@@ -115,7 +115,7 @@ def pod(name: str, *containers: dict[str, Any]) -> dict[str, Any]:
 
 
 class Kubelet:
-    """What the server answers. A test changes it."""
+    """The answers of the server. A test changes them."""
 
     def __init__(self) -> None:
         self.answer: Callable[[], bytes] = answer
@@ -137,7 +137,7 @@ def serving(socket: Path, kubelet: Kubelet) -> Iterator[None]:
         kubelet.calls += 1
         return kubelet.answer()
 
-    method = grpc.unary_unary_rpc_method_handler(listed)  # of bytes, since neither has a serializer
+    method = grpc.unary_unary_rpc_method_handler(listed)  # without serializers it takes and returns bytes
     handler = grpc.method_handlers_generic_handler(kubelet.service, {"List": method})
     socket.parent.mkdir(parents=True, exist_ok=True)
     server = grpc.server(ThreadPoolExecutor(1))

@@ -1,4 +1,4 @@
-"""What PyTorch 2.13.0's flight recorder wrote: four processes with gloo, of which rank 2 stayed in its data loader.
+"""Files of PyTorch 2.13.0's flight recorder: of four processes with gloo. Rank 2 stayed in its data loader.
 
 All called `all_reduce` six times in the group of all, and then `barrier`; ranks 0 and 1 called `all_gather` six times
 in a group of their own, `tensor_parallel`. Ranks 0, 1 and 3 then called `all_reduce` once more, the eighth operation.
