@@ -199,7 +199,7 @@ class AsyncClient:
         return AsyncRun(self, (await asyncio.to_thread(self._client.resume, self._as_sync_run(run))).state)
 
     async def update(self, run: AsyncRun | str, **changes: str | int) -> AsyncRun:
-        return AsyncRun(self, (await asyncio.to_thread(self._client.update, self._sync(run), **changes)).state)
+        return AsyncRun(self, (await asyncio.to_thread(self._client.update, self._as_sync_run(run), **changes)).state)
 
     async def remove(self, run: AsyncRun | str, *, force: bool = False, checkpoint: bool = False) -> None:
         await asyncio.to_thread(self._client.remove, self._as_sync_run(run), force=force, checkpoint=checkpoint)

@@ -414,9 +414,9 @@ class Client:
         """
         from kajitori.client.submit.update import update_body
 
-        found = self._resolve(run)
+        found = self._resolve_run(run)
         answer = self._api.patch(run_path(_key(found.state)), update_body(changes))
-        found.state = _convert(answer, RunState)
+        found.state = _to_model(answer, RunState)
         return found
 
     def remove(self, run: Run | str, *, force: bool = False, checkpoint: bool = False) -> None:
