@@ -45,7 +45,8 @@ from kajitori.core.spec.run import RunSpec
 from kajitori.core.spec.status import RunStatus
 from kajitori.core.words.names import API_VERSION, KIND
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
-from kajitori.install import chart, kustomize
+from kajitori.install import kustomize
+from kajitori.install.helm import chart
 from kajitori.install.settings import InstallSettings
 from kajitori.kube.client import KubeClient
 from kajitori.kube.connection.config import KubeConfig

@@ -1,7 +1,7 @@
 """Transport of code: a folder as one archive that is identical on every machine, and back.
 
-    layout     the format of an archive, and what it may not contain
-    ignoring   what stays out: .gitignore, .kajiignore
+    layout     the format of an archive, and which entries are forbidden
+    ignoring   which files are left out: .gitignore, .kajiignore
     packing    a folder as an archive: its digest, its parts
     parts      an archive on the wire and in the store: pieces of fixed size, each compressed
     unpacking  an archive as a folder

@@ -1,4 +1,5 @@
-"""Find the files that stay out of an archive: `.gitignore` as git reads it, and `.kajiignore`, which has precedence.
+"""Finds the files to leave out of an archive: by `.gitignore`, as git reads it, and `.kajiignore`, which has
+precedence.
 
 In each folder the lines of `.kajiignore` count as if they were at the end of its `.gitignore`: they exclude more, or
 include (`!model.bin`) what git excludes. As with git, nothing below an excluded folder can be included. A user's own
@@ -109,7 +110,7 @@ class Ignoring:
         return Ignoring(self._prefix, ((len(self._prefix) + len(_bytewise(path)), rules), *self._rules))
 
     def excludes(self, path: str) -> bool:
-        """Return whether an entry stays out. `path` is relative to the top; a folder's ends with a slash."""
+        """Return whether an entry is left out. `path` is relative to the top; a folder's ends with a slash."""
         whole = self._prefix + path if path.isascii() else self._prefix + _bytewise(path)
         for begin, rules in self._rules:
             verdict = rules.verdict(whole[begin:])
@@ -147,7 +148,7 @@ def _whole(regex: str) -> re.Pattern[str]:
 
 
 def _as_pathspec(line: str) -> str:
-    """Return a line that means to pathspec what this one means to git.
+    """Return the line for pathspec that has the meaning of this line in git.
 
     `a/**` is everything below `a` at any depth, but not `a`; two stars differ from one only alone between slashes;
     `[[:digit:]]` is a class of characters.

@@ -19,7 +19,7 @@ MAX_PATH_BYTES = 4000  # Linux allows 4096, including the folder that it is unpa
 MAX_NAME_BYTES = 255
 MAX_DEPTH = 128
 MAX_FILES = 100_000
-"""Most entries of an archive: packing and unpacking hold a list of them in memory."""
+"""Largest number of entries of an archive, because packing and unpacking keep a list of them in memory."""
 
 _SHORT = 100  # shorter names are in the header itself, with the slash of a folder
 
@@ -92,7 +92,7 @@ def padding(size_bytes: int) -> int:
 
 
 def path_fault(path: str) -> str:
-    """Return why this cannot be the path of an entry; empty if it can."""
+    """Return the reason for which this cannot be the path of an entry; empty if it can."""
     try:
         encoded = path.encode()
     except UnicodeEncodeError:
@@ -110,9 +110,11 @@ def path_fault(path: str) -> str:
 
 
 def link_fault(path: str, target: str) -> str:
-    """Return why a symbolic link at `path` must not lead to `target`; empty if it may. Steps upwards (`..`) must come
-    first, and there must not be more of them than folders above the link, which are never links themselves. The other
-    steps lead down, through folders and allowed links. So every allowed link stays inside the archive's folder.
+    """Return the reason for which a symbolic link at `path` must not lead to `target`; empty if it may.
+
+    Steps upwards (`..`) must come first, and there may be at most as many as the link has folders above it. These
+    folders are never links. The other steps lead down, through folders and allowed links. So every allowed link stays
+    inside the archive's folder.
     """
     if target.startswith("/"):
         return "is a link to an absolute path"

@@ -1,7 +1,7 @@
-"""Pack a folder as an archive.
+"""Packs a folder as an archive.
 
-The folder is read twice: once for the digest, by which the receiver is asked whether it has the archive, and once more
-in parts, if it has not. No copy is made. A file that is edited in between is an error, so what is sent has the digest.
+The folder is read once for the digest. If the receiver does not have an archive with this digest, the folder is read
+again, in parts. No copy is made. A file that is edited in between is an error, so the sent archive has the digest.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a folder, without what .gitignore and .kajiignore exclude."""
+    """Limits of a folder. Files that .gitignore and .kajiignore exclude do not count."""
 
     size_bytes: int | None = None
     files: int = MAX_FILES
@@ -106,7 +106,8 @@ class Listing:
             raise _changed(path) from error
         try:
             end = start + length
-            if length > CHUNK_BYTES and _stamp(os.fstat(handle)) != item.stamp:  # a short one is checked below in time
+            # A short file is checked after it was read.
+            if length > CHUNK_BYTES and _stamp(os.fstat(handle)) != item.stamp:
                 raise _changed(path)
             while start < end:
                 piece = os.pread(handle, min(CHUNK_BYTES, end - start), start)
@@ -248,7 +249,7 @@ class _Walk:
             self._fault(path, f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'not a file')}")
 
     def _plain_target(self, path: str, target: str) -> str:
-        """Return the target without detours (`a/../b`), if it has any and they stay inside."""
+        """Return the target without detours (`a/../b`), if it has any and they do not leave the folder."""
         if target.startswith("/"):
             return target
         names = [name for name in target.split("/") if name not in ("", ".")]

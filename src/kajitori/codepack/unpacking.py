@@ -1,8 +1,8 @@
-"""Unpack an archive as a folder.
+"""Unpacks an archive as a folder.
 
-The archive is untrusted. It is unpacked beside its target; every step uses the descriptor of a folder that was opened
-without following a link. The folder gets its name only if the whole archive was valid and had the expected digest. A
-refused archive leaves nothing behind; what a killed process left is removed by the next one.
+The archive is untrusted. It is unpacked beside its target, and every step uses the descriptor of a folder that was
+opened without following a link. The folder gets its name only if the whole archive was valid and had the expected
+digest. A refused archive leaves nothing behind. If a process is killed, the next one removes what it left.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ def _prefix(target: Path) -> str:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove what killed processes left beside this target; running ones hold a lock on theirs."""
+    """Remove folders that killed processes left beside this target. A running process holds a lock on its folder."""
     for abandoned in target.parent.glob(f"{_escaped(_prefix(target))}*"):
         try:
             handle = os.open(abandoned, _FOLDER)

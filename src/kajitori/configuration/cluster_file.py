@@ -1,4 +1,4 @@
-"""Discovery of a running `kaji up`: a file in its data folder, and a link to it in a folder that commands read."""
+"""How commands find a running `kaji up`: by a file in its data folder, and a link to it in a folder that they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How people sign in to a server: the options of its processes, and the answer to clients that ask."""
+"""How people sign in to a server: the options of its processes, and the settings that clients get."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class SignInOptions:
 
 
 def program_faults(field_name: str, text: str | None, page_name: str, page_url: str | None) -> list[Fault]:
-    """Return the faults of the address for programs: it must be no address of the server's own page.
+    """Return the faults of the address for programs, which must not be an address of the server's own page.
 
     `field_name` and `page_name` are the settings of the two addresses.
     """

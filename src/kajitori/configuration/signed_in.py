@@ -1,4 +1,4 @@
-"""Contexts of servers at which this user has signed in. Each is one file with mode 0600, since it holds the tokens."""
+"""Contexts of servers at which this user has signed in. Each is a file with mode 0600, since it has the tokens."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def all_contexts(where: Path | None = None) -> dict[str, SignedIn]:
 
 @contextmanager
 def changing(path: Path) -> Iterator[SignedIn]:
-    """Lock a context, and yield what it holds now: a refresh token is valid once, so one process at a time uses it.
+    """Lock a context, and yield its present contents. A refresh token is valid once, so one process at a time uses it.
 
     Raises:
         Busy: another process did not finish in time.

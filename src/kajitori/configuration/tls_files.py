@@ -1,7 +1,7 @@
 """Certificates in files that are replaced while a process runs: a server's own, and the authorities that clients trust.
 
-A renewed certificate counts for new connections; those that are open continue. A file that cannot be used is logged and
-changes nothing.
+A renewed certificate is used for new connections, and open ones continue. If a new file cannot be used, that is logged
+and the old one stays in use.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ServingCertificate:
         if stamps == self._stamps:
             return False
         try:
-            # A pair that does not match would spoil the context in use, so it is tried in another one.
+            # A certificate and key that do not match would break the context in use, so they are tried in another one.
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self._certificate, self._key)
             self.context.load_cert_chain(self._certificate, self._key)
         except (OSError, ssl.SSLError) as error:
@@ -138,7 +138,7 @@ async def following(look: Callable[[], object]) -> AsyncIterator[None]:
 
 
 def _stamps(*paths: Path) -> Stamps:
-    """Identify the present state of files. A file that is missing has a state, too."""
+    """Return a value that identifies the present state of files; missing files have a state, too."""
     found = []
     for path in paths:
         try:

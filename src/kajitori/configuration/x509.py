@@ -1,4 +1,4 @@
-"""X.509 certificates with ECDSA keys: an authority's own, and those that it signs. The caller says what time it is."""
+"""X.509 certificates with ECDSA keys: those of authorities, and those that they sign. The time is an argument."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def fault_of(
     names: Iterable[str] = (),
     common: str = "",
 ) -> str:
-    """Return why a certificate has to be replaced; empty if it is good for a while."""
+    """Return the reason for which a certificate has to be replaced; empty if it can be kept."""
     left = certificate.not_valid_after_utc - now
     if left < timedelta(days=RENEW_DAYS):
         return f"it ends in {left.days} days" if left > timedelta(0) else "it has expired"

@@ -55,7 +55,7 @@ class EmbeddedSettings:
     node_grace_seconds: float = GRACE_SECONDS
     """Time without news after which a node counts as silent."""
     authentication: AuthenticationConfiguration | None = None
-    """Providers whose ID tokens are accepted. If it is given, roles decide what their users may do."""
+    """OpenID providers from which ID tokens are accepted. If it is given, roles decide what their users may do."""
 
 
 class EmbeddedCluster:
@@ -123,7 +123,7 @@ class EmbeddedCluster:
     ) -> None:
         """Run the scheduler and the controllers until `stop` is set.
 
-        workload: a custom kind whose objects own Pods and have disruption budgets.
+        workload: a custom kind of objects that own Pods and have disruption budgets.
         late_seconds: returns how late the heartbeats of nodes in this process may be because it is busy.
         """
         manager = ControllerManager(

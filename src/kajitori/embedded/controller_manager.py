@@ -30,7 +30,7 @@ class ControllerManager:
     volumes: the folder below which each claim gets a folder; only the cluster's owner should be able to enter it.
     late_seconds: returns how late the heartbeats of nodes in this process may be because it is busy.
     cluster_cidr: the network from which each node gets a range of Pod addresses, `node_prefix` long; None gives none.
-    workload: a custom kind whose objects own Pods and have disruption budgets.
+    workload: a custom kind of objects that own Pods and have disruption budgets.
     """
 
     def __init__(

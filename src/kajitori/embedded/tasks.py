@@ -33,7 +33,7 @@ async def after(event: asyncio.Event, loop: Callable[[], Coroutine[Any, Any, Non
 
 
 class Background:
-    """Short tasks that nothing awaits one by one. They are kept from garbage collection, and cancelled at the end."""
+    """Short tasks that run in the background. This object keeps a reference to them, and cancels them at the end."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

@@ -1,4 +1,4 @@
-"""Connections that stop being HTTP: taken over from aiohttp's server after their upgrade."""
+"""Takes connections over from aiohttp's server after their upgrade from HTTP to another protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 
 class TakenOver(web.StreamResponse):
-    """Stands for a response that was written past aiohttp."""
+    """The response of a connection that was taken over: aiohttp writes nothing for it."""
 
     def __init__(self) -> None:
         super().__init__(status=101)

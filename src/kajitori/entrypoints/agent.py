@@ -1,5 +1,5 @@
-"""`kaji agent`: count the traffic of one node's Pods. It uses threads instead of an event loop, since it has a single
-task."""
+"""`kaji agent`: counts the traffic of one node's Pods and samples the members of runs. It uses threads and no event
+loop, since it does few things at a time."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _count(options: AgentOptions) -> None:
         reports = bool(options.report)
         counting = Counting(engines, source, LedgerFile(options.data), former=other_engines(engines), reports=reports)
         rounds = Rounds(counting, section)
-        rounds.go()
+        rounds.run_once()
         registry = new_registry()
         tls = ServingCertificate.of(options.certificate, options.key)
         token = FileText("--metrics-token", options.metrics_token) if options.metrics_token is not None else None
@@ -96,7 +96,8 @@ def _count(options: AgentOptions) -> None:
 
 
 def remove(data: Path) -> list[str]:
-    """Remove what agents installed on this node, and return a list of it. Raises Conflict while an agent is running."""
+    """Remove everything that agents installed on this node; return a list of it. Raises Conflict while an agent
+    runs."""
     _require_root()
     with exclusive_network(), exclusive_folder(data):
         removed = uninstall()
@@ -170,7 +171,7 @@ def _count_until(rounds: Rounds, section: TrafficSection, source: PodSource, sto
         if now < due and seen == stamp:
             continue
         stamp = seen
-        due = now + (section.current().every_seconds if rounds.go() else RETRY_SECONDS)
+        due = now + (section.current().every_seconds if rounds.run_once() else RETRY_SECONDS)
 
 
 class Rounds:
@@ -186,8 +187,8 @@ class Rounds:
         self._said = ""
         self._said_at = -math.inf
 
-    def go(self) -> bool:
-        """Run a round; whether it succeeded."""
+    def run_once(self) -> bool:
+        """Run a round; return whether it succeeded."""
         traffic = self._section.current()
         try:
             self._counting.round(self._section.classes, traffic.keep_runs_seconds)

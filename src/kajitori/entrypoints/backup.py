@@ -1,4 +1,4 @@
-"""`kaji backup` and `kaji restore`: with the operator's rights, beside everything that runs."""
+"""`kaji backup` and `kaji restore`, with the operator's rights, while the cluster is in use."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Found:
     name: str
     size_bytes: int
     taken_at: datetime | None
-    """None: it is not a complete backup."""
+    """None if the file is not a complete backup."""
     fault: str = ""
 
 
 def back_up(options: BackupOptions, target: str, say: Say, *, results: bool = False, secrets: bool = False) -> str:
-    """Take a backup; return where it is. A file gets its name only once it is complete."""
+    """Take a backup; return its path or URL. A file gets its name only once it is complete."""
 
     async def work() -> str:
         now = datetime.now(UTC)
@@ -161,7 +161,7 @@ def _with_data(options: BackupOptions) -> BackupOptions:
 
 @asynccontextmanager
 async def _written(target: str, now: datetime) -> AsyncIterator[tuple[Path, str]]:
-    """Yield the file to write, and where the backup will be."""
+    """Yield the file to write, and the path or URL of the backup."""
     name = f"{now.strftime(_NAME)}{SUFFIX}"
     if "://" not in target:
         path = await asyncio.to_thread(_new_file, target, name)
@@ -177,8 +177,8 @@ async def _written(target: str, now: datetime) -> AsyncIterator[tuple[Path, str]
 
 
 async def _check_place(store: Blobs) -> None:
-    """Raise Unavailable if there is no such bucket, before the backup is taken. An account that may only write is not
-    allowed to look, which is no fault."""
+    """Raise Unavailable before the backup is taken if the bucket does not exist. An account that may only write cannot
+    be checked, which is no fault."""
     try:
         async with aclosing(store.under("kajitori")) as found:
             async for _ in found:

@@ -26,7 +26,7 @@ from kajitori.monitoring.metrics import POLICY_FAULTS, new_registry
 from kajitori.monitoring.probes import ProbeServer
 
 STALE_SECONDS = 10.0
-"""A controller whose view of the cluster is older than this is not ready to lead."""
+"""Age of a controller's view of the cluster above which the controller is not ready to lead."""
 
 
 def controller(options: ControllerOptions) -> int:
@@ -86,7 +86,7 @@ def controller(options: ControllerOptions) -> int:
 
 
 def _not_ready(mirror: Mirror) -> str:
-    """Return why this controller could not lead now; empty if it could."""
+    """Return the reason for which this controller could not lead now; empty if it could."""
     if not mirror.synced:
         return f"the cluster's state is still being read: {mirror.trouble}"
     age_seconds = mirror.age_seconds()

@@ -55,7 +55,7 @@ async def _work(options: DockerOptions, target: Target) -> None:
     stop = stop_signal()
     async with Platform(target) as platform:
         engine = Engine(platform)
-        await platform.get("/v1/version")  # raises what keeps the user from using the server
+        await platform.get("/v1/version")  # raises an error if this user cannot use the server
         await engine.adopt()
         watching = asyncio.create_task(RunWatcher(platform, engine.events).run())
         try:

@@ -1,10 +1,10 @@
 """Garbage collection in processes that keep hundreds of thousands of objects for a while.
 
-A collection stops the process while it looks at objects. A server holds a question of each agent open for half a
-minute: with 7,500 agents these are 750,000 objects, which live just long enough to be looked at three times, for up to
-0.8 s each time, and none of them is ever garbage. So objects that survived a long collection are exempted from the next
-ones. Reference counting frees them as before. Only exempted objects that refer to each other in a circle are not freed,
-so if the number of exempted objects has doubled after an hour, one collection looks at all of them again.
+A collection stops the process while it traverses objects. A server keeps a request of each agent open for half a
+minute. With 7,500 agents these are 750,000 objects, which live long enough to be traversed three times, for up to 0.8 s
+each time, although none of them is ever garbage. So objects that survived a long collection are exempted from later
+ones. Reference counting still frees them; only exempted objects that refer to each other in a circle are not freed.
+Therefore, if the number of exempted objects has doubled after an hour, one collection traverses all of them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ LONG_COLLECTION_SECONDS = 0.02
 """Survivors of collections that take longer are exempted."""
 
 MOST_GROWTH, LEAST_GROWTH = 2.0, 1_000_000
-"""All objects are collected once when the number of exempted ones has grown by this factor, and by this number."""
+"""All objects are collected once if the number of exempted objects has grown by this factor and by this number."""
 
 HOUR_SECONDS = 3600.0
-"""Least time between two of these collections, and from the beginning to the first."""
+"""Shortest time between two collections of all objects, and before the first one."""
 
 OLDEST_GENERATION = 2
 
@@ -40,7 +40,7 @@ class Collector(Protocol):
 
 
 class LongCollections:
-    """Exempts what survived a long collection from the next ones. A member of `gc.callbacks`."""
+    """Exempts objects that survived a long collection from later ones. It is called through `gc.callbacks`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class LongCollections:
             self._exempt_survivors()
 
     def _exempt_survivors(self) -> None:
-        """Exempt what this collection looked at, and everything older."""
+        """Exempt the objects that survived this collection, and all older ones."""
         self._collector.freeze()
         if self._now() - self._looked_at_all < HOUR_SECONDS:
             return

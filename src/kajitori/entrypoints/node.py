@@ -37,7 +37,7 @@ def node(options: NodeOptions) -> int:
 
 
 def remove(data: Path, force: bool) -> list[str]:
-    """Remove what the kubelet with this data folder left on this machine, and return a list of it."""
+    """Remove everything that the kubelet with this data folder left on this machine; return a list of it."""
     return asyncio.run(uninstall(data, force=force))
 
 

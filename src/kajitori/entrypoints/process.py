@@ -69,7 +69,7 @@ def run_loop(work: Coroutine[Any, Any, None], *, may_lead: bool) -> None:
     """Run the event loop; asyncio's own if the process may lead, else uvloop.
 
     A leader must send a write right after it has checked that it still leads. uvloop buffers writes until the end of a
-    loop iteration, so that a leader that was suspended there would send a stale write when it resumes.
+    loop iteration. A leader that is suspended before that would send a stale write when it resumes.
     """
     if may_lead:
         asyncio.run(work)
@@ -100,7 +100,7 @@ async def _kept_alive(name: str, part: Part, stop: asyncio.Event) -> None:
             await part(stop)
             return
         except Conflict:
-            raise  # another process does this work already, so that a restart would not help
+            raise  # another process does this work already, so a restart would not help
         except Exception as error:
             if isinstance(error, KajitoriError):
                 log.error("the %s stopped: %s; started again in %.0f s", name, error, pause)

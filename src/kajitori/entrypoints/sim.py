@@ -12,7 +12,7 @@ from kajitori.entrypoints.logs import say
 from kajitori.entrypoints.process import GPU_TYPE_LABEL, existing, node_name, run_until_told, stop_signal, supervise
 
 HEARTBEATS_PER_SECOND = 250
-"""Most heartbeats of all simulated nodes of `kaji up`: one process serves them beside everything else."""
+"""Largest number of heartbeats of all simulated nodes of `kaji up`, because one process also does all other work."""
 SHORTEST_HEARTBEAT_SECONDS = 10.0
 HEARTBEATS_IN_GRACE = 4
 
@@ -36,7 +36,7 @@ def heartbeat_seconds(nodes: int) -> float:
 
 
 def grace_seconds(heartbeat_seconds: float) -> float:
-    """Return the time without a heartbeat after which a node counts as silent: that of four heartbeats."""
+    """Return the time without a heartbeat after which a node counts as silent: four intervals."""
     return HEARTBEATS_IN_GRACE * heartbeat_seconds
 
 

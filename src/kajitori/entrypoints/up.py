@@ -74,7 +74,7 @@ from kajitori.openid.authentication_config import (
 )
 
 OWN_IMAGE = "kajitori"
-"""Name of the image of members' first step in `kaji up`, whose own nodes run no images."""
+"""Name of the image of members' first step in `kaji up`. The machine's own Python runs the step, and not an image."""
 
 
 MakeController = Callable[[KubeClient], RunController]
@@ -150,8 +150,8 @@ async def _up_embedded(options: UpOptions) -> None:
 async def _up_existing(options: UpOptions) -> None:
     """Run controller and Web API with the identity of the kubeconfig.
 
-    Commands on this machine send a token from the data folder; for its bearer the Web API acts with the kubeconfig's
-    credentials. So certificates, credential plugins and tokens all work, and no cluster credentials are copied.
+    Commands on this machine send a token from the data folder. For a caller with this token, the Web API acts with the
+    kubeconfig's credentials. So certificates, credential plugins and tokens all work, and no credentials are copied.
     """
     stop = stop_signal()
     config = KubeConfig.discover(options.kubeconfig, options.context)
@@ -210,9 +210,8 @@ async def _serve(
 ) -> None:
     """Run mirror, controller and Web API together with the parts of the cluster until `stop` is set.
 
-    `elected` returns a part that makes a controller whenever this process is elected leader. Without it, the only
-    controller is started.
-    """
+    `elected` returns a part that creates and runs a controller whenever this process is elected leader. Without it,
+    this process has the only controller, which starts at once."""
     served = asyncio.Event()
     blobs = await open_blobs(options.blobs or (options.data / "blobs").as_uri(), field="--blobs")
     async with AsyncExitStack() as closing:
@@ -243,7 +242,7 @@ async def _serve(
         node = OwnNode(mirror, kubelet) if kubelet is not None else None
         awaited = node.awaited if node is not None else lambda: ""
         web = await _web_api(client, mirror, policy, options, serving, user_client, blobs, history, own, awaited)
-        web.registry.register(metrics.registry)  # one process, one page of metrics
+        web.registry.register(metrics.registry)  # /metrics of the Web API also has the controller's metrics
         closing.push_async_callback(web.stop)
         if options.kubeconfig is None:
             url, authorities = serving.public_url(web.port), serving.authorities()
@@ -253,21 +252,21 @@ async def _serve(
         if node is not None:
             await _until(node.wait(), working)
         if kubelet is not None:
-            trust = TrustedAuthorities("--host", serving.ca) if serving.ca is not None else None
-            own_server = Servers((serving.local_url(web.port),), options.data / "token", trust)
-            watched = telemetry(kubelet.running_containers, own_server, kubelet.settings.node_name)
-            await closing.enter_async_context(watched)
-        described = cluster_file.ClusterFile(
-            url=serving.local_url(web.port),
-            token=token,
-            kubeconfig=kubeconfig,
-            pid=os.getpid(),
-            namespace=options.namespace,
-            ca=serving.ca,
-        )
+            await closing.enter_async_context(_own_telemetry(options, serving, web.port, kubelet))
+        url, pid = serving.local_url(web.port), os.getpid()
+        described = cluster_file.ClusterFile(url, token, pid, options.namespace, kubeconfig, serving.ca)
         with cluster_file.announced(options.data, described):
             _say_how_to_use(options, serving, web.port, kubeconfig, policy.current().path, kubelet)
             await working
+
+
+def _own_telemetry(
+    options: UpOptions, serving: Serving, port: int, kubelet: Kubelet
+) -> contextlib.AbstractAsyncContextManager[None]:
+    """Sample the members on this machine, and report them to this process' Web API, while the context lasts."""
+    trust = TrustedAuthorities("--host", serving.ca) if serving.ca is not None else None
+    servers = Servers((serving.local_url(port),), options.data / "token", trust)
+    return telemetry(kubelet.running_containers, servers, kubelet.settings.node_name)
 
 
 async def _until(wanted: Coroutine[Any, Any, Any], working: asyncio.Task[None]) -> None:

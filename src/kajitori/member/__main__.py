@@ -1,4 +1,4 @@
-"""Prepare everything that the user's program expects. The exit code says what was missing."""
+"""Prepares everything that the user's program expects. The exit code says what was missing."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ The Web API sends this program on standard input to `python3 -` in the Pod that 
 it uses the standard library alone and works with any image that has Python 3.9. Its argument is a request as JSON. The
 first line of its output is a header as JSON, which names the error if the request is refused; data follow it.
 
-No path leads out of the folder: each part is opened below the part before it without following links, and links are
-followed by hand. So a folder that changes meanwhile cannot trick it either.
+No path leads out of the folder: each part is opened below the previous part without following links, and this module
+resolves links itself. So it is safe even if the folder is changed meanwhile.
 """
 
 from __future__ import annotations
@@ -233,11 +233,10 @@ def send_file(folder: Folder, path: str, offset: int, length: int | None, out: B
 
 
 def send_archive(folder: Folder, path: str, name: str, out: BinaryIO) -> None:
-    """Write an empty header, then a tar archive of the file or folder, whose names begin with `name`.
+    """Write an empty header, then a tar archive of the file or folder. Names in the archive begin with `name`.
 
-    Files that vanish meanwhile, links that lead out of the folder, and whatever is neither file, folder nor link are
-    left out. A file that becomes shorter raises OSError.
-    """
+    Files that vanish meanwhile, links that lead out of the folder, and special files such as pipes are left out. A file
+    that becomes shorter raises OSError."""
     descriptor = folder.open(path)
     out.write(b"{}\n")
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT, bufsize=_CHUNK_BYTES) as archive:
@@ -245,8 +244,8 @@ def send_archive(folder: Folder, path: str, name: str, out: BinaryIO) -> None:
 
 
 def _add(archive: tarfile.TarFile, descriptor: int, name: str, above: int, depth: int) -> None:
-    """Add what a descriptor refers to, and close the descriptor. `above` is the number of folders between the folder
-    that is read and the archive's first entry."""
+    """Add the file or folder of a descriptor, and close the descriptor. `above` is the number of folders between the
+    folder that is read and the archive's first entry."""
     with open(descriptor, "rb", closefd=True) if _is_file(descriptor) else _Closing(descriptor) as file:
         info, status = tarfile.TarInfo(name), os.fstat(descriptor)
         info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
@@ -301,7 +300,7 @@ class _Closing:
 
 
 def main(request: dict[str, Any], out: BinaryIO) -> int:
-    """Carry out one request. Returns the exit code: 0 if the output is complete, also if that is an error."""
+    """Carry out one request. Return the exit code, which is 0 if the output is complete, even if it is an error."""
     folder, path = Folder(request["root"]), request.get("path", "")
     written = _Counting(out)
     try:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 LOCALHOST = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-"""Contents for a container without an /etc/hosts of its own."""
+"""Contents of /etc/hosts for a container that has none."""
 
 
 def hostfile(run: str, attempt: int, addresses: Sequence[str], slots: int, *, by_address: bool = False) -> str:

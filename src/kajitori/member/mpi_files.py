@@ -13,7 +13,7 @@ from kajitori.member.server import Server
 SCRIPTS = os.path.join(os.path.dirname(__file__), "mpi")  # noqa: PTH118, PTH120 - importing pathlib takes longer
 
 ALIAS = "kajitori"
-"""Name of every member's sshd in known_hosts: all share one host key, which lives as long as the attempt."""
+"""Name of every member's sshd in known_hosts. All of them share one host key, which is used for one attempt only."""
 
 _KEYS = ("clientKey", "clientPublicKey", "hostKey", "hostPublicKey")
 
@@ -29,7 +29,7 @@ def make(
     keys = server.document(f"/v1/members/ssh?rank={rank}", _KEYS, seconds)
     mpi = f"{folder}/{first_step.MPI_FOLDER}"
     os.makedirs(mpi, exist_ok=True)  # noqa: PTH103
-    # The program may run as another user, and creates a folder of its own in there.
+    # The program may run as another user, and creates its own folder in this one.
     os.chmod(mpi, 0o777)  # noqa: PTH101
     for script in sorted(os.listdir(SCRIPTS)):  # noqa: PTH208
         shutil.copy(f"{SCRIPTS}/{script}", f"{mpi}/{script}")
@@ -48,7 +48,8 @@ def make(
 
 
 def ranks_with_sshd(addresses: Sequence[str]) -> list[int]:
-    """Return the ranks that run an sshd: the first member at every address but rank 0's, where mpirun itself is."""
+    """Return the ranks that run an sshd: the first member at each address. At the address of rank 0 mpirun itself
+    runs."""
     first: dict[str, int] = {}
     for rank, address in enumerate(addresses):
         first.setdefault(address, rank)

@@ -1,7 +1,7 @@
 """Measure the network between two members: the throughput of TCP, and the largest packet that passes unfragmented.
 
-`kaji network bench` sends this file's text as an argument of a program, so it needs only python3: any image will do,
-however Kajitori is installed.
+`kaji network bench` sends the text of this file as an argument of python3. So it works in any image with Python, and
+needs no installed Kajitori.
 
     serve SECONDS                                prints `listening on PORT`; ends when told to, or after that time
     measure ADDRESS PORT SECONDS STREAMS         prints the result as one line of JSON, and ends the other side

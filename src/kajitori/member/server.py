@@ -1,4 +1,4 @@
-"""Requests to the Web API that are retried until it answers or the time is over."""
+"""Requests to the Web API, which are retried until it answers or the time is over."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Server:
         return self.persist(ask, seconds)
 
     def persist(self, ask: Callable[[float], T], seconds: float) -> T:
-        """Return the result of `ask`, and retry if it raises Later or the server is away.
+        """Return the result of `ask`, which is retried if it raises Later or the server does not answer.
 
         `ask` gets the remaining seconds. Raises Failure: at once for a final refusal, otherwise after `seconds`.
         """

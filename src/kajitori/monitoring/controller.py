@@ -1,4 +1,4 @@
-"""Metrics of a controller. Every label has a closed set of values: no run, no person and no node is named."""
+"""Metrics of a controller. Every label has a fixed set of values, so no label names a run, a person or a node."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ class ControllerMetrics:
         self._begin_at_zero()
 
     def _begin_at_zero(self) -> None:
-        """Expose every series of the counters from the start: else the first event of a kind is no increase, and
-        curves of rare events are missing."""
+        """Expose every series of the counters with the value 0 from the start. Otherwise Prometheus would see no
+        increase at the first event of a kind."""
         for phase in Phase:
             if phase.is_final:
                 self.runs_ended.labels(phase.value)
@@ -154,7 +154,7 @@ class ControllerMetrics:
             self.note_step(name, self._clock() - began)
 
     def note_step(self, name: str, seconds: float) -> None:
-        """Note how long one of STEPS took."""
+        """Record the duration of one of STEPS."""
         self._steps[name].observe(seconds)
         log.debug("step %s took %.1f ms", name, seconds * 1000)
 

@@ -1,4 +1,4 @@
-"""Failures of work that is tried again and again: each is logged once, not at every try."""
+"""Logs the failure of work that is tried again and again only once, and not at every try."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ class LastingFailure:
     """
 
     def __init__(self, log: logging.Logger, text: str, level: int = logging.WARNING) -> None:
-        """`text` is what is logged; its `%s` stands for the message of the failure."""
+        """`text` is the text to log; its `%s` is replaced by the message of the failure."""
         self._log = log
         self._text = text
         self._level = level
         self.message = ""
-        """What failed at the last try; empty if it succeeded."""
+        """The message of the last try; empty if it succeeded."""
 
     def note(self, message: str) -> None:
-        """Note that a try failed."""
+        """Record that a try failed."""
         if message != self.message:
             self._log.log(self._level, self._text, message)
         self.message = message
 
     def end(self) -> None:
-        """Note that a try succeeded."""
+        """Record that a try succeeded."""
         self.message = ""

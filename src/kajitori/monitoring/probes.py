@@ -16,11 +16,11 @@ from kajitori.errors import Unavailable
 _STOP_SECONDS = 1.0
 
 Check = Callable[[], str]
-"""Function that returns what is wrong; empty if nothing is."""
+"""Returns the reason for which a probe fails; empty if it succeeds."""
 
 
 class ProbeServer:
-    """Serves from the event loop that does the work, so that a loop that hangs fails the probes. A context manager."""
+    """Serves from the event loop that does the work, so the probes fail if that loop hangs. A context manager."""
 
     def __init__(
         self, registry: CollectorRegistry, *, host: str, port: int, ready: Check, tls: ssl.SSLContext | None = None

@@ -1,4 +1,4 @@
-"""Reading the answers of another organisation's server."""
+"""Reads the answers of another organisation's server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class AnswerTooLong(Exception):
 
 
 async def read_whole(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Return the whole body of an answer from another server, which decides how long it is.
+    """Return the whole body of an answer from another server. Raises AnswerTooLong if it is longer than `most_bytes`.
 
-    `content.read(most_bytes)` would return the part that has arrived. Raises AnswerTooLong beyond `most_bytes`.
+    `content.read(most_bytes)` would return only the part that has arrived.
     """
     body = bytearray()
     async for chunk in response.content.iter_any():

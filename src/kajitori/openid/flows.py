@@ -19,7 +19,7 @@ FORM = "application/x-www-form-urlencoded"
 _VERIFIER_LENGTH = 64
 _MIN_POLL_SECONDS = 1.0
 _SLOWER_SECONDS = 5.0
-"""RFC 8628, 3.5: what `slow_down` adds to the interval."""
+"""Seconds that the answer `slow_down` adds to the interval (RFC 8628, 3.5)."""
 
 
 @dataclass(frozen=True, slots=True)

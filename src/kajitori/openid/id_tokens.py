@@ -17,7 +17,8 @@ from kajitori.openid.tokens import unverified
 ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512"]
 """The algorithms that kube-apiserver accepts. None of them uses a shared secret."""
 EARLY_SECONDS = 300.0
-"""A token may be this much too early: clocks differ. go-oidc, which kube-apiserver uses, allows the same."""
+"""A token is accepted this long before it becomes valid, because clocks differ. go-oidc in kube-apiserver does the
+same."""
 _SYSTEM = "system:"
 
 _log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ class IdTokens:
         try:
             header, claims = claims_of(token)
         except TokenRefused:
-            return None  # strangers can send any number of such texts
+            return None  # not logged: anyone can send any number of such texts
         found = self._issuers.get(str(claims.get("iss")))
         if found is None:
             return None
@@ -130,6 +131,6 @@ class IdTokens:
             return None
 
     async def close(self) -> None:
-        """End fetches that are under way."""
+        """Cancel running fetches."""
         for _, keys in self._issuers.values():
             await keys.close()

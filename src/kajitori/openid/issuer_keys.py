@@ -71,7 +71,8 @@ async def _document(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
 
 
 class IssuerKeys:
-    """The keys of one provider. Requests that need a fetch share it; after a failure the next one waits."""
+    """The keys of one provider. Requests that need a fetch share it. After a failure there is a pause before the
+    next."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class IssuerKeys:
         return self._keys
 
     async def close(self) -> None:
-        """End a fetch that is under way."""
+        """Cancel a running fetch."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)
@@ -122,7 +123,7 @@ class IssuerKeys:
         try:
             self._keys = await self._fetch(self._issuer)
             self._fetched_at = self._clock()
-            # A token with an invented key ID must not cause a fetch each.
+            # Tokens with invented key IDs must not cause a fetch each.
             self._pause, self._not_before = 0.0, self._clock() + FIRST_PAUSE_SECONDS
         except NoKeys as error:
             self._failure = str(error)

@@ -14,7 +14,7 @@ _CHECK = "ask your cluster's operators: --sign-in-issuer of the server names the
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """The endpoints of a provider. An empty one: the provider does not offer it."""
+    """The endpoints of a provider; an endpoint that it does not offer is empty."""
 
     issuer: str
     authorization_endpoint: str
@@ -27,12 +27,12 @@ class Provider:
 
 
 def description_url(issuer: str) -> str:
-    """Return where the provider describes itself."""
+    """Return the URL of the provider's description of itself."""
     return f"{issuer.rstrip('/')}/.well-known/openid-configuration"
 
 
 def provider_of(document: object, issuer: str) -> Provider:
-    """Return the provider that a description describes.
+    """Return the provider in a description.
 
     Raises:
         Unavailable: it describes another issuer, or names an endpoint without TLS.

@@ -71,7 +71,7 @@ def checked(tokens: Tokens, *, issuer: str, client_id: str, nonce: str = "") -> 
 
 
 def tokens_of(answer: Mapping[str, Any], *, before: Tokens | None = None) -> Tokens:
-    """Return the tokens in an answer of the token endpoint. After a refresh, what is not sent again stays valid.
+    """Return the tokens in an answer of the token endpoint. After a refresh, tokens that are not sent again stay valid.
 
     Raises:
         Unauthenticated: it holds no ID token.

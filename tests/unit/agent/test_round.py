@@ -107,7 +107,7 @@ def test_failures_are_logged_at_once_and_then_once_a_minute(tmp_path: Path, capl
         for second, trouble in enumerate([None, *["no folder"] * 61, "no relay", None, None]):
             now[0], node.trouble = float(second), OSError(trouble) if trouble else None
             caplog.clear()
-            assert rounds.go() is (trouble is None)
+            assert rounds.run_once() is (trouble is None)
             said += [(second, record.message.rpartition(": ")[2]) for record in caplog.records]
     assert said == [(1, "no folder"), (61, "no folder"), (62, "no relay"), (63, "traffic is counted again")]
 
@@ -117,13 +117,13 @@ def test_an_agent_is_healthy_while_it_reads(tmp_path: Path) -> None:
     node, now = Node(tmp_path), [100.0]
     rounds = Rounds(node.counting, TrafficSection(None), clock=lambda: now[0])
     assert not rounds.are_well()
-    rounds.go()
+    rounds.run_once()
     for wall in (0.0, 1e12):
         node.now = wall
         assert rounds.are_well()
     now[0] += 59
     node.trouble = OSError("away")
-    rounds.go()
+    rounds.run_once()
     assert rounds.are_well()
     now[0] += 1
     assert not rounds.are_well()

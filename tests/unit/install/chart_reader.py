@@ -1,4 +1,4 @@
-"""A reader of templates of our Helm chart, for exactly the forms that `kajitori.install.chart` writes."""
+"""A reader of templates of our Helm chart, for exactly the forms that `kajitori.install.helm` writes."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class AgentOptions:
     """Certificate of /metrics (PEM); None: plain HTTP."""
     key: Path | None = None
     metrics_token: Path | None = None
-    """File with the bearer token that /metrics asks for; None: anybody who reaches the port may read."""
+    """File with the bearer token that /metrics requires; None: anyone who reaches the port may read it."""
     log_level: str = "info"
     log_format: str = "text"
 

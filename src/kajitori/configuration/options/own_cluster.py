@@ -61,8 +61,8 @@ class UpOptions(SignInOptions):
     node_cidr_mask_size: int = 24
     """Prefix length of each node's range."""
     authentication_config: Path | None = None
-    """File with the OpenID providers whose ID tokens the embedded API server accepts. If it is given, roles decide what
-    these users may do, and people sign in at its first provider."""
+    """File with the OpenID providers from which the embedded API server accepts ID tokens. If it is given, roles decide
+    what these users may do, and people sign in at its first provider."""
     namespace: str = "default"
     """Namespace of runs that name none."""
     blobs: str | None = None

@@ -44,7 +44,7 @@ class ServerOptions(ClusterOptions, MembersStart, SignInOptions, HistoryChoice):
     gateway_account: str | None = None
     """Service account that may impersonate, `namespace/name`; None: callers' tokens are the API server's own."""
     gateway_authentication: Path | None = None
-    """File with the OpenID providers whose ID tokens the gateway accepts, in the form of kube-apiserver."""
+    """File with the OpenID providers from which the gateway accepts ID tokens, in the form of kube-apiserver."""
     certificate: Path | None = None
     key: Path | None = None
     """PEM files for TLS; without them the server uses plain HTTP."""

@@ -67,7 +67,7 @@ class SignedTokens(Protocol):
         """Return the user of a token, or None."""
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel running verifications."""
 
 
 class Authorizer(Protocol):
@@ -124,14 +124,14 @@ class Authenticator:
         return user
 
     async def identify(self, authorization: str, peer_certificate: Mapping[str, Any] | None) -> User | None:
-        """Return the user like `authenticate`, also for signed tokens."""
+        """Return the user like `authenticate`, but accept signed tokens as well."""
         user = self.authenticate(authorization, peer_certificate)
         if user is None and self._signed:
             return await self.find_user(authorization.partition(" ")[2].strip())
         return user
 
     async def close(self) -> None:
-        """End the verifications that are under way."""
+        """Cancel running verifications of signed tokens."""
         for one in self._signed:
             await one.close()
 
@@ -170,7 +170,7 @@ def _user_of_certificate(certificate: Mapping[str, Any]) -> User | None:
 
 
 class AllowKnown:
-    """Lets every authenticated user do everything, and all others read the server's health."""
+    """Allows everything to authenticated users, and only the server's health to all others."""
 
     def refusal(self, user: User, attributes: Attributes) -> str:
         return authorize(user, attributes)

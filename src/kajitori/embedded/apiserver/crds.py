@@ -1,4 +1,4 @@
-"""From a CustomResourceDefinition to the kinds that it defines."""
+"""Turns a CustomResourceDefinition into the kinds that it defines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kinds_of(definition: Object) -> list[Kind]:
         subresources = frozenset(version.get("subresources") or {})
         load = partial(root_schema, (version.get("schema") or {}).get("openAPIV3Schema") or {})
         same = resource.version == stored
-        # As long as the definition was never changed, every stored object has the defaults of this version.
+        # If the definition was never changed, every stored object has the defaults of this version.
         complete = same and definition["metadata"].get("generation", 1) == 1
         selectable = [one["jsonPath"] for one in version.get("selectableFields") or []]
         strategy = CustomStrategy(load, has_status="status" in subresources, selectable=selectable)

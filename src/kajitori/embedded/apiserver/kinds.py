@@ -28,7 +28,7 @@ from kajitori.kube.resources import Resource
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _BARE = frozenset({("", "events"), ("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets")})
-"""Built-in kinds that accept any finalizer, as custom resources do."""
+"""Built-in kinds that accept any finalizer, like custom resources."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Kind:
     virtual: bool = False
     """Whether objects can only be created and are not stored (reviews)."""
     storage: Resource | None = None
-    """The resource under which objects are stored if it is another one than `resource` (see `stored`)."""
+    """The resource under which objects are stored, if it differs from `resource` (see `stored`)."""
     to_stored: Callable[[Object], Object] | None = field(default=None, repr=False, compare=False)
     from_stored: Callable[[Object], Object] | None = field(default=None, repr=False, compare=False)
     custom: Object | None = field(default=None, repr=False, compare=False)

@@ -41,7 +41,7 @@ from kajitori.embedded.apiserver.writes.objects import Caller, Objects, check_ve
 from kajitori.embedded.apiserver.writes.patching import APPLY_PATCH, Patch, check_media_type, patched
 from kajitori.embedded.store import Record
 
-_DELETED_TOGETHER = 128
+_DELETED_AT_ONCE = 128
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Rest:
         self._authenticator = authenticator
         self._authorizer = authorizer or AllowKnown()
         self.account_tokens: AccountTokens | None = None
-        """Makes tokens of service accounts; None: they have none."""
+        """Issues tokens of service accounts; None if service accounts have no tokens."""
         self._lister = Lister(objects)
         self._subresources = Subresources(objects)
 
@@ -223,9 +223,9 @@ class Rest:
         target = call.target
         options = self._delete_options(call)
         page = await self._lister.page(target, parse_list(call.query))
-        for start in range(0, len(page.records), _DELETED_TOGETHER):
+        for start in range(0, len(page.records), _DELETED_AT_ONCE):
             # Concurrently, so that the writes share commits.
-            some = page.records[start : start + _DELETED_TOGETHER]
+            some = page.records[start : start + _DELETED_AT_ONCE]
             await asyncio.gather(*(self._delete_one(call, record, options) for record in some))
         return Answer(encode_list(target.kind, page, call.answer, include=_include(call)))
 

@@ -39,7 +39,7 @@ BODY_LIMIT_BYTES = 3 << 20
 _GZIP_MIN_BYTES = 128 << 10
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
-_LEFT = 499
+_CLIENT_DISCONNECTED = 499
 """Status for the log if the client disconnected before the answer. It is never sent."""
 
 _log = logging.getLogger(__name__)
@@ -63,9 +63,9 @@ class ApiServer:
         roles: bool = False,
         local_socket: Path | None = None,
     ) -> None:
-        """`controllers=False`: leave the work of a controller manager to another process. `roles`: roles decide what
-        users may do; otherwise every known user may do everything. `local_socket`: file of a Unix socket at which the
-        server answers, too, without TLS."""
+        """With `controllers=False` another process does the work of a controller manager. With `roles`, roles decide
+        what users may do; otherwise every known user may do everything. `local_socket` is a Unix socket at which the
+        server also answers, without TLS."""
         self._store = store
         self._certificates = certificates
         self._authenticator = authenticator
@@ -88,7 +88,7 @@ class ApiServer:
         self._runner: web.ServerRunner | None = None
         self._local_socket = local_socket
         self.local_socket = ""
-        """The Unix socket it listens on, once started; empty if it does not."""
+        """The Unix socket on which the server listens, once started; empty if there is none."""
         self._documents: dict[tuple[int, str, bool], Any] = {}
 
     @property
@@ -192,11 +192,11 @@ class ApiServer:
             code = error.code
             response = _status(request, error)
         except asyncio.CancelledError:
-            code = _LEFT
+            code = _CLIENT_DISCONNECTED
             raise
         except ConnectionError:  # the client has disconnected
-            code = _LEFT
-            response = web.Response(status=_LEFT)
+            code = _CLIENT_DISCONNECTED
+            response = web.Response(status=_CLIENT_DISCONNECTED)
         except Exception as error:
             _log.exception("request failed: %s %s", request.method, request.path)
             response = _status(request, StatusError.internal(f"{type(error).__name__}; see the server's log"))
@@ -287,7 +287,7 @@ class ApiServer:
             self._metrics.watches.dec()
         return response
 
-    # --- what is no resource -----------------------------------------------------------------------------------------
+    # --- other paths than those of resources -------------------------------------------------------------------------
 
     async def _other(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         if path in _HEALTH_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):

@@ -42,8 +42,8 @@ class Budget(msgspec.Struct, rename="camel"):
 def status(budget: Budget, pods: Sequence[Pod], now: datetime, expected_pods: int | None = None) -> dict[str, Any]:
     """Return the status that the budget should have.
 
-    `pods` are those that its selector matches; `expected_pods` is how many Pods their owners want. None takes the
-    number of existing Pods.
+    `pods` are the Pods that its selector matches. `expected_pods` is the number of Pods that their owners want; None
+    stands for the number of existing Pods.
     """
     disrupted = _still_evicted(budget, pods, now)
     living = [p for p in pods if not p.is_finished]
@@ -51,7 +51,7 @@ def status(budget: Budget, pods: Sequence[Pod], now: datetime, expected_pods: in
         is_ready(p) and not p.metadata.deletion_timestamp and p.metadata.name not in disrupted for p in living
     )
     if isinstance(budget.spec.min_available, int):
-        expected = len(pods)  # as in Kubernetes, the owners' wishes do not count here
+        expected = len(pods)  # as in Kubernetes, the number that the owners want does not count here
     else:
         expected = len(living) if expected_pods is None else expected_pods
     desired = desired_healthy(budget.spec, expected)

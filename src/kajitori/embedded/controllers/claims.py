@@ -1,6 +1,6 @@
-"""Decides what to write so that claims get volumes and volumes are released: a function of all of them.
+"""Decides which writes bind claims to volumes and release volumes: a function of all claims, volumes, classes and Pods.
 
-Each action is one write that may be repeated. After a crash the next pass finds what is still to be done.
+Each action is one write that may be repeated. After a crash the next pass finds the actions that are left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kajitori.embedded.objects import Claim, PersistentVolume, Pod, StorageClass
 
 PROVISIONER = "kajitori.dev/local"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-"""Provisioner of classes that no program provisions: people make the volumes."""
+"""Provisioner of classes for which people create the volumes by hand."""
 STORAGE_CLASS = "kajitori-local"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -28,8 +28,8 @@ VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 _OUR_NAME = re.compile(r"pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class Do(StrEnum):
-    """The kinds of action. Those of a claim name the claim, those of a volume the volume, `BIND` names both."""
+class ActionKind(StrEnum):
+    """The kinds of action. An action on a claim names the claim, one on a volume the volume, and `BIND` both."""
 
     PROVISION = "make a folder and a volume for the claim"
     RESERVE = "write the claim into an existing volume"
@@ -38,17 +38,17 @@ class Do(StrEnum):
     CLAIM_LOST = "write that the claim's volume is gone"
     CLAIM_PENDING = "write that the claim waits"
     PROTECT_CLAIM = "hold the claim while Pods use it"
-    RELEASE_CLAIM = "let the claim go"
+    RELEASE_CLAIM = "remove the finalizer that protects the claim"
     VOLUME_PHASE = "write the volume's phase"
     DESTROY = "remove the folder and the volume"
-    RELEASE_VOLUME = "let the volume go"
+    RELEASE_VOLUME = "remove the finalizer that protects the volume"
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """One write for a claim or a volume."""
 
-    do: Do
+    kind: ActionKind
     claim: Claim | None = None
     volume: PersistentVolume | None = None
     text: str = ""
@@ -126,8 +126,8 @@ def _claim(
         chosen = min(own, key=lambda v: v.metadata.name)
         taken.add(chosen.metadata.name)
         if chosen.spec.claim_ref is not None and not chosen.spec.claim_ref.uid:
-            return [Action(Do.RESERVE, claim, chosen)]
-        return [Action(Do.BIND, claim, chosen)]
+            return [Action(ActionKind.RESERVE, claim, chosen)]
+        return [Action(ActionKind.BIND, claim, chosen)]
     waits = waits_for_consumer(claim, classes) and SELECTED_NODE not in (claim.metadata.annotations or {})
     if waits:
         return [_pending(claim, "waiting for first consumer to be created before binding")]
@@ -136,14 +136,14 @@ def _claim(
     if fitting:
         chosen = min(fitting, key=lambda v: (_bytes((v.spec.capacity or {}).get("storage", 0)), v.metadata.name))
         taken.add(chosen.metadata.name)
-        return [Action(Do.RESERVE, claim, chosen)]
+        return [Action(ActionKind.RESERVE, claim, chosen)]
     found = classes.get(name)
     if found is not None and found.provisioner == PROVISIONER:
         if claim.spec.selector:
             return [_pending(claim, "claim.spec.selector is not supported for volumes that are made on demand")]
         if claim.spec.volume_mode == "Block":
             return [_pending(claim, "volumes of this class are folders: volumeMode Block is not supported")]
-        return [Action(Do.PROVISION, claim)]
+        return [Action(ActionKind.PROVISION, claim)]
     if name and found is None:
         return [_pending(claim, f'storageclass.storage.k8s.io "{name}" not found')]
     if found is not None and found.provisioner != NO_PROVISIONER:
@@ -160,22 +160,22 @@ def _named(claim: Claim, volume: PersistentVolume | None, taken: set[str]) -> li
     bound = is_bound(claim)
     if volume is None:
         if bound:
-            return [] if claim.status.phase == "Lost" else [Action(Do.CLAIM_LOST, claim)]
+            return [] if claim.status.phase == "Lost" else [Action(ActionKind.CLAIM_LOST, claim)]
         return [_pending(claim, f'volume "{claim.spec.volume_name}" not found')]
     taken.add(volume.metadata.name)
     reference = volume.spec.claim_ref
     if reference is None or (_names(reference.namespace, reference.name, claim) and not reference.uid):
-        return [Action(Do.RESERVE, claim, volume)]
+        return [Action(ActionKind.RESERVE, claim, volume)]
     if reference.uid != claim.metadata.uid:
         taken.discard(volume.metadata.name)
         if bound:
-            return [] if claim.status.phase == "Lost" else [Action(Do.CLAIM_LOST, claim)]
+            return [] if claim.status.phase == "Lost" else [Action(ActionKind.CLAIM_LOST, claim)]
         return [_pending(claim, f'volume "{volume.metadata.name}" already bound to a different claim.')]
     if not bound:
-        return [Action(Do.BIND, claim, volume)]
-    todo = [] if volume.status.phase == "Bound" else [Action(Do.VOLUME_PHASE, volume=volume, text="Bound")]
+        return [Action(ActionKind.BIND, claim, volume)]
+    todo = [] if volume.status.phase == "Bound" else [Action(ActionKind.VOLUME_PHASE, volume=volume, text="Bound")]
     if claim.status.phase != "Bound":
-        todo.append(Action(Do.CLAIM_BOUND, claim, volume))
+        todo.append(Action(ActionKind.CLAIM_BOUND, claim, volume))
     return todo
 
 
@@ -193,7 +193,7 @@ def _volume(volume: PersistentVolume, claims: Mapping[tuple[str, str], Claim]) -
     if owner_lives:
         return []
     if volume.spec.persistent_volume_reclaim_policy == "Delete" and is_ours(volume):
-        return [*_phase(volume, "Released"), Action(Do.DESTROY, volume=volume)]
+        return [*_phase(volume, "Released"), Action(ActionKind.DESTROY, volume=volume)]
     return _phase(volume, "Released")
 
 
@@ -201,23 +201,23 @@ def _deletion_of(volume: PersistentVolume) -> Action:
     """Return how to end a volume that is being deleted: with its folder, if this provisioner created it and the policy
     allows."""
     if volume.spec.persistent_volume_reclaim_policy == "Delete" and is_ours(volume):
-        return Action(Do.DESTROY, volume=volume)
-    return Action(Do.RELEASE_VOLUME, volume=volume)
+        return Action(ActionKind.DESTROY, volume=volume)
+    return Action(ActionKind.RELEASE_VOLUME, volume=volume)
 
 
 def _protection(claim: Claim, in_use: bool) -> list[Action]:
     held = CLAIM_PROTECTION in (claim.metadata.finalizers or ())
     if not claim.metadata.deletion_timestamp:
-        return [] if held else [Action(Do.PROTECT_CLAIM, claim)]
-    return [Action(Do.RELEASE_CLAIM, claim)] if held and not in_use else []
+        return [] if held else [Action(ActionKind.PROTECT_CLAIM, claim)]
+    return [Action(ActionKind.RELEASE_CLAIM, claim)] if held and not in_use else []
 
 
 def _pending(claim: Claim, why: str) -> Action:
-    return Action(Do.CLAIM_PENDING, claim, text=why)
+    return Action(ActionKind.CLAIM_PENDING, claim, text=why)
 
 
 def _phase(volume: PersistentVolume, phase: str) -> list[Action]:
-    return [] if volume.status.phase == phase else [Action(Do.VOLUME_PHASE, volume=volume, text=phase)]
+    return [] if volume.status.phase == phase else [Action(ActionKind.VOLUME_PHASE, volume=volume, text=phase)]
 
 
 def _is_claimed_by(volume: PersistentVolume, claim: Claim) -> bool:

@@ -24,7 +24,7 @@ RETRY_SECONDS = 1.0
 class Controller(ABC):
     """A level-triggered loop: calls `reconcile` after changes, and again a moment later if it failed.
 
-    A controller with a shared cache leaves running the cache to its creator; without one it runs its own.
+    The creator of a shared cache runs it. A controller without a shared cache runs its own.
     """
 
     name = "kajitori-controller"
@@ -47,7 +47,7 @@ class Controller(ABC):
 
     @abstractmethod
     async def reconcile(self) -> None:
-        """Bring the cluster nearer to its wanted state. After an error of `kajitori.errors` it is called again soon."""
+        """Bring the cluster closer to its wanted state. After an error of `kajitori.errors` it is called again soon."""
 
     async def prepare(self) -> None:
         """Create what has to exist before the first `reconcile`. It is repeated until it succeeds."""

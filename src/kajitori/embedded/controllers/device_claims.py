@@ -1,4 +1,4 @@
-"""Creates the ResourceClaims that Pods ask for by a template, and releases those of Pods that are over."""
+"""Creates the ResourceClaims that Pods ask for by a template, and releases the claims of Pods that have ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 
 
 class DeviceClaims(Controller):
-    """As kube-controller-manager's controller of resource claims."""
+    """Works like kube-controller-manager's controller of resource claims."""
 
     name = "kajitori-resource-claims"
 
@@ -69,7 +69,7 @@ class DeviceClaims(Controller):
                 return
 
     def _existing(self, pod: Pod, name: str) -> str | None:
-        """Return the claim that was created for a Pod before, by a process that was killed then."""
+        """Return the claim that an earlier process created for a Pod before it was killed; None if there is none."""
         for claim in self._claims.items.values():
             owner = claim.metadata.controller
             is_of_pod = owner is not None and owner.uid == pod.metadata.uid

@@ -43,7 +43,7 @@ class Endpoints(Controller):
         self.cache.informer(ENDPOINT_SLICES, slices.Slice, label_selector=ours).listen(self._see_slice)
 
     async def reconcile(self) -> None:
-        """Write the slices of the changed Services. A Service whose writes fail is tried again."""
+        """Write the slices of the changed Services. If the writes for a Service fail, it is tried again."""
         failure: errors.KajitoriError | None = None
         for key in sorted(self._dirty):
             self._dirty.discard(key)

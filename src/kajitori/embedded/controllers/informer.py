@@ -20,8 +20,8 @@ T = TypeVar("T", bound=Watched)
 class Informer(Generic[T]):
     """Objects of one kind by namespace and name. Listeners are called for each change, in order.
 
-    `keep` selects the wanted objects. After a gap in the watch everything is listed again, and listeners are called for
-    what is gone and what has changed.
+    `keep` selects the wanted objects. After a gap in the watch all objects are listed again, and listeners are called
+    for those that are gone or have changed.
     """
 
     def __init__(
@@ -37,7 +37,8 @@ class Informer(Generic[T]):
         self.items: dict[Key, T] = {}
         self.synced = asyncio.Event()
         self.missed: set[Key] = set()
-        """While list listeners are called: objects that disappeared in a gap of the watch, without a deletion event."""
+        """Objects that disappeared in a gap of the watch, without a deletion event; set while list listeners are
+        called."""
         self._client = client
         self._resource = resource
         self._type = type_

@@ -1,4 +1,4 @@
-"""The node life cycle of the embedded cluster: silent nodes, their taints, and the Pods that have to leave them.
+"""The node life cycle of the embedded cluster: marks silent nodes, taints nodes, and evicts Pods from them.
 
 It does what kube-controller-manager's node life cycle, taint eviction and Pod garbage collection do, with their
 messages. The functions of `embedded.controllers.node_health` decide; this module calls them once a second and writes
@@ -36,7 +36,7 @@ QUARANTINE_SECONDS = 40.0
 """Time for which a node must be gone before its Pods are collected."""
 INTERVAL_SECONDS = 1.0
 LATE_SECONDS = 5.0
-"""A pass that comes this late means that this process slept, not that the nodes were silent."""
+"""If a pass is later than this, this process was suspended, and the nodes were not silent."""
 CONCURRENT_WRITES = 32
 
 Step = Callable[[], Awaitable[None]]
@@ -44,9 +44,10 @@ Step = Callable[[], Awaitable[None]]
 
 
 class NodeLifecycle(Controller):
-    """Judges nodes by the changes that it saw, on its own clock.
+    """Judges nodes by the changes of their signs of life, measured by its own clock.
 
-    late_seconds: returns how late signs of life may be because this process, which sends some of them, is busy.
+    late_seconds: returns the time by which signs of life may be late because this process, which sends some of them, is
+    busy.
     """
 
     name = "node-controller"
@@ -67,7 +68,7 @@ class NodeLifecycle(Controller):
         self._monotonic = monotonic
         self._quarantine_seconds = quarantine_seconds
         self._late_seconds = late_seconds
-        self._sightings = node_health.Sightings(grace_seconds)
+        self._signs_of_life = node_health.SignsOfLife(grace_seconds)
         self._nodes = self.cache.informer(NODES, Node)
         self._leases = self.cache.informer(LEASES, Lease)
         self._pods = self.cache.informer(PODS, Pod)
@@ -75,7 +76,7 @@ class NodeLifecycle(Controller):
         self._nodes.listen(self._see_node)
         self._pods_of: defaultdict[str, dict[Key, Pod]] = defaultdict(dict)
         self._tainted: dict[str, Node] = {}
-        """Nodes as they were when their taints were found right."""
+        """Nodes in the state in which their taints were found to be right."""
         self._taint_seen_at: dict[tuple[str, str, str], datetime] = {}
         self._gone_since: dict[str, float] = {}
         self._last_pass_at: float | None = None
@@ -86,15 +87,15 @@ class NodeLifecycle(Controller):
         now, moment = self._monotonic(), self.clock()
         slept = 0.0 if self._last_pass_at is None else now - self._last_pass_at - INTERVAL_SECONDS
         if slept > LATE_SECONDS:
-            self._sightings.forgive(slept)
+            self._signs_of_life.extend_grace(slept)
         late_seconds = self._late_seconds()
         self._last_pass_at = now
         nodes = {name: node for (_, name), node in self._nodes.items.items()}
-        self._sightings.keep_only(nodes)
+        self._signs_of_life.keep_only(nodes)
         work: list[Step] = []
         for name, node in nodes.items():
             lease = self._leases.items.get((LEASE_NAMESPACE, name))
-            if not self._sightings.observe(node, lease, now, late_seconds) and (
+            if not self._signs_of_life.observe(node, lease, now, late_seconds) and (
                 written := node_health.silent_conditions(node, moment)
             ):
                 work.append(partial(self._declare_silent, node, written))

@@ -33,8 +33,8 @@ OWN_TAINTS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURE_TAINTS.
 
 
 @dataclass(slots=True)
-class Sightings:
-    """When each node's last sign of life changed: on this process' clock, never by the node's timestamps."""
+class SignsOfLife:
+    """The time at which each node's sign of life last changed, by this process' clock and never by the node's."""
 
     grace_seconds: float = GRACE_SECONDS
     _signs: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -44,22 +44,23 @@ class Sightings:
         """Return whether the node counts as alive.
 
         now: seconds of a monotonic clock.
-        late_seconds: how late signs of life may be because this process is busy.
+        late_seconds: the time by which signs of life may be late because this process is busy.
         """
         ready = condition(node.status.conditions, "Ready")
         heartbeat = (ready.last_heartbeat_time or "") if ready is not None and ready.status != "Unknown" else ""
         sign = ((lease.spec.renew_time or "") if lease else "", heartbeat)
         name = node.metadata.name
         before = self._signs.get(name)
-        # This controller's own verdict removes the heartbeat, which is no sign of life; a new heartbeat is one.
+        # This controller itself removes the heartbeat of a silent node. That is no sign of life, but a new heartbeat
+        # is.
         if before is None or sign[0] != before[0] or (heartbeat and heartbeat != before[1]):
             self._changed_at[name] = now
         if before is None or sign[0] != before[0] or heartbeat:
             self._signs[name] = (sign[0], heartbeat or (before[1] if before else ""))
         return now - self._changed_at[name] <= self.grace_seconds + late_seconds
 
-    def forgive(self, seconds: float) -> None:
-        """Extend all nodes' grace by a time in which this process did not run."""
+    def extend_grace(self, seconds: float) -> None:
+        """Extend the grace of all nodes by a time in which this process was suspended."""
         for name in self._changed_at:
             self._changed_at[name] += seconds
 
@@ -112,7 +113,7 @@ def wanted_taints(node: Node, now: datetime) -> list[Taint] | None:
 
 
 def eviction_time(pod: Pod, taints: Iterable[Taint], seen_at: Callable[[Taint], datetime]) -> datetime | None:
-    """Return when the Pod has to leave because of NoExecute taints; None if it may stay for good.
+    """Return the time at which NoExecute taints evict the Pod; None if it may stay.
 
     `seen_at` returns the time for taints that do not say when they were added.
     """

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Given:
-    """A range that was written, or may have been, and that the watch has not shown yet."""
+    """A range that was written, or whose write may have succeeded, and that the watch has not shown yet."""
 
     uid: str
     range: IPv4Network
@@ -31,7 +31,7 @@ class _Given:
 
 
 class NodeIpam(Controller):
-    """Gives every Node without a range one of the cluster's, and never takes one away.
+    """Gives each Node that has no range one of the cluster's ranges, and never takes one away.
 
     All state is in the Nodes: a given range is in the Node's spec. It is free again once the Node is deleted and no Pod
     with an address of it is left.

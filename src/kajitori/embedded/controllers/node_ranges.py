@@ -1,4 +1,4 @@
-"""Ranges of Pod addresses for nodes, cut from the cluster's network: which node has which, and which is next."""
+"""Ranges of Pod addresses for nodes, which are parts of the cluster's network: who has them, and which is next."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class NodeRanges:
         self._next = 0
 
     def record(self, node: str, cidrs: Iterable[str]) -> None:
-        """Note a node's ranges, also if another program gave them: all their addresses are taken, even if they were cut
-        differently."""
+        """Record a node's ranges, even if another program gave them: all their addresses are taken, even if they have
+        another size."""
         self.forget(node)
         for cidr in cidrs:
             with contextlib.suppress(ValueError):
@@ -34,7 +34,7 @@ class NodeRanges:
             self._holders[number].add(node)
 
     def forget(self, node: str) -> None:
-        """Note that a node has no range any more."""
+        """Record that a node no longer has a range."""
         for number in self._held.pop(node, ()):
             self._holders[number].discard(node)
             if not self._holders[number]:
@@ -45,8 +45,10 @@ class NodeRanges:
         return {other for number in self._held.get(node, ()) for other in self._holders[number]} - {node}
 
     def in_use(self, addresses: Iterable[tuple[str, str]]) -> dict[int, set[str]]:
-        """Return the ranges of no node that still have addresses of Pods, and the nodes of these Pods; from (node,
-        address)."""
+        """Return the ranges that no node has but in which Pods still have addresses, with the nodes of these Pods.
+
+        `addresses` are (node, address) of all Pods.
+        """
         used: dict[int, set[str]] = {}
         for node, text in addresses:
             with contextlib.suppress(ValueError):

@@ -1,8 +1,8 @@
 """The provisioner of the class `kajitori-local`: creates a folder for each claim, and removes it.
 
-`embedded.controllers.claims` decides; this module writes. A folder is removed only when the API server itself says that
-its claim is gone, only directly below the root, only under the name that this provisioner gave it, and without
-following links.
+`embedded.controllers.claims` decides, and this module writes. A folder is removed only after the API server has
+confirmed that its claim is gone. It must be directly below the root and have a name that this provisioner gives. Links
+are not followed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from kajitori import errors
 from kajitori.embedded.controllers import claims
 from kajitori.embedded.controllers.cache import Cache
-from kajitori.embedded.controllers.claims import Action, Do
+from kajitori.embedded.controllers.claims import Action, ActionKind
 from kajitori.embedded.controllers.controller import Controller
 from kajitori.embedded.objects import Claim, ClaimReference, PersistentVolume, Pod, StorageClass
 from kajitori.kube.client import KubeClient
@@ -76,7 +76,7 @@ class Provisioner(Controller):
             await self.client.create(STORAGE_CLASSES, body)
 
     async def reconcile(self) -> None:
-        """Do everything that is to be done now; each write leads to another pass."""
+        """Do everything that can be done now. Each write leads to another pass."""
         found = claims.actions(
             self._claims.items,
             {name: volume for (_, name), volume in self._volumes.items.items()},
@@ -88,9 +88,9 @@ class Provisioner(Controller):
             try:
                 await self._do(action)
             except (errors.NotFound, errors.Conflict) as cause:
-                log.debug("%s: overtaken by another change: %s", action.do, cause)
+                log.debug("%s: overtaken by another change: %s", action.kind, cause)
             except errors.KajitoriError as cause:
-                log.warning("%s failed: %s", action.do, cause)
+                log.warning("%s failed: %s", action.kind, cause)
                 failure = cause
         uids = {claim.metadata.uid for claim in self._claims.items.values()}
         self._last_event = {uid: text for uid, text in self._last_event.items() if uid in uids}
@@ -107,18 +107,18 @@ class Provisioner(Controller):
             await self._do_with_volume(action, volume)
 
     async def _do_with_both(self, action: Action, claim: Claim, volume: PersistentVolume) -> None:
-        match action.do:
-            case Do.RESERVE:
+        match action.kind:
+            case ActionKind.RESERVE:
                 version = {"resourceVersion": volume.metadata.resource_version}
                 patch = {"metadata": version, "spec": {"claimRef": _reference(claim)}}
                 await self.client.patch(PERSISTENT_VOLUMES, volume.metadata.name, patch)
-            case Do.BIND:
+            case ActionKind.BIND:
                 notes = {claims.BIND_COMPLETED: "yes"}
                 if not claim.spec.volume_name:
                     notes[claims.BOUND_BY_CONTROLLER] = "yes"
                 meta = {"resourceVersion": claim.metadata.resource_version, "annotations": notes}
                 await self._patch(claim, {"metadata": meta, "spec": {"volumeName": volume.metadata.name}})
-            case Do.CLAIM_BOUND:
+            case ActionKind.CLAIM_BOUND:
                 status = {
                     "phase": "Bound",
                     "accessModes": volume.spec.access_modes,
@@ -127,31 +127,31 @@ class Provisioner(Controller):
                 await self._patch(claim, {"status": status}, "status")
 
     async def _do_with_claim(self, action: Action, claim: Claim) -> None:
-        match action.do:
-            case Do.PROVISION:
+        match action.kind:
+            case ActionKind.PROVISION:
                 await self._provision(claim)
-            case Do.CLAIM_LOST:
+            case ActionKind.CLAIM_LOST:
                 await self._patch(claim, {"status": {"phase": "Lost"}}, "status")
                 self._record_event(
                     claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data is lost!"
                 )
-            case Do.CLAIM_PENDING:
+            case ActionKind.CLAIM_PENDING:
                 reason = "WaitForFirstConsumer" if "first consumer" in action.text else "FailedBinding"
                 self._record_event(claim, "Normal", reason, action.text)
-            case Do.PROTECT_CLAIM:
+            case ActionKind.PROTECT_CLAIM:
                 await self._set_finalizers(claim, [*(claim.metadata.finalizers or ()), claims.CLAIM_PROTECTION])
-            case Do.RELEASE_CLAIM:
+            case ActionKind.RELEASE_CLAIM:
                 kept = [f for f in claim.metadata.finalizers or () if f != claims.CLAIM_PROTECTION]
                 await self._set_finalizers(claim, kept)
 
     async def _do_with_volume(self, action: Action, volume: PersistentVolume) -> None:
-        match action.do:
-            case Do.VOLUME_PHASE:
+        match action.kind:
+            case ActionKind.VOLUME_PHASE:
                 patch = {"status": {"phase": action.text}}
                 await self.client.patch(PERSISTENT_VOLUMES, volume.metadata.name, patch, subresource="status")
-            case Do.RELEASE_VOLUME:
+            case ActionKind.RELEASE_VOLUME:
                 await self._release(volume)
-            case Do.DESTROY:
+            case ActionKind.DESTROY:
                 if await self._is_claimed(volume):
                     return
                 await asyncio.to_thread(remove_folder, self.root, volume.metadata.name)

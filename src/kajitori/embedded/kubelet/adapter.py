@@ -54,13 +54,13 @@ class PodAdapter:
     """
 
     variable_prefix = ""
-    """Prefix of the environment variables that the kubelet may rewrite, since the platform's programs find files by
-    them. Empty: the kubelet rewrites none."""
+    """Prefix of the environment variables by which the platform's programs find files, and which the kubelet may
+    rewrite. Empty: the kubelet rewrites none."""
 
     def relocatable_volumes(self, pod: Manifest) -> frozenset[str]:
         """Return the names of the Pod's volumes that need no mount.
 
-        Where the node cannot mount them, variables that begin with `variable_prefix` name their folders instead.
+        If the node cannot mount them, variables that begin with `variable_prefix` name their folders instead.
         """
         return frozenset()
 

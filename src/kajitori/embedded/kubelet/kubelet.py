@@ -183,8 +183,8 @@ class Kubelet:
         return False
 
     async def _follow_range(self) -> None:
-        """Use the Pod address range of the Node, whenever it gets one, and the new range if the Node is deleted and
-        recreated."""
+        """Use the Pod address range of the Node as soon as it has one. If the Node is deleted and created again, use
+        its new range."""
         node, network, logged = self.node, self.context.network, ""
         while True:
             with contextlib.suppress(TimeoutError):
@@ -262,14 +262,14 @@ class Kubelet:
         task.add_done_callback(ended)
 
     def _remove_unknown_folders(self) -> None:
-        """Remove folders of Pods that have no record since a crash came first: no container was started from them."""
+        """Remove folders of Pods without a record: a crash prevented the record, so no container was started."""
         with contextlib.suppress(FileNotFoundError):
             for folder in (self.settings.root_dir / "pods").iterdir():
                 if folder.name not in self.workers:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def find(self, namespace: str, name: str) -> PodWorker | None:
-        """Return the Pod with this name; of several, one that is still active rather than one that has ended."""
+        """Return the Pod with this name. If several have it, one that is still active is preferred."""
         found = [
             worker
             for worker in self.workers.values()
@@ -331,7 +331,7 @@ class Kubelet:
         )
 
     def running_containers(self) -> list[RunningContainer]:
-        """Return the containers whose programs run. May be called from any thread."""
+        """Return the containers with running programs. May be called from any thread."""
         return list(running_containers(tuple(self.workers.values())))
 
     def resources(self) -> bytes:

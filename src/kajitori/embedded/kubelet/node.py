@@ -1,4 +1,4 @@
-"""This machine as a Node: its registration, its lease, and its status, which is written when it changes and at
+"""This machine as a Node: its registration, its Lease, and its status, which is written when it changes and at
 intervals."""
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class NodeStatus:
         self._adopt(await self._context.cluster.get(resources.NODES, self._name))
 
     async def run(self) -> None:
-        """Keep the status up to date for ever, also after times without an API server."""
+        """Keep the status up to date for ever, even if the API server does not answer for a while."""
         settings = self._context.settings
         while True:
             with contextlib.suppress(TimeoutError):
@@ -285,7 +285,7 @@ class NodeStatus:
         except Conflict:
             self._changed.set()
         except Forbidden:
-            pass  # This cluster lets no kubelet change taints; its node lifecycle controller follows the conditions.
+            pass  # this cluster allows no kubelet to change taints: its node lifecycle controller does
 
     async def _register_again(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Remove what a process kubelet left on its machine, when it will not be started again."""
+"""Removes everything that a process kubelet has left on its machine, if it will not be started again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded cluster's scheduler: gives a node to each Pod that has none, or says why there is none.
+"""The embedded cluster's scheduler: binds each Pod without a node, or says why none fits.
 
 It decides with `embedded.scheduler.ledger` and writes Bindings. If a Pod does not fit, it sets `PodScheduled=False`
 with a message like kube-scheduler's, and tries again after a change that may help. There is no preemption.
@@ -194,7 +194,7 @@ class Binder:
         try:
             await self.client.bind(name, namespace, node)
         except (errors.NotFound, errors.Conflict) as cause:
-            # Deleted, or bound by another program meanwhile: the watch will tell which.
+            # The Pod was deleted or bound by another program; the watch will show which.
             log.debug("binding %s/%s to %s: %s", namespace, name, node, cause)
             await self._decide_again(pod)
         except errors.KajitoriError as cause:
@@ -206,7 +206,7 @@ class Binder:
 
     async def _decide_again(self, pod: Pod) -> None:
         await asyncio.sleep(RETRY_SECONDS)
-        self._ledger.confirm_failed(pod)
+        self._ledger.undo(pod)
         self._wake.set()
 
     async def _select(self, decision: Decision) -> None:
@@ -303,7 +303,7 @@ class Binder:
     def _see_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         self._ledger.see_pod(key, new)
         if new is not None and new.status.resource_claim_statuses and not new.spec.node_name:
-            self._ledger.helped()  # it has its claims now
+            self._ledger.note_change()  # it has its claims now
         if new is None and old is not None:
             self._refused_at.pop(old.metadata.uid, None)
             self._devices.assumed.pop(old.metadata.uid, None)
@@ -315,5 +315,5 @@ class Binder:
                 self._devices.assumed.pop(consumer.uid, None)
 
     def _see_storage(self, _key: Key, old: object, new: object) -> None:
-        self._ledger.helped()
+        self._ledger.note_change()
         self._wake.set()

@@ -25,7 +25,7 @@ from kajitori.kube.device_objects import PublishedClass, ResourceSlice
 from kajitori.kube.devices import default_shares, device_class, devices_of, node_devices, taken_by
 
 CANNOT = "cannot allocate all claims"
-"""The words of kube-scheduler for a node without enough free devices."""
+"""kube-scheduler's message about a node without enough free devices."""
 Key = tuple[str, str]
 
 
@@ -47,7 +47,7 @@ class Needs:
     """The requests of a Pod to the drivers of devices."""
 
     waits_for: str = ""
-    """Why it cannot be placed yet; empty if it can."""
+    """The reason for which the Pod cannot be placed yet; empty if it can."""
     is_early: bool = False
     """Whether claims are still to be created for it. That takes a moment, so it is not worth a message."""
     claims: tuple[tuple[Key, tuple[Need, ...]], ...] = ()
@@ -82,8 +82,8 @@ class DeviceState:
     """Devices that were given to a Pod, by its UID, until the claims show them."""
 
     def needs_of(self, pod: Pod, nodes_with: Mapping[str, bool]) -> Needs:
-        """Return what a Pod needs. `nodes_with` says whether any node that it may use has an extended resource of a
-        device plugin; then it gets that one."""
+        """Return the requests of a Pod. `nodes_with` says whether any node that it may use has an extended resource of
+        a device plugin; the Pod then gets that resource."""
         waiting, allocated = [], []
         statuses = {entry["name"]: entry.get("resourceClaimName") for entry in pod.status.resource_claim_statuses or ()}
         for entry in pod.spec.resource_claims or ():

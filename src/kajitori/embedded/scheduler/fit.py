@@ -45,7 +45,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The resources and conditions that a Pod asks of a node. Hashable: Pods with equal demands get equal answers.
+    """The resources and conditions that a Pod requires of a node. Hashable: Pods with equal demands get equal answers.
 
     `amounts` are in millicores for `cpu`, bytes for `memory`, counts for other resources.
     """
@@ -164,7 +164,7 @@ def requests(spec: PodSpec) -> Amounts:
 
 
 def demand_of(pod: Pod, volumes: Iterable[tuple[Term, ...]] = (), by_devices: Collection[str] = ()) -> Demand:
-    """Return what the Pod asks; `volumes` holds the node affinity of each of its volumes, `by_devices` the extended
+    """Return the Pod's demand. `volumes` has the node affinity of each of its volumes, and `by_devices` the extended
     resources that devices stand for."""
     given = (pod.status.extended_resource_claim_status or {}).get("requestMappings") or ()
     by_devices = {*by_devices, *(mapping["resourceName"] for mapping in given)}

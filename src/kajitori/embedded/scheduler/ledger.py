@@ -28,9 +28,9 @@ class Storage:
     waits_for: str = ""
     to_select: tuple[str, ...] = ()
     volumes: tuple[tuple[Term, ...], ...] = ()
-    """Also the nodes that have the devices which the Pod needs."""
+    """Includes the nodes that have the devices of the Pod."""
     is_early: bool = False
-    """Whether there is nothing to decide yet, and nothing to say."""
+    """Whether it is too early to decide, so that the Pod gets no message."""
     by_devices: frozenset[str] = frozenset()
     """Extended resources that devices stand for: no node has to have them."""
 
@@ -49,7 +49,7 @@ class Decision:
 
 @dataclass(slots=True)
 class Placed:
-    """A Pod that uses a node's resources; `assumed` until the API server shows it there."""
+    """A Pod that uses a node's resources. It is `assumed` until the API server shows it on the node."""
 
     uid: str
     node: str
@@ -82,7 +82,7 @@ class Ledger:
             self._real.pop(name, None)
             if self.nodes.pop(name, None) is not None:
                 self._order.remove(name)
-                self.helped()
+                self.note_change()
             return
         new = NodeState.of(node)
         if old is not None and _same(old, new):
@@ -95,7 +95,7 @@ class Ledger:
             self._real[name] = new
         if old is None:
             insort(self._order, name)
-        self.helped()
+        self.note_change()
 
     def see_pod(self, key: Key, pod: Pod | None) -> None:
         """Take the newest state of a Pod; None if it was deleted."""
@@ -120,15 +120,15 @@ class Ledger:
                 self._decided_at.pop(key, None)
             self.waiting[key] = pod
 
-    def helped(self) -> None:
-        """Note a change that may help a Pod that did not fit."""
+    def note_change(self) -> None:
+        """Record a change that may help a Pod that did not fit."""
         self.generation += 1
 
     def decide(self, storage_of: Callable[[Pod], Storage], limit: int = 256) -> list[Decision]:
         """Decide on up to `limit` waiting Pods that have no decision in this state yet: highest priority first, then
         oldest.
 
-        A Pod that gets a node counts there from now on, until `confirm_failed` or a newer Pod.
+        A Pod that gets a node counts there from now on, until `undo` is called or a newer version of the Pod is seen.
         """
         if self._refused_at != self.generation:
             self._refused, self._refused_at = {}, self.generation
@@ -140,7 +140,7 @@ class Ledger:
         due.sort(key=lambda entry: _queue_order(entry[1]))
         return [self._decide(key, pod, storage_of(pod)) for key, pod in due[:limit]]
 
-    def confirm_failed(self, pod: Pod) -> None:
+    def undo(self, pod: Pod) -> None:
         """Take back a decision that could not be carried out, and decide on the Pod again."""
         placed = self.placed.get(pod.key)
         if placed is not None and placed.assumed and placed.uid == pod.metadata.uid:
@@ -166,7 +166,8 @@ class Ledger:
         return Decision(pod, choice, storage.to_select)
 
     def _choose(self, demand: Demand) -> Choice:
-        """Choose a node; `kubectl run` gets one that runs containers, if one has room, rather than a simulated one."""
+        """Choose a node. A Pod that asks for no device gets a node that runs containers, if one has room, and not a
+        simulated one."""
         if self._real and len(self._real) < len(self.nodes) and demand.prefers_real_nodes:
             choice = choose_node(demand, self._real)
             if choice.node:
@@ -189,7 +190,7 @@ class Ledger:
             del self._on_node[placed.node]
         if placed.node in self.nodes:
             self.nodes[placed.node].release(placed.demand)
-        self.helped()
+        self.note_change()
 
     def _forget(self, key: Key) -> None:
         self.waiting.pop(key, None)

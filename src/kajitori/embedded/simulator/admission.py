@@ -1,4 +1,4 @@
-"""Whether a simulated node has room for a Pod, which a kubelet checks again after the scheduler."""
+"""Checks whether a simulated node has room for a Pod, as a kubelet does again after the scheduler."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kajitori.embedded.scheduler.fit import Demand, NodeState, amount, demand_of
 from kajitori.embedded.simulator.settings import SimSettings
 
 
-class Rooms:
-    """The Pods that each node of the pool runs."""
+class NodeUse:
+    """The resources that the Pods on each node of the pool use."""
 
     def __init__(self, settings: SimSettings) -> None:
         self._allocatable = {"cpu": amount("cpu", settings.cpu), "memory": amount("memory", settings.memory)}
@@ -29,7 +29,7 @@ class Rooms:
             self._taken[uid] = (pod.spec.node_name, demand)
             self._node(pod.spec.node_name).take(demand)
 
-    def leave(self, uid: str) -> None:
+    def release(self, uid: str) -> None:
         """Remove a Pod that has ended or is gone."""
         held = self._taken.pop(uid, None)
         if held is not None:

@@ -1,7 +1,7 @@
-"""The kubelet's own API, as far as a simulation can answer: one HTTPS port for all simulated nodes.
+"""The kubelet's own API for simulated nodes, which share one HTTPS port.
 
-`kubectl logs` gets a line that says that no program runs; exec, attach and port forwarding are refused. The header
-X-Forwarded-Uri of the API server's proxy names the node whose statistics are asked for.
+`kubectl logs` gets a line that says that no program runs; exec, attach and port forwarding are refused. For statistics,
+the header X-Forwarded-Uri of the API server's proxy names the node.
 """
 
 from __future__ import annotations

@@ -48,10 +48,10 @@ RETRY_SECONDS = 1.0
 
 
 class SimulatedNodes:
-    """A pool of simulated nodes; `run` plays them until told to stop.
+    """A pool of simulated nodes; `run` simulates them until told to stop.
 
     `serving` is the certificate and key (PEM files, for the settings' address) of their kubelet API. Without it the API
-    creates a certificate, whose fingerprint the Nodes name.
+    creates a certificate, and the Nodes name its fingerprint.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class SimulatedNodes:
 
     @property
     def late_seconds(self) -> float:
-        """How late heartbeats are because the API server or this process is busy; those of silent nodes do not
+        """The time by which heartbeats are late because the API server or this process is busy. Silent nodes do not
         count."""
         interval = self.settings.heartbeat_seconds
         oldest = min((at for name, at in self._heard_at.items() if name not in self._silent), default=math.inf)
         return max(0.0, self._monotonic() - oldest - interval) if interval else 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Play the nodes until `stop` is set."""
+        """Simulate the nodes until `stop` is set."""
         settings = self.settings
         api = KubeletApi(
             lambda namespace, name: self._sim.pods.get((namespace, name)), self._sim.of_node, self._serving
@@ -201,8 +201,8 @@ class SimulatedNodes:
         await self.client.patch(NODES, name, patch)
 
     async def _repair_forever(self) -> None:
-        """Repair nodes that were declared dead though they live, that kept the taint of new nodes, or that are
-        missing."""
+        """Repair nodes that are missing, that were declared silent although they are not, or that kept the taint of new
+        nodes."""
         while True:
             await self._repair_wake.wait()
             self._repair_wake.clear()

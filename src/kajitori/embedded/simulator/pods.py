@@ -1,4 +1,4 @@
-"""The Pods of all simulated nodes: finds those with a due step, and performs the step."""
+"""The Pods of all simulated nodes: performs each Pod's next step when it is due."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kajitori import errors
 from kajitori.embedded.controllers.informer import Key
 from kajitori.embedded.objects import Pod
 from kajitori.embedded.simulator.addresses import NodeAddresses
-from kajitori.embedded.simulator.admission import Rooms
+from kajitori.embedded.simulator.admission import NodeUse
 from kajitori.embedded.simulator.behaviour import Step, next_step
 from kajitori.embedded.simulator.settings import SimSettings
 from kajitori.embedded.simulator.timers import Timers
@@ -48,7 +48,7 @@ class SimulatedPods:
         self._silent: set[str] = set()
         self._of_node: defaultdict[str, set[Key]] = defaultdict(set)
         self._addresses = {name: NodeAddresses(settings.pod_network, number) for name, number in numbers.items()}
-        self._admission = Rooms(settings)
+        self._admission = NodeUse(settings)
         self._due: dict[Key, None] = {}
         self._busy: set[Key] = set()
         self._deleted: set[str] = set()
@@ -189,7 +189,7 @@ class SimulatedPods:
         self._of_node[node].add(key)
         if pod.is_finished:
             self._addresses[node].release(uid)
-            self._admission.leave(uid)
+            self._admission.release(uid)
             return
         if pod.status.start_time is not None:
             self._admission.take(pod)
@@ -202,7 +202,7 @@ class SimulatedPods:
         self._deleted.discard(uid)
         self._of_node[node].discard(key)
         self._addresses[node].release(uid)
-        self._admission.leave(uid)
+        self._admission.release(uid)
         self._timers.cancel(key)
         self._due.pop(key, None)
 

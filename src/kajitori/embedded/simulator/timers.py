@@ -1,4 +1,4 @@
-"""Due times of many keys, of which only the latest counts."""
+"""Due times of many keys. Only the time that was set last for a key counts."""
 
 from __future__ import annotations
 

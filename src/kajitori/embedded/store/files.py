@@ -20,8 +20,8 @@ REPAIRING = "repairing"
 
 
 def set_aside(folder: Path) -> Path:
-    """Copy a damaged store beside the new one to come, and return the folder. After an interrupted repair, return the
-    folder of that repair.
+    """Copy the files of a damaged store into a new folder, and return the folder. After an interrupted repair, return
+    the folder of that repair.
 
     Raises:
         OSError: for example, the disk is full.

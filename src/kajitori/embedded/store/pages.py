@@ -1,7 +1,7 @@
 """Recovery of rows from the pages of a damaged SQLite file, even if the pages that lead to them are lost.
 
-After https://www.sqlite.org/fileformat2.html. No number in the file is trusted: what does not fit is skipped. Callers
-decide which rows are intact.
+The format is described in https://www.sqlite.org/fileformat2.html. No number in the file is trusted: data that do not
+fit the format are skipped. Callers decide which rows are intact.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     likely_of_indexes: list[Row]
     damaged_pages: int
     are_present: bool
-    """Whether no page is outdated: the list of unused pages was intact, and so was the log."""
+    """Whether all pages are current, because the list of unused pages and the log were intact."""
 
 
 class _Unreadable(Exception):

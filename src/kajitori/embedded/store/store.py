@@ -1,9 +1,9 @@
 """Objects with one global revision, compare-and-swap, lists at a revision, and watches without gaps.
 
-Everything is in memory; a journal makes it durable. Later writes see a change at once, but watchers see it, and its
-writer is answered, only when it is on disk: `await store.durable(revision)`. Readers wait likewise for the revision
-that they have read, so no client ever sees a change that a power failure undoes. Nothing may be awaited between a call
-that changes or reads and its `durable`.
+Everything is in memory, and a journal makes it durable. Later writes see a change at once. Watchers see it only when it
+is on disk, and its writer waits for that too: `await store.durable(revision)`. Readers also wait for the revision that
+they have read, so that no client sees a change that a power failure undoes. Nothing may be awaited between a change or
+a read and its `durable`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Store:
     def __init__(self, *, history_seconds: float = HISTORY_SECONDS) -> None:
         """Create an empty store in memory; use `Store.open` for one that lasts."""
         self._collections: dict[str, Collection] = {}
-        # Revisions of a new store start at the clock, in milliseconds. So a client that still uses a revision of an
-        # earlier store at this address is told that it is too old, and does not wait for a revision that never comes.
+        # Revisions of a new store start at the present time, in milliseconds. A client that still uses a revision of an
+        # earlier store at this address then gets an error (too old), and does not wait for a revision that never comes.
         self._revision = self._durable = self._start = time.time_ns() // 1_000_000
         self._history: deque[Event] = deque()
         self._history_bytes = 0
@@ -53,7 +53,7 @@ class Store:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._closed = False
         self._damage: StoreDamaged | None = None
-        """The damage found in the file, which is rewritten as soon as no write is in progress."""
+        """Damage that was found in the file. The file is rewritten as soon as no write is in progress."""
         self._rewritten_at = -REWRITE_SECONDS
 
     @classmethod
@@ -83,8 +83,8 @@ class Store:
             except BaseException:
                 journal.close()
                 raise
-            # Likewise for a folder that was restored from a backup: newer revisions that clients still use must not be
-            # assigned again.
+            # The same holds for a folder that was restored from a backup: newer revisions that clients still use must
+            # not be assigned again.
             store._revision = store._durable = store._start = max(whole.revision + 1, store._start)
             for record in whole.records:
                 store._collection(record.resource).records[record.key] = record

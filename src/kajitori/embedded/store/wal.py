@@ -17,10 +17,11 @@ _WORD = 0xFFFFFFFF
 
 
 def check_log(path: Path, folder: Path) -> None:
-    """Check the log before SQLite opens it. SQLite takes everything behind a damaged frame for the torn end that a
-    power failure leaves, drops it and deletes the log, so acknowledged changes would be lost.
+    """Check the log before SQLite opens it.
 
-    A single commit behind a damaged frame may be such a torn end, which no client was told about, and is accepted.
+    SQLite drops everything behind a damaged frame as an unfinished write of a power failure, so acknowledged changes
+    would be lost. A single commit behind a damaged frame is accepted: it may be such an unfinished write, which no
+    client was told about.
 
     Raises:
         StoreDamaged: there are several commits behind a damaged frame.
@@ -123,7 +124,7 @@ def _likeliest(content: bytes) -> tuple[int, list[int]]:
 
 
 def _summed(words: Sequence[int]) -> tuple[int, int]:
-    """Compute SQLite's checksum, whose two sums depend on each other."""
+    """Compute the two sums of SQLite's checksum."""
     first = second = 0
     for even, odd in zip(words[::2], words[1::2], strict=True):
         first = (first + even + second) & _WORD

@@ -3,5 +3,5 @@
 planning    the objects to apply, and those that exist
 installing  applies them, and waits for the parts
 keys        certificates and the key of browsers' sessions
-removing    removes the parts, and tells what stays
+removing    removes the parts, and reports which objects stay
 """

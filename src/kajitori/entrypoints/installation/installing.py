@@ -40,8 +40,8 @@ from kajitori.kube.resources import CUSTOM_RESOURCES, PODS
 SAID_AGAIN_SECONDS = 15.0
 """The progress of parts is printed when it changes, and again after this time."""
 _KEPT_WHEN_UNUSED = ("Namespace", "CustomResourceDefinition", "PriorityClass")
-"""Kinds that stay if an installation does not need them any more: other programs may need them, or data would be
-lost."""
+"""Kinds of objects that stay even if an installation no longer needs them: other programs may need them, or data would
+be lost."""
 
 
 def check(options: InstallOptions) -> list[Finding]:
@@ -55,7 +55,7 @@ def check(options: InstallOptions) -> list[Finding]:
 
 
 def install(options: InstallOptions, say: Say) -> InstallSettings:
-    """Apply everything and wait until it works. A second call repairs what a first one left half-done."""
+    """Apply everything and wait until it works. A second call completes an interrupted one."""
 
     async def work(client: KubeClient) -> InstallSettings:
         plan = await plan_of(client, options)
@@ -122,7 +122,8 @@ def _schema(definition: Object) -> dict[str, Any]:
 
 
 async def _apply(client: KubeClient, options: InstallOptions, plan: Plan, say: Say) -> None:
-    """Apply namespaces, then the record, then all else; wait; remove what is not needed any more; close the record.
+    """Apply the namespaces, then the record, then all other objects, and wait until the parts are ready. Then remove
+    objects that are no longer needed, and mark the record as complete.
 
     Raises InvalidInput before anything is changed if Secrets that the settings name lack keys.
     """

@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 T = TypeVar("T")
 
 LOOK_SECONDS = 1.0
-"""Interval at which parts or runs are looked at while one waits for them."""
+"""Interval at which parts or runs are read while the command waits for them."""
 DEFINITION = custom_resource_definition()["metadata"]["name"]
 
 
@@ -94,13 +94,13 @@ async def plan_of(
     return Plan(settings, files, record)
 
 
-class Asks(Protocol):
+class Requester(Protocol):
     """Sends a request to the API server, as KubeClient does."""
 
     async def request(self, method: str, path: str, /) -> bytes: ...
 
 
-async def with_alerts(client: Asks, settings: InstallSettings) -> InstallSettings:
+async def with_alerts(client: Requester, settings: InstallSettings) -> InstallSettings:
     """Return settings that name the form of the alert rules which this cluster reads."""
     if settings.monitoring.alerts != "auto":
         return settings
@@ -159,7 +159,8 @@ def _texts(options: InstallOptions, stored: Object | None) -> tuple[str, str]:
 
 
 def removal_order(one: Identity) -> tuple[int, Identity]:
-    """Workloads go first, so that no part works with half of its rights; definitions go last."""
+    """Return a sort key for removal: workloads first, so that no part works without some rights, and definitions
+    last."""
     order = {"Deployment": 0, "DaemonSet": 0, "CronJob": 0, "CustomResourceDefinition": 3, "Namespace": 4}
     return order.get(one.kind, 1), one
 

@@ -13,7 +13,7 @@ from kajitori.core.policy.file import Policy, with_first_step
 
 @asynccontextmanager
 async def members_start(policy: PolicyFile, options: MembersStart) -> AsyncIterator[None]:
-    """Complete the policy while the context lasts. A renewed authority counts for members that start from then on.
+    """Complete the policy while the context lasts. A renewed authority is used for members that start later.
 
     Raises InvalidInput if the authority's file cannot be read.
     """

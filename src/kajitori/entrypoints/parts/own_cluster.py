@@ -1,4 +1,4 @@
-"""The controller and the node of `kaji up`'s own machine, as its Web API and its user see them."""
+"""The controller and the node of `kaji up`'s own machine, as its Web API shows them."""
 
 from __future__ import annotations
 

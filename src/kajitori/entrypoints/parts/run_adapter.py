@@ -1,4 +1,4 @@
-"""Knowledge about Runs that the entry points pass to the embedded cluster, since `embedded` itself has none.
+"""Adapts the embedded cluster to Runs: the package `embedded` itself knows nothing of Runs.
 
 The first step of a member is an init container from this platform's own image. A node that runs plain processes cannot
 run the image, but the step's program is part of this package: the machine's own Python runs it.
@@ -35,8 +35,8 @@ class FirstStep:
     """The program of a member's first step, run by this machine's own Python."""
 
     argv = (sys.executable, "-P", "-S", "-m", first_step.PROGRAM)
-    """`-S`, since reading every installed package's `.pth` file takes longer than the step's work; the environment
-    names what the step needs beside the standard library."""
+    """`-S`, since reading the `.pth` files of all installed packages takes longer than the step's work. The environment
+    has the paths of the packages that the step needs."""
 
     def environment(
         self,
@@ -49,7 +49,7 @@ class FirstStep:
     ) -> dict[str, str]:
         """Return the step's environment, which takes over only the container's variables that this platform reserves.
 
-        The step runs as the kubelet's own user, so nothing in a Pod may turn it into another program or let it write
+        The step runs as the kubelet's own user, so no variable of a Pod may make it run another program or write
         elsewhere. If the member's program has another `user` and `group` than the kubelet, a variable names them.
         """
         own = {name: value for name, value in container_environment.items() if name.startswith(RESERVED_ENV_PREFIX)}

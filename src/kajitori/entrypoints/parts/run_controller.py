@@ -1,8 +1,9 @@
-"""Makes a run controller of its parts."""
+"""Builds a run controller from its parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kajitori.blobs.blobs import Blobs
@@ -69,16 +70,15 @@ def run_controller(
     node_patience: timedelta = NODE_PATIENCE,
     metrics: ControllerMetrics | None = None,
 ) -> RunController:
-    """Return a run controller for one term: it begins when its `run` is called, and works once.
+    """Return a run controller for one term. Its `run` begins the term and may be called once.
 
-    `namespace` holds the key that signs members and their tickets. Without `kept_logs`, logs are lost with their Pods.
-    Unused code is deleted from `code`. `history` keeps runs that are removed; while its database does not answer,
-    `outbox` has their records. `questions` reach agents, which take stacks of runs that hang or fail. `watched` keeps
-    what is known of running runs, for the next leader. The time is the API server's by default. Silent nodes count as
-    lost after `node_patience`.
-    """
+    `namespace` has the Secret with the key that signs members' Pods and tickets. Without `kept_logs`, logs are lost
+    with their Pods. Unused code is deleted from `code`. `history` keeps removed runs, and `outbox` their records while
+    its database does not answer. `questions` asks agents for stacks of runs that hang or fail. `watched` keeps the
+    watchers' state about running runs for the next leader. `now` is by default the API server's time. Silent nodes
+    count as lost after `node_patience`."""
     now, metrics = now or mirror.now, metrics or ControllerMetrics.unread()
-    # 1. What every part uses: Events, the work queue, statuses, and what changes in the cluster.
+    # 1. The parts that all others use: Events, the work queue, statuses, and changes in the cluster.
     events = EventRecorder(client, names.MANAGED_BY, clock=now)
     trigger = CycleTrigger()
     work = WorkQueue(now, trigger.note_done)
@@ -105,44 +105,9 @@ def run_controller(
     queue = QueueParts(planning=planning, starter=starter, provisioning=provisioning)
     nodes = NodeParts(health=HealthKeeper(client, mirror, view, events, now), silent_nodes=silent_nodes)
     # 3. Records that outlive Pods, telemetry of running runs, and messages.
-    logs = LogKeeper(client, kept_logs, events=events, metrics=metrics, wake=work.wake) if kept_logs else None
-    results = ResultKeeper(client, logs, kept_logs.results if kept_logs else None, work.wake)
-    keeper = feed = idle = stuck = stragglers = evidence = None
-    if history is not None:
-        keeper = HistoryKeeper(history, mirror, now=now, outbox=outbox, metrics=metrics)
-        inspector = NodeGpuInspector(questions, mirror, now) if questions is not None else None
-        idle = IdleWatcher(view, now, work.add, inspector)
-        if kept_logs is not None and questions is not None:
-            evidence = StackTaker(questions, kept_logs.stacks, mirror, now)
-        stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, evidence, now)
-        stragglers = StragglerWatcher(view.specs, events, work.add)
-        watchers: tuple[Watcher, ...] = (idle, stuck, stragglers)
-        feed = Feed(history, mirror, watchers, now, watched)
-    peaks = MemoryKeeper(client, mirror, work.add, now)
-    messages = MessageDispatcher(
-        client,
-        mirror,
-        view,
-        names.messages_namespace(namespace),
-        SendingProcess(lambda: delivery_rules(view.policy.notifications, mirror.nodes.values(), client.config.server)),
-        kept_logs=kept_logs,
-        wake=work.add,
-        metrics=metrics,
-    )
-    records = RecordParts(
-        messages=messages,
-        logs=logs,
-        results=results,
-        peaks=peaks,
-        code=code,
-        history=keeper,
-        feed=feed,
-        idle=idle,
-        stuck=stuck,
-        stragglers=stragglers,
-        evidence=evidence,
-    )
-    # 4. The reconciler and the loop around all of them.
+    stores = _Stores(kept_logs, code, history, outbox, questions, watched)
+    records = _record_parts(cluster, work, stores, namespace)
+    # 4. The reconciler, and the loop that calls it.
     reconciler = Reconciler(cluster, work, runs=runs, queue=queue, nodes=nodes, records=records)
     keepers = (
         PolicyKeeper(client, lambda: view.policy, view.has_cpu_nodes, steady_seconds),
@@ -158,4 +123,57 @@ def run_controller(
         nodes=nodes,
         records=records,
         keepers=keepers,
+    )
+
+
+@dataclass(frozen=True)
+class _Stores:
+    """The stores of a run controller, as `run_controller` describes them."""
+
+    kept_logs: KeptLogs | None
+    code: CodeStore | None
+    history: History | None
+    outbox: Outbox | None
+    questions: Questions | None
+    watched: Blobs | None
+
+
+def _record_parts(cluster: ClusterParts, work: WorkQueue, stores: _Stores, namespace: str) -> RecordParts:
+    """Return the parts for logs, results, memory peaks and messages, and with a history those that watch telemetry."""
+    client, mirror, view, now, metrics = cluster.client, cluster.mirror, cluster.view, cluster.now, cluster.metrics
+    kept_logs, history, questions = stores.kept_logs, stores.history, stores.questions
+    logs = LogKeeper(client, kept_logs, events=cluster.events, metrics=metrics, wake=work.wake) if kept_logs else None
+    keeper = feed = idle = stuck = stragglers = evidence = None
+    if history is not None:
+        keeper = HistoryKeeper(history, mirror, now=now, outbox=stores.outbox, metrics=metrics)
+        inspector = NodeGpuInspector(questions, mirror, now) if questions is not None else None
+        idle = IdleWatcher(view, now, work.add, inspector)
+        if kept_logs is not None and questions is not None:
+            evidence = StackTaker(questions, kept_logs.stacks, mirror, now)
+        stuck = StuckWatcher(view.specs, lambda: view.policy, work.add, evidence, now)
+        stragglers = StragglerWatcher(view.specs, cluster.events, work.add)
+        watchers: tuple[Watcher, ...] = (idle, stuck, stragglers)
+        feed = Feed(history, mirror, watchers, now, stores.watched)
+    messages = MessageDispatcher(
+        client,
+        mirror,
+        view,
+        names.messages_namespace(namespace),
+        SendingProcess(lambda: delivery_rules(view.policy.notifications, mirror.nodes.values(), client.config.server)),
+        kept_logs=kept_logs,
+        wake=work.add,
+        metrics=metrics,
+    )
+    return RecordParts(
+        messages=messages,
+        logs=logs,
+        results=ResultKeeper(client, logs, kept_logs.results if kept_logs else None, work.wake),
+        peaks=MemoryKeeper(client, mirror, work.add, now),
+        code=stores.code,
+        history=keeper,
+        feed=feed,
+        idle=idle,
+        stuck=stuck,
+        stragglers=stragglers,
+        evidence=evidence,
     )

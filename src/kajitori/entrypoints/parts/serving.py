@@ -14,7 +14,7 @@ from kajitori.core.words.texts import http_url, is_loopback
 from kajitori.embedded.apiserver.certificates import Certificates, ensure_certificates, issue_web
 
 _OUTSIDE_ADDRESS = ("192.0.2.1", 9)
-"""An address of TEST-NET-1 (RFC 5737), to find out which own address the system would use. Nothing is sent."""
+"""An address of TEST-NET-1 (RFC 5737), by which the system shows the own address that it would use. Nothing is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Serving:
 
 
 def serving_of(options: UpOptions, certificates: Certificates | None) -> Serving:
-    """Return how to serve at the host of these options.
+    """Return address, certificate and authority for serving at the host of these options.
 
     `certificates` are those of the embedded cluster. With an existing cluster they are None, and the data folder gets
     its own authority.
@@ -81,7 +81,8 @@ def _addresses(host: str) -> tuple[str, ...]:
 
 
 def _is_address(text: str) -> bool:
-    """Whether a text is an IP address that is valid beyond one link; network cards also list hardware addresses."""
+    """Return whether a text is an IP address that is valid beyond one link. Network cards also list hardware
+    addresses."""
     try:
         return not ip_address(text).is_link_local
     except ValueError:

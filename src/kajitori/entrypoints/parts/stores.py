@@ -25,7 +25,7 @@ async def blobs_of(url: str | None) -> Blobs | None:
 async def history_of(url: str | None, password_file: Path | None) -> AsyncIterator[History | None]:
     """Yield the history of these options, and close it at the end; None if they name none.
 
-    Its database is opened at its first use, so that one that is down keeps no process from starting.
+    Its database is opened at its first use, so that processes start even if the database is down.
     """
     if url is None:
         yield None

@@ -23,7 +23,7 @@ class KubeletMembers:
         self._containers = containers
 
     def members(self) -> Sequence[LocalMember]:
-        """Return the members whose programs run."""
+        """Return the members with running programs."""
         return [
             LocalMember(
                 namespace=found.pod["metadata"].get("namespace", "default"),

@@ -1,4 +1,4 @@
-"""Makes a Web API of its parts."""
+"""Builds a Web API from its parts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ USER_AGENT = "kajitori-api"
 
 @dataclass(frozen=True, kw_only=True)
 class ApiDependencies:
-    """The parts that a Web API is made of. They belong to the event loop that serves it."""
+    """The parts of a Web API. They belong to the event loop that serves it."""
 
     client: KubeClient
     """A client with the server's own credentials."""
@@ -99,7 +99,7 @@ class ApiDependencies:
     code: CodeStore | None = None
     """Uploaded code."""
     blobs: Blobs | None = None
-    """Keeps the traffic totals over restarts, and shares telemetry between servers."""
+    """Store for traffic totals, which outlive this process, and for telemetry, which servers share."""
     history: History | None = None
     """Runs that are removed, usage and the audit trail; None: this server has none."""
     agent_account: str = names.AGENT_ACCOUNT
@@ -210,7 +210,7 @@ def _callers(deps: ApiDependencies) -> CallerParts:
 
 
 def _with_secret(deps: ApiDependencies) -> ApiDependencies:
-    """Return the parts with a secret for cookies. Servers with a secret of their own have nothing to share."""
+    """Return the parts with a secret for cookies. If this server has to make one, other servers do not share it."""
     access = deps.browser_access
     if access.cookie_secret:
         return deps

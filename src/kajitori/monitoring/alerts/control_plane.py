@@ -1,7 +1,7 @@
 """Alerts about the cluster's control plane: kube-apiserver, etcd, webhooks, clients.
 
-Limits for etcd are those of etcd's own mixin. 429, 5xx and latency have alerts of their own, because each has another
-cause: too many requests, a broken server or etcd, and a slow one.
+Limits for etcd are those of etcd's own mixin. There is one alert each for 429, 5xx and latency, because their causes
+differ: too many requests, a broken server or etcd, and a slow one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _slow(verbs: str) -> str:
 
 
 def _latency(verb: str, *, fast: int, total: int) -> Example:
-    """Return an example of requests of which `fast` a minute take less than a second, the others 40 to 60 s."""
+    """Return an example of `total` requests a minute: `fast` take less than a second, the others 40 to 60 s."""
     labels = f'verb="{verb}",resource="pods",subresource=""'
     return durations(_DURATION, labels, ("0.5", "40", "60"), fast=fast, total=total)
 

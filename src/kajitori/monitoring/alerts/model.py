@@ -1,4 +1,4 @@
-"""The type of alerts, and the files made of them: rules, tests in promtool's format, and the runbook page."""
+"""The type of alerts, and the files generated from them: rules, tests in promtool's format, and the runbook page."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _METRIC = re.compile(r"(?:kajitori|apiserver|etcd|rest_client)_[a-z0-9_]+")
 
 
 def metrics_in(expr: str) -> set[str]:
-    """Return the names of all metrics in an expression, which it finds by their prefixes."""
+    """Return the names of all metrics in an expression. They are found by their prefixes."""
     return set(_METRIC.findall(expr))
 
 

@@ -23,7 +23,7 @@ def _queue(running: int) -> Example:
 
 
 def _messages(delivered: str) -> Example:
-    """Return an example of messages of which one fails each minute."""
+    """Return an example in which one message fails each minute."""
     series = {
         f'{of_controller.MESSAGES}{{outcome="failed"}}': "0+1x60",
         f'{of_controller.MESSAGES}{{outcome="delivered"}}': delivered,

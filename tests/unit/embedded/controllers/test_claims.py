@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kajitori.embedded.controllers import claims
-from kajitori.embedded.controllers.claims import Action, Do, actions
+from kajitori.embedded.controllers.claims import Action, ActionKind, actions
 from kajitori.embedded.objects import Claim, ClaimReference, PersistentVolume, Pod, StorageClass
 
 UID = "00000000-0000-0000-0000-00000000000{}"
@@ -76,7 +76,7 @@ class World:
         """Act until only waiting is left; return the reasons."""
         for _ in range(10):
             todo = self.look()
-            if all(a.do is Do.CLAIM_PENDING for a in todo):
+            if all(a.kind is ActionKind.CLAIM_PENDING for a in todo):
                 return todo
             for action in todo:
                 self.act(action)
@@ -84,8 +84,8 @@ class World:
 
     def act(self, action: Action) -> None:
         c, v = action.claim, action.volume
-        match action.do:
-            case Do.PROVISION:
+        match action.kind:
+            case ActionKind.PROVISION:
                 assert c is not None
                 made = volume(claims.volume_name(c), class_name=claims.STORAGE_CLASS)
                 made.metadata = replace(made.metadata, annotations={claims.PROVISIONED_BY: claims.PROVISIONER})
@@ -93,33 +93,33 @@ class World:
                 made.spec.claim_ref = ClaimReference("d", c.metadata.name, c.metadata.uid)
                 assert made.metadata.name not in self.volumes
                 self.volumes[made.metadata.name] = made
-            case Do.RESERVE:
+            case ActionKind.RESERVE:
                 assert c is not None and v is not None
                 v.spec.claim_ref = ClaimReference("d", c.metadata.name, c.metadata.uid)
-            case Do.BIND:
+            case ActionKind.BIND:
                 assert c is not None and v is not None
                 c.spec.volume_name = v.metadata.name
                 change(c, annotations={**c.metadata.annotations, claims.BIND_COMPLETED: "yes"})
-            case Do.CLAIM_BOUND | Do.CLAIM_LOST:
+            case ActionKind.CLAIM_BOUND | ActionKind.CLAIM_LOST:
                 assert c is not None
-                c.status.phase = "Bound" if action.do is Do.CLAIM_BOUND else "Lost"
-            case Do.VOLUME_PHASE:
+                c.status.phase = "Bound" if action.kind is ActionKind.CLAIM_BOUND else "Lost"
+            case ActionKind.VOLUME_PHASE:
                 assert v is not None
                 v.status.phase = action.text
-            case Do.DESTROY:
+            case ActionKind.DESTROY:
                 assert v is not None
                 self.destroyed.append(v.metadata.name)
                 del self.volumes[v.metadata.name]
-            case Do.RELEASE_VOLUME:
+            case ActionKind.RELEASE_VOLUME:
                 assert v is not None
                 del self.volumes[v.metadata.name]
-            case Do.RELEASE_CLAIM:
+            case ActionKind.RELEASE_CLAIM:
                 assert c is not None
                 del self.claims["d", c.metadata.name]
-            case Do.PROTECT_CLAIM:
+            case ActionKind.PROTECT_CLAIM:
                 assert c is not None
                 c.metadata = replace(c.metadata, finalizers=[claims.CLAIM_PROTECTION])
-            case Do.CLAIM_PENDING:
+            case ActionKind.CLAIM_PENDING:
                 pass
 
 
@@ -192,7 +192,7 @@ def test_a_retained_or_foreign_volume_is_kept() -> None:
     del world.claims["d", "a"]
     world.claims["d", "a"] = claim("a", "2", storageClassName="")
     (waiting,) = world.settle()
-    assert waiting.do is Do.CLAIM_PENDING
+    assert waiting.kind is ActionKind.CLAIM_PENDING
     assert world.volumes["mine"].status.phase == "Released"
     forged = volume("pvc-x", claimRef={"namespace": "d", "name": "gone", "uid": "u"})
     forged.spec.persistent_volume_reclaim_policy = "Delete"
@@ -258,5 +258,9 @@ def test_a_folder_is_never_removed_while_its_claim_exists(steps: list[str]) -> N
 def test_a_claim_of_another_provisioners_class_says_what_it_waits_for(provisioner: str, why: str) -> None:
     classes = {claims.STORAGE_CLASS: storage_class(provisioner=provisioner)}
     waiting = claim(storageClassName=claims.STORAGE_CLASS)
-    texts = [action.text for action in actions({("d", "c"): waiting}, {}, classes, []) if action.do is Do.CLAIM_PENDING]
+    texts = [
+        action.text
+        for action in actions({("d", "c"): waiting}, {}, classes, [])
+        if action.kind is ActionKind.CLAIM_PENDING
+    ]
     assert len(texts) == 1 and why in texts[0] and "no storage class is set" not in texts[0]

@@ -39,39 +39,39 @@ def pod(tolerations: list[dict[str, Any]] | None = None, deleting: bool = False,
 
 def test_a_node_is_alive_while_its_lease_or_heartbeat_changes() -> None:
     """Its timestamps do not matter."""
-    sightings = node_health.Sightings(grace_seconds=40)
-    assert sightings.observe(node(), lease("1999"), 0)
-    assert sightings.observe(node(), lease("1998"), 40)
-    assert sightings.observe(node(heartbeat="2"), lease("1998"), 80)
-    assert not sightings.observe(node(heartbeat="2"), lease("1998"), 121)
-    assert sightings.observe(node(heartbeat="2"), lease("1999"), 122)
+    signs = node_health.SignsOfLife(grace_seconds=40)
+    assert signs.observe(node(), lease("1999"), 0)
+    assert signs.observe(node(), lease("1998"), 40)
+    assert signs.observe(node(heartbeat="2"), lease("1998"), 80)
+    assert not signs.observe(node(heartbeat="2"), lease("1998"), 121)
+    assert signs.observe(node(heartbeat="2"), lease("1999"), 122)
 
 
 def test_our_own_status_write_is_no_sign_of_life() -> None:
     """Writing Unknown changes the node; it stays silent until it reports itself."""
-    sightings = node_health.Sightings(grace_seconds=40)
-    assert sightings.observe(node(heartbeat="1"), None, 0)
-    assert not sightings.observe(node(heartbeat="1"), None, 50)
-    assert not sightings.observe(node("Unknown", heartbeat="1"), None, 51)
-    assert not sightings.observe(node("Unknown", heartbeat="1"), None, 60)
-    assert sightings.observe(node("True", heartbeat="2"), None, 61)
+    signs = node_health.SignsOfLife(grace_seconds=40)
+    assert signs.observe(node(heartbeat="1"), None, 0)
+    assert not signs.observe(node(heartbeat="1"), None, 50)
+    assert not signs.observe(node("Unknown", heartbeat="1"), None, 51)
+    assert not signs.observe(node("Unknown", heartbeat="1"), None, 60)
+    assert signs.observe(node("True", heartbeat="2"), None, 61)
 
 
 def test_a_pause_of_this_process_does_not_count_as_silence() -> None:
     """After a suspended laptop or a stopped process, the grace period is extended by that time."""
-    sightings = node_health.Sightings(grace_seconds=40)
-    sightings.observe(node(), None, 0)
-    sightings.forgive(1000)
-    assert sightings.observe(node(), None, 1040)
-    assert not sightings.observe(node(), None, 1041)
+    signs = node_health.SignsOfLife(grace_seconds=40)
+    signs.observe(node(), None, 0)
+    signs.extend_grace(1000)
+    assert signs.observe(node(), None, 1040)
+    assert not signs.observe(node(), None, 1041)
 
 
 def test_a_busy_process_gives_nodes_more_time() -> None:
     """Its own heartbeats are late then."""
-    sightings = node_health.Sightings(grace_seconds=40)
-    sightings.observe(node(), None, 0)
-    assert sightings.observe(node(), None, 100, late_seconds=60)
-    assert not sightings.observe(node(), None, 101, late_seconds=60)
+    signs = node_health.SignsOfLife(grace_seconds=40)
+    signs.observe(node(), None, 0)
+    assert signs.observe(node(), None, 100, late_seconds=60)
+    assert not signs.observe(node(), None, 101, late_seconds=60)
 
 
 def test_a_silent_node_gets_unknown_conditions_once() -> None:

@@ -80,7 +80,7 @@ def test_a_failed_decision_is_undone() -> None:
     ledger.see_node("n", node("n", cpu=1))
     see(ledger, pod("a"))
     assert places(ledger) == {"a": "n"}
-    ledger.confirm_failed(pod("a"))
+    ledger.undo(pod("a"))
     assert places(ledger) == {"a": "n"}
 
 
@@ -93,7 +93,7 @@ def test_a_failed_decision_does_not_affect_a_later_pod_of_that_name() -> None:
     ledger.see_pod(("d", "a"), None)
     see(ledger, pod("a", uid="2"), pod("b"))
     assert places(ledger) == {"a": "n", "b": ""}
-    ledger.confirm_failed(pod("a", uid="1"))
+    ledger.undo(pod("a", uid="1"))
     assert "a" not in places(ledger)
 
 
@@ -123,10 +123,10 @@ def test_claims_are_waited_for() -> None:
     see(ledger, pod("a"))
     (waits,) = ledger.decide(lambda _: Storage(waits_for='persistentvolumeclaim "x" not found'))
     assert waits.choice.message == '0/1 nodes are available: persistentvolumeclaim "x" not found.'
-    ledger.helped()
+    ledger.note_change()
     (selects,) = ledger.decide(lambda _: Storage(to_select=("x",)))
     assert (selects.choice.node, selects.to_select) == ("n", ("x",))
-    ledger.helped()
+    ledger.note_change()
     assert places(ledger) == {"a": "n"}
 
 
@@ -200,7 +200,7 @@ class Bookkeeping(RuleBasedStateMachine):
     def decisions(self, fails: bool) -> None:
         for decision in decide(self.ledger):
             if decision.choice.node and fails:
-                self.ledger.confirm_failed(decision.pod)
+                self.ledger.undo(decision.pod)
 
     @invariant()
     def use_is_that_of_the_placed(self) -> None:

@@ -85,7 +85,7 @@ class AccountTokens:
         }
 
     async def user_of(self, token: str) -> User | None:
-        """Return the user of a token that this server made if its account still exists; else None."""
+        """Return the user of a token that this server issued, if its account still exists; otherwise None."""
         try:
             if claims_of(token)[1].get("iss") != ISSUER:
                 return None
@@ -103,4 +103,4 @@ class AccountTokens:
         return User(name, (*account_groups(name), AUTHENTICATED), str(account["uid"]))
 
     async def close(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: this class starts no background work."""

@@ -1,4 +1,4 @@
-"""Impersonation: a request that asks to be judged as another user (headers `Impersonate-…`).
+"""Impersonation: a request whose headers `Impersonate-…` ask for the rights of another user.
 
 The rules are those of kube-apiserver (`WithImpersonation`): the caller needs the verb `impersonate` for the user, and
 for each group, UID and extra field. It then has the rights of that user only.
@@ -19,7 +19,7 @@ _REVIEWS = "authentication.k8s.io"
 
 
 def impersonated(headers: MultiMapping[str], caller: User, authorizer: Authorizer) -> User:
-    """Return the user as whom the request is judged: the caller, unless the headers name another one.
+    """Return the user with whose rights the request is authorized: the caller, unless the headers name another user.
 
     Raises:
         StatusError: 403 if the caller may not impersonate that user, 400 for groups without a user.

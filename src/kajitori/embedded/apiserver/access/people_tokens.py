@@ -19,5 +19,5 @@ class PeopleTokens:
         return User(person.name, (*person.groups, AUTHENTICATED)) if person is not None else None
 
     async def close(self) -> None:
-        """End fetches of keys that are under way."""
+        """Cancel running fetches of keys."""
         await self._tokens.close()

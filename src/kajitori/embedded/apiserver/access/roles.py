@@ -1,7 +1,7 @@
 """Role-based access control (rbac.authorization.k8s.io/v1): what roles and their bindings allow a user.
 
 The rules are those of kube-apiserver: roles only allow, nothing denies, and users cannot grant rights that they lack.
-Aggregated ClusterRoles are put together when they are asked for, so no controller has to write their rules.
+The rules of an aggregated ClusterRole are collected when they are needed, so no controller has to write them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def rule_is_covered(rule: Mapping[str, Any], by: Iterable[Mapping[str, Any]]) ->
 
 
 def _single(rule: Mapping[str, Any]) -> Iterator[Attributes]:
-    """Yield every single permission of a rule. A `*` stays as it is: only a rule with `*` covers it."""
+    """Yield every single permission of a rule. A `*` is kept, since only another rule with `*` covers it."""
     for verb in rule.get("verbs") or ():
         for path in rule.get("nonResourceURLs") or ():
             yield Attributes(verb, path=path)
@@ -114,7 +114,7 @@ class RoleAuthorizer:
         return denial(user, attributes)
 
     def grants(self, user: User, namespace: str) -> Iterator[Grant]:
-        """Yield what bindings give a user everywhere, and in this namespace if it is not empty."""
+        """Yield the rules that bindings give a user everywhere, and in this namespace if it is not empty."""
         for binding in self._view.list(CLUSTER_ROLE_BINDINGS):
             if any(is_subject(one, user, "") for one in binding.get("subjects") or ()):
                 yield Grant(self.rules_of(binding["roleRef"], ""))
@@ -150,8 +150,11 @@ class RoleAuthorizer:
     # ------------------------------------------------------------------------------------------ escalation
 
     def escalation(self, user: User, kind: str, namespace: str, obj: Object) -> str:
-        """Return why a user may not write this role or binding: it grants rights that the user lacks, and the user may
-        neither `escalate` roles nor `bind` this one. An empty text: the user may write it."""
+        """Return the reason for which a user may not write this role or binding; empty if the user may.
+
+        It is refused if it grants rights that the user lacks, and the user may neither `escalate` roles nor `bind` this
+        one.
+        """
         if MASTERS in user.groups:
             return ""
         if kind in ("Role", "ClusterRole"):
@@ -199,7 +202,7 @@ def account_groups(user_name: str) -> tuple[str, ...]:
     return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
 
 
-# ---------------------------------------------------------------------------------------------- what every cluster has
+# ---------------------------------------------------------------------------------------------- default roles
 
 
 def default_objects() -> list[tuple[Resource, Object]]:

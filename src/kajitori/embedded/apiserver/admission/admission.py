@@ -58,8 +58,10 @@ class AdmissionRequest:
 
 
 async def admit(request: AdmissionRequest, view: StoreView) -> None:
-    """Mutating admission: the namespace must exist (404) and not be terminating (403); set LimitRange defaults, default
-    tolerations, priority, service account, default storage class and cluster addresses.
+    """Mutating admission. The namespace must exist (404) and not be terminating (403).
+
+    Sets the defaults of LimitRanges, default tolerations, priority, service account, default storage class and cluster
+    addresses.
 
     Raises:
         StatusError: the object is refused.
@@ -79,8 +81,9 @@ async def admit(request: AdmissionRequest, view: StoreView) -> None:
 
 
 def check(request: AdmissionRequest, view: StoreView) -> None:
-    """Validating admission: overhead, bounds of LimitRanges, ResourceQuotas. Synchronous: a caller that stores the
-    object without awaiting in between never exceeds a quota.
+    """Validating admission: overhead, bounds of LimitRanges, ResourceQuotas.
+
+    It is synchronous: if the caller then stores the object without awaiting in between, no quota is exceeded.
 
     Raises:
         StatusError: 403, with every reason.
@@ -139,8 +142,8 @@ def _pod(request: AdmissionRequest, view: StoreView) -> None:
         why = f'pod rejected: RuntimeClass "{runtime_class}" not found'
         raise StatusError.forbidden(request.kind.resource, request.name, why)
     limits.apply_defaults(pod, view.list(LIMIT_RANGES, request.namespace))
-    # No token is mounted. A Pod of the embedded cluster runs as a process of the cluster's owner and may do what the
-    # owner may do; credentials in every training would only be a risk.
+    # No token is mounted. A Pod of the embedded cluster runs as a process of the cluster's owner and has the owner's
+    # rights anyway, so credentials in every Pod would only be a risk.
     if not spec.get("serviceAccountName"):
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
     elif view.get(SERVICE_ACCOUNTS, request.namespace, spec["serviceAccountName"]) is None:

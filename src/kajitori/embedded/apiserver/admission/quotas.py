@@ -1,4 +1,4 @@
-"""ResourceQuota: what counts, the current use, and what would exceed it (pkg/quota/v1)."""
+"""ResourceQuota: what an object counts for, the current use of a quota, and what would exceed it (pkg/quota/v1)."""
 
 from __future__ import annotations
 
@@ -155,8 +155,8 @@ def forget(quota: Object) -> None:
 def cached_usage(quota: Object) -> Usage | None:
     """Return the cached use of a quota, or None if it has to be counted.
 
-    The stored status must agree with the cache. It does not after a client wrote it, or after a change was undone
-    because it could not be made durable.
+    The cache counts only if it agrees with the stored status. It does not agree after a client wrote the status, or
+    after a change was undone because it could not be made durable.
     """
     used = _ledger.get(quota["metadata"].get("uid", ""))
     return used if used is not None and quota.get("status") == status_of(quota, used) else None
@@ -201,8 +201,8 @@ def _text(nano: int, like: str) -> str:
 
 
 def missing_requests(quota: Object, pod: Object) -> str:
-    """Return why a quota refuses a Pod: its containers must state every resource that the quota limits; empty if they
-    do."""
+    """Return the reason for which a quota refuses a Pod: its containers do not state every resource that the quota
+    limits. Empty if they do."""
     hard = (quota.get("spec") or {}).get("hard") or {}
     missing: list[str] = []
     spec = pod.get("spec") or {}

@@ -11,7 +11,7 @@ from kajitori.embedded.apiserver.registry import KindRegistry
 from kajitori.embedded.apiserver.strategies.custom_kinds.definitions import version_priority
 
 AGGREGATED_V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-"""The content type of aggregated discovery, for clients whose Accept header names g=apidiscovery.k8s.io;v=v2."""
+"""The content type of aggregated discovery, for clients that accept g=apidiscovery.k8s.io;v=v2."""
 
 KUBERNETES_MINOR = 36
 """The minor version of Kubernetes that the kinds, defaults and answers were compared with."""

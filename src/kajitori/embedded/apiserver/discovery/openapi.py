@@ -1,6 +1,9 @@
-"""OpenAPI: /openapi/v3, for `kubectl explain`; kubectl also learns from it that the server validates fields and applies
-patches. /openapi/v2 describes no kind: kubectl asks it about kinds that version 3 lacks, such as a List, and then
-leaves the validation to the server."""
+"""OpenAPI documents. `kubectl explain` reads /openapi/v3, which also tells kubectl that the server validates fields and
+applies patches.
+
+/openapi/v2 describes no kind. kubectl asks it about kinds that version 3 lacks, such as a List, and then leaves the
+validation to the server.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +66,8 @@ _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 
 
 def empty_v2(accept: str) -> tuple[str, bytes]:
-    """Return the media type and body of a description in version 2 without kinds: as protobuf, which is then empty, for
-    clients that accept it, else as JSON."""
+    """Return the media type and body of a description in version 2 without kinds. It is protobuf, which is then empty,
+    for clients that accept it, and JSON for all others."""
     if "proto-openapi.spec.v2" in accept:
         return _V2_PROTOBUF, b""
     info = {"title": "Kubernetes", "version": f"v1.{KUBERNETES_MINOR}"}

@@ -17,8 +17,8 @@ from kajitori.embedded.apiserver.schemas.schema import ANY, Schema
 
 
 def merge(schema: Schema, live: Any, applied: Any) -> Any:
-    """Return the live value with an applied configuration merged in; neither is changed. A null stands for an empty map
-    or keyed list and removes nothing."""
+    """Return the live value with an applied configuration merged in; neither is changed. A null counts as an empty map
+    or keyed list, and removes nothing."""
     if applied is None and (is_map(schema, live) or is_keyed_list(schema, live)):
         return live
     if is_map(schema, applied):
@@ -34,8 +34,7 @@ def merge(schema: Schema, live: Any, applied: Any) -> Any:
 
 
 def _merge_lists(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any]:
-    """Merge the order of two lists: items of only one list keep their place in it, shared items come in the applied
-    order."""
+    """Merge two lists. Items that only one list has keep their place; items of both lists are in the applied order."""
     left_elements = [element_of(schema, item) for item in live]
     left, right = index_list(schema, live), index_list(schema, applied)
     right_elements = list(right)

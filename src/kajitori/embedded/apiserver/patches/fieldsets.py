@@ -56,7 +56,7 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return the members of `one` that are not in `other`; members and what is below them are compared separately."""
+    """Return the members of `one` that are not in `other`. A member is compared separately from those below it."""
     result: FieldSet = {}
     for name, node in one.items():
         if name == ".":
@@ -85,8 +85,7 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def paths(fields: FieldSet, prefix: str = "") -> list[str]:
-    """Return every member as messages name it, `.spec.containers[name="main"].image`; levels come before their
-    contents."""
+    """Return every member as messages name it, such as `.spec.containers[name="main"].image`, parents first."""
     named = [(prefix + shown_element(name), fields[name]) for name in sorted(fields) if name != "."]
     found = [path for path, node in named if is_member(node)]
     for path, node in named:

@@ -25,7 +25,7 @@ def generate_name(base: str) -> str:
 
 
 def keep_identity(meta: Object, before: Object) -> None:
-    """Keep the metadata that no update changes or has to repeat."""
+    """Keep the metadata that no update can change and that updates may leave out."""
     meta.setdefault("name", before["name"])
     if "namespace" in before:
         meta.setdefault("namespace", before["namespace"])
@@ -40,7 +40,7 @@ def keep_identity(meta: Object, before: Object) -> None:
 
 
 def only_times_differ(new: Object, old: Object) -> bool:
-    """Return whether only the times in managedFields differ: not worth a revision."""
+    """Return whether only the times in managedFields differ. Such a change gets no revision."""
     if {**new, "metadata": None} != {**old, "metadata": None}:
         return False
     return _timeless(new["metadata"]) == _timeless(old["metadata"])

@@ -131,7 +131,8 @@ def _listed(schema: Schema, name: str) -> Schema:
 
 
 def _ordered(merged: list[Any], patch_order: list[Any], server_order: list[Any], key: str) -> list[Any]:
-    """Order merged items: the patch's in its order, the server's others in theirs, interleaved as on the server."""
+    """Order merged items: items of the patch in its order, other items in the server's, interleaved as on the
+    server."""
 
     def identity(one: Any) -> Any:
         return one.get(key) if key and isinstance(one, dict) else one

@@ -73,7 +73,7 @@ class Lister:
                 continue
             found.append(record)
             if len(found) == limit:
-                # As with etcd, it only shows on the next page whether one of the remaining objects is selected.
+                # As with etcd, only the next page shows whether any of the remaining objects is selected.
                 rest = len(records) - index - 1
                 break
         if not rest:
@@ -115,7 +115,7 @@ class Lister:
         store = self._objects.store
         try:
             if kept is not None:
-                # A continue token is valid as long as the store's history, whether or not its snapshot is kept.
+                # A continue token is valid while the store keeps its revision, even if its snapshot was dropped.
                 store.check_kept(store_key(target.kind), revision)
                 return kept
             return store.snapshot(store_key(target.kind), target.namespace, revision)

@@ -20,7 +20,7 @@ Cell = str | Callable[[Object], Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `priority` above 0 is shown by `-o wide` only. `blank` is shown where `cell` leads to nothing."""
+    """One column. With a `priority` above 0 only `-o wide` shows it. `blank` is shown if `cell` finds no value."""
 
     name: str
     cell: Cell

@@ -30,7 +30,7 @@ _BATCH = 256
 
 @dataclass(slots=True)
 class _Writer:
-    """Encodes events; what many watchers share is encoded once."""
+    """Encodes events. An encoding that many watchers share is made once."""
 
     kind: Kind
     selected: Selection
@@ -44,8 +44,8 @@ class _Writer:
         return None if kind is None else self._encoded(event, kind)
 
     def translate(self, event: Event) -> str | None:
-        """Return the type of an event for a watch with a selection: an object that leaves the selection is deleted for
-        the watch."""
+        """Return the type of an event for a watch with a selection. If an object leaves the selection, the watch sees a
+        deletion."""
         if not self.selected:
             return event.type
         matches = self.selected.matches

@@ -1,5 +1,5 @@
-"""Reading objects of built-in kinds: fields that the kind does not know are dropped, values get their canonical form,
-and a value of another type refuses the object."""
+"""Brings objects of built-in kinds into their kind's form: unknown fields are dropped, and values get their canonical
+form. An object with a value of a wrong type is refused."""
 
 from __future__ import annotations
 

@@ -160,8 +160,8 @@ _FREE_TYPES = frozenset(
         *("ResourceSliceSpec", "DeviceClassSpec", "ResourceClaimSpec", "ResourceClaimStatus"),
     }
 )
-"""Types whose contents are kept as they are: recursive ones, which the kind's strategy validates, and those of dynamic
-resource allocation, which is served for tests of the scheduling of devices."""
+"""Types that are stored without being conformed: recursive types, which the kind's strategy validates, and types of
+dynamic resource allocation, which is served for tests of the scheduling of devices."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     # Pods
     "PodSpec": {
@@ -257,7 +257,7 @@ unknown here, since nothing would act on them."""
 _REQUIRED = frozenset(
     f"{name}.spec" for name in ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceClaimTemplateSpec")
 )
-"""Fields that the library takes for optional, but kube-apiserver requires."""
+"""Fields that are optional in the library, but that kube-apiserver requires."""
 
 _ENTRY = re.compile(r"\* \*\*(?P<name>\S+?)\*\* ``.*?`` - ")
 

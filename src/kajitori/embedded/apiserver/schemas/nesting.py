@@ -1,4 +1,4 @@
-"""Limits on the nesting of documents. Much of the code that reads, merges and writes them is recursive."""
+"""Limits on the nesting of documents, because most code that reads, merges and writes them is recursive."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Bodies in Kubernetes' protobuf form, which kubectl and other Go clients send for built-in kinds.
+"""Reads bodies in Kubernetes' protobuf form, which kubectl and other Go clients send for built-in kinds.
 
-They are only read: these clients accept JSON answers. The envelope is `runtime.Unknown` of k8s.io/apimachinery.
+Nothing is written in this form, because these clients accept answers in JSON. The envelope is `runtime.Unknown` of
+k8s.io/apimachinery.
 
 `protobuf_fields.txt` has a line per type: its name and the names of its fields by number, from k8s.io/api's
-generated.proto files. `-` is an unused number, `+type` an embedded type whose fields belong to the object itself. Types
-that nothing here acts on (volumes of cloud providers and the like) are left out: an object with one is refused.
+generated.proto files. `-` is an unused number; the fields of an embedded type, `+type`, belong to the object itself.
+Types that nothing here uses, such as volumes of cloud providers, are left out. An object with one is refused.
 """
 
 from __future__ import annotations

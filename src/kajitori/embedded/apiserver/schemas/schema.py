@@ -62,8 +62,11 @@ def is_same(new: Any, old: Any) -> bool:
 
 
 def stored_part(schema: Schema, old: Any, part: Any) -> Any:
-    """Return the stored counterpart of a part of a new value, or ABSENT. `part` is the name of a property or the key of
-    a map; for a list it is the new item, whose counterpart is found by the list's keys."""
+    """Return the stored counterpart of a part of a new value, or ABSENT.
+
+    `part` is the name of a property or the key of a map. For a list it is the new item, and the list's keys find the
+    stored item.
+    """
     if type(old) is dict and type(part) is str:
         return old.get(part, ABSENT)
     if type(old) is not list or schema.list_type != "map" or type(part) is not dict:

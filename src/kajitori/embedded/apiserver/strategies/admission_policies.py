@@ -1,6 +1,6 @@
 """ValidatingAdmissionPolicy, MutatingAdmissionPolicy and their bindings.
 
-A policy that this server could not evaluate is refused rather than ignored, since it would protect nothing.
+If this server cannot evaluate a policy, the policy is refused, because an ignored policy would protect nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kajitori.embedded.apiserver.causes import Cause, duplicate, forbidden, inva
 from kajitori.embedded.apiserver.schemas.schema import Object, is_same
 from kajitori.embedded.apiserver.strategies.strategy import Strategy
 
-GIVEN = ("object", "oldObject", "request", "namespaceObject")
+POLICY_VARIABLES = ("object", "oldObject", "request", "namespaceObject")
 """Names that every expression of a policy may use, beside `authorizer`; expressions other than `matchConditions` may
 use `variables` too."""
 _MAX_CONDITIONS = 64
@@ -42,7 +42,7 @@ def policy_scope(authorizer: Authorizer | None = None, *, has_patches: bool = Fa
         attributes = Attributes(**{name: str(value) for name, value in asked.items() if name != "user"})
         return authorizer.refusal(User(str(user.get("username", "")), tuple(user.get("groups") or ())), attributes)
 
-    return Scope(GIVEN, has_patches=has_patches, check=refusal)
+    return Scope(POLICY_VARIABLES, has_patches=has_patches, check=refusal)
 
 
 class PolicyStrategy(Strategy):

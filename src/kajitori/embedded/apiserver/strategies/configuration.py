@@ -39,7 +39,7 @@ class SecretStrategy(Strategy):
     selectable: ClassVar = {"type": ""}
 
     def complete(self, obj: Object) -> None:
-        # Before field managers are noted: stringData has none.
+        # This runs before field managers are recorded, since stringData has none.
         for key, value in (obj.pop("stringData", None) or {}).items():
             obj.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
 

@@ -132,7 +132,7 @@ def _drop_unused(spec: Spec, before: Spec) -> None:
 
 
 def _drop_internal_policy(spec: Spec) -> None:
-    """Drop the internal traffic policy, which needs an address. Runs after field managers are noted."""
+    """Drop the internal traffic policy, which needs an address. Runs after the field managers were recorded."""
     if spec.get("type") == "ExternalName":
         spec.pop("internalTrafficPolicy", None)
 

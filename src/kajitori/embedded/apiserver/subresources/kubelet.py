@@ -40,22 +40,23 @@ _CONNECT_SECONDS = 10.0
 _FALSE = ("", "0", "false")
 
 
-class _Way(NamedTuple):
-    """How a kubelet is reached, and by which certificates it is known."""
+class _KubeletUrl(NamedTuple):
+    """The URL of a request to a kubelet, and the TLS context that trusts the kubelet's certificate."""
 
     url: str
     tls: ssl.SSLContext
 
 
 class KubeletProxy:
-    """A client of all kubelets. Each shows a certificate of the cluster's authority, or the one that its Node names."""
+    """A client of all kubelets. A kubelet's certificate is signed by the cluster's authority, or its Node names it."""
 
     def __init__(self, objects: Objects, certificates: Certificates) -> None:
         self._objects = objects
         self._certificates = certificates
         self._session: aiohttp.ClientSession | None = None
         self._tls: dict[str, ssl.SSLContext] = {}
-        """By the certificate that a Node names; by nothing: that of the cluster's authority."""
+        """TLS contexts by the fingerprint that a Node names; under an empty text, the one for the cluster's
+        authority."""
 
     async def close(self) -> None:
         """Close the connections to the kubelets."""
@@ -86,7 +87,7 @@ class KubeletProxy:
         if request.method != "GET":
             raise StatusError.method_not_allowed()
         self._objects.get(target.kind, "", target.name)
-        url, tls = await self._way(target.name, f"/{target.below}")
+        url, tls = await self._kubelet_url(target.name, f"/{target.below}")
         headers = {"X-Forwarded-Uri": request.path}  # as kube-apiserver's proxy says it
         try:
             query = list(request.query.items())
@@ -112,7 +113,7 @@ class KubeletProxy:
             return web.Response(status=204)
         parameters = [(name, request.query[name]) for name in _LOG_PARAMETERS if request.query.get(name)]
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
-        url, tls = await self._way(node, path)
+        url, tls = await self._kubelet_url(node, path)
         try:
             upstream = await self._client().get(url, params=parameters, ssl=tls)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -146,7 +147,7 @@ class KubeletProxy:
         upgrade = request.headers.get("Upgrade", "").lower()
         if upgrade != "websocket" and not upgrade.startswith("spdy/"):
             raise StatusError.bad_request("unable to upgrade: the request asks for neither WebSocket nor SPDY/3.1")
-        url, tls = await self._way(node, path)
+        url, tls = await self._kubelet_url(node, path)
         try:
             return await pass_on(request, url, parameters, tls, _CONNECT_SECONDS)
         except Refused as refused:
@@ -154,12 +155,12 @@ class KubeletProxy:
         except (TimeoutError, OSError) as error:
             raise StatusError.internal(f"error dialing backend: {_reason(error)}") from error
 
-    # --- both --------------------------------------------------------------------------------------------------------
+    # --- the kubelet of a Pod ----------------------------------------------------------------------------------------
 
     def _pod(self, target: Target) -> Object:
         return self._objects.get(target.kind, target.namespace, target.name).object
 
-    async def _way(self, node: str, path: str) -> _Way:
+    async def _kubelet_url(self, node: str, path: str) -> _KubeletUrl:
         found = self._objects.view.get(resources.NODES, "", node)
         if found is None:
             raise StatusError(500, "", f'nodes "{node}" not found')
@@ -170,20 +171,21 @@ class KubeletProxy:
         if not address or not port:
             raise StatusError(500, "", f"node {node} has no kubelet endpoint: it serves neither logs nor exec")
         host = f"[{address}]" if ":" in address else address
-        named = (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_SERVING_CERTIFICATE) or ""
-        if named not in self._tls:
-            self._tls[named] = await self._trusting(node, named, address, int(port))
-        return _Way(f"https://{host}:{port}{path}", self._tls[named])
+        annotations = found["metadata"].get("annotations") or {}
+        wanted_fingerprint = annotations.get(names.ANNOTATION_SERVING_CERTIFICATE) or ""
+        if wanted_fingerprint not in self._tls:
+            self._tls[wanted_fingerprint] = await self._tls_context(node, wanted_fingerprint, address, int(port))
+        return _KubeletUrl(f"https://{host}:{port}{path}", self._tls[wanted_fingerprint])
 
-    async def _trusting(self, node: str, named: str, address: str, port: int) -> ssl.SSLContext:
-        if not named:
+    async def _tls_context(self, node: str, wanted_fingerprint: str, address: str, port: int) -> ssl.SSLContext:
+        if not wanted_fingerprint:
             context = ssl.create_default_context(cafile=str(self._certificates.ca))
         else:
             # The certificate is self-signed: its fingerprint is checked first, and then only this certificate is
             # trusted.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
-            context.load_verify_locations(cadata=await _shown(node, named, address, port))
+            context.load_verify_locations(cadata=await _checked_certificate(node, wanted_fingerprint, address, port))
         context.load_cert_chain(self._certificates.client, self._certificates.client_key)
         return context
 
@@ -195,18 +197,20 @@ class KubeletProxy:
         return self._session
 
 
-async def _shown(node: str, named: str, address: str, port: int) -> str:
-    """Return the certificate (PEM) that the server at this address shows. Raises: StatusError: 500, there is none, or
-    not the one that the node names.
+async def _checked_certificate(node: str, wanted_fingerprint: str, address: str, port: int) -> str:
+    """Return the certificate (PEM) of the server at this address, if it has the fingerprint that its Node names.
+
+    Raises:
+        StatusError: 500, there is no certificate, or another one.
     """
     try:
-        shown = await asyncio.to_thread(ssl.get_server_certificate, (address, port), timeout=_CONNECT_SECONDS)
+        certificate = await asyncio.to_thread(ssl.get_server_certificate, (address, port), timeout=_CONNECT_SECONDS)
     except OSError as error:
         raise StatusError.internal(f"error dialing the kubelet of node {node}: {_reason(error)}") from error
-    if fingerprint(x509.load_pem_x509_certificate(shown.encode())) != named:
+    if fingerprint(x509.load_pem_x509_certificate(certificate.encode())) != wanted_fingerprint:
         what = f"not the one that the Node's annotation {names.ANNOTATION_SERVING_CERTIFICATE} names"
         raise StatusError.internal(f"the kubelet of node {node} shows a certificate at {address}:{port} that is {what}")
-    return shown
+    return certificate
 
 
 def _node_of(pod: Object) -> str:
@@ -214,7 +218,7 @@ def _node_of(pod: Object) -> str:
 
 
 def _container(pod: Object, asked: str) -> str:
-    """The container that is meant.
+    """Return the name of the container that a request means.
 
     Raises:
         StatusError: 400, there is none of that name, or several and none was named.
@@ -298,12 +302,12 @@ def _refused(code: int, text: str) -> StatusError:
 async def _passed_on(
     request: web.BaseRequest, upstream: aiohttp.ClientResponse, response: web.StreamResponse
 ) -> web.StreamResponse:
-    """The answer with all of the kubelet's body, each piece as it comes."""
+    """Copy the kubelet's answer into the response, piece by piece, and return the response."""
     try:
         async for piece in upstream.content.iter_any():
             await response.write(piece)
     except (aiohttp.ClientError, TimeoutError):
-        # The kubelet went away in the middle: the client has to see a broken body, not a short log.
+        # The kubelet broke off: the client has to see a broken connection, and not a log that seems complete.
         if request.transport is not None:
             request.transport.abort()
         return response

@@ -98,7 +98,7 @@ class Subresources:
                 record = self._objects.put(target.kind, record, pod)
             if given.get("resourceVersion"):
                 wanted["preconditions"] = {**given, "resourceVersion": record.object["metadata"]["resourceVersion"]}
-        # Parsed only now, as in a real server: an invalid request marks the Pod all the same.
+        # Parsed only now, as in kube-apiserver: even an invalid request marks the Pod.
         delete = parse_delete({}, wanted)
         await deletion.delete(self._objects, target.kind, target.namespace, name, caller, delete)
         return _CREATED

@@ -88,5 +88,5 @@ class Controllers:
             _log.warning("%s %s: tried again in %s s: %s", resource, key, _RETRY_SECONDS, error)
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._add, resource, key)
         except Exception:
-            # An object that cannot be handled must not block the others.
+            # An object that cannot be handled must not block other objects.
             _log.exception("%s %s: left as it is", resource, key)

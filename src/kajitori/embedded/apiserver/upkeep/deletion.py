@@ -33,7 +33,7 @@ _ANSWERS_OBJECT = frozenset(
         "storageclasses.storage.k8s.io",
     }
 )
-"""Kinds whose deletion answers the object itself (ReturnDeletedObject) rather than a Status."""
+"""Kinds for which the answer to a deletion is the object (ReturnDeletedObject) and not a Status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ def delete_record(objects: Objects, kind: Kind, record: Record, options: DeleteO
 
 
 def _begin_grace(pod: Object, options: DeleteOptions) -> bool | None:
-    """Set a Pod's grace period, in place. False: it is deleted without one; None: it has one already and nothing
-    changes."""
+    """Set a Pod's grace period, in place. Return False if it is deleted without one, and None if it has one already
+    that does not change."""
     meta, spec = pod["metadata"], pod.get("spec") or {}
     if meta.get("deletionTimestamp"):
         had = meta.get("deletionGracePeriodSeconds")

@@ -196,7 +196,8 @@ class GarbageCollector:
 
 
 def drop_finalizer(objects: Objects, kind: Kind, record: Record, finalizer: str) -> None:
-    """Remove a finalizer; without any, a deleted object is gone. Not durable yet."""
+    """Remove a finalizer. If it was the last one of an object that is being deleted, remove the object. Not durable
+    yet."""
     obj = record.decode()
     meta = obj["metadata"]
     kept = [one for one in meta.get("finalizers") or [] if one != finalizer]

@@ -1,4 +1,4 @@
-"""Rules between fields of one object, by type: what excludes, needs or bounds what."""
+"""Rules between fields of one object, by type: fields that exclude, require or limit each other."""
 
 from __future__ import annotations
 

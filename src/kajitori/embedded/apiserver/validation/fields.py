@@ -15,7 +15,7 @@ from kajitori.core.words import texts
 from kajitori.embedded.apiserver.schemas import quantities
 
 Check = tuple[str, ...] | range | Callable[[Any], list[str]]
-"""The words that a field may hold, the range of a number, or a function that returns what is wrong with a value."""
+"""The texts that a field may have, the range of a number, or a function that returns the faults of a value."""
 
 _MAX = 2**31 - 1
 PORT = range(1, 65536)
@@ -35,7 +35,7 @@ VOLUME_SOURCES = (
     *("quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
 )
 QUOTA_SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass")
-"""Scopes that quotas here can have; one that was not evaluated would leave the quota without effect."""
+"""Scopes that quotas here can have. Other scopes are refused, since a quota with them would have no effect."""
 
 
 def _without_parent(path: str) -> list[str]:

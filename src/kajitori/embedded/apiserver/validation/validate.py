@@ -154,7 +154,8 @@ def checked(check: Check, value: Any, path: str) -> list[Cause]:
 
 @lru_cache(maxsize=256)
 def _quick(check: Check) -> Callable[[Any], bool]:
-    """Return whether a value has no faults, as a function that remembers the values: the Pods of a run are alike."""
+    """Return a function that says whether a value has no faults. It remembers values, since the Pods of a run have the
+    same ones."""
 
     @lru_cache(maxsize=4096, typed=True)
     def is_fine(value: Any) -> bool:

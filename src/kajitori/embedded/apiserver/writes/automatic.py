@@ -38,8 +38,10 @@ class Change:
 def follow_ups(
     registry: KindRegistry, kind: Kind, old: Object | None, new: Object | None, view: StoreView
 ) -> list[Change]:
-    """Return the writes that follow after `old` became `new` (None: did not exist, was deleted). Called once the change
-    is in `view`; cheap if nothing follows."""
+    """Return the writes that follow from a change of `old` to `new` (None if it did not exist, or was deleted).
+
+    It is called when the change is in `view`, and is cheap if nothing follows.
+    """
     stored = kind.stored
     if stored == resources.NAMESPACES:
         if new is None or new["metadata"].get("deletionTimestamp"):

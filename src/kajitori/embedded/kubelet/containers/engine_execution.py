@@ -20,7 +20,7 @@ from kajitori.errors import KajitoriError, NotFound
 
 READ_BYTES = 32 * 1024
 EXIT_TRIES = 50
-"""How often to ask for the exit code of a command whose output has ended."""
+"""Number of times that the exit code is asked for after a command's output has ended."""
 EXIT_PAUSE_SECONDS = 0.05
 NOT_STARTED = b"OCI runtime exec failed"
 """Beginning of what Docker sends as the output of a command that it can't start."""

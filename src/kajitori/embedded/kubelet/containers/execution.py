@@ -57,7 +57,7 @@ class Remote(ABC):
             await self._stdin.put(data)
 
     async def close_stdin(self) -> None:
-        """Note that the remote's input has ended."""
+        """Record that the remote's input has ended."""
         await self._stdin.put(None)
 
     def resize(self, message: bytes) -> None:
@@ -94,8 +94,8 @@ class Remote(ABC):
         """Handle the end of the remote's input; the descriptor is closed next."""
 
     async def _pump(self, fd: int, channel: int) -> None:
-        """Send the output of a pipe or terminal, until its end or until nothing is left of an ended program's
-        output."""
+        """Send the output of a pipe or terminal until it ends, or until the program has ended and all its output was
+        read."""
         os.set_blocking(fd, False)
         left, is_last = READ_BYTES, False
         try:

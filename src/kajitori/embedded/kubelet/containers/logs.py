@@ -46,8 +46,8 @@ class LogOptions:
 async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool]) -> AsyncGenerator[bytes]:
     """Yield the log's text in pieces, as the program wrote it. With `follow`, until `ended()` and everything was read.
 
-    The files that are still to be read are locked against rotation meanwhile. A line of its own stands for what
-    rotation dropped nevertheless, or before.
+    Files that are not read yet are locked against rotation. If rotation has dropped output anyway, a separate line says
+    so.
     """
     left = options.limit_bytes if options.limit_bytes is not None else float("inf")
     renderer = Renderer(timestamps=options.timestamps)
@@ -56,7 +56,7 @@ async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool]) -
         if options.tail_lines is not None:
             # Counting lines from the end may read all files, so it runs in a thread.
             await asyncio.to_thread(reader.begin_at_tail, options.tail_lines)
-        # A program may write as fast as its log is read: without `follow`, stop at what is there now.
+        # A program may write as fast as its log is read: without `follow`, stop at the present end.
         unread_bytes = float("inf") if options.follow else reader.total_bytes()
         while left > 0 and unread_bytes > 0:
             over = ended()  # asked before reading, so that what was written before the end is read
@@ -313,7 +313,7 @@ class LogReader:
         os.lseek(self._fd, low, os.SEEK_SET)
 
     def _note_dropped(self) -> None:
-        """Add up what rotation dropped between the last entry and the file that is read from now on."""
+        """Count the output that rotation dropped between the last entry and the file that is read from now on."""
         first = os.pread(self._fd, 30, 0) or b"~"
         after = self._time or self._since
         for time, size in read_dropped(f"{self._path}{DROPPED_SUFFIX}"):

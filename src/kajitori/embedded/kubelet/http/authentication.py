@@ -30,8 +30,8 @@ class User:
     """True for the embedded API server's own token, which needs no review."""
 
 
-class Gate:
-    """Decides about each request. Answers of the API server are cached for two minutes."""
+class AccessCheck:
+    """Authenticates and authorizes each request. Answers of the API server are cached for two minutes."""
 
     def __init__(self, cluster: Cluster, settings: ServerSettings, node_name: str) -> None:
         self._cluster = cluster

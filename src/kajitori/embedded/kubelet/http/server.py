@@ -17,7 +17,7 @@ from kajitori.embedded.kubelet.containers.container import Container
 from kajitori.embedded.kubelet.containers.execution import Remote, RemoteAttachment, RemoteCommand, Send, flag
 from kajitori.embedded.kubelet.containers.logs import STDERR, STDOUT, LogOptions, read_log
 from kajitori.embedded.kubelet.http import resource_metrics
-from kajitori.embedded.kubelet.http.authentication import Gate
+from kajitori.embedded.kubelet.http.authentication import AccessCheck
 from kajitori.embedded.kubelet.http.port_forward import PodPorts, serve_port_forward
 from kajitori.embedded.kubelet.http.remote import Wanted, serve_remote
 from kajitori.embedded.kubelet.http.tls import server_context, trust_clients
@@ -30,10 +30,10 @@ from kajitori.kube import resources
 log = logging.getLogger(__name__)
 
 AUTHENTICATION, AUTHENTICATION_NAMESPACE = "extension-apiserver-authentication", "kube-system"
-"""The ConfigMap in which an API server says by which certificates it knows its clients."""
+"""The ConfigMap in which an API server publishes the authority of its client certificates."""
 
 HUNG_UP = 499
-"""Not a code of HTTP's; web servers log it for a client that went away before the answer."""
+"""Status that web servers log if the client disconnected before the answer. It is not defined by HTTP."""
 
 ALL_STREAMS = "All"
 _LOG_STREAMS = {ALL_STREAMS: "", "Stdout": STDOUT, "Stderr": STDERR}
@@ -63,14 +63,14 @@ class KubeletServer:
     def __init__(self, kubelet: ServedNode) -> None:
         self._kubelet = kubelet
         self._settings, self._cluster = kubelet.context.settings, kubelet.context.cluster
-        self._gate = Gate(self._cluster, self._settings.server, self._settings.node_name)
+        self._access = AccessCheck(self._cluster, self._settings.server, self._settings.node_name)
         self._runner: web.AppRunner | None = None
         self._tls: ssl.SSLContext
         self.fingerprint = ""
         """Fingerprint of the certificate once the server runs, if the certificate is self-signed."""
 
     async def start(self) -> int:
-        """Listens; answers the port."""
+        """Start to listen, and return the port."""
         settings, address = self._settings, self._kubelet.context.address
         app = web.Application(middlewares=[_errors])
         app.router.add_get("/healthz", _healthy)
@@ -121,7 +121,7 @@ class KubeletServer:
 
     def _guarded(self, handler: Handler, verb: str, subresource: str) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
-            await self._gate.check(request, verb, subresource)
+            await self._access.check(request, verb, subresource)
             return await handler(request)
 
         return guarded
@@ -190,7 +190,7 @@ class KubeletServer:
         return await serve_remote(request, make)
 
     def _running(self, request: web.Request) -> tuple[Container, Mapping[str, Any]]:
-        """The container that is meant, and its spec. Raises NotFound unless it runs."""
+        """Return the requested container and its spec. Raises NotFound unless it runs."""
         _, slot = self._find(request)
         if slot.container is None or not slot.running:
             raise NotFound(f"container {slot.name!r} is not running")
@@ -227,7 +227,7 @@ class KubeletServer:
         slot = worker.slots.get(info["container"])
         if slot is None:
             raise NotFound(f'container "{info["container"]}" not found in pod "{info["pod"]}"')
-        if not worker.is_adopted:  # else a log that is there would be said not to be
+        if not worker.is_adopted:  # otherwise an existing log would be reported as missing
             raise Unavailable(f'this kubelet has just started and does not know the containers of "{info["pod"]}" yet')
         return worker, slot
 

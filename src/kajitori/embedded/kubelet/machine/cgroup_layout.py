@@ -29,7 +29,7 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class CgroupLayout:
-    """The usable hierarchies; none if the kubelet may not write any, and `why_not` says why."""
+    """The usable hierarchies. If the kubelet may not write any, there are none and `why_not` says why."""
 
     hierarchies: tuple[Hierarchy, ...] = ()
     why_not: str = ""
@@ -109,7 +109,7 @@ def group_name(root: Path) -> str:
 
 
 def groups_named(name: str, proc: Path = Path("/proc")) -> list[Path]:
-    """Return all groups with this name below any group: their places depend on how the kubelet was started."""
+    """Return all groups with this name below any group, since their place depends on how the kubelet was started."""
     found = {
         Path(folder, name)
         for _, _, mount_point, _ in _mounts(proc)
@@ -151,8 +151,8 @@ def detect(name: str, may_move: Callable[[Path], bool], proc: Path = Path("/proc
 
 
 def _accepts_processes(hierarchy: Hierarchy, may_move: Callable[[Path], bool]) -> bool:
-    """Return whether a process may enter a group below, as containers do: a group that delegates controllers takes none
-    itself (version 2)."""
+    """Return whether a process may enter a group below this one, as containers do. In version 2 a group that delegates
+    controllers has no processes itself."""
     trial = Cgroup(str(hierarchy.path / TRIAL), hierarchy.version, counts_memory=False)
     try:
         trial.create()

@@ -42,7 +42,7 @@ class GpuLedger:
         self._owners = {identifier: owner for identifier, owner in self._owners.items() if owner != uid}
 
     def environment(self, identifiers: Sequence[str]) -> Mapping[str, str]:
-        """Return the variable that shows a program its own GPUs; it shows none to a program that asked for none."""
+        """Return the variable that names a program's own GPUs. It hides all GPUs from a program that requested none."""
         if not self._gpus:
             return {}
         return {VISIBLE_DEVICES: ",".join(identifiers)}

@@ -54,8 +54,8 @@ async def addresses() -> list[Address]:
 
 
 def hardware_address(address: str) -> str:
-    """Return a hardware address that depends on the IP address alone, so that neighbours' caches stay right when
-    another Pod gets the address."""
+    """Return a hardware address that depends on the IP address only. The neighbours' caches then stay right if another
+    Pod gets the address."""
     return "0a:58:" + IPv4Address(address).packed.hex(":")
 
 

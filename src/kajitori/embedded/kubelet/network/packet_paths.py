@@ -1,4 +1,4 @@
-"""One file per Pod that says where the kernel can count the Pod's packets, for a program that counts traffic."""
+"""One file per Pod for a program that counts traffic: it names the interface or the groups of the Pod's packets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from kajitori.embedded.kubelet.manifest import Manifest
 
 
 class PacketPath(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A Pod on this node, and where its packets are found. The file also has the fields of the platform's adapter."""
+    """A Pod on this node, with its interface or control groups. The file also has the fields of the platform's
+    adapter."""
 
     uid: str
     namespace: str
@@ -29,7 +30,7 @@ class PacketPath(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class NetworkPods:
-    """The folder with these files.
+    """The folder with the files of Pods for a program that counts traffic.
 
     The kubelet writes a Pod's file before the Pod's first program starts, and removes it with the Pod's network.
     """

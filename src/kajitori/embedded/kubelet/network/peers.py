@@ -1,6 +1,6 @@
-"""Replaces names of fellow Pods in the environment by addresses.
+"""Replaces host names of peers in the environment by addresses. A peer is another Pod of the same subdomain.
 
-In a cluster a Pod finds its fellows as `{hostname}.{subdomain}` through the cluster's DNS. Plain processes on this
+In a cluster a Pod finds its peers as `{hostname}.{subdomain}` through the cluster's DNS. Plain processes on this
 machine have no such DNS, so the kubelet looks up the fellow Pod and puts its address in place of the name.
 """
 

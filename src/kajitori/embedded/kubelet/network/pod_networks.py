@@ -46,10 +46,10 @@ _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
 class PodNetwork(Protocol):
-    """How Pods get addresses on this machine: addresses of their own, or the machine's."""
+    """How Pods get addresses on this machine: each Pod its own, or all of them the machine's."""
 
     waiting: str
-    """Why no Pod can have an address of its own yet; empty if Pods can."""
+    """The reason for which no Pod can get its own address yet; empty if Pods can."""
     can_isolate: bool
     """Whether `isolate` works."""
 
@@ -208,7 +208,7 @@ class NamespaceNetwork:
             if address.interface == self._bridge or not address.network.overlaps(own):
                 continue
             is_node_bridge = address.interface.startswith(BRIDGES)
-            # A network that contains this range belongs to the site, whose routers may well send the Pods' packets
+            # A larger network that contains this range belongs to the site, and its routers may send the Pods' packets
             # here.
             if is_node_bridge or address.network.subnet_of(own):
                 folder = address.alias.removeprefix(ALIAS) if is_node_bridge else ""
@@ -259,8 +259,8 @@ class NamespaceNetwork:
                 (self._folder / uid).unlink()
 
     async def _remove_network(self, uid: str) -> None:
-        # Cut the link first: a namespace lives on while a connection in it waits for an answer, and would go on
-        # answering at an address that another Pod may have by then.
+        # Remove the link first. The kernel keeps a namespace while a connection in it waits for an answer, and it would
+        # still answer at an address that another Pod may have by then.
         name = self._name(uid)
         own = ("link", "del", self.interface(uid)), ("netns", "del", name), ("netns", "del", name + _ISOLATED)
         for command in own:
@@ -268,7 +268,7 @@ class NamespaceNetwork:
                 await ip(*command)
 
     async def stop(self) -> None:
-        # A bridge that stays would answer for its addresses, even if Pods of another folder have them by then.
+        # A bridge that is left would answer at its addresses, even if Pods of another folder have them by then.
         async with self._lock:
             if self._leases():
                 return

@@ -1,4 +1,4 @@
-"""Decides whether this node takes a Pod: whether it fits, and whether plain processes can give what it asks for."""
+"""Decides whether this node admits a Pod: whether it fits, and whether this node supports everything it asks for."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _too_little(resource: str, requested: int, used: int, capacity: int) -> str:
 
 
 def unsupported(pod: Manifest, *, runs_images: bool = False) -> Iterable[str]:
-    """Yield everything in the Pod that this node can't give, with its field: most of it only to plain processes."""
+    """Yield each field of the Pod that this node does not support. Most are unsupported only by plain processes."""
     root = os.geteuid() == 0
     for volume in pod["spec"].get("volumes") or ():
         if kind_of(volume) not in SUPPORTED:

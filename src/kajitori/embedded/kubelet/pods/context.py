@@ -58,7 +58,7 @@ class Context:
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime of containers that are no programs of this machine."""
+        """The runtime of containers that do not run a local program of the platform."""
         return self.engine or self.processes
 
     @property
@@ -84,7 +84,8 @@ class Context:
         return sum(self.admitted.values(), Request())
 
     def admit(self, pod: Manifest) -> tuple[Refusal | None, list[str]]:
-        """Admit a Pod and return None and the identifiers of its GPUs; or return why not, and hold nothing."""
+        """Admit a Pod: reserve its resources, and return None and the identifiers of its GPUs. If it is refused,
+        reserve nothing, and return the reason."""
         uid = pods.uid(pod)
         used = sum((held for owner, held in self.admitted.items() if owner != uid), Request())
         count = sum(owner != uid for owner in self.admitted)
@@ -112,7 +113,7 @@ class Context:
         return None, identifiers
 
     def release(self, uid: str) -> None:
-        """Free what the Pod held."""
+        """Free the Pod's resources."""
         self.admitted.pop(uid, None)
         self.gpus.release(uid)
 

@@ -1,4 +1,4 @@
-"""Running containers for programs that watch them: processes, control groups, logs and GPUs."""
+"""Describes running containers to programs that watch them: processes, control groups, logs and GPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunningContainer:
 
 
 def running_containers(workers: Iterable[PodWorker]) -> Iterator[RunningContainer]:
-    """Yield the containers of Pods whose programs run, without those that only prepare a Pod.
+    """Yield the containers with running programs, except init containers.
 
     May be called from any thread.
     """

@@ -1,8 +1,7 @@
-"""Termination messages: the status of an ended container shows what its program wrote into the Pod's message file.
+"""Termination messages: a program writes into the Pod's message file, and the status of its ended container shows it.
 
-For a process the kubelet mounts nothing over the path of that file, since the path belongs to this machine. Instead it
-rewrites the environment variables of the platform's programs that hold the path. In an engine's container the file is
-mounted at the path.
+In an engine's container the file is mounted at its path. For a process nothing is mounted there, since the path belongs
+to this machine. Instead, environment variables of the platform's programs that contain the path are rewritten.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ def with_message_file(
     owner: tuple[int, int] | None,
     variable_prefix: str,
 ) -> dict[str, str]:
-    """Return the environment in which variables that hold the container's message path name `file` instead.
+    """Return the environment with `file` in place of the container's message path.
 
-    Only variables that begin with `variable_prefix` are rewritten (empty: none), and the file is created if there is
-    one. `owner` is the user and group of the program where they are not the kubelet's own.
+    Only variables that begin with `variable_prefix` are rewritten (empty: none). If one is, the file is created.
+    `owner` is the user and group of the program, if they differ from the kubelet's.
     """
     path = container.get("terminationMessagePath") or DEFAULT_PATH
     names = [name for name, value in environment.items() if name.startswith(variable_prefix) and value == path]

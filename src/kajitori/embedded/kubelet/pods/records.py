@@ -12,7 +12,7 @@ import msgspec
 
 
 class PodRecord(msgspec.Struct, omit_defaults=True):
-    """The saved state of a Pod. The kubelet writes it before it acts on it."""
+    """The saved state of a Pod. The kubelet writes it before it takes an action that depends on it."""
 
     pod: dict[str, Any]
     """The manifest in its last known version; its status is the kubelet's own."""

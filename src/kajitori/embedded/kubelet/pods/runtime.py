@@ -1,7 +1,8 @@
-"""The interface between a Pod's life, which is the same on every node, and how the node runs a container.
+"""The interface between a Pod's life cycle, which is the same on every node, and the way in which a node runs
+containers.
 
-A runtime says what an image is, and turns a prepared container into a `Launch`. Everything after the start is the
-shim's: it holds the container's lock, keeps the log and the exit code, and obeys the kubelet. There are two:
+A runtime provides images, and turns a prepared container into a `Launch`. After the start, the shim does the rest: it
+holds the container's lock, writes the log and the exit code, and obeys the kubelet. There are two runtimes:
 `ProcessRuntime` (programs of this machine) and `EngineRuntime` (Docker or Podman).
 """
 
@@ -24,7 +25,7 @@ Say = Callable[[str, str, bool], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A container that is ready to be started: what every runtime needs to know of it."""
+    """A container that is ready to be started, as every runtime needs it."""
 
     pod: Manifest
     spec: Mapping[str, Any]
@@ -76,12 +77,12 @@ class Runtime(Protocol):
         ...
 
     async def clean(self, living: Mapping[int, Path]) -> int:
-        """Remove containers that no shim holds: `living` are the containers' folders by their shims. Returns how many
-        were removed."""
+        """Remove the containers that no shim holds, and return their number. `living` has the containers' folders by
+        the process identifiers of their shims."""
         ...
 
     async def stop(self) -> None:
-        """End what the runtime does in the background. Containers keep running."""
+        """End the runtime's background work. Containers keep running."""
 
 
 def engine_name(prepared: Prepared) -> str:

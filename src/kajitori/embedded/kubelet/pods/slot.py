@@ -22,7 +22,7 @@ from kajitori.embedded.kubelet.pods.steps import Observed
 from kajitori.embedded.kubelet.shim import main as shim
 
 KEPT_ATTEMPTS = 2
-"""Attempts whose files are kept: the current one, and the one before, which `kubectl logs --previous` reads."""
+"""Number of attempts that keep their files: the current one, and the one that `kubectl logs --previous` reads."""
 TERMINATION_MESSAGE_BYTES = 2048
 
 
@@ -60,7 +60,7 @@ class Slot:
         return hashlib.sha256(f"{self._pod_uid}/{self.name}/{attempt}".encode()).hexdigest()
 
     async def adopt(self, on_ended: Callable[[], None]) -> None:
-        """Adopt what an earlier kubelet left: the newest attempt that was started, and the end of the one before."""
+        """Adopt the newest attempt that an earlier kubelet started, and read the end of the attempt before it."""
         for attempt in reversed(self._folders.attempts(self.name)):
             container = self._container(attempt)
             if not await container.adopt():

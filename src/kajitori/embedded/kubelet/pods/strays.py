@@ -1,7 +1,7 @@
-"""Strays: containers that still run though a restored backup has replaced their folders.
+"""Kills strays: containers that still run although a restored backup has replaced their folders.
 
 No Pod is known for them any more, and other Pods may be started in their place. So the kubelet kills them before it
-starts anything: no process of a later attempt runs beside an earlier attempt that starts again.
+starts any container. Otherwise an attempt from the backup could run beside a later attempt of the same container.
 """
 
 from __future__ import annotations

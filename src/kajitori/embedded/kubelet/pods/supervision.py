@@ -30,8 +30,7 @@ class Supervisor:
         """Running hooks: the event loop itself keeps no reference to them."""
 
     def begin_probes(self, slot: Slot) -> None:
-        """Start the probes of the container's current attempt, unless it is an init container that ends before the
-        others start."""
+        """Start the probes of the container's current attempt. An init container that is no sidecar has none."""
         container = slot.container
         if container is None or (slot.is_init and not pods.is_sidecar(slot.spec)):
             return

@@ -1,4 +1,4 @@
-"""The worker of one Pod: a loop that compares the Pod with its containers, from admission until nothing is left."""
+"""The worker of one Pod: a loop that reconciles its containers with its spec, from admission until it is removed."""
 
 from __future__ import annotations
 
@@ -79,9 +79,8 @@ class PodWorker:
     def listed(self, pod: Manifest) -> None:
         """Take the Pod from a list of all Pods, even if it is older than the known version.
 
-        An API server that was restored from a backup lacks what was reported since then, so that is reported again. (If
-        an answer overtook the list, the watch delivers the newer version at once.)
-        """
+        An API server that was restored from a backup lacks later reports, so they are sent again. (If an answer
+        overtook the list, the watch delivers the newer version at once.)"""
         if _version(pod) < _version(self.pod):
             self.pod = pod
             self._reporter.forget()
@@ -98,7 +97,7 @@ class PodWorker:
         return True
 
     def removed(self) -> None:
-        """Note that the API server has deleted the Pod."""
+        """Record that the API server has deleted the Pod."""
         self._gone = True
         self.wake()
 
@@ -242,7 +241,8 @@ class PodWorker:
         return min(waits)
 
     def _record_system_oom(self) -> None:
-        """Record the Event before the status: the status' OOMKilled does not distinguish a victim from a culprit."""
+        """Record the Event before the status is written, since OOMKilled in the status does not show whether the
+        container or the machine ran out of memory."""
         for slot in self.slots.values():
             state = slot.state
             if state is None or slot.running or not state.within_limit:
@@ -413,7 +413,7 @@ class PodWorker:
             self.context.volumes.remove(self.pod, self.folders.volumes)
             shutil.rmtree(self.folders.logs, ignore_errors=True)
             self.folders.remove_messages()
-            # last: with the record in it a next kubelet can finish the removal
+            # This folder goes last: it has the record, with which the next kubelet can finish the removal.
             shutil.rmtree(self.folders.own, ignore_errors=True)
 
         await asyncio.to_thread(remove)

@@ -1,4 +1,4 @@
-"""Attached remotes. Each receives a copy of the output of a container's program from now on."""
+"""Attached remotes. Each receives a copy of the further output of a container's program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PENDING_BYTES = 256 * 1024
 """Backlog at which a remote pauses the program, as a slow terminal does."""
 STALLED_SECONDS = 20.0
-"""Time after which a remote that reads nothing is disconnected, since no program may wait for a hung connection."""
+"""If a remote reads nothing for this time, it is disconnected: no program may wait for a hung connection."""
 
 
 class Attachment:

@@ -111,8 +111,8 @@ class Cgroup:
         return max(0, used), max(0, stat.get("total_cache", 0) - stat.get("total_shmem", 0))
 
     def peak_bytes(self) -> int:
-        """Return the largest usage so far, with pages of files. A program that reads much reaches its limit by these
-        alone, and is not killed for it."""
+        """Return the largest usage so far, including pages of files. A program that reads much reaches its limit by
+        file pages alone, and is not killed for it."""
         return self._number("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes")
 
     def cpu_seconds(self) -> float | None:

@@ -144,7 +144,7 @@ class Connection:
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
             signalled |= found
-            of_session = tree.of_session(self.pid) - signalled  # again: one may have started another meanwhile
+            of_session = tree.of_session(self.pid) - signalled  # again: a process may have started another one
             found = {pid for pid in of_session if tree.uses(pid, self._streams)}
 
     def _answer(self, document: dict[str, Any], fds: list[int] | None = None) -> None:

@@ -37,7 +37,7 @@ LOOK_SECONDS = 0.01
 TRY_AGAIN_SECONDS = 1.0
 REST_SECONDS = 3.0
 """Longest wait for the rest of the output after the container's end."""
-LOST = b"kaji: the connection to the container engine was lost, and what was printed meanwhile with it\n"
+LOST = b"kaji: the connection to the container engine was lost; output that was printed meanwhile is missing\n"
 DETACH_KEYS = ",".join(["ctrl-%5E"] * 4)
 """Detach keys that are never typed, so that the engine does not remove Ctrl-P Ctrl-Q from the input."""
 _NOT_FOUND = ("not found", "no such file or directory")
@@ -119,8 +119,8 @@ class EngineShim(Shim):
         self.input.setblocking(False)
 
     def _start(self) -> None:
-        """Start the program. Podman has made its first process and its control groups when it is attached to, Docker
-        makes them now. Either way even a program that dies of memory at once is known to have."""
+        """Start the program, and find its control groups in time to see that it ran out of memory at once. Podman has
+        created them and the first process when the shim attaches; Docker creates them now."""
         self._learn_processes()
         starting = send_request(self.socket_path, "POST", f"{self.container}/start", START_SECONDS)
         if self.ending >= 0:
@@ -134,7 +134,7 @@ class EngineShim(Shim):
             self._learn_processes()
 
     def _look_until_started(self, starting: socket.socket) -> None:
-        """Read the counters of the container's memory until the engine answers: Docker itself misses kills that come
+        """Read the counters of the container's memory until the engine answers, because Docker misses kills that happen
         before it watches."""
         while True:
             is_answered = bool(select.select([starting.fileno()], [], [], LOOK_SECONDS)[0])
@@ -159,7 +159,8 @@ class EngineShim(Shim):
         self._watch_end()
 
     def _watch_end(self) -> None:
-        """Be told of the end of the first process: a moment later the engine removes the counters of its memory."""
+        """Ask the kernel to report the end of the first process, because the engine removes the counters of its memory
+        a moment later."""
         with contextlib.suppress(OSError):
             self.ending = os.pidfd_open(self.leader)
             self.handlers[self.ending] = self._first_process_ended
@@ -221,7 +222,7 @@ class EngineShim(Shim):
                 self.input.shutdown(socket.SHUT_WR)
 
     def _send_input(self) -> None:
-        """Send what was typed. No more is read while the container does not take it."""
+        """Send typed input. While the container does not read it, no more input is taken."""
         target = self.input
         is_waiting = target is not None and target.fileno() in self.handlers
         try:
@@ -265,7 +266,7 @@ class EngineShim(Shim):
             self._connect_again()
 
     def _connect_again(self) -> None:
-        """Learn what became of the container after the connection to its engine broke."""
+        """Find out the container's state after the connection to its engine broke."""
         is_detached = self.attached not in self.streams
         is_lost = is_detached and self.waiting is None
         try:
@@ -299,7 +300,7 @@ class EngineShim(Shim):
             self._note_end()
 
     def _note_end(self) -> bool:
-        """Return whether the container has ended, and note how."""
+        """Return whether the container has ended, and record its end."""
         try:
             state = self._inspect()["State"]
         except EngineFailure as failure:
@@ -365,7 +366,7 @@ def _shell_code(message: str) -> int:
 
 
 def _in_words(message: str) -> str:
-    """Return an engine's message; a sentence instead of a runtime's text if a mount does not fit what the image has."""
+    """Return an engine's message. If a mount does not fit the image, replace the runtime's text by a sentence."""
     source, _, rest = message.partition('error mounting "')[2].partition('" to rootfs at "')
     target = rest.partition('"')[0]
     if not target or "not a directory" not in rest:

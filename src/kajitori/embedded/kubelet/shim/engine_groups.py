@@ -17,8 +17,8 @@ _NEW_GROUPS = (
     "system.slice/docker-{id}.scope",
     "user.slice/user-{user}.slice/user@{user}.service/user.slice/docker-{id}.scope",
 )
-"""Paths, below the root of a hierarchy, at which Docker makes the group of a container: by itself, through systemd, and
-without root through the user's systemd."""
+"""Paths, below the root of a hierarchy, at which Docker creates the group of a container: directly, through systemd,
+and for rootless Docker through the user's systemd."""
 
 
 def of_container(pid: int, engine_id: str, proc: str = "/proc") -> list[Cgroup]:

@@ -24,7 +24,7 @@ class EngineFailure(Exception):
 
 
 class Frames:
-    """Takes the engine's stream apart, which has standard output and standard error in frames."""
+    """Splits the engine's stream, which has standard output and standard error in frames."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -64,11 +64,12 @@ def read_answer(path: str, connection: socket.socket) -> bytes:
 
 
 def upgrade(path: str, target: str, seconds: float) -> socket.socket:
-    """Send a request whose answer is a stream in both directions, and return the connection. Raises EngineFailure."""
+    """Send a request that the engine answers with a stream in both directions, and return the connection. Raises
+    EngineFailure."""
     connection = send_request(path, "POST", target, seconds, None, "Connection: Upgrade\r\nUpgrade: tcp\r\n")
     head = b""
     try:
-        # Byte by byte: what follows the head is the stream already.
+        # Byte by byte, since the stream begins right behind the head.
         while not head.endswith(b"\r\n\r\n") and (byte := connection.recv(1)):
             head += byte
         status = _status(head)

@@ -1,7 +1,8 @@
-"""A process that makes a socket in the network of another process, also if that belongs to another user namespace, as
-the network of rootless Docker does. A thread can't enter a user namespace.
+"""A process that creates a socket in the network of another process.
 
-Arguments: the other process, and the socket's family. Standard input is a Unix socket that gets the made one.
+It works even if that network belongs to another user namespace, as with rootless Docker. A thread can't do this, since
+it can't enter a user namespace. The arguments are the other process and the socket's family. Standard input is a Unix
+socket to which the new socket is sent.
 """
 
 from __future__ import annotations

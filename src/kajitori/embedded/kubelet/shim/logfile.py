@@ -2,8 +2,8 @@
 
 `F` ends a line. `P` is a piece of one: longer than 16 KiB, not finished within `PARTIAL_AFTER_SECONDS` (a progress
 bar), or cut off by the program's end. Readers join pieces, so that no byte is added or lost. Lines that are written
-together have the same time, and later entries a later time, even if the machine's clock was set back. The rest of a
-line is written alone.
+together have the same time. Later entries have a later time, even if the machine's clock was set back. The last piece
+of a line is written alone.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import time
 
 PIECE_BYTES = 16 * 1024
 LINES_AT_ONCE = 512
-"""Most lines written at once. Short lines grow to many times their size, which must not make a file outgrow its
-limit."""
+"""Largest number of lines that are written at once. With time and stream, short lines take many times their size, and a
+file must not exceed its limit by much."""
 PARTIAL_AFTER_SECONDS = 0.05
 """Age at which an unfinished line is written, and so becomes visible to readers. Programs often write a line's end in a
 second system call, which should not cost an entry of its own."""
 
 HELD_AFTER_READER_SECONDS = 120.0
-"""Time for which files are kept for a reader whose connection broke or whose kubelet restarts: as long as
-clients try."""
+"""Time for which files are kept for a reader after its connection broke or its kubelet ended. Clients try again for
+this time."""
 FREE_SHARE, FREE_BYTES = 0.1, 5 * 1024**3
 """Files that a reader still needs are kept beyond the limit while the disk has this much free space (the
 smaller one)."""
@@ -46,8 +46,8 @@ class LogWriter:
     """Writes one log with rotation: `0.log` is being written, `0.log.1` is the file before it, and so on.
 
     Readers lock the file that they read (`flock`, shared): that file and later ones are kept beyond the limit while the
-    disk has room. A full disk loses lines, never the program. Every loss is recorded: what rotation dropped beside the
-    log, and what did not fit on the disk in the log itself.
+    disk has room. If the disk is full, lines are lost, but the program goes on. Every loss is recorded: output that
+    rotation dropped is recorded beside the log, and output that did not fit on the disk in the log itself.
     """
 
     def __init__(self, path: str, max_bytes: int, max_files: int) -> None:

@@ -38,7 +38,7 @@ RUNNING, EXITED, FAILED = "running", "exited", "failed"
 
 WATCH_SECONDS = 0.25
 MEASURE_SECONDS = 1.0
-"""Interval between readings of page tables, while they could show no more than a new peak."""
+"""Interval at which page tables are read while they can only show a new peak."""
 KILL_AGAIN_SECONDS = 0.02
 READ_REST_SECONDS = 2.0
 """Time for an attached remote to read the end of an ended program's output."""
@@ -89,7 +89,7 @@ class Shim:
         self.kill_at: float | None = None
         self.over_memory_limit = False
         self.within_limit = False
-        """Whether the kernel killed it for memory although it had not reached its own limit."""
+        """Whether the kernel killed the container for memory although it had not reached its own limit."""
         self.peak_bytes = 0
         self.page_cache_bytes = 0
         self.largest_process_bytes = 0
@@ -442,8 +442,8 @@ def run(make: Callable[[dict[str, Any], int, int], Shim]) -> None:
     """Run one container. `argv[1]` is the descriptor of the locked lock file, `argv[2]` the container's folder. The
     launch document comes on stdin, the report goes to stdout.
 
-    The shim holds the inherited lock for its whole life. A later kubelet tells by it a living shim from another process
-    that has the same number by now.
+    The shim holds the inherited lock for its whole life. By the lock a later kubelet distinguishes a living shim from
+    another process that has the same number by then.
     """
     lock = int(sys.argv[1])
     os.set_inheritable(lock, False)

@@ -1,9 +1,8 @@
-"""The container's own view of the file system: volumes at their mount paths, in a mount namespace.
+"""Mounts volumes at their mount paths, in a mount namespace of the container.
 
-Mount points leave nothing behind on the machine. A missing folder directly under `/`, or under a system folder, appears
-on a copy in memory whose entries are the real ones. Under a user's folder it is created for real, as Docker does: a
-copy would swallow what the program writes beside it.
-"""
+If a mount point is missing directly under `/` or under a system folder, that folder is replaced by a copy in memory
+with the same entries, so nothing is left on the machine. Under a user's folder the mount point is created on the
+machine, as Docker does, because files that the program writes into a copy would be lost."""
 
 from __future__ import annotations
 
@@ -140,7 +139,7 @@ def _nearest_existing_parent(path: str) -> str:
 
 
 def _copy_root(scratch: str) -> None:
-    """Replace `/` by a folder in memory whose entries are the real ones."""
+    """Replace `/` by a folder in memory with the same entries."""
     syscalls.mount("tmpfs", scratch, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     # Otherwise the copy of the folder that holds `scratch` would contain the copy as well.
     syscalls.mount("none", scratch, flags=syscalls.MS_UNBINDABLE)

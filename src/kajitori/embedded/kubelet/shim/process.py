@@ -62,7 +62,7 @@ def start(
     beside: int | None,
     dies_with_us: bool,
 ) -> int:
-    """Fork and execute `argv`. Return the identifier of the new process, which leads its own session.
+    """Fork and execute `argv` as the leader of a new session. Return the identifier of the new process.
 
     `stdio` are the descriptors that become 0, 1 and 2; with `tty` the first is the controlling terminal. `beside` is
     the identifier of the container's program, whose namespaces are joined; None creates new ones. Raises StartFailure.
@@ -152,7 +152,7 @@ def _namespaces(identity: Identity, beside: int | None) -> None:
         syscalls.enter(identity.network_namespace, syscalls.CLONE_NEWNET)
         if beside is not None:
             syscalls.enter(f"/proc/{beside}/ns/uts", syscalls.CLONE_NEWUTS)
-        # with the machine's own name, which resolves to the machine, MPI would give other members a wrong address
+        # The machine's own name resolves to the machine, so MPI would give other members a wrong address.
         else:
             syscalls.unshare(syscalls.CLONE_NEWUTS)
             syscalls.set_host_name(identity.host_name)

@@ -49,7 +49,7 @@ def _children_by_scan() -> Callable[[int], list[int]]:
 def ancestors(pid: int) -> list[int]:
     """Return the processes above `pid`, its parent first. Empty if it has ended.
 
-    Lists of children may lack some while others are born or end. A process always has a parent, so this is exact.
+    Lists of children may be incomplete while processes start or end. A process always has a parent, so this is exact.
     """
     while True:
         above = [pid]
@@ -119,7 +119,7 @@ def _times(pid: int) -> list[int]:
 def of_session(leader: int) -> set[int]:
     """Return the processes in the session of `leader`, which has not been waited for yet.
 
-    All processes of the machine are looked at, because lists of children may lack some while others end.
+    All processes of the machine are read, because lists of children may be incomplete while processes end.
     """
     found = set()
     for name in os.listdir("/proc"):

@@ -1,5 +1,8 @@
-"""The mounts of a container. A node without mount namespaces skips mounts with equal source and target. For volumes
-that may be at another path, it rewrites variables and the working folder."""
+"""Plans the mounts of a container.
+
+A node without mount namespaces needs no mount if source and target are the same. For volumes that may be at another
+path, it rewrites variables and the working folder.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ def relocated_environment(
 def relocated_folder(
     folder: str, container: Mapping[str, Any], volumes: Mapping[str, Volume], relocatable: Collection[str]
 ) -> str:
-    """Return where a working folder is on a node that mounts nothing: its `relocatable` volume lies elsewhere."""
+    """Return the working folder on a node that mounts nothing, if it is in a `relocatable` volume."""
     for target, source in _relocations(container, volumes, relocatable):
         if folder == target or folder.startswith(f"{target}/"):
             return source + folder.removeprefix(target)

@@ -208,7 +208,7 @@ def _host_path(source: Mapping[str, Any], open_below: Path | None) -> Path:
     if kind in ("", "DirectoryOrCreate") and not path.exists():
         path.mkdir(parents=True, exist_ok=True)
         if open_below is not None and path.is_relative_to(open_below) and _is_private(path.parent):
-            # As an empty volume: a container's user is often the image's, and not this kubelet's.
+            # Like an empty volume: the user of a container is often that of the image, and not this kubelet's.
             path.chmod(0o777)
     if kind == "FileOrCreate" and not path.exists():
         path.touch(0o644)
@@ -228,7 +228,7 @@ def _host_path(source: Mapping[str, Any], open_below: Path | None) -> Path:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether only one user of this machine may enter the folder, or one of those above it."""
+    """Return whether only one user of this machine may enter the folder or a folder above it."""
     return any(not each.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH) for each in (folder, *folder.parents))
 
 

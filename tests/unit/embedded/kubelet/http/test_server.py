@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 from tests.unit.embedded.kubelet.conftest import BOUND_SECONDS, Machine, alive, until
 
-from kajitori.embedded.kubelet.http.authentication import ACCESS_REVIEWS_PATH, Gate
+from kajitori.embedded.kubelet.http.authentication import ACCESS_REVIEWS_PATH, AccessCheck
 from kajitori.embedded.kubelet.settings import ServerSettings
 
 TOKEN = "a-token-of-this-test"
@@ -127,14 +127,14 @@ async def test_a_client_that_disconnects_early_is_not_logged_as_an_error(
     await api.machine.cluster.submit("p", "/bin/sh", "-c", "echo hello; sleep 1000")
     await api.machine.phase("p", "Running")
     served: list[asyncio.Task[Any] | None] = []
-    check = Gate.check
+    check = AccessCheck.check
 
-    async def late(gate: Gate, request: web.Request, verb: str, subresource: str) -> None:
-        await check(gate, request, verb, subresource)
+    async def late(access: AccessCheck, request: web.Request, verb: str, subresource: str) -> None:
+        await check(access, request, verb, subresource)
         served.append(asyncio.current_task())
         await until(lambda: request.transport is None, "the client hung up")
 
-    monkeypatch.setattr(Gate, "check", late)
+    monkeypatch.setattr(AccessCheck, "check", late)
     reading = asyncio.create_task(api.text("/containerLogs/default/p/main", follow="true"))
     await until(lambda: served)
     reading.cancel()

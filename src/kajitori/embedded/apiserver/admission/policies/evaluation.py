@@ -73,8 +73,8 @@ class Question:
 
 
 class CompiledPolicy(ABC):
-    """A policy with compiled expressions. One that was stored by another version and no longer compiles fails when it
-    is evaluated."""
+    """A policy with compiled expressions. If another version stored the policy and it no longer compiles, it fails when
+    it is evaluated."""
 
     def __init__(self, spec: Object, authorizer: Authorizer, *, has_patches: bool = False) -> None:
         self.ignores_failures = spec.get("failurePolicy") == "Ignore"
@@ -98,7 +98,7 @@ class CompiledPolicy(ABC):
         """Compile the policy's own expressions."""
 
     def is_concerned(self, question: Question) -> bool:
-        """Return whether all match conditions hold. A condition that is false counts more than one that fails."""
+        """Return whether all match conditions hold. If one is false, it does not matter whether another one fails."""
         if self.broken:
             raise ExpressionError(self.broken)
         failures = []
@@ -113,8 +113,8 @@ class CompiledPolicy(ABC):
         return True
 
     def with_variables(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the values with those of variables, and why some variables have none: expressions that need these
-        fail."""
+        """Return the values with those of variables, and the reasons for which some variables have none. An expression
+        that uses such a variable fails."""
         known, failures = dict(values), {}
         for name, expression in self._variables:
             try:
@@ -160,7 +160,7 @@ def result_of(expression: Expression, values: Mapping[str, Any], failures: Mappi
 def bound_policies(
     policies: Resource, bindings: Resource, request: AdmissionRequest, view: StoreView, registry: KindRegistry
 ) -> Iterator[tuple[Object, Question, list[Object]]]:
-    """Yield each policy that matches a request, in the order of their names, with those of its bindings that do."""
+    """Yield each policy that matches a request, in the order of their names, with its bindings that match it too."""
     by_policy: dict[str, list[Object]] = {}
     for binding in view.list(bindings):
         by_policy.setdefault(binding["spec"]["policyName"], []).append(binding)

@@ -17,7 +17,7 @@ def matched(
 ) -> Resource | None:
     """Return the resource by which the rules match a request; None if they do not match it.
 
-    `equivalents`: under which other groups and versions the same objects are served.
+    `equivalents` are the other groups and versions under which the same objects are served.
     """
     if not _selects_namespace(rules, request, view) or not _selects_object(rules, request):
         return None
@@ -29,8 +29,8 @@ def matched(
 
 
 def _selects_namespace(rules: Mapping[str, Any], request: AdmissionRequest, view: StoreView) -> bool:
-    """Return whether the namespace of a request is selected. Objects that are not namespaced always are, except
-    namespaces, which are selected by their own labels."""
+    """Return whether the namespace of a request is selected. A namespace is selected by its own labels; all other
+    objects without a namespace are always selected."""
     selector = label_selector_of(rules.get("namespaceSelector") or {})
     if not selector:
         return True

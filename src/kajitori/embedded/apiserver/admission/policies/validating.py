@@ -38,7 +38,7 @@ class ValidatingPolicies(StoredPolicies["_Policy"]):
             StatusError: one of them denies it.
         """
         if request.kind.resource.group == VALIDATING_POLICIES.group:
-            return  # a rule about rules could lock everybody out
+            return  # a policy about policies could lock all users out
         for stored, question, bindings in bound_policies(
             VALIDATING_POLICIES, VALIDATING_BINDINGS, request, self.view, self.registry
         ):

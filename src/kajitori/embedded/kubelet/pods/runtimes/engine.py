@@ -134,8 +134,8 @@ class EngineRuntime:
         return EngineContainer(self.engine.socket, self.engine.name, name, body, self.engine.api, create)
 
     async def clean(self, living: Mapping[int, Path]) -> int:
-        """Remove the engine's containers of this kubelet's folder that no shim holds, however they came about: a crash
-        between two steps, a backup that was restored, a restart of the machine."""
+        """Remove the engine's containers of this kubelet's folder that no shim holds. They may be left by a crash
+        between two steps, by a restored backup, or by a restart of the machine."""
         kept = {str(folder) for folder in living.values()}
         removed = 0
         try:
@@ -274,7 +274,7 @@ def _bind(source: Path, target: str, *, read_only: bool) -> dict[str, Any]:
 def _security(pod: Manifest, spec: Mapping[str, Any]) -> dict[str, Any]:
     context = spec.get("securityContext") or {}
     capabilities = context.get("capabilities") or {}
-    # Without it SELinux keeps containers from the mounted folders, whose labels are not ours to change.
+    # Without this option SELinux would deny containers the mounted folders, and their labels belong to the machine.
     options = ["label=disable"]
     if context.get("allowPrivilegeEscalation") is False:
         options.append("no-new-privileges")

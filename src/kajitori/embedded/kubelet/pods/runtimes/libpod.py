@@ -67,7 +67,7 @@ def _namespace(mode: str) -> dict[str, str]:
 
 
 def _limits(host: dict[str, Any]) -> dict[str, Any]:
-    """Take the limits out of Docker's words, and return those of the container's control groups."""
+    """Remove the limits from a request in Docker's format; return those of the container's control groups."""
     cpu = {"shares": "CpuShares", "quota": "CpuQuota", "period": "CpuPeriod"}
     memory = {"limit": "Memory", "swap": "MemorySwap"}
     groups = {"cpu": cpu, "memory": memory, "pids": {"limit": "PidsLimit"}}
