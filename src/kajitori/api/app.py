@@ -19,6 +19,7 @@ from starlette.types import Lifespan
 from kajitori import __version__
 from kajitori.api import channels, code, health, secrets, volumes, web_page
 from kajitori.api.answers import problems
+from kajitori.api.comparison import routes as comparison
 from kajitori.api.context import Api
 from kajitori.api.history import board_usage, lost_time
 from kajitori.api.history import routes as history
@@ -49,6 +50,7 @@ from kajitori.api.telemetry import routes as telemetry
 from kajitori.api.traffic import networks, past, recorder
 from kajitori.api.traffic import routes as traffic
 from kajitori.api.views import base, configuration, people, server, storage
+from kajitori.api.views import comparison as comparison_views
 from kajitori.api.views import history as history_views
 from kajitori.api.views import nodes as node_views
 from kajitori.api.views import queue as queue_views
@@ -104,6 +106,7 @@ ROUTERS = tuple(
             identity,
             robots,
             browser_routes,
+            comparison,
             history,
             board_usage,
             lost_time,
@@ -118,6 +121,7 @@ _VIEWS = dict.fromkeys(
     kind
     for module in (
         *(base, run_views, storage, configuration, server, people, node_views, queue_views, history_views),
+        comparison_views,
         stacks_views,
         telemetry_views,
     )

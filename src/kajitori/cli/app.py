@@ -49,6 +49,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "why": "Tell whether a running run is stuck, and which rank slows it.",
         "events": "Show what happened to a run, or to all runs.",
         "history": "List runs of all times, also removed ones.",
+        "compare": "Show what differs between two to four runs.",
         "inspect": "Show everything about runs as JSON.",
         "open": "Open the web page in your browser, or what a run serves.",
     },

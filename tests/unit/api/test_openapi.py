@@ -142,7 +142,8 @@ async def test_answers_to_reads_match_the_document(world: World) -> None:
     document = (await world.http.get("/openapi.json")).json()
     assert document["openapi"].startswith("3.1")
     checked = set()
-    extra = {"/v1/runs/{namespace}/{name}/logs": {"allRanks": "true"}}
+    extra: dict[str, dict[str, Any]] = {"/v1/runs/{namespace}/{name}/logs": {"allRanks": "true"}}
+    extra["/v1/compare"] = {"run": ["team/bert", "team/queued"]}
     extra["/v1/runs/{namespace}/{name}/stats"] = {"live": "false"}
     for path, method, operation in operations(document):
         elsewhere = path.startswith(ELSEWHERE) or "{node}" in path or "{rank}" in path

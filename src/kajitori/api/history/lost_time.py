@@ -74,12 +74,7 @@ async def report_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
     """Every second of the run since its submission is in one category; the GPU-seconds are those of the usage ledger.
     Also of a removed run, by its name or UID."""
     run = await find_run_or_record(api, user, namespace, name)
-    now = api.now()
-    parts, marks = await _parts_of(api, run)
-    since, until = lifetime(run, now)
-    since = min([since, *(held.since for held in parts if not held.loose_seconds)])  # clocks of two machines
-    rested = run.status.rested_seconds if run.status is not None else 0
-    found = time_of_run([(held, divide(held, marks)) for held in parts], since, until, rested=rested)
+    found, parts, marks = await time_of(api, run)
     checkpoints = checkpoints_of(parts, marks)
     can_save = any(held.saves_every != NO_CHECKPOINT for held in parts) or checkpoints.count > 0
     return answer(
@@ -87,8 +82,8 @@ async def report_run(api: Shared, user: Caller, namespace: str, name: str) -> Re
             run=run.metadata.name,
             namespace=run.metadata.namespace,
             phase=phase_of(run).value,
-            since=time_text(since),
-            until=time_text(until),
+            since=time_text(found.since),
+            until=time_text(found.until),
             ratio=found.ratio,
             while_held=found.while_held,
             categories=_categories(found),
@@ -150,6 +145,16 @@ async def report_cluster(api: Shared, user: Caller, query: Annotated[ReportParam
             items=sorted(items, key=lambda item: (-item.gpu_seconds, -item.member_seconds, item.key)),
         )
     )
+
+
+async def time_of(api: Api, run: RunObject) -> tuple[RunTime, list[Held], list[Mark]]:
+    """Return where the time of a run went, and the parts and marks that this was made of."""
+    now = api.now()
+    parts, marks = await _parts_of(api, run)
+    since, until = lifetime(run, now)
+    since = min([since, *(held.since for held in parts if not held.loose_seconds)])  # clocks of two machines
+    rested = run.status.rested_seconds if run.status is not None else 0
+    return time_of_run([(held, divide(held, marks)) for held in parts], since, until, rested=rested), parts, marks
 
 
 async def _parts_of(api: Api, run: RunObject) -> tuple[list[Held], list[Mark]]:

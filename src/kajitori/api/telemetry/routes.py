@@ -149,7 +149,7 @@ async def rank_metrics(
             rank=rank,
             node=pod.spec.node_name,
             since=_at(since),
-            series=[each for each in series if _is_wanted(each.name, query.name)],
+            series=[each for each in series if is_wanted(each.name, query.name)],
         )
     )
 
@@ -275,7 +275,7 @@ def _series(intervals: Sequence[Interval], wanted: Sequence[str]) -> list[BandSe
             points=[point(each.bands[name], each.start, each.attempt) for each in intervals if name in each.bands],
         )
         for name in names
-        if _is_wanted(name, wanted)
+        if is_wanted(name, wanted)
         for about in (describe(name),)
     ]
 
@@ -304,7 +304,7 @@ def _order(name: str) -> tuple[int, str]:
     return group, name
 
 
-def _is_wanted(name: str, wanted: Sequence[str]) -> bool:
+def is_wanted(name: str, wanted: Sequence[str]) -> bool:
     """Whether a quantity is one of the wanted ones: by its name, by `gpu.` for all that begin so, or, for a figure of
     the training, by the name that the program gave it."""
     return not wanted or any(
@@ -315,7 +315,7 @@ def _is_wanted(name: str, wanted: Sequence[str]) -> bool:
 def _require_known(wanted: Iterable[str], names: Iterable[str]) -> None:
     known = list(names)
     for name in wanted if known else ():
-        if not any(_is_wanted(each, (name,)) for each in known):
+        if not any(is_wanted(each, (name,)) for each in known):
             hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
             message = f"{name[:80]} was not measured of this run in this time"
             raise InvalidInput.one("name", message, value=name[:80], hint=hint)

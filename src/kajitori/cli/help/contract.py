@@ -66,6 +66,7 @@ CONTRACTS: Mapping[str, Contract] = {
     "report": _reading_verb("RunTimeView|TimeReport"),
     "results": _reading_verb("items:MemberResult"),
     "history": _reading_verb("items:RecordedRun"),
+    "compare": _reading_verb("Comparison"),
     "inspect": _reading_verb("list:InspectedRun"),
     "open": _verb_without_json(_PERSON),
     "tensorboard": _verb_without_json(_PERSON),

@@ -28,7 +28,7 @@ _OPTIONS = {
 _RESOURCES = {"gpu": "--gpus", "gpuType": "--gpu-type"}
 _SIZES = {"memory": "-m", "shm": "--shm-size"}
 _FLAGS = {"stdin": "-i", "tty": "-t", "privileged": "--privileged", "removeAfter": "--rm"}
-_NOT_ASKED = ("stopped", "parked", "keepIdleUntil", "resumes", "stopGrace")
+NOT_ASKED = ("stopped", "parked", "keepIdleUntil", "resumes", "stopGrace")
 """Fields that are set later in a run's life, so they are no part of the request."""
 _OF_NOTEBOOKS = {"type", "image", "resources", "env", "volumes", "checkpoint", "timeLimit", "priority"}
 """Fields for which `kaji notebook` has options."""
@@ -60,7 +60,7 @@ class _Writer:
     """Takes the fields out of a document as it writes options for them; no option can express what remains."""
 
     def __init__(self, spec: Mapping[str, Any], name: str, namespace: str, notebook_image: str) -> None:
-        given = ((key, value) for key, value in spec.items() if key not in _NOT_ASKED)
+        given = ((key, value) for key, value in spec.items() if key not in NOT_ASKED)
         self.rest = {key: value for key, value in given if not _is_left_out(key, value)}
         self.is_notebook = self.rest.get("type") == "notebook" and _is_plain_notebook(self.rest)
         self.notebook_image = notebook_image
