@@ -4,6 +4,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "react-router";
 import { Problem } from "../app/Problem";
+import { ChangeButton } from "../change/ChangeButton";
 import { LossDialog } from "../verbs/LossDialog";
 import { perform } from "../verbs/perform";
 import { useMayChange, useMayStart } from "../verbs/useMayChange";
@@ -76,6 +77,7 @@ export function Actions({ run, leave }: { run: ShownRun; leave: () => void }) {
           Copy and change
         </Button>
       )}
+      {mayChange && !run.isRemoved && <ChangeButton run={run} />}
       {verbs.map((verb) => (
         <Button
           key={verb}
