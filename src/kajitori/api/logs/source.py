@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -172,8 +172,8 @@ class MemberLog:
                 if not self._request.follow:
                     return
                 self._finish(opened.attempt)
-            if not is_over:
-                await _pause(tracker, failures)  # the member restarts, or the connection broke
+            if not is_over:  # the member has ended or restarts, or the connection broke
+                await _pause(tracker, failures, until=partial(self._pods.is_finished, opened.pod))
 
     # ------------------------------------------------------------------------------------------ choosing the Pod
 
@@ -451,7 +451,12 @@ def _may_pass(error: KajitoriError) -> bool:
     return isinstance(error, Unavailable) or (isinstance(error, ApiError) and error.status >= 500)
 
 
-async def _pause(tracker: RunTracker, failures: int) -> None:
-    """Wait for a change of the run; longer after each failure in a row."""
-    await tracker.changed(min(FIRST_PAUSE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS))
-    await asyncio.sleep(FIRST_PAUSE_SECONDS)
+async def _pause(tracker: RunTracker, failures: int, until: Callable[[], bool] = lambda: False) -> None:
+    """Wait for a change of the run, and a moment for further ones; longer after each failure in a row. `until` ends
+    the wait as soon as it is true."""
+    clock = asyncio.get_running_loop().time
+    if until() or (await tracker.changed(min(FIRST_PAUSE_SECONDS * 2**failures, LONGEST_PAUSE_SECONDS)) and until()):
+        return
+    ends_at = clock() + FIRST_PAUSE_SECONDS
+    while (left := ends_at - clock()) > 0 and not until():
+        await tracker.changed(left)

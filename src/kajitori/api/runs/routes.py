@@ -108,8 +108,8 @@ async def get_run(api: Shared, user: Caller, namespace: str, name: str) -> Respo
     summary="A run, now and at each change",
 )
 async def watch_run(api: Shared, user: Caller, namespace: str, name: str) -> Response:
-    """One view on each line until the run is final or deleted: at most five a second, and one for each restart. An
-    empty line is a heartbeat."""
+    """One view on each line until the run is final or deleted: at most five a second, and one for each phase and each
+    restart. An empty line is a heartbeat."""
     run = await find_run(api, user, namespace, name)
     return api.streams.stream(_changes(api, user, run), kind="watch", media_type=NDJSON)
 
@@ -128,7 +128,8 @@ async def _changes(api: Api, user: User, run: RunObject) -> Chunks:
                 yield news
                 if tracker.is_over:
                     return
-                await asyncio.sleep(WATCH_INTERVAL_SECONDS)
+                if await tracker.phase_changed(WATCH_INTERVAL_SECONDS):
+                    continue
             if not await tracker.changed(HEARTBEAT_SECONDS):
                 yield b"\n"
             tracker.look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 
 from kajitori.api.auth import User
@@ -77,6 +78,17 @@ class RunTracker:
             except NotFound:
                 self.gone = True
         return True
+
+    async def phase_changed(self, timeout_seconds: float) -> bool:
+        """Wait until the run comes to another phase or is deleted, for at most this time. Returns whether anything has
+        changed meanwhile."""
+        phase, clock = phase_of(self.run), asyncio.get_running_loop().time
+        until, is_changed = clock() + timeout_seconds, False
+        while (left := until - clock()) > 0 and not self.gone and phase_of(self.run) is phase:
+            if await self._subscription.changed(left):
+                is_changed = True
+                self.look()
+        return is_changed
 
     def __enter__(self) -> RunTracker:
         self._subscription.__enter__()

@@ -12,7 +12,7 @@ from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import FakeLog, attempts, pod
 from tests.unit.api.logs.scene import PATH, at, put_member, put_run
 
-from kajitori.api.logs import connection
+from kajitori.api.logs import connection, source
 from kajitori.api.requests.limits import MAX_LOGS
 from kajitori.blobs.logs import KeptLogs, MemberLogName
 from kajitori.blobs.opening import open_blobs
@@ -42,6 +42,28 @@ async def test_following_waits_for_the_start_and_goes_on_after_a_restart(
         assert await anext(lines) == "again"
         second.end()
         world.kubernetes.change("pods", "bert-2-0", status=pod(made, phase="Succeeded")["status"])
+        world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
+        assert [line async for line in lines] == []
+
+
+async def test_following_ends_as_soon_as_the_member_has_ended(
+    world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log ends a moment before its Pod is known to have ended. Each `kaji run` waited a quarter of a second for
+    nothing after that."""
+    monkeypatch.setattr(source, "FIRST_PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(source, "LONGEST_PAUSE_SECONDS", 3600.0)
+    made = put_run(world)
+    log = FakeLog(at(1, "hello"))
+    put_member(world, made, log)
+    await world.caught_up()
+    async with served.stream("GET", PATH, params={"follow": "true"}) as response:
+        lines = response.aiter_lines()
+        assert await anext(lines) == "hello"
+        log.end()
+        world.kubernetes.change("pods", "bert-1-0", metadata={"annotations": {"x": "y"}})  # it has not ended yet
+        await world.caught_up()
+        world.kubernetes.change("pods", "bert-1-0", status=pod(made, phase="Succeeded")["status"])
         world.kubernetes.change("runs", "bert", status={"phase": "Succeeded"})
         assert [line async for line in lines] == []
 

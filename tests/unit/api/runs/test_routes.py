@@ -10,6 +10,8 @@ import pytest
 from tests.unit.api.conftest import World
 from tests.unit.api.fake_kubernetes import attempts, pod, run
 
+from kajitori.api.runs import routes
+
 
 async def put_run(world: World, name: str, *, created: str = "2026-11-21T10:00:00Z", **more: Any) -> dict[str, Any]:
     document = run(name, **more)
@@ -271,7 +273,11 @@ async def read_lines(http: httpx2.AsyncClient, path: str, **params: Any) -> list
         return [line async for line in response.aiter_lines()]
 
 
-async def test_a_watch_shows_each_change_and_ends_with_the_run(world: World, served: httpx2.AsyncClient) -> None:
+async def test_a_watch_shows_each_phase_at_once_and_ends_with_the_run(
+    world: World, served: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only changes within a phase are shown after a pause: `kaji run` of a short program waited for three of them."""
+    monkeypatch.setattr(routes, "WATCH_INTERVAL_SECONDS", 3600.0)
     world.kubernetes.put("runs", run("bert", phase="Queued"))
     await world.caught_up()
     phases = []
