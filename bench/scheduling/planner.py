@@ -23,7 +23,7 @@ from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.queue.order import OrderRules
 from kajitori.core.queue.backfill import Schedule, schedule
-from kajitori.core.queue.ordering import Ledger, rank
+from kajitori.core.queue.ordering import DecayedUsage, rank
 from kajitori.core.queue.victims import RunningGang, choose_victims
 from kajitori.core.queue.waiting import WaitingRun
 from kajitori.core.words.nodes.taints import Taint, Toleration
@@ -250,7 +250,7 @@ def _cycle(nodes: int, queued: int, part: float, rounds: int) -> Measured:
         replace(run, user=f"user-{i % 99}", queued_at=-lot.random() * 1e5, size=len(run.gang.ranks) / nodes)
         for i, run in enumerate(queue)
     ]
-    users, teams = Ledger(7 * 86_400.0), Ledger(7 * 86_400.0)
+    users, teams = DecayedUsage(7 * 86_400.0), DecayedUsage(7 * 86_400.0)
 
     def work() -> Schedule:
         ranking = rank(queue, users, teams, OrderRules(), 0.0)

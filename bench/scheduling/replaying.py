@@ -17,7 +17,7 @@ from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.queue.order import LIKELY, OrderRules
 from kajitori.core.queue.backfill import schedule
 from kajitori.core.queue.expected import Expectation, Finished, History, Size, Source, corrected
-from kajitori.core.queue.ordering import Ledger, rank
+from kajitori.core.queue.ordering import DecayedUsage, rank
 from kajitori.core.queue.waiting import WaitingRun
 
 WITHOUT_LIMIT_SECONDS = 24 * 3600.0
@@ -80,8 +80,8 @@ class Replay:
         self._waiting: dict[int, Job] = {}
         self._running: dict[int, _Running] = {}
         self._history = History()
-        self._users = Ledger(policy.rules.half_life_seconds)
-        self._teams = Ledger(policy.rules.half_life_seconds)
+        self._users = DecayedUsage(policy.rules.half_life_seconds)
+        self._teams = DecayedUsage(policy.rules.half_life_seconds)
         self.waits = np.zeros(len(jobs))
         """Seconds that each job waited; shape (jobs,)."""
         self.cycles = 0

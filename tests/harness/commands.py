@@ -28,7 +28,7 @@ from tests.harness.binaries import kubectl_binary
 from tests.harness.waiting import PATIENCE_SECONDS, wait_until
 
 from kajitori.core import leadership
-from kajitori.core.leadership import Terms
+from kajitori.core.leadership import LeaseTimings
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -51,7 +51,7 @@ _REQUEST_BYTES = 1 << 20
 
 SHORT_LEASE = {"KAJITORI_TESTS_SHORT_LEASE": "1"}
 """Environment of a `kaji` in which another controller takes over from a dead leader within 5 s instead of 15."""
-SHORT_TERMS = Terms(lease_seconds=5.0, lead_seconds=3.75, interval_seconds=0.5, look_seconds=0.2)
+SHORT_TERMS = LeaseTimings(lease_seconds=5.0, lead_seconds=3.75, interval_seconds=0.5, look_seconds=0.2)
 SHORT_ABSENT_SECONDS = 7.0
 """With SHORT_LEASE, the Web API says after this time that no controller works."""
 
@@ -302,7 +302,7 @@ def _become(arguments: list[str], env: dict[str, str], cwd: str, streams: list[i
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", errors="backslashreplace")
     if SHORT_LEASE.items() <= env.items():
-        Terms.__init__.__defaults__ = astuple(SHORT_TERMS)
+        LeaseTimings.__init__.__defaults__ = astuple(SHORT_TERMS)
         leadership.ABSENT_SECONDS = SHORT_ABSENT_SECONDS
     from kajitori.cli import main
 

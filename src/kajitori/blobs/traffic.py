@@ -21,7 +21,7 @@ import msgspec
 import zstandard
 
 from kajitori.blobs.blobs import Blob, Blobs
-from kajitori.core.traffic.book import Book, NodeLife, decode_node
+from kajitori.core.traffic.cluster_traffic import ClusterTraffic, NodeLife, decode_node
 from kajitori.errors import KajitoriError, NotFound, Unavailable
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ PREFIX = "traffic"
 SHARDS = 16
 _MAX_BYTES = 256 << 20
 _NODES_PER_TURN = 100
-"""Number of nodes that are added to the book before other tasks get their turn."""
+"""Number of nodes that are added to the sums before other tasks get their turn."""
 
 SYNC_SECONDS = 60.0
 _LAST_SYNC_SECONDS = 2.0
@@ -41,26 +41,26 @@ _decode = msgspec.msgpack.Decoder(list[tuple[str, str, bytes]]).decode
 
 
 class TrafficBlobs:
-    """Exchanges a book of traffic with the store."""
+    """Exchanges the records of nodes with other servers through the store."""
 
-    def __init__(self, blobs: Blobs, book: Book) -> None:
+    def __init__(self, blobs: Blobs, traffic: ClusterTraffic) -> None:
         self._blobs = blobs
-        self._book = book
+        self._traffic = traffic
         self._seen: dict[int, tuple[Blob, _Shard]] = {}
         """Blobs as they were last read. A blob is left out if this server knows more than it contains."""
 
     async def sync(self, now: float) -> None:
-        """Add the stored reports to the book, and store the reports of the book. After an error of the store, call it
-        again; nothing is lost."""
+        """Add the stored records to the traffic of this server, and store the records that it has. After an error of
+        the store, call it again; nothing is lost."""
         listed: dict[str, Blob] = {}
         async with aclosing(self._blobs.under(PREFIX)) as found:
             async for blob in found:
                 listed[blob.key] = blob
         for number in range(SHARDS):
             await self._take(number, listed.get(_key(number)), now)
-        self._book.forget_old(now)
+        self._traffic.forget_old(now)
         held: defaultdict[int, _Shard] = defaultdict(dict)
-        for key, record in self._book.records().items():
+        for key, record in self._traffic.records().items():
             held[_shard_of(key[0])][key] = record
         for number, shard in held.items():
             _, stored = self._seen.get(number, (None, {}))
@@ -80,10 +80,10 @@ class TrafficBlobs:
             shard = await asyncio.to_thread(_unpack, content)
         except NotFound:
             return
-        known = self._book.records()
+        known = self._traffic.records()
         for count, (key, record) in enumerate(shard.items()):
             if known.get(key) != record:
-                self._book.add(decode_node(record), now)
+                self._traffic.add(decode_node(record), now)
             if count % _NODES_PER_TURN == _NODES_PER_TURN - 1:
                 await asyncio.sleep(0)
         self._seen[number] = blob, {key: _same(known.get(key), record) for key, record in shard.items()}
@@ -117,12 +117,12 @@ def _unpack(content: bytes) -> _Shard:
 
 
 class TrafficKeeper:
-    """The traffic book of one server and its synchronisation with the store."""
+    """The traffic of the cluster as one server knows it, and its synchronisation with the store."""
 
     def __init__(self, blobs: Blobs | None, now: Callable[[], datetime]) -> None:
         self._now = now
-        self.book = Book(now().timestamp())
-        self._store = TrafficBlobs(blobs, self.book) if blobs is not None else None
+        self.traffic = ClusterTraffic(now().timestamp())
+        self._store = TrafficBlobs(blobs, self.traffic) if blobs is not None else None
 
     @property
     def kept(self) -> bool:
@@ -135,7 +135,7 @@ class TrafficKeeper:
         if self._store is not None:
             await self._store.sync(now)
         else:
-            self.book.forget_old(now)
+            self.traffic.forget_old(now)
 
     async def run(self) -> None:
         """Call `sync` periodically until cancelled, and once more then."""

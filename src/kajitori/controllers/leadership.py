@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from kajitori.core.leadership import LEASE_NAME, Election, Terms
+from kajitori.core.leadership import LEASE_NAME, Election, LeaseTimings
 from kajitori.errors import AlreadyExists, Conflict, KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
@@ -47,12 +47,12 @@ class Leadership:
         namespace: str,
         identity: str,
         *,
-        terms: Terms | None = None,
+        terms: LeaseTimings | None = None,
         clock: Callable[[], float] = steady_seconds,
     ) -> None:
         self._config = config
         self._namespace = namespace
-        self._terms = terms or Terms()
+        self._terms = terms or LeaseTimings()
         self._clock = clock
         self._election = Election(identity, self._terms)
         self._deadline = 0.0

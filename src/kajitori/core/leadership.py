@@ -18,8 +18,9 @@ LOOK_PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """Seconds. A leader stops well before a follower may begin, and a killed leader is followed within 15 s.
+class LeaseTimings:
+    """Times of the election, in seconds. A leader stops well before a follower may begin, and a killed leader is
+    followed within 15 s.
 
     A follower sees the last renewal at most `look_seconds` late, and takes over `lease_seconds` after it saw it; the
     rest of the 15 s is for the first look at the cluster.
@@ -35,7 +36,7 @@ class Terms:
     """Between two looks of a follower."""
 
 
-class Sighting:
+class ObservedLease:
     """The Lease as an observer last saw it, and the time of its last change. Times are the observer's monotonic
     seconds."""
 
@@ -57,10 +58,10 @@ class Sighting:
 class Election:
     """The knowledge of one candidate: a pure state machine with the time as an argument (monotonic seconds)."""
 
-    def __init__(self, identity: str, terms: Terms) -> None:
+    def __init__(self, identity: str, terms: LeaseTimings) -> None:
         self.identity = identity
         self.terms = terms
-        self._seen = Sighting()
+        self._seen = ObservedLease()
 
     def observe(self, holder: str, version: str, now: float) -> None:
         """Note a look at the Lease: its holder and its resource version."""

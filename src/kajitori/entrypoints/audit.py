@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kajitori.cluster.nodes.client_evidence import Evidence, evidence_of
 from kajitori.configuration.options.operators import AuditOptions
-from kajitori.core.protection.api_clients import Book, Report, book, report
+from kajitori.core.protection.api_clients import ClientRequests, Report, report, requests_by_client
 from kajitori.entrypoints.process import existing
 from kajitori.errors import Fault, InvalidInput
 from kajitori.kube.audit_log import AuditLog
@@ -26,7 +26,7 @@ class Audit:
     """The report and the evidence behind it."""
 
     report: Report
-    book: Book | None
+    log: ClientRequests | None
     """Requests in the audit log; None without a log."""
     notes: tuple[str, ...]
     """Reasons why parts of the evidence are missing or weak."""
@@ -52,9 +52,9 @@ async def _evidence(options: AuditOptions) -> Evidence:
         return await evidence_of(client)
 
 
-def _read(paths: Sequence[Path]) -> tuple[Book, list[str]]:
+def _read(paths: Sequence[Path]) -> tuple[ClientRequests, list[str]]:
     log = AuditLog(_lines(paths))
-    known = book(log.requests())
+    known = requests_by_client(log.requests())
     if not known.requests:
         raise InvalidInput(
             [

@@ -23,7 +23,8 @@ from kajitori.history.database import Database, Row, Statement
 ADDRESS_DAYS = 800
 """Days for which the use of pools is kept."""
 LATEST_SECONDS = 31 * DAY
-"""A run's record that is older than this is not compared with the next one: the book forgets runs after 30 days."""
+"""A run's record that is older than this is not compared with the next one: servers forget the totals of runs after 30
+days."""
 
 _COLUMNS = "subject, key, at, bytes, document"
 _STORE = (

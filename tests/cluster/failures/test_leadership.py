@@ -8,12 +8,12 @@ import pytest
 from tests.harness.servers.kube_server import KubeServer
 
 from kajitori.controllers.leadership import Leadership, NotLeading
-from kajitori.core.leadership import LEASE_NAME, Terms
+from kajitori.core.leadership import LEASE_NAME, LeaseTimings
 from kajitori.kube.resources import LEASES
 
 pytestmark = pytest.mark.conformance
 
-TERMS = Terms(lease_seconds=3.0, lead_seconds=2.0, interval_seconds=0.1, look_seconds=0.1)
+TERMS = LeaseTimings(lease_seconds=3.0, lead_seconds=2.0, interval_seconds=0.1, look_seconds=0.1)
 
 
 async def test_a_candidate_may_lead_again_after_its_work_failed(kube_server: KubeServer, own_namespace: str) -> None:

@@ -30,7 +30,7 @@ from kajitori.cluster.platform.agents import AUDIENCE, AgentTokens
 from kajitori.cluster.platform.install import install
 from kajitori.cluster.run_object import RUNS
 from kajitori.configuration.policy_file import PolicyFile
-from kajitori.core.traffic.book import Subject
+from kajitori.core.traffic.cluster_traffic import Subject
 from kajitori.core.traffic.totals import Pod
 from kajitori.core.words import names
 from kajitori.entrypoints.parts.web_api import ApiDependencies, web_app
@@ -172,8 +172,8 @@ async def test_an_agent_reports_and_reads_only_its_own_node(
                 await asyncio.to_thread(agent(urls[0], token, other, counted).send)
         fresh = TrafficKeeper(blobs, apis[0].now)
         await fresh.sync()
-        assert fresh.book.nodes.keys() == {node}
+        assert fresh.traffic.nodes.keys() == {node}
 
 
 def sent(api: Api) -> int:
-    return api.traffic.keeper.book.total(Subject("run", "r1"))["internet.out"].bytes
+    return api.traffic.keeper.traffic.total(Subject("run", "r1"))["internet.out"].bytes

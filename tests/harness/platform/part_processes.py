@@ -23,7 +23,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.view import ClusterView
 from kajitori.configuration.policy_file import PolicyFile
 from kajitori.controllers.leadership import Leadership
-from kajitori.core.leadership import Terms
+from kajitori.core.leadership import LeaseTimings
 from kajitori.embedded.apiserver.certificates import ensure_certificates
 from kajitori.embedded.cluster import EmbeddedCluster, EmbeddedSettings
 from kajitori.embedded.kubelet.kubelet import Kubelet
@@ -52,7 +52,7 @@ class ControllerPart:
     policy: Path
     name: str = "kajitori"
     """Its user agent, which the API server records as the manager of the fields that it changes."""
-    terms: Terms | None = None
+    terms: LeaseTimings | None = None
     lease_namespace: str = ""
     history: Path | None = None
     """File of the history that it writes."""

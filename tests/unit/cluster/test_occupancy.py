@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.queue.outlook import Outlook
-from kajitori.cluster.queue.simulation import this_moment
+from kajitori.cluster.queue.simulation import frozen_cluster
 from kajitori.cluster.run_object import RUNS
 from kajitori.cluster.view import ClusterView
 from kajitori.core.spec.reasons import Phase
@@ -119,7 +119,7 @@ async def test_occupants_of_a_moment_do_not_follow_the_mirror() -> None:
     """A what-if works on them in a thread while the mirror changes."""
     scene = QueueScene(2)
     scene.runs("bert", "n[0-1]", since=ago(hours=1))
-    moment = this_moment(scene.cluster, (), NOW.timestamp())
+    moment = frozen_cluster(scene.cluster, (), NOW.timestamp())
     scene.lose_pod("bert-1-0")
     scene.show("bert", RunStatus(phase=Phase.STOPPED))
     (occupant,) = (await moment.simulation(())).occupants

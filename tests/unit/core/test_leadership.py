@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.leadership import ABSENT_SECONDS, Election, LeaderState, Sighting, Terms
+from kajitori.core.leadership import ABSENT_SECONDS, Election, LeaderState, LeaseTimings, ObservedLease
 
-TERMS = Terms(lease_seconds=15, lead_seconds=10, interval_seconds=2)
+TERMS = LeaseTimings(lease_seconds=15, lead_seconds=10, interval_seconds=2)
 
 
 def test_a_free_lease_is_taken_at_once() -> None:
@@ -65,7 +65,7 @@ def test_there_are_never_two_leaders(
 @given(st.floats(0, 1), st.floats(0, 0.3))
 def test_a_killed_leader_is_followed_within_fourteen_seconds(phase: float, request_seconds: float) -> None:
     """For any phase of the follower's interval, and with slow requests; a second is left for the first plan."""
-    terms = Terms()
+    terms = LeaseTimings()
     follower = Election("b", terms)
     follower.observe("a", "1", now=100 - 10)
     now = 100.0 + phase  # the leader renewed its lease at 100 and was killed at once
@@ -79,14 +79,14 @@ def test_a_killed_leader_is_followed_within_fourteen_seconds(phase: float, reque
 
 
 def test_a_leader_that_failed_to_renew_tries_again_sooner() -> None:
-    election = Election("a", Terms())
+    election = Election("a", LeaseTimings())
     election.observe("a", "1", now=100)
     assert election.pause_seconds(100, renewed=True) == 2
     assert election.pause_seconds(100, renewed=False) == 1
 
 
 def test_the_age_of_a_lease_counts_from_its_last_observed_change() -> None:
-    seen = Sighting()
+    seen = ObservedLease()
     seen.observe("a", "1", now=100)
     seen.observe("a", "1", now=143)
     assert seen.unchanged_seconds(143) == 43
@@ -105,4 +105,4 @@ def test_an_absent_controller_is_described_in_words() -> None:
     unknown = LeaderState(trouble="forbidden")
     assert not unknown.is_absent and "forbidden" in unknown.says
     assert LeaderState().says == ""
-    assert Terms().lease_seconds + Terms().look_seconds < ABSENT_SECONDS
+    assert LeaseTimings().lease_seconds + LeaseTimings().look_seconds < ABSENT_SECONDS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kajitori.api.context import Api
 from kajitori.cluster.queue.outlook import PendingRun, QueueOrder
-from kajitori.cluster.queue.simulation import this_moment
+from kajitori.cluster.queue.simulation import frozen_cluster
 from kajitori.core.queue.cycle import ClusterState, place_promised
 from kajitori.core.queue.freeing import Simulation
 from kajitori.core.queue.preemption import PromisedNodes
@@ -37,7 +37,7 @@ async def queue_state(api: Api, newcomer: PendingRun | None = None) -> QueueStat
         waiting = [run for run in waiting if run.request.key != newcomer.request.key]
     pending = (*waiting, newcomer) if newcomer is not None else tuple(waiting)
     order = api.queue.outlook.order(pending, now)
-    moment = this_moment(api.cluster, api.queue.outlook.endings(now), now.timestamp())
+    moment = frozen_cluster(api.cluster, api.queue.outlook.endings(now), now.timestamp())
     asked = newcomer.request.key if newcomer is not None else ""
     preemptors = _preemptors_in_turn(api, pending)
     before = preemptors[: preemptors.index(asked)] if asked in preemptors else preemptors

@@ -13,7 +13,7 @@ from kajitori.api.views.telemetry import RunFigures
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.gang.sweeps.results import objective_of
 from kajitori.core.telemetry.bands import Bands, unpack
-from kajitori.core.telemetry.book import LAST_MINUTES, Book
+from kajitori.core.telemetry.collector import LAST_MINUTES, TelemetryCollector
 from kajitori.core.telemetry.quantities import TRAINING_PREFIX
 from kajitori.core.telemetry.training import RATED, STEP, TOTALS
 from kajitori.core.words.times import format_time
@@ -59,13 +59,15 @@ class PastFigures:
 
 
 async def last_figures(
-    book: Book, past: PastFigures, history: History | None, runs: Sequence[RunObject], now: datetime
+    collector: TelemetryCollector, past: PastFigures, history: History | None, runs: Sequence[RunObject], now: datetime
 ) -> dict[str, RunFigures]:
-    """Return the last figures of runs by UID: from the book if the run reported lately, else from history."""
-    reporting = [run for run in runs if book.last(run.metadata.uid)]
-    others = [run for run in runs if run.status is not None and run.status.attempts and not book.last(run.metadata.uid)]
+    """Return the last figures of runs by UID: from the collector if the run reported lately, else from history."""
+    reporting = [run for run in runs if collector.last(run.metadata.uid)]
+    others = [
+        run for run in runs if run.status is not None and run.status.attempts and not collector.last(run.metadata.uid)
+    ]
     is_large = len(reporting) > _IN_LOOP
-    found = await asyncio.to_thread(_newest, book, reporting) if is_large else _newest(book, reporting)
+    found = await asyncio.to_thread(_newest, collector, reporting) if is_large else _newest(collector, reporting)
     found |= await past.of_runs(others, history, now)
     return {uid: figures for uid, figures in found.items() if figures != RunFigures()}
 
@@ -96,10 +98,10 @@ def main_figure(names: tuple[str, ...]) -> str:
     return STANDARD if STANDARD in known else objective_of(known) or next(iter(known), "")
 
 
-def _newest(book: Book, runs: Iterable[RunObject]) -> dict[str, RunFigures]:
+def _newest(collector: TelemetryCollector, runs: Iterable[RunObject]) -> dict[str, RunFigures]:
     found = {}
     for run in runs:
-        minutes = book.last(run.metadata.uid)
+        minutes = collector.last(run.metadata.uid)
         status = run.status
         now = status is not None and not status.phase.is_final and status.attempts == minutes[0].attempt
         found[run.metadata.uid] = figures_of([unpack(each.document) for each in minutes], runs_now=now)

@@ -1,4 +1,4 @@
-"""The telemetry of one server: its book, what it exchanges with other servers, and what history keeps.
+"""The telemetry of one server: its collector, what it exchanges with other servers, and what history keeps.
 
 Any server takes any agent's report. Each writes what it received of a minute to the store that all servers share
 (`telemetry/MINUTE/SERVER`), and reads what the others wrote, so that every server makes the same bands. A server that
@@ -28,7 +28,7 @@ from kajitori.api.streams.node_lines import ANSWER_SECONDS, NO_AGENT, Lines
 from kajitori.blobs.blobs import Blobs
 from kajitori.blobs.questions import ANSWERS, QUESTIONS, Asked, Questions
 from kajitori.core.telemetry.bands import bands_of
-from kajitori.core.telemetry.book import KEPT_MINUTES, Attempt, Book, decode_part
+from kajitori.core.telemetry.collector import KEPT_MINUTES, Attempt, TelemetryCollector, decode_part
 from kajitori.core.telemetry.levels import Interval
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS
 from kajitori.core.telemetry.report import Answer, SavedCheckpoint, encode
@@ -60,7 +60,7 @@ class TelemetryKeeper:
     """The telemetry that one server knows."""
 
     def __init__(self, blobs: Blobs | None, history: History | None, now: Callable[[], datetime]) -> None:
-        self.book = Book()
+        self.collector = TelemetryCollector()
         self.lines = Lines()
         self._blobs = blobs
         self._history = history
@@ -181,7 +181,7 @@ class TelemetryKeeper:
         if self._blobs is not None:
             await self._exchange(self._blobs, now)
         await self._settle(now)
-        self.book.forget(now)
+        self.collector.forget(now)
         await self._record(now)
 
     async def _answer_others(self, blobs: Blobs) -> None:
@@ -237,13 +237,13 @@ class TelemetryKeeper:
             await blobs.delete(*old)
 
     async def _write(self, blobs: Blobs, now: float) -> None:
-        for minute in self.book.unshared(now):
-            content = self.book.part(minute)
+        for minute in self.collector.unshared(now):
+            content = self.collector.part(minute)
             try:
                 packed = await asyncio.to_thread(zstandard.ZstdCompressor(level=1).compress, content)
                 await blobs.put(f"{PREFIX}/{minute}/{self._id}", packed)
             except BaseException:
-                self.book.keep_unshared(minute)
+                self.collector.keep_unshared(minute)
                 raise
 
     async def _read(self, blobs: Blobs, key: str, now: float) -> None:
@@ -257,15 +257,15 @@ class TelemetryKeeper:
         except (zstandard.ZstdError, msgspec.MsgspecError) as error:
             log.error("%s is not telemetry of a server of this version; it is left out: %s", key, error)
             return
-        self.book.take(part, now)
+        self.collector.take(part, now)
 
     async def _settle(self, now: float) -> None:
         began = time.monotonic()
-        for minute, attempt, ranks in list(self.book.due(now)):
+        for minute, attempt, ranks in list(self.collector.due(now)):
             # Thousands of ranks take a moment, and other tasks must not wait for it.
             is_large = len(ranks) > _RANKS_IN_LOOP
             bands = await asyncio.to_thread(bands_of, ranks) if is_large else bands_of(ranks)
-            self._unstored.append(self.book.settle(minute, attempt, len(ranks), bands))
+            self._unstored.append(self.collector.settle(minute, attempt, len(ranks), bands))
             if time.monotonic() - began >= _SLICE_SECONDS:
                 await asyncio.sleep(_SLICE_SECONDS)
                 began = time.monotonic()

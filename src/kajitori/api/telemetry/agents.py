@@ -18,7 +18,7 @@ from kajitori.api.answers.paging import Parameters
 from kajitori.api.context import Api, Shared, api_of, describes
 from kajitori.api.requests.bodies import require_media_type
 from kajitori.core.telemetry.bands import RankMinute
-from kajitori.core.telemetry.book import Attempt
+from kajitori.core.telemetry.collector import Attempt
 from kajitori.core.telemetry.report import (
     ANSWER_PATH,
     MAX_HOLD_SECONDS,
@@ -97,11 +97,11 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
     """
     require_media_type(request, (MEDIA_TYPE,))
     report = read_report(await request.body())
-    book, now = api.telemetry.book, api.now().timestamp()
+    collector, now = api.telemetry.collector, api.now().timestamp()
     for minute in report.minutes:
-        if book.accepts(minute.minute, now) and (place := _place(api, node, minute)) is not None:
+        if collector.accepts(minute.minute, now) and (place := _place(api, node, minute)) is not None:
             attempt, rank = place
-            book.add(attempt, RankMinute(rank, report.member_names, report.gpu_names, minute))
+            collector.add(attempt, RankMinute(rank, report.member_names, report.gpu_names, minute))
     for saved in report.saved:
         saved_in = api.telemetry.place_of(saved.uid, node)
         if saved_in is not None and not _is_sweep(api, saved):

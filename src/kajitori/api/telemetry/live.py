@@ -41,7 +41,7 @@ async def live_stats(api: Api, run: RunObject, ranks: Sequence[int], limit: int,
     The nodes of the first MAX_LIVE of them are asked. If a node does not answer, its ranks have the means of their last
     minute, if this server knows any.
     """
-    latest = api.telemetry.book.latest(run.metadata.uid)
+    latest = api.telemetry.collector.latest(run.metadata.uid)
     minutes: Mapping[int, RankMinute] = latest[2] if latest is not None else {}
     pods = {rank: pod for rank, pod in newest_pods(api.mirror.pods_of_run(run)).items() if pod.spec.node_name}
     running = {rank: pod for rank, pod in pods.items() if pod.status.phase == "Running"}

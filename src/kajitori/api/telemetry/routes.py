@@ -34,7 +34,7 @@ from kajitori.api.views.telemetry import (
 )
 from kajitori.cluster.run_object import RunObject
 from kajitori.core.telemetry.bands import Band, Place, hottest_celsius, unpack
-from kajitori.core.telemetry.book import Attempt
+from kajitori.core.telemetry.collector import Attempt
 from kajitori.core.telemetry.levels import MAX_POINTS, Interval, shown
 from kajitori.core.telemetry.quantities import MINUTE_SECONDS, TRAINING_PREFIX, describe
 from kajitori.core.traffic.totals import run_id
@@ -207,7 +207,7 @@ async def node_temperatures(api: Shared, user: Caller) -> Response:
     """The temperature of the hottest GPU that a member holds, from the newest minute that its node reported."""
     readable = await readable_namespaces(api, user, "")
     minutes = [
-        each for each in api.telemetry.book.newest_ranks() if readable is None or each.minute.namespace in readable
+        each for each in api.telemetry.collector.newest_ranks() if readable is None or each.minute.namespace in readable
     ]
     celsius = await asyncio.to_thread(hottest_celsius, minutes)
     found: dict[str, int] = {}
@@ -244,7 +244,7 @@ async def prometheus(api: Shared, user: Caller) -> Response:
 def _newest(api: Api) -> Iterator[tuple[RunObject, Attempt, int, bytes]]:
     """Yield Run, attempt, minute and packed bands of the present attempts of runs that reported in the last minutes."""
     runs = {run.metadata.uid: run for run in api.mirror.runs.values()}
-    for attempt, (minute, document) in api.telemetry.book.newest().items():
+    for attempt, (minute, document) in api.telemetry.collector.newest().items():
         run = runs.get(attempt.run_uid)
         if run is not None and run.status is not None and run.status.attempts == attempt.number:
             yield run, attempt, minute, document
@@ -254,7 +254,7 @@ async def intervals_of(api: Api, run: RunObject, since: float, until: float) -> 
     """Return the intervals of a run from history and from this server's memory, which has the newest ones."""
     uid = run.metadata.uid
     first = math.floor(since) - MINUTE_SECONDS
-    found = {(each.attempt, each.start): each for each in api.telemetry.book.recent(uid, first, until)}
+    found = {(each.attempt, each.start): each for each in api.telemetry.collector.recent(uid, first, until)}
     if api.stores.history is not None:
         for each in await api.stores.history.telemetry(uid, first, math.ceil(until)):
             known = found.get((each.attempt, each.start))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from kajitori.api.context import Api
 from kajitori.api.traffic.networks import node_use
 from kajitori.core.network.pools import AddressPool, pools_of
-from kajitori.core.traffic.book import Book
+from kajitori.core.traffic.cluster_traffic import ClusterTraffic
 from kajitori.core.traffic.history import DAY, HOUR, HourRecord, Key, records_of
 from kajitori.errors import KajitoriError
 from kajitori.history.store import History
@@ -38,8 +38,8 @@ class NetworkRecorder:
         """The last record of each subject before the present hour."""
         self._thinned_until = 0
 
-    async def record_traffic(self, book: Book, now: float, *, kept: bool) -> None:
-        """Record the present hour. kept: the book also has the reports from before this server started."""
+    async def record_traffic(self, traffic: ClusterTraffic, now: float, *, kept: bool) -> None:
+        """Record the present hour. kept: the traffic also has the reports from before this server started."""
         is_settled = now - self._began >= SETTLE_SECONDS
         if not is_settled and not kept:
             return
@@ -49,13 +49,13 @@ class NetworkRecorder:
             self._hour = hour
         if not self._before:
             if is_settled:
-                await self._begin(book, hour)
+                await self._begin(traffic, hour)
             return
-        await self._history.record_traffic(records_of(book, self._before, hour, is_first=False))
+        await self._history.record_traffic(records_of(traffic, self._before, hour, is_first=False))
 
-    async def _begin(self, book: Book, hour: int) -> None:
+    async def _begin(self, traffic: ClusterTraffic, hour: int) -> None:
         """Record the present totals in the hour before: what is counted from now on is more than these."""
-        records = records_of(book, {}, hour - HOUR, is_first=True)
+        records = records_of(traffic, {}, hour - HOUR, is_first=True)
         await self._history.record_traffic(records)
         self._before = {(made.group, made.key): made for made in records}
 
@@ -75,7 +75,7 @@ async def follow(api: Api) -> None:
         await asyncio.sleep(RECORD_SECONDS * random.uniform(0.9, 1.0))  # not all servers at once
         now = api.now().timestamp()
         try:
-            await recorder.record_traffic(api.traffic.keeper.book, now, kept=api.traffic.keeper.kept)
+            await recorder.record_traffic(api.traffic.keeper.traffic, now, kept=api.traffic.keeper.kept)
             await recorder.tidy(now)
             await history.record_address_use(await address_pools(api), int(now // DAY))
         except KajitoriError as error:

@@ -18,7 +18,7 @@ from kajitori.api.lookup import find_run
 from kajitori.api.requests.bodies import JSON, require_media_type
 from kajitori.api.runs.routes import readable_namespaces
 from kajitori.api.views.base import Time, View
-from kajitori.core.traffic.book import WINDOW_SECONDS, Book, Group, Subject
+from kajitori.core.traffic.cluster_traffic import WINDOW_SECONDS, ClusterTraffic, Group, Subject
 from kajitori.core.traffic.report import PATH, node_traffic, read_report
 from kajitori.core.traffic.totals import DIRECTIONS, Count, Totals, run_id
 from kajitori.core.words.nodes.node_lists import compress
@@ -121,16 +121,18 @@ class TrafficRunParameters(Parameters):
 async def list_traffic(api: Shared, user: Caller, query: Annotated[TrafficParameters, Query()]) -> Response:
     """Every authenticated user may read the sums of users, namespaces and nodes, as with the GPU board: a congested
     network affects everyone. The traffic of single runs needs the right to list the runs of their namespace."""
-    book, now, order = api.traffic.keeper.book, api.now().timestamp(), order_class(api, query.class_)
+    traffic, now, order = api.traffic.keeper.traffic, api.now().timestamp(), order_class(api, query.class_)
     only_runs_have_namespaces(query.by, query.namespace)
-    found = book.ranked(query.by, order, now)
+    found = traffic.ranked(query.by, order, now)
     hidden = 0
     if query.by == "run":
-        readable = await readable_namespaces(api, user, query.namespace, {run.namespace for run in book.runs.values()})
-        shown = [run for run in found if readable is None or book.runs[run.key].namespace in readable]
+        readable = await readable_namespaces(
+            api, user, query.namespace, {run.namespace for run in traffic.runs.values()}
+        )
+        shown = [run for run in found if readable is None or traffic.runs[run.key].namespace in readable]
         hidden = 0 if query.namespace else len(found) - len(shown)
         found = shown
-    rows = [_row(book, subject, now) for subject in found[: query.limit]]
+    rows = [_row(traffic, subject, now) for subject in found[: query.limit]]
     listing = _listing(api, rows, len(found), order, now)
     listing.hidden = hidden
     return answer(listing)
@@ -142,14 +144,14 @@ async def run_traffic(
 ) -> Response:
     """The sum of all attempts, and the traffic on each node."""
     run = await find_run(api, user, namespace, name)
-    book, now, order = api.traffic.keeper.book, api.now().timestamp(), order_class(api, query.class_)
-    row = _row(book, Subject("run", run.metadata.uid), now)
+    traffic, now, order = api.traffic.keeper.traffic, api.now().timestamp(), order_class(api, query.class_)
+    row = _row(traffic, Subject("run", run.metadata.uid), now)
     row.name, row.namespace, row.run_id = run.metadata.name, namespace, run_id(run.metadata.uid)
 
     def moved(item: tuple[str, Totals]) -> tuple[int, str]:
         return -sum(item[1].get(f"{order}.{direction}", Count()).bytes for direction in DIRECTIONS), item[0]
 
-    nodes = sorted(book.nodes_of_run(run.metadata.uid).items(), key=moved)
+    nodes = sorted(traffic.nodes_of_run(run.metadata.uid).items(), key=moved)
     rows = [TrafficRow(name=node, classes=_classes(totals, {})) for node, totals in nodes[:MAX_LIMIT]]
     listing = _listing(api, rows, len(nodes), order, now)
     return answer(RunTrafficView(**{field: getattr(listing, field) for field in listing.__struct_fields__}, run=row))
@@ -172,7 +174,7 @@ async def take_report(api: Shared, node: str, request: Request) -> Response:
     require_media_type(request, JSON)
     report = read_report(await request.body())
     now = api.now().timestamp()
-    api.traffic.keeper.book.add(node_traffic(report, node, now), now)
+    api.traffic.keeper.traffic.add(node_traffic(report, node, now), now)
     return Response(status_code=204)
 
 
@@ -189,7 +191,7 @@ def only_runs_have_namespaces(by: str, namespace: str) -> None:
 def order_class(api: Api, address_class: str) -> str:
     """Return the class that rows are ordered by. Raises InvalidInput if it does not exist."""
     policy = api.policy.current().policy.traffic
-    known = {*policy.classes, policy.others, *api.traffic.keeper.book.classes()}
+    known = {*policy.classes, policy.others, *api.traffic.keeper.traffic.classes()}
     if address_class and address_class not in known:
         hint = did_you_mean(address_class, known)
         raise InvalidInput.one(
@@ -210,9 +212,9 @@ def _listing(api: Api, rows: list[TrafficRow], total: int, order: str, now: floa
     )
 
 
-def _row(book: Book, subject: Subject, now: float) -> TrafficRow:
-    row = TrafficRow(name=subject.key, classes=_classes(book.total(subject), book.rates(subject, now)))
-    run = book.runs.get(subject.key) if subject.group == "run" else None
+def _row(traffic: ClusterTraffic, subject: Subject, now: float) -> TrafficRow:
+    row = TrafficRow(name=subject.key, classes=_classes(traffic.total(subject), traffic.rates(subject, now)))
+    run = traffic.runs.get(subject.key) if subject.group == "run" else None
     if run is not None:
         row.name, row.namespace, row.run_id, row.user = run.run, run.namespace, run_id(subject.key), run.user
     return row
@@ -230,7 +232,7 @@ def _classes(totals: Totals, rates: Mapping[str, float]) -> list[ClassTraffic]:
 
 def _nodes(api: Api, now: float) -> TrafficNodes:
     silence_seconds = SILENT_REPORTS * api.policy.current().policy.traffic.report_seconds
-    reports = api.traffic.keeper.book.nodes
+    reports = api.traffic.keeper.traffic.nodes
     counted = {name for name in api.mirror.nodes if name in reports and now - reports[name].heard_at <= silence_seconds}
     silent = sorted(api.mirror.nodes.keys() - counted)
     return TrafficNodes(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from kajitori.core.leadership import LEASE_NAME, LOOK_PATIENCE_SECONDS, LeaderState, Sighting
+from kajitori.core.leadership import LEASE_NAME, LOOK_PATIENCE_SECONDS, LeaderState, ObservedLease
 from kajitori.errors import KajitoriError, NotFound
 from kajitori.kube.client import KubeClient
 from kajitori.kube.clock import steady_seconds
@@ -30,7 +30,7 @@ class LeaderWatch:
         self._client = client
         self._namespace = namespace
         self._clock = clock
-        self._seen = Sighting()
+        self._seen = ObservedLease()
         self._looked_at: float | None = None
         self._failure = LastingFailure(log, "the controllers' Lease can't be read: %s")
 

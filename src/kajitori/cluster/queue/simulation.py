@@ -36,7 +36,7 @@ class _Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class FrozenCluster:
     """A copy of the facts in the mirror at one moment. It stays the same while the mirror changes."""
 
     snapshot: Snapshot
@@ -66,13 +66,13 @@ class Moment:
         return Simulation(used or self.snapshot, queue, there, self.now, self.reserve, self.likely)
 
 
-def this_moment(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now: float) -> Moment:
+def frozen_cluster(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now: float) -> FrozenCluster:
     """Return the present facts of the mirror."""
     occupancy, policy = cluster.occupancy, cluster.policy
     snapshot, promises = occupancy.used(), tuple(occupancy.promises())
     for promise in promises:
         occupy(snapshot, promise.member, promise.nodes)
-    return Moment(
+    return FrozenCluster(
         snapshot,
         tuple(occupancy.runs()),
         occupancy.foreign_pods(),
@@ -86,7 +86,7 @@ def this_moment(cluster: ClusterView, endings: Iterable[tuple[str, Ending]], now
     )
 
 
-def _occupants_of(there: Moment, asked: str) -> list[Occupant]:
+def _occupants_of(there: FrozenCluster, asked: str) -> list[Occupant]:
     """Return every run, sweep member and foreign Pod with resources that its end would free."""
     table = there.snapshot.table
     index = table.index
@@ -143,7 +143,7 @@ def _occupants_of(there: Moment, asked: str) -> list[Occupant]:
     ]
 
 
-def _add_pod(parts: _Parts, pod: Pod, row: int, there: Moment, *, alone: bool) -> None:
+def _add_pod(parts: _Parts, pod: Pod, row: int, there: FrozenCluster, *, alone: bool) -> None:
     usage, table = pod_usage(pod.spec), there.snapshot.table
     amounts = [usage.cpu_millis, usage.memory_bytes, 0, 1, *([0] * len(table.gpu_columns))]
     by_devices = there.gpus_by_devices.get(pod.metadata.uid)

@@ -22,7 +22,7 @@ from kajitori.cluster.mirror.mirror import Mirror
 from kajitori.cluster.platform.message_secrets import recipient_in
 from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.cluster.view import ClusterView
-from kajitori.controllers.messages.channel_book import ChannelBook
+from kajitori.controllers.messages.followed_channels import FollowedChannels
 from kajitori.controllers.messages.sending_process import SendingProcess
 from kajitori.controllers.messages.stored_outbox import StoredOutbox
 from kajitori.controllers.workqueue import Key
@@ -81,7 +81,7 @@ class MessageDispatcher:
         self._client, self._mirror, self._view, self._namespace = client, mirror, view, namespace
         self._sending_process, self._kept_logs, self._wake_run = sending_process, kept_logs, wake
         self._metrics, self._clock = metrics, clock
-        self.book = ChannelBook(client, namespace, self._note_channels)
+        self.followed_channels = FollowedChannels(client, namespace, self._note_channels)
         self._outboxes: dict[Recipient, StoredOutbox] = {}
         self._loaded = False
         self._changed: dict[Key, None] = {}
@@ -96,7 +96,7 @@ class MessageDispatcher:
     def is_wanted(self, run: RunObject) -> bool:
         """Whether messages are on, and the run's owner or its team has channels."""
         enabled = self._view.policy.notifications.enabled
-        return enabled and self.book.wanted_by_anyone(run.owner, run.metadata.namespace)
+        return enabled and self.followed_channels.wanted_by_anyone(run.owner, run.metadata.namespace)
 
     def taken(self, run: RunObject) -> set[str]:
         """Return the ids of the run's notices that outboxes hold."""
@@ -114,10 +114,10 @@ class MessageDispatcher:
         self._loaded = False
         self._outboxes.clear()
         unsubscribe = self._mirror.on_change(self._note)
-        following = asyncio.create_task(self.book.follow())
+        following = asyncio.create_task(self.followed_channels.follow())
         try:
             await self._mirror.wait_synced()
-            await self.book.synced.wait()
+            await self.followed_channels.synced.wait()
             self._changed |= {key: None for key, run in self._mirror.runs.items() if _waiting_notices(run)}
             for key, run in self._mirror.runs.items():  # they were reconciled before the channels were known
                 if self.is_wanted(run):
@@ -226,7 +226,7 @@ class MessageDispatcher:
         told = [
             (recipient, channels)
             for recipient in recipients_of(run.owner, meta.namespace)
-            if (channels := chosen(recipient, self.book.channels(recipient), notice.kind, notify))
+            if (channels := chosen(recipient, self.followed_channels.channels(recipient), notice.kind, notify))
         ]
         return [
             (
@@ -282,7 +282,7 @@ class MessageDispatcher:
 
     async def _take_tests(self) -> None:
         """Put the test messages that users asked for into outboxes, each once."""
-        for recipient, tests in list(self.book.tests.items()):
+        for recipient, tests in list(self.followed_channels.tests.items()):
             new = {
                 channel: token
                 for channel, token in tests.items()
@@ -322,7 +322,7 @@ class MessageDispatcher:
         while not stored.outbox.is_empty:
             stored.wake.clear()
             try:
-                channels = self.book.channels(stored.recipient)
+                channels = self.followed_channels.channels(stored.recipient)
                 requests = await self._store_due_requests(stored, channels)
                 if requests:
                     await self._send_requests(stored, requests, channels)
@@ -404,7 +404,7 @@ class MessageDispatcher:
 
     async def _wait_until_due(self, stored: StoredOutbox) -> None:
         """Wait until a request is due or a message was added."""
-        channels = self.book.channels(stored.recipient)
+        channels = self.followed_channels.channels(stored.recipient)
         due = [at for name in channels if (at := post.due_at(stored.outbox, name)) is not None]
         seconds = max(0.05, min(due) - self._clock()) if due and self._may_send else LONGEST_PAUSE_SECONDS
         try:
@@ -415,7 +415,7 @@ class MessageDispatcher:
 
     @property
     def _may_send(self) -> bool:
-        return self.book.is_known and self._view.policy.notifications.enabled
+        return self.followed_channels.is_known and self._view.policy.notifications.enabled
 
     def _count_waiting(self) -> None:
         self._metrics.messages_waiting.set(sum(len(stored.outbox.messages) for stored in self._outboxes.values()))

@@ -31,7 +31,7 @@ from kajitori.core.words.times import parse_time
 
 
 @dataclass(frozen=True, slots=True)
-class _Sorted:
+class _SortedMembers:
     """The members of a service, by what happens to them."""
 
     kept: dict[int, Member]
@@ -105,7 +105,7 @@ def service_step(run: Run, status: RunStatus, members: Sequence[Member], now: da
     return Step(as_running(status, attempt, now), tuple(actions))
 
 
-def _sort_members(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> _Sorted:
+def _sort_members(run: Run, status: RunStatus, members: Sequence[Member], now: datetime) -> _SortedMembers:
     newest: dict[int, Member] = {}
     for member in members:
         if member.rank not in newest or member.attempt > newest[member.rank].attempt:
@@ -118,7 +118,7 @@ def _sort_members(run: Run, status: RunStatus, members: Sequence[Member], now: d
     ]
     kept = {rank: m for rank, m in newest.items() if m not in replaced and not m.terminating}
     ending = [m for m in members if m.blocks_restart and (m.terminating or m in replaced)]
-    return _Sorted(kept, replaced, ending, late, deadline)
+    return _SortedMembers(kept, replaced, ending, late, deadline)
 
 
 def _count_failures(

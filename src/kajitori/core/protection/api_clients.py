@@ -107,7 +107,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class ClientRequests:
     """All requests of all clients during some time."""
 
     uses: Mapping[Client, Use]
@@ -115,7 +115,7 @@ class Book:
     seconds: float
 
 
-def book(requests: Iterable[Request]) -> Book:
+def requests_by_client(requests: Iterable[Request]) -> ClientRequests:
     """Sum up requests by client."""
     uses: dict[Client, Use] = defaultdict(Use)
     count, first, last = 0, float("inf"), float("-inf")
@@ -132,7 +132,7 @@ def book(requests: Iterable[Request]) -> Book:
     for watch in watches:
         ended = last if watch.ended is None else watch.ended
         uses[watch.client].watch_seconds[watch.ask] += max(0.0, ended - watch.began)
-    return Book(dict(uses), count, max(0.0, last - first) if count else 0.0)
+    return ClientRequests(dict(uses), count, max(0.0, last - first) if count else 0.0)
 
 
 class DaemonSet(msgspec.Struct, frozen=True, rename="camel"):
@@ -205,7 +205,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def report(
-    known: Book | None,
+    known: ClientRequests | None,
     daemon_sets: Sequence[DaemonSet],
     open_watches: Mapping[str, int],
     *,
@@ -293,7 +293,7 @@ def _advice_for(use: Use, rates: Mapping[Ask, float]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _largest_others(others: Sequence[tuple[Client, Use]], known: Book | None) -> tuple[Large, ...]:
+def _largest_others(others: Sequence[tuple[Client, Use]], known: ClientRequests | None) -> tuple[Large, ...]:
     if known is None or not known.seconds:
         return ()
     total = sum(use.asks.total() for use in known.uses.values())

@@ -57,7 +57,7 @@ class Shares(Protocol):
         ...
 
 
-class Ledger:
+class DecayedUsage:
     """The recent usage of each account, as a decayed average: usage one half-life ago counts half.
 
     Amounts may be in any unit; used as `Shares`, they are parts of the cluster, and an account that has had all of the
@@ -96,7 +96,7 @@ class DominantShares:
 
     def __init__(self, half_life_seconds: float) -> None:
         self.totals: Sequence[float] = (0.0,) * len(AMOUNTS)
-        self._ledgers = tuple(Ledger(half_life_seconds) for _ in AMOUNTS)
+        self._ledgers = tuple(DecayedUsage(half_life_seconds) for _ in AMOUNTS)
 
     def change(self, account: str, amounts: Sequence[float], times: int, at: float) -> None:
         """Let the account have these amounts more from `at` on, or less with `times=-1`."""

@@ -3,6 +3,6 @@
 quantities   the table of everything that is measured; `training` reads the figures that programs write themselves
 ring         the samples of one member in its agent's memory
 report       the messages between agents and servers
-bands        summaries over all ranks; `levels` says how long they are kept, `book` holds the latest in a server
+bands        summaries over all ranks; `collector` makes them in a server, `levels` says how long they are kept
 stuck, spinning, idle, stragglers, hangs   conclusions: runs without progress, idle GPUs, slow ranks, stacks
 """

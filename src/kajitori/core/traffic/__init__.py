@@ -1,6 +1,6 @@
 """Counting traffic of Pods by class of address.
 
 totals      exact totals of one node from kernel counters; `report` is how agents send them
-book        sums over all nodes, in a server; `history` keeps them by hour and day
+cluster_traffic   sums over all nodes, in a server; `history` keeps them by hour and day
 node_feed   the Pods of a node, as a relay tells its agent
 """

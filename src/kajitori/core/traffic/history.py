@@ -1,6 +1,6 @@
 """Traffic over time: hourly records of totals that only grow, and the traffic in a span of time.
 
-The book of traffic has totals since the agents began. A record has such a total at the end of an hour, and how much of
+`ClusterTraffic` has totals since the agents began. A record has such a total at the end of an hour, and how much of
 it was counted while history was kept. So the traffic of a span is the difference of two records, and any record between
 them can be dropped: that is how old hours become days.
 """
@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from kajitori.core.traffic.book import Book
+from kajitori.core.traffic.cluster_traffic import ClusterTraffic
 from kajitori.core.traffic.totals import Totals
 
 HOUR, DAY = 3600, 86_400
@@ -35,7 +35,7 @@ class TrafficRecord(msgspec.Struct, frozen=True, array_like=True):
     """The totals of one subject at the end of an hour."""
 
     raw: Bytes
-    """The totals of the book."""
+    """The totals of `ClusterTraffic`."""
     counted: Bytes
     """The part of them that was counted while history was kept; it never decreases."""
     run: str = ""
@@ -71,7 +71,9 @@ class TrafficPoint:
     """None if no server recorded anything in the interval. Traffic of that time is in the next interval."""
 
 
-def records_of(book: Book, before: Mapping[Key, HourRecord], at: int, *, is_first: bool) -> list[HourRecord]:
+def records_of(
+    traffic: ClusterTraffic, before: Mapping[Key, HourRecord], at: int, *, is_first: bool
+) -> list[HourRecord]:
     """Return the records of the hour that begins at `at`. The cluster always has one, others if their totals changed.
 
     `before` has the last record of each subject in earlier hours. `is_first`: history has no records at all. Then it is
@@ -80,22 +82,22 @@ def records_of(book: Book, before: Mapping[Key, HourRecord], at: int, *, is_firs
     found = [
         made
         for group in ("namespace", "user")
-        for subject in book.subjects(group)
-        if (made := _hour_record(group, subject.key, book.total(subject), before, at, is_first=is_first)) is not None
+        for subject in traffic.subjects(group)
+        if (made := _hour_record(group, subject.key, traffic.total(subject), before, at, is_first=is_first)) is not None
     ]
     runs = []
-    for subject in book.subjects("run"):
-        name = book.runs[subject.key]
+    for subject in traffic.subjects("run"):
+        name = traffic.runs[subject.key]
         known = before.get(("run", subject.key))
-        made = _hour_record("run", subject.key, book.total(subject), before, at, is_first=is_first)
+        made = _hour_record("run", subject.key, traffic.total(subject), before, at, is_first=is_first)
         if made is not None:
             record = msgspec.structs.replace(made.record, run=name.run, namespace=name.namespace, user=name.user)
             new = made.counted_bytes - (known.counted_bytes if known is not None else 0)
             runs.append((new, HourRecord("run", subject.key, at, record)))
     runs.sort(key=lambda item: -item[0])
     cluster: Bytes = {}
-    for subject in book.subjects("node"):
-        _add_amounts(cluster, _bytes_of(book.total(subject)))
+    for subject in traffic.subjects("node"):
+        _add_amounts(cluster, _bytes_of(traffic.total(subject)))
     whole = HourRecord("cluster", "", at, _with_growth(cluster, before.get(("cluster", "")), is_first=is_first))
     return [whole, *found, *(record for _, record in runs[:MAX_RUNS_PER_HOUR])]
 
@@ -142,8 +144,8 @@ def _hour_record(
 
 
 def _with_growth(raw: Bytes, known: HourRecord | None, *, is_first: bool) -> TrafficRecord:
-    """Return the record of these totals. A total decreases if the book dropped a node that no longer reports; then
-    nothing is counted."""
+    """Return the record of these totals. A total decreases if `ClusterTraffic` dropped a node that no longer reports;
+    then nothing is counted."""
     if known is None:
         return TrafficRecord(raw, {} if is_first else dict(raw))
     counted = dict(known.record.counted)

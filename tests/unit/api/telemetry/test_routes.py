@@ -220,7 +220,7 @@ async def test_two_servers_make_the_same_bands(world: World) -> None:
     for keeper in (first, others[0], first, others[1]):
         await keeper.look()
     uid = pods[0]["metadata"]["ownerReferences"][0]["uid"]
-    found = [keeper.book.recent(uid, 0, NOW.timestamp()) for keeper in (first, *others)]
+    found = [keeper.collector.recent(uid, 0, NOW.timestamp()) for keeper in (first, *others)]
     assert [[each.ranks for each in intervals] for intervals in found] == [[2], [2], [2]]
     assert found[0] == found[1] == found[2]
     kept = await api.stores.history.telemetry(uid, 0, int(NOW.timestamp()))  # type: ignore[union-attr]
@@ -378,9 +378,9 @@ async def test_an_interval_is_taken_from_where_more_ranks_are_known(here: int, s
     async def telemetry(*_: object) -> list[Interval]:
         return [Interval("uid", 1, 60, 600, stored, {})]
 
-    book = SimpleNamespace(recent=lambda *_: [Interval("uid", 1, 60, 600, here, {})])
+    collector = SimpleNamespace(recent=lambda *_: [Interval("uid", 1, 60, 600, here, {})])
     stores = SimpleNamespace(history=SimpleNamespace(telemetry=telemetry))
-    api = cast(Any, SimpleNamespace(telemetry=SimpleNamespace(book=book), stores=stores))
+    api = cast(Any, SimpleNamespace(telemetry=SimpleNamespace(collector=collector), stores=stores))
     subject = cast(Any, SimpleNamespace(metadata=SimpleNamespace(uid="uid")))
     (found,) = await intervals_of(api, subject, 0.0, 1000.0)
     assert found.ranks == 3

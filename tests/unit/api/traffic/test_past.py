@@ -22,14 +22,14 @@ async def recorded(world: World) -> NetworkRecorder:
     history = world.api.stores.history
     assert history is not None
     recorder = NetworkRecorder(history, BEGAN)
-    book = world.api.traffic.keeper.book
+    traffic = world.api.traffic.keeper.traffic
     await send_report(world, report(size=1000))
-    await recorder.record_traffic(book, BEGAN + 10, kept=False)  # it does not know yet which agents there are
-    await recorder.record_traffic(book, BEGAN + SETTLE_SECONDS, kept=False)
+    await recorder.record_traffic(traffic, BEGAN + 10, kept=False)  # it does not know yet which agents there are
+    await recorder.record_traffic(traffic, BEGAN + SETTLE_SECONDS, kept=False)
     await send_report(world, report(size=1500))
-    await recorder.record_traffic(book, BEGAN + SETTLE_SECONDS + RECORD_SECONDS, kept=False)
+    await recorder.record_traffic(traffic, BEGAN + SETTLE_SECONDS + RECORD_SECONDS, kept=False)
     await send_report(world, report(size=1700))
-    await recorder.record_traffic(book, BEGAN + 2 * 3600, kept=False)
+    await recorder.record_traffic(traffic, BEGAN + 2 * 3600, kept=False)
     world.change(now=lambda: NOW + timedelta(hours=2, minutes=5))
     return recorder
 
@@ -73,7 +73,7 @@ async def test_a_new_server_goes_on_from_the_last_record(world: World) -> None:
     assert world.api.stores.history is not None
     other = NetworkRecorder(world.api.stores.history, BEGAN + 3 * 3600)
     await send_report(world, report(size=1750))
-    await other.record_traffic(world.api.traffic.keeper.book, BEGAN + 3 * 3600 + 1, kept=True)
+    await other.record_traffic(world.api.traffic.keeper.traffic, BEGAN + 3 * 3600 + 1, kept=True)
     await other.tidy(BEGAN + 30 * DAY)
     world.change(now=lambda: NOW + timedelta(hours=3, minutes=5))
     (item,) = (await world.http.get("/v1/traffic/history")).json()["items"]

@@ -200,7 +200,7 @@ async def test_servers_share_reports_through_the_blob_store(world: World) -> Non
     await send_report(world, report())
     here = TrafficKeeper(world.blobs, world.api.now)
     world.change("traffic", keeper=here)
-    assert here.book.runs == {}
+    assert here.traffic.runs == {}
     await send_report(world, report())
     await here.sync()
     world.change("traffic", keeper=TrafficKeeper(world.blobs, world.api.now))

@@ -7,7 +7,7 @@ from tests.helpers.scenes.queue_scene import NOW, QueueScene, ago
 
 from kajitori.cluster.objects import Pod
 from kajitori.cluster.queue.outlook import Outlook
-from kajitori.cluster.queue.simulation import this_moment
+from kajitori.cluster.queue.simulation import frozen_cluster
 from kajitori.core.queue.freeing import Step, StepKind
 from kajitori.core.spec.reasons import Phase
 from kajitori.core.spec.status import SweepState
@@ -35,7 +35,7 @@ async def test_every_occupant_is_listed_with_all_its_resources() -> None:
     add(scene, "agent", node="n4", controller="DaemonSet")
     add(scene, "coming", nominated="n5")
     outlook = Outlook(scene.mirror, scene.cluster)
-    moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    moment = frozen_cluster(scene.cluster, outlook.endings(NOW), NOW.timestamp())
     found = await moment.simulation(())
     occupants = {occupant.key: occupant for occupant in found.occupants}
     assert set(occupants) == {"team/bert", "team/starts", "kube-system/web", "kube-system/coming"}
@@ -59,7 +59,7 @@ async def test_members_of_a_sweep_end_one_by_one() -> None:
         assert scene.mirror.pods["team", f"next-1-{rank}"].spec.node_name == node
         scene.lose_pod(f"next-1-{rank}")
     outlook = Outlook(scene.mirror, scene.cluster)
-    moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    moment = frozen_cluster(scene.cluster, outlook.endings(NOW), NOW.timestamp())
     found = await moment.simulation((), asked="team/grid")
     occupants = {
         occupant.key: (occupant.kind, occupant.run, occupant.rows.tolist(), occupant.endings != ())
@@ -78,6 +78,6 @@ async def test_a_services_own_members_are_no_occupants_for_it() -> None:
     scene = QueueScene(2)
     scene.runs("web", "n0", since=ago(hours=1), type="service")
     outlook = Outlook(scene.mirror, scene.cluster)
-    moment = this_moment(scene.cluster, outlook.endings(NOW), NOW.timestamp())
+    moment = frozen_cluster(scene.cluster, outlook.endings(NOW), NOW.timestamp())
     assert not (await moment.simulation((), asked="team/web")).occupants
     assert len((await moment.simulation(())).occupants) == 1

@@ -99,8 +99,8 @@ class Scene:
             metrics=ControllerMetrics.unread(),
         )
         self.view = view
-        self.messages.book.is_known = True
-        self.messages.book._channels = {VISION: {"slack": Channel(url="slack://x")}}
+        self.messages.followed_channels.is_known = True
+        self.messages.followed_channels._channels = {VISION: {"slack": Channel(url="slack://x")}}
 
     async def deliver(self) -> None:
         """Store the message and run until it is delivered, or for a moment."""
@@ -126,8 +126,8 @@ async def test_nothing_is_dropped_or_sent_meanwhile(why: str) -> None:
     """A controller that may not read the channels yet must not take them for removed."""
     scene = Scene()
     if why == "channels are not known":
-        scene.messages.book.is_known = False
-        scene.messages.book._channels = {}
+        scene.messages.followed_channels.is_known = False
+        scene.messages.followed_channels._channels = {}
     else:
         scene.view.policy.notifications = Notifications(enabled=False)
     await scene.deliver()
@@ -143,9 +143,9 @@ async def test_a_delivery_is_recorded_although_the_api_server_fails_for_a_while(
     scene = Scene()
     stored = scene.messages._stored_outbox(VISION)
     await stored.store(post.added(Outbox(), [MESSAGE]))
-    (request,) = await scene.messages._store_due_requests(stored, scene.messages.book.channels(VISION))
+    (request,) = await scene.messages._store_due_requests(stored, scene.messages.followed_channels.channels(VISION))
     scene.kubernetes.failures = 3
-    await scene.messages._send_requests(stored, [request], scene.messages.book.channels(VISION))
+    await scene.messages._send_requests(stored, [request], scene.messages.followed_channels.channels(VISION))
     assert len(scene.sending_process.taken) == 1 and scene.kubernetes.outbox().is_empty
 
 

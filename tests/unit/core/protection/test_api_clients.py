@@ -14,8 +14,8 @@ from kajitori.core.protection.api_clients import (
     Report,
     Request,
     Scope,
-    book,
     report,
+    requests_by_client,
 )
 
 SPY = Client("system:serviceaccount:monitoring:spy", "spy")
@@ -42,7 +42,7 @@ def watches(client: Client, ask: Ask, instances: int) -> list[Request]:
 
 def report_on(requests: list[Request], *sets: DaemonSet, nodes: int = 100, **changes: int) -> Report:
     numbers = {"kubelets": nodes, "planned_nodes": 7500} | changes
-    return report(book(requests), sets, {}, nodes=nodes, **numbers)
+    return report(requests_by_client(requests), sets, {}, nodes=nodes, **numbers)
 
 
 def test_a_client_on_every_node_is_reported_with_a_forecast_and_fixes() -> None:
@@ -189,7 +189,7 @@ def test_a_log_of_one_moment_has_no_rates() -> None:
     watched = [Request(SPY, f"node-{n}", OWN_PODS, 5.0, None) for n in range(100)]
     found = report_on([*once, *watched, Request(Client("bob"), "here", LIST_PODS, 5.0, 5.0)])
     assert (found.growing[0].requests_per_minute, found.growing[0].watches, found.largest) == (0.0, 0.0, ())
-    assert book([]).seconds == 0.0 and book([]).requests == 0
+    assert requests_by_client([]).seconds == 0.0 and requests_by_client([]).requests == 0
 
 
 def test_without_a_log_daemonsets_that_may_read_everything_are_named() -> None:

@@ -20,7 +20,7 @@ from kajitori.core.policy.queue.order import OrderRules
 from kajitori.core.queue import backfill
 from kajitori.core.queue.backfill import Schedule, schedule
 from kajitori.core.queue.expected import Expectation, Source, remaining
-from kajitori.core.queue.ordering import Ledger, rank
+from kajitori.core.queue.ordering import DecayedUsage, rank
 from kajitori.core.queue.waiting import WaitingRun
 
 GIB = 1 << 30
@@ -342,7 +342,7 @@ def _waits_of_a_gang_of_all_nodes(likely: float, *, reserve: bool) -> float | No
     These runs use 15/16 of the nodes' time. None if the gang never starts.
     """
     cluster, count = Cluster(nodes(8)), 8
-    rules, nobody = OrderRules(bound_seconds=2 * HOUR), Ledger(1.0)
+    rules, nobody = OrderRules(bound_seconds=2 * HOUR), DecayedUsage(1.0)
     ends: list[tuple[float, int, Ending]] = []
     waiting = {"all": (HOUR, queued(count, HOUR, key="all"))}
     for step in range(600):

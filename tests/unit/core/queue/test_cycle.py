@@ -14,7 +14,7 @@ from kajitori.core.placement.releases import Ending
 from kajitori.core.placement.snapshot import NodeFacts, NodeTable, Snapshot
 from kajitori.core.policy.file import parse_policy
 from kajitori.core.queue.cycle import STEPS, ClusterState, CyclePlan, StepHook, run_cycle
-from kajitori.core.queue.ordering import Ledger
+from kajitori.core.queue.ordering import DecayedUsage
 from kajitori.core.queue.victims import RunningGang
 from kajitori.core.queue.waiting import WaitingRun
 
@@ -41,7 +41,7 @@ def cluster(nodes: int, *gangs: RunningGang, **more: Any) -> ClusterState:
     for gang in gangs:
         occupy_rows(snapshot, gang.member, gang.rows)
     endings = [Ending(gang.member, gang.rows, gang.ends_in_seconds) for gang in gangs]
-    return ClusterState(snapshot, endings, Running(gangs), Ledger(HOUR), Ledger(HOUR), **more)
+    return ClusterState(snapshot, endings, Running(gangs), DecayedUsage(HOUR), DecayedUsage(HOUR), **more)
 
 
 def runs(key: str, *rows: int, **more: Any) -> RunningGang:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kajitori.core.placement.planner import GangRequest, MemberRequest
 from kajitori.core.policy.queue.formula import Formula
 from kajitori.core.policy.queue.order import DAY_SECONDS, OrderRules
-from kajitori.core.queue.ordering import Ledger, Ranking, rank
+from kajitori.core.queue.ordering import DecayedUsage, Ranking, rank
 from kajitori.core.queue.waiting import WaitingRun
 
 HOUR = 3600.0
@@ -26,9 +26,9 @@ def waits(key: str, waited: float, *, priority: int = 0, **more: float | str) ->
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def ranked(*queue: WaitingRun, rules: OrderRules | None = None, users: Ledger | None = None) -> Ranking:
+def ranked(*queue: WaitingRun, rules: OrderRules | None = None, users: DecayedUsage | None = None) -> Ranking:
     rules = rules or OrderRules()
-    nobody = Ledger(rules.half_life_seconds)
+    nobody = DecayedUsage(rules.half_life_seconds)
     return rank(queue, users or nobody, nobody, rules, NOW)
 
 
@@ -61,20 +61,20 @@ def test_the_larger_of_two_equal_runs_comes_first() -> None:
 
 def test_a_large_recent_share_comes_after_a_small_one() -> None:
     """Old usage decays: after ten half-lives it counts less than a minute of waiting."""
-    users = Ledger(7 * DAY_SECONDS)
+    users = DecayedUsage(7 * DAY_SECONDS)
     users.change("ann", 0.5, NOW - 3 * DAY_SECONDS)
     users.change("ann", -0.5, NOW)
     queue = (waits("ann's", HOUR), waits("bob's", HOUR, user="bob"))
     assert keys(ranked(*queue, users=users)) == ["bob's", "ann's"]
     later = [replace(waiting, queued_at=waiting.queued_at + 70 * DAY_SECONDS) for waiting in queue]
     later[0] = replace(later[0], queued_at=later[0].queued_at - 60)
-    answer = rank(later, users, Ledger(1), OrderRules(), NOW + 70 * DAY_SECONDS)
+    answer = rank(later, users, DecayedUsage(1), OrderRules(), NOW + 70 * DAY_SECONDS)
     assert keys(answer) == ["ann's", "bob's"]
 
 
 def test_omitting_the_owner_gains_nothing() -> None:
     """A run without an owner has the share of its whole namespace, so at least that of its submitter."""
-    users, teams = Ledger(7 * DAY_SECONDS), Ledger(7 * DAY_SECONDS)
+    users, teams = DecayedUsage(7 * DAY_SECONDS), DecayedUsage(7 * DAY_SECONDS)
     for ledger, account in ((users, "ann"), (teams, "vision")):
         ledger.change(account, 0.5, NOW - 3 * DAY_SECONDS)
     queue = (waits("ann's", HOUR), waits("nobody's", HOUR, user="vision/"), waits("bob's", HOUR, user="bob"))
@@ -121,7 +121,7 @@ def test_first_come_first_served() -> None:
 
 
 def test_share_first_then_age() -> None:
-    users = Ledger(7 * DAY_SECONDS)
+    users = DecayedUsage(7 * DAY_SECONDS)
     users.change("ann", 0.5, NOW - DAY_SECONDS)
     queue = (waits("ann's", 9 * HOUR), waits("new", 1, user="bob"), waits("old", 2, user="bob"))
     assert keys(ranked(*queue, rules=OrderRules(order="share"), users=users)) == ["old", "new", "ann's"]
@@ -138,7 +138,7 @@ def test_a_formula_replaces_the_score() -> None:
 
 
 def test_a_place_carries_its_numbers() -> None:
-    users = Ledger(7 * DAY_SECONDS)
+    users = DecayedUsage(7 * DAY_SECONDS)
     users.change("ann", 0.25, 0.0)
     place = ranked(waits("one", 2 * HOUR, expected_seconds=HOUR, size=0.5), users=users).place("one")
     assert (place.position, place.of, place.waited_seconds, place.expected_seconds) == (1, 1, 2 * HOUR, HOUR)
@@ -151,7 +151,7 @@ def test_equal_runs_keep_their_given_order() -> None:
 
 
 def test_a_share_of_everything_is_one_and_halves_in_a_week() -> None:
-    ledger = Ledger(7 * DAY_SECONDS)
+    ledger = DecayedUsage(7 * DAY_SECONDS)
     ledger.change("ann", 1.0, 0.0)
     assert ledger.share("ann", 7 * DAY_SECONDS) == pytest.approx(0.5)
     assert ledger.share("ann", 700 * DAY_SECONDS) == pytest.approx(1.0)
@@ -168,7 +168,7 @@ def test_the_ledger_is_the_integral(
 ) -> None:
     """For overlapping uses in any order, a share is the sum of all uses, each decayed from its own end. A use that was
     added and taken back leaves nothing."""
-    ledger = Ledger(7.0)
+    ledger = DecayedUsage(7.0)
     changes = [(start, part) for start, _, part in uses] + [(s + length, -part) for s, length, part in uses]
     for start, length, part in taken_back:
         changes += [(start, part), (start + length, -part), (start, -part), (start + length, part)]

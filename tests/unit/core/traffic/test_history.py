@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kajitori.core.traffic.book import Book
+from kajitori.core.traffic.cluster_traffic import ClusterTraffic
 from kajitori.core.traffic.history import (
     DAY,
     HOUR,
@@ -28,19 +28,19 @@ from kajitori.core.traffic.totals import Count, RunAccount, Totals
 NOW = 1_700_000_000 // DAY * DAY
 
 
-def book_with(**sizes: int) -> Book:
-    """Return a book with runs of one namespace, given the bytes that each sent to the internet."""
-    made = Book(NOW)
+def traffic_with(**sizes: int) -> ClusterTraffic:
+    """Return a traffic with runs of one namespace, given the bytes that each sent to the internet."""
+    made = ClusterTraffic(NOW)
     add(made, "n1", **sizes)
     return made
 
 
-def add(book: Book, node: str, /, **sizes: int) -> None:
+def add(traffic: ClusterTraffic, node: str, /, **sizes: int) -> None:
     totals = {uid: {"internet.out": Count(size, 1)} for uid, size in sizes.items()}
     runs = tuple(RunAccount("team", f"run-{uid}", uid, "ada", sent, NOW, 5.0) for uid, sent in totals.items())
     sums: Totals = {"internet.out": Count(sum(sizes.values()), 1)}
     report = Report(life="0" * 16, read_at=NOW, runs=runs, namespaces={"team": sums}, users={"ada": sums})
-    book.add(node_traffic(report, node, NOW), NOW)
+    traffic.add(node_traffic(report, node, NOW), NOW)
 
 
 def by_key(records: list[HourRecord]) -> dict[Key, HourRecord]:
@@ -52,11 +52,11 @@ def counted(records: Mapping[Key, HourRecord], *key: Any) -> Bytes:
 
 
 def test_what_was_counted_before_history_began_is_no_traffic_of_now() -> None:
-    book = book_with(r1=1000)
-    first = by_key(records_of(book, {}, NOW, is_first=True))
+    traffic = traffic_with(r1=1000)
+    first = by_key(records_of(traffic, {}, NOW, is_first=True))
     assert [counted(first, *key) for key in first] == [{}] * 4
-    add(book, "n1", r1=1500, r2=70)
-    later = by_key(records_of(book, first, NOW + HOUR, is_first=False))
+    add(traffic, "n1", r1=1500, r2=70)
+    later = by_key(records_of(traffic, first, NOW + HOUR, is_first=False))
     assert counted(later, "run", "r1") == {"internet.out": 500}
     assert counted(later, "run", "r2") == {"internet.out": 70}  # all of it: the run is new
     assert counted(later, "namespace", "team") == counted(later, "cluster", "") == {"internet.out": 570}
@@ -64,25 +64,25 @@ def test_what_was_counted_before_history_began_is_no_traffic_of_now() -> None:
 
 
 def test_only_the_cluster_has_a_record_if_nothing_changed() -> None:
-    book = book_with(r1=1000)
-    first = by_key(records_of(book, {}, NOW, is_first=True))
-    assert [made.group for made in records_of(book, first, NOW + HOUR, is_first=False)] == ["cluster"]
+    traffic = traffic_with(r1=1000)
+    first = by_key(records_of(traffic, {}, NOW, is_first=True))
+    assert [made.group for made in records_of(traffic, first, NOW + HOUR, is_first=False)] == ["cluster"]
 
 
 def test_a_total_that_decreases_counts_nothing_and_then_grows_again() -> None:
-    """The book drops nodes that stopped reporting."""
-    first = by_key(records_of(book_with(r1=1000), {}, NOW, is_first=False))
-    less = by_key(records_of(book_with(r1=10), first, NOW + HOUR, is_first=False))
+    """`ClusterTraffic` drops nodes that stopped reporting."""
+    first = by_key(records_of(traffic_with(r1=1000), {}, NOW, is_first=False))
+    less = by_key(records_of(traffic_with(r1=10), first, NOW + HOUR, is_first=False))
     assert counted(less, "run", "r1") == {"internet.out": 1000}
-    more = by_key(records_of(book_with(r1=15), less, NOW + 2 * HOUR, is_first=False))
+    more = by_key(records_of(traffic_with(r1=15), less, NOW + 2 * HOUR, is_first=False))
     assert counted(more, "run", "r1") == {"internet.out": 1005}
 
 
 def test_of_too_many_runs_those_with_most_traffic_get_a_record() -> None:
     sizes = {f"r{number}": number + 1 for number in range(MAX_RUNS_PER_HOUR - 1)}
-    book = book_with(**sizes)
-    add(book, "n2", **{f"s{number}": 5000 - number for number in range(50)})
-    runs = [made for made in records_of(book, {}, NOW, is_first=False) if made.group == "run"]
+    traffic = traffic_with(**sizes)
+    add(traffic, "n2", **{f"s{number}": 5000 - number for number in range(50)})
+    runs = [made for made in records_of(traffic, {}, NOW, is_first=False) if made.group == "run"]
     assert len(runs) == MAX_RUNS_PER_HOUR
     assert runs[0].key == "s0"
     assert "r0" not in {made.key for made in runs}

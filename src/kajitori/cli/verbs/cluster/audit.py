@@ -137,7 +137,7 @@ def clients(
 def _report_document(found: Audit) -> dict[str, Any]:
     import msgspec
 
-    log = found.book
+    log = found.log
     return {
         "log": None if log is None else {"requests": log.requests, "seconds": log.seconds, "clients": len(log.uses)},
         **msgspec.to_builtins(found.report),
@@ -150,9 +150,9 @@ def _print(cli: Cli, found: Audit) -> None:
     from kajitori.cli.words.runs import human_duration, plural
 
     report = found.report
-    if found.book is not None:
-        span = human_duration(found.book.seconds)
-        echo(f"{found.book.requests} requests in {span}, by {plural(len(found.book.uses), 'client')}.")
+    if found.log is not None:
+        span = human_duration(found.log.seconds)
+        echo(f"{found.log.requests} requests in {span}, by {plural(len(found.log.uses), 'client')}.")
     if report.growing:
         heading(f"On every node ({plural(report.nodes, 'node')} now)")
         columns = [Column("CLIENT"), Column("INSTANCES", right=True), Column("REQUESTS/MIN EACH", right=True)]
@@ -165,7 +165,7 @@ def _print(cli: Cli, found: Audit) -> None:
         for client in report.growing:
             for fix in client.fixes:
                 echo(f"  {client.client}: {fix}")
-    elif found.book is not None:
+    elif found.log is not None:
         echo("No client of this log is on every node.")
     if report.largest:
         heading("Others, who asks most first")
@@ -176,7 +176,7 @@ def _print(cli: Cli, found: Audit) -> None:
             cli, [Column("CLIENT"), Column("REQUESTS/S", right=True), Column("OF ALL", right=True)], rows, cut=False
         )
     if report.suspects:
-        heading("DaemonSets that may read everything of a kind" + (", and did not in this log" if found.book else ""))
+        heading("DaemonSets that may read everything of a kind" + (", and did not in this log" if found.log else ""))
         rows = [
             [f"{suspect.namespace}/{suspect.name}", str(suspect.pods), _kinds(suspect.reads)]
             for suspect in report.suspects
@@ -192,7 +192,7 @@ def _print(cli: Cli, found: Audit) -> None:
         )
     if not (report.growing or report.suspects or report.watched):
         echo("Nothing was found that grows with the number of nodes.")
-    if found.book is None:
+    if found.log is None:
         echo("\nWho asks for what, and how often, tells only an audit log: --audit-log FILE.")
     for note in found.notes:
         say(f"note: {note}")

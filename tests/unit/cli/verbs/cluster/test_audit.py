@@ -12,7 +12,7 @@ from tests.helpers.output_schemas import check_output
 
 from kajitori.cli.app import kaji
 from kajitori.cli.context import Cli
-from kajitori.core.protection.api_clients import Book, DaemonSet, Growing, Large, Report, Watched
+from kajitori.core.protection.api_clients import ClientRequests, DaemonSet, Growing, Large, Report, Watched
 from kajitori.entrypoints.audit import Audit
 
 
@@ -20,8 +20,8 @@ def audit(*options: str) -> Result:
     return CliRunner().invoke(kaji, ["audit", "clients", *options], obj=Cli(), prog_name="kaji")
 
 
-@pytest.mark.parametrize("log", [Book({}, 9, 60.0), None], ids=["with a log", "without a log"])
-def test_the_report_as_json_fits_its_schema(monkeypatch: pytest.MonkeyPatch, log: Book | None) -> None:
+@pytest.mark.parametrize("log", [ClientRequests({}, 9, 60.0), None], ids=["with a log", "without a log"])
+def test_the_report_as_json_fits_its_schema(monkeypatch: pytest.MonkeyPatch, log: ClientRequests | None) -> None:
     growing = Growing("spy", ("ops/spy",), 3, 60.0, 1.0, ("pods",), 7500.0, 7500.0, ("ask for less",))
     suspect = DaemonSet("ops", "idle", "default", 3, ("pods",))
     report = Report(3, 7500, (growing,), (Large("alice", 0.5, 0.1),), (suspect,), (Watched("pods", 6, 3),))

@@ -60,7 +60,7 @@ class NodeContact:
     counters_lost: int
 
 
-class Book:
+class ClusterTraffic:
     """Sums of traffic in the cluster. All times are seconds since 1970."""
 
     def __init__(self, now: float, max_accounts: int = MAX_ACCOUNTS) -> None:

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kajitori.core.traffic.book import KEEP_NODES_SECONDS, KEEP_RUNS_SECONDS, Book, Subject, decode_node, encode_node
+from kajitori.core.traffic.cluster_traffic import (
+    KEEP_NODES_SECONDS,
+    KEEP_RUNS_SECONDS,
+    ClusterTraffic,
+    Subject,
+    decode_node,
+    encode_node,
+)
 from kajitori.core.traffic.report import (
     MAX_KINDS,
     MAX_NAMES,
@@ -42,42 +49,42 @@ def told(
     return node_traffic(report, node, at)
 
 
-def sent(book: Book, group: str, key: str) -> int:
+def sent(traffic: ClusterTraffic, group: str, key: str) -> int:
     who = msgspec.convert([group, key], Subject)
-    return book.total(who).get(OUT, Count()).bytes
+    return traffic.total(who).get(OUT, Count()).bytes
 
 
 def test_a_repeated_report_adds_nothing() -> None:
-    book = Book(NOW)
+    traffic = ClusterTraffic(NOW)
     for size in (100, 100, 250, 250, 100):
-        book.add(told(size), NOW)
-    book.add(told(70, node="n2"), NOW)
-    assert [sent(book, *who) for who in (("run", "r1"), ("namespace", "vision"), ("user", "ada"))] == [320] * 3
-    assert (sent(book, "node", "n1"), sent(book, "node", "n2")) == (260, 80)
-    assert book.nodes_of_run("r1") == {"n1": {OUT: Count(250, 250)}, "n2": {OUT: Count(70, 70)}}
+        traffic.add(told(size), NOW)
+    traffic.add(told(70, node="n2"), NOW)
+    assert [sent(traffic, *who) for who in (("run", "r1"), ("namespace", "vision"), ("user", "ada"))] == [320] * 3
+    assert (sent(traffic, "node", "n1"), sent(traffic, "node", "n2")) == (260, 80)
+    assert traffic.nodes_of_run("r1") == {"n1": {OUT: Count(250, 250)}, "n2": {OUT: Count(70, 70)}}
 
 
 def test_totals_that_an_agent_dropped_stay() -> None:
     """Ended runs, a lost ledger, and a new account of a run that returned to the node."""
-    book = Book(NOW)
-    book.add(told(100), NOW)
-    book.add(msgspec.structs.replace(told(100), runs={}), NOW)
-    assert sent(book, "run", "r1") == 100
-    book.add(told(30, opened_at=2.0), NOW)
-    book.add(told(7, life="1" * 16), NOW)
-    assert sent(book, "run", "r1") == 137
+    traffic = ClusterTraffic(NOW)
+    traffic.add(told(100), NOW)
+    traffic.add(msgspec.structs.replace(told(100), runs={}), NOW)
+    assert sent(traffic, "run", "r1") == 100
+    traffic.add(told(30, opened_at=2.0), NOW)
+    traffic.add(told(7, life="1" * 16), NOW)
+    assert sent(traffic, "run", "r1") == 137
 
 
 def test_the_latest_report_gives_a_nodes_present_figures() -> None:
     """Late reports, from another server or a lost ledger, do not change them."""
-    book = Book(NOW)
+    traffic = ClusterTraffic(NOW)
     uncounted = msgspec.structs.replace(told(5, at=NOW + 60), uncounted_pods=3, counters_lost=2)
-    book.add(uncounted, NOW + 60)
-    book.add(told(9, life="1" * 16), NOW + 70)
-    heard_last = book.nodes["n1"]
+    traffic.add(uncounted, NOW + 60)
+    traffic.add(told(9, life="1" * 16), NOW + 70)
+    heard_last = traffic.nodes["n1"]
     assert (heard_last.heard_at, heard_last.uncounted_pods, heard_last.counters_lost) == (NOW + 60, 3, 2)
-    book.add(told(10, life="1" * 16, at=NOW + 60), NOW + 80)
-    assert book.nodes["n1"].uncounted_pods == 0, "of two that are as new, the one that came last"
+    traffic.add(told(10, life="1" * 16, at=NOW + 60), NOW + 80)
+    assert traffic.nodes["n1"].uncounted_pods == 0, "of two that are as new, the one that came last"
 
 
 class Node:
@@ -112,22 +119,22 @@ STEPS = st.lists(
 @given(STEPS)
 def test_all_servers_get_the_same_exact_sums(steps: list[tuple[str, int, int, str, int]]) -> None:
     """Nodes report to one of three servers, repeatedly; servers exchange records; ledgers get lost."""
-    nodes, books = [Node("n1"), Node("n2")], [Book(NOW), Book(NOW), Book(NOW)]
+    nodes, books = [Node("n1"), Node("n2")], [ClusterTraffic(NOW), ClusterTraffic(NOW), ClusterTraffic(NOW)]
     truth, history, at = {"r1": 0, "r2": 0}, [], NOW
     for step, which, server, run, size in steps:
-        node, book, at = nodes[which], books[server], at + 1
+        node, traffic, at = nodes[which], books[server], at + 1
         if step == "count":
             node.runs[run] = node.runs.get(run, 0) + size
             node.counted += size
             truth[run] += size
         elif step == "tell":
             history.append(node.told(at))
-            book.add(history[-1], at)
+            traffic.add(history[-1], at)
         elif step == "again" and history:
-            book.add(history[size % len(history)], at)
+            traffic.add(history[size % len(history)], at)
         elif step == "share":
             for record in books[which].records().values():
-                book.add(decode_node(record), at)
+                traffic.add(decode_node(record), at)
         elif step == "lose":  # after all of it was reported
             history.append(node.told(at))
             books[0].add(history[-1], at)
@@ -138,10 +145,10 @@ def test_all_servers_get_the_same_exact_sums(steps: list[tuple[str, int, int, st
         for other in books:
             for record in other.records().values():
                 one.add(decode_node(record), at)
-    for book in books:
-        assert {run: sent(book, "run", run) for run in truth} == truth
-        assert sent(book, "namespace", "vision") == sum(truth.values())
-        assert book.records() == books[0].records(), "to the byte, or servers would write for ever"
+    for traffic in books:
+        assert {run: sent(traffic, "run", run) for run in truth} == truth
+        assert sent(traffic, "namespace", "vision") == sum(truth.values())
+        assert traffic.records() == books[0].records(), "to the byte, or servers would write for ever"
 
 
 @given(st.permutations([told(5), told(9, at=NOW + 5), told(7, at=NOW + 3, opened_at=4.0)]))
@@ -155,74 +162,74 @@ def test_the_order_of_reports_does_not_matter(reports: list[NodeTraffic]) -> Non
 
 def test_rates_cover_the_last_minutes() -> None:
     """After a long silence, not everything in a report is recent."""
-    book, who = Book(NOW - 3600), Subject("run", "r1")
-    book.add(told(10_000), NOW)
-    assert book.rates(who, NOW) == {}, "it may be of any time"
-    book.add(told(40_000, at=NOW + 60), NOW + 60)
-    assert book.rates(who, NOW + 60)[OUT] == pytest.approx(30_000 / 300, rel=0.3)
-    assert book.rates(who, NOW + 900) == {}
-    book.add(told(70_000, at=NOW + 3060), NOW + 3060)
-    assert book.rates(who, NOW + 3060)[OUT] == pytest.approx(3_000 / 300, rel=0.3)
+    traffic, who = ClusterTraffic(NOW - 3600), Subject("run", "r1")
+    traffic.add(told(10_000), NOW)
+    assert traffic.rates(who, NOW) == {}, "it may be of any time"
+    traffic.add(told(40_000, at=NOW + 60), NOW + 60)
+    assert traffic.rates(who, NOW + 60)[OUT] == pytest.approx(30_000 / 300, rel=0.3)
+    assert traffic.rates(who, NOW + 900) == {}
+    traffic.add(told(70_000, at=NOW + 3060), NOW + 3060)
+    assert traffic.rates(who, NOW + 3060)[OUT] == pytest.approx(3_000 / 300, rel=0.3)
 
 
 def test_old_runs_are_dropped_as_a_whole() -> None:
     """Even if another server still reports them; sums of namespaces stay."""
-    book, later = Book(NOW), NOW + KEEP_RUNS_SECONDS
-    book.add(told(100), NOW)
-    book.add(told(5, node="n2", at=later), later)
-    book.forget_old(later + 10)
-    assert sent(book, "run", "r1") == 105, "it is still there, on another node"
-    book.add(told(50, run="r2"), NOW)
-    book.forget_old(later + 10)
-    book.add(told(50, run="r2"), later + 10)
-    assert (sent(book, "run", "r2"), "r2" in book.runs) == (0, False)
-    assert sent(book, "namespace", "vision") == 105
+    traffic, later = ClusterTraffic(NOW), NOW + KEEP_RUNS_SECONDS
+    traffic.add(told(100), NOW)
+    traffic.add(told(5, node="n2", at=later), later)
+    traffic.forget_old(later + 10)
+    assert sent(traffic, "run", "r1") == 105, "it is still there, on another node"
+    traffic.add(told(50, run="r2"), NOW)
+    traffic.forget_old(later + 10)
+    traffic.add(told(50, run="r2"), later + 10)
+    assert (sent(traffic, "run", "r2"), "r2" in traffic.runs) == (0, False)
+    assert sent(traffic, "namespace", "vision") == 105
 
 
 def test_the_number_of_accounts_is_limited() -> None:
     """Runs that ended first are dropped first."""
-    book = Book(NOW, max_accounts=3)
+    traffic = ClusterTraffic(NOW, max_accounts=3)
     for number in range(6):
-        book.add(told(10, node=f"n{number % 2}", run=f"r{number}", at=NOW + number), NOW + number)
-    book.forget_old(NOW + 10)
-    assert set(book.runs) == {"r3", "r4", "r5"}
-    assert sum(len(decode_node(record).runs) for record in book.records().values()) == 3
+        traffic.add(told(10, node=f"n{number % 2}", run=f"r{number}", at=NOW + number), NOW + number)
+    traffic.forget_old(NOW + 10)
+    assert set(traffic.runs) == {"r3", "r4", "r5"}
+    assert sum(len(decode_node(record).runs) for record in traffic.records().values()) == 3
 
 
 def test_nodes_that_stopped_reporting_are_dropped() -> None:
-    book, later = Book(NOW), NOW + KEEP_NODES_SECONDS + 1
-    book.add(told(100), NOW)
-    book.forget_old(later)
-    book.add(told(100), later)
-    assert (dict(book.records()), book.nodes, sent(book, "namespace", "vision")) == ({}, {}, 0)
-    assert (book.ranked("node", "internet", later), book.ranked("run", "internet", later)) == ([], [])
+    traffic, later = ClusterTraffic(NOW), NOW + KEEP_NODES_SECONDS + 1
+    traffic.add(told(100), NOW)
+    traffic.forget_old(later)
+    traffic.add(told(100), later)
+    assert (dict(traffic.records()), traffic.nodes, sent(traffic, "namespace", "vision")) == ({}, {}, 0)
+    assert (traffic.ranked("node", "internet", later), traffic.ranked("run", "internet", later)) == ([], [])
 
 
 def test_a_dropped_node_changes_no_other_sums() -> None:
     """Only its own part leaves the sums, for all of its ledgers; a node that reported just in time stays."""
-    book, later = Book(NOW), NOW + KEEP_NODES_SECONDS
-    book.add(told(100), NOW)
-    book.add(told(30, life="1" * 16), NOW)
-    book.add(told(7, node="n2", at=NOW + 5), NOW + 5)
-    book.forget_old(later)
-    assert sent(book, "namespace", "vision") == 137
-    book.forget_old(later + 5)
-    assert (set(book.nodes), sent(book, "namespace", "vision"), sent(book, "node", "n2")) == ({"n2"}, 7, 17)
-    assert [who.key for who in book.ranked("node", "internet", later + 5)] == ["n2"]
+    traffic, later = ClusterTraffic(NOW), NOW + KEEP_NODES_SECONDS
+    traffic.add(told(100), NOW)
+    traffic.add(told(30, life="1" * 16), NOW)
+    traffic.add(told(7, node="n2", at=NOW + 5), NOW + 5)
+    traffic.forget_old(later)
+    assert sent(traffic, "namespace", "vision") == 137
+    traffic.forget_old(later + 5)
+    assert (set(traffic.nodes), sent(traffic, "namespace", "vision"), sent(traffic, "node", "n2")) == ({"n2"}, 7, 17)
+    assert [who.key for who in traffic.ranked("node", "internet", later + 5)] == ["n2"]
 
 
 def test_subjects_are_ranked_by_recent_traffic() -> None:
     """Most recent traffic first, then most traffic in total, then by name; both directions count."""
-    book = Book(NOW - 3600)
+    traffic = ClusterTraffic(NOW - 3600)
     for name, before, after in (("a", 10, 0), ("b", 900, 0), ("c", 10, 50), ("d", 10, 0)):
         for size, at in ((before, NOW), (before + after, NOW + 60)):
             totals = {"internet.in": Count(size, 1), "storage.out": Count(10_000 if name == "d" else 0, 1)}
             account = RunAccount("vision", name, name, "ada", totals, at, 1.0)
-            book.add(node_traffic(Report(life="a" * 16, read_at=at, runs=(account,)), f"n-{name}", at), at)
+            traffic.add(node_traffic(Report(life="a" * 16, read_at=at, runs=(account,)), f"n-{name}", at), at)
     now = NOW + 61
-    assert [who.key for who in book.ranked("run", "internet", now)] == ["c", "b", "a", "d"]
-    assert [who.key for who in book.ranked("run", "storage", now)] == ["d", "a", "b", "c"]
-    assert [who.key for who in book.ranked("run", "internet", now + 900)] == ["b", "c", "a", "d"]
+    assert [who.key for who in traffic.ranked("run", "internet", now)] == ["c", "b", "a", "d"]
+    assert [who.key for who in traffic.ranked("run", "storage", now)] == ["d", "a", "b", "c"]
+    assert [who.key for who in traffic.ranked("run", "internet", now + 900)] == ["b", "c", "a", "d"]
 
 
 def test_a_nodes_clock_may_be_wrong() -> None:

@@ -46,7 +46,7 @@ class ChannelSecret(Wire, frozen=True):
         return channels_in(self.metadata.name, self.data)
 
 
-class ChannelBook:
+class FollowedChannels:
     """Follows the channels of all recipients. A controller without the right to read them sends no messages."""
 
     def __init__(self, client: KubeClient, namespace: str, on_change: Callable[[Recipient], None]) -> None:

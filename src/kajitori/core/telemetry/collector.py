@@ -75,7 +75,7 @@ decode_part = msgspec.msgpack.Decoder(Part).decode
 _Ranks = dict[int, RankMinute]
 
 
-class Book:
+class TelemetryCollector:
     """Values of the latest minutes, by attempt and rank, and packed bands of the last hour."""
 
     def __init__(self) -> None:
