@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "park": "Stop runs to free their GPUs; `kaji resume` starts them again.",
         "keep": "Keep runs although their GPUs are idle.",
         "update": "Change runs that wait or run, without starting them again.",
+        "label": "Set labels of runs, or remove them.",
         "kill": "End runs at once; their checkpoints are kept.",
         "resume": "Start ended runs again, from their checkpoints.",
         "start": "Start ended runs again, and follow one with -a.",

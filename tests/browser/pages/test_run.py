@@ -77,6 +77,7 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.wait_for_url(re.compile(r"/runs/default/bert\?list=whose%3Dmine%26text%3DBERT%2Brunning$"))
     page.wait_for_function("() => document.title === 'bert: Running – Kajitori'")
     assert re.search(r"Created\n\d+ .* ago \(\w+ \d+, 20\d\d, .*\)", page.evaluate(COPY_FACTS)), "the exact time"
+    label_and_find_others(page)
     log = page.get_by_role("log")
     log.get_by_text("second", exact=True).wait_for()
     assert log.locator(".text").all_inner_texts() == [HOSTILE, "30%", "second"]
@@ -108,6 +109,21 @@ def test_a_run_is_found_read_stopped_resumed_and_deleted(cluster: KajiUp, page: 
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     page.wait_for_url(re.compile(r"/runs\?whose=mine&text=BERT\+running$"))
     page.get_by_role("link", name="bert").wait_for(state="detached")
+
+
+def label_and_find_others(page: Page) -> None:
+    """Give the run a label, follow the label to the list of all runs that have it, and go back."""
+    page.get_by_role("button", name="Add labels").click()
+    page.get_by_role("textbox", name="Labels").fill("stage=final")
+    page.get_by_text("kaji label -N default bert stage=final").wait_for()
+    assert_accessible(page, "[role=dialog]")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("link", name="stage=final").click()
+    page.wait_for_url(re.compile(r"/runs\?whose=all&text=stage%3Dfinal$"))
+    page.get_by_role("link", name="bert").wait_for()
+    assert page.get_by_label("Filter").input_value() == "stage=final"
+    assert page.get_by_role("row").count() == 2, "a header and one run"
+    page.go_back()
 
 
 def test_figures_of_all_ranks_lead_to_those_of_one(cluster: KajiUp, page: Page) -> None:

@@ -55,6 +55,40 @@ def test_the_list_begins_with_ones_own_runs_and_their_last_figures(cluster: Kaji
     row.get_by_text("87 %").wait_for(state="detached")
 
 
+def test_a_view_is_saved_found_by_the_search_renamed_and_deleted(cluster: KajiUp, page: Page) -> None:
+    """It has the filter, the order and the columns."""
+    run(cluster, "seen", "sleep", "1000")
+    page.get_by_role("link", name="seen").wait_for()
+    page.get_by_label("Filter").fill("see")
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_role("menuitemcheckbox", name="Restarts").click()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Views").click()
+    page.get_by_role("menuitem", name="Save this view").click()
+    page.get_by_label("Name of this view").fill("My view")
+    assert_accessible(page, "[role=dialog]")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_role("menuitemcheckbox", name="Restarts").click()
+    page.keyboard.press("Escape")
+    page.get_by_label("Filter").fill("other")
+    page.get_by_text("No run of yours fits the filter.").wait_for()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Search").fill("my v")
+    page.get_by_role("option", name="My view Runs").click()
+    page.get_by_role("columnheader", name="Restarts").wait_for()
+    page.get_by_role("link", name="seen").wait_for()
+    assert page.get_by_label("Filter").input_value() == "see"
+    page.get_by_role("button", name="Views").click()
+    page.get_by_role("menuitem", name="Save, rename, delete").click()
+    page.get_by_label("Rename My view").fill("Ours")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Delete Ours").click()
+    page.get_by_text("Ours is deleted.").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_label("Rename Ours").wait_for()
+
+
 def test_runs_are_selected_stopped_and_opened_by_the_keyboard(cluster: KajiUp, page: Page) -> None:
     """Before several are stopped, the page names what is lost, and afterwards it offers to resume them. The keyboard's
     place can be seen. A click on a header orders the runs, also after a reload."""

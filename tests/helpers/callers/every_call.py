@@ -142,6 +142,7 @@ class EveryCall:
             "/v1/runs/{namespace}/{name}/keep": {"until": format_time(datetime.now(UTC) + timedelta(hours=1))},
             "/v1/runs/{namespace}/{name}/calls": {"token": "0" * 64},
             "/v1/runs/{namespace}/{name}/set-files": {"files": {"digest": DIGEST, "items": [{"path": "/data/x"}]}},
+            "/v1/runs/{namespace}/{name}/labels": {"set": {"team": "x"}},
             "/v1/members/calls/{namespace}/{name}": {"rank": 0, "attempt": 1, "process": "x"},
             "/v1/code/{digest}/complete": {"parts": [DIGEST], "size": 1},
             "/v1/nodes/{name}/drain": {},

@@ -140,7 +140,7 @@ class FakeWebApi:
                 return 202, None
             if call.path == path:
                 return 200, run
-            if call.path in (f"{path}/stop", f"{path}/resume"):
+            if call.path in (f"{path}/stop", f"{path}/resume", f"{path}/labels"):
                 return 200, {**run, "graceSeconds": 30}
             if call.path == f"{path}/watch":
                 return 200, ndjson([run])

@@ -85,6 +85,18 @@ def test_stop_takes_a_grace_in_seconds_or_with_units() -> None:
     assert "--time: 'soon' is not a duration" in wrong.stderr
 
 
+def test_label_sets_and_removes_labels_of_several_runs() -> None:
+    """Words without `=` or a last dash are runs: no name of a run has either."""
+    api = FakeWebApi([BERT, GPT2])
+    result = invoke(api, "label", "bert", "gpt", "stage=a=b", "note=", "old-")
+    assert result.stdout == "bert\ngpt-large\n", result.stderr
+    assert [call.body for call in api.calls_to("POST")] == [
+        {"set": {"stage": "a=b", "note": ""}, "remove": ["old"]}
+    ] * 2
+    for words in (("bert",), ("stage=a",)):
+        assert "KEY=VALUE sets one, KEY- removes one" in invoke(api, "label", *words).stderr
+
+
 def test_resume_starts_an_ended_run_again() -> None:
     api = FakeWebApi([GPT2])
     assert invoke(api, "resume", "gpt").stdout == "gpt-large\n"

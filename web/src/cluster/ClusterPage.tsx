@@ -12,6 +12,7 @@ import { Problem } from "../app/Problem";
 import { Beside } from "../beside/Beside";
 import { ColumnChoice } from "../table/ColumnChoice";
 import { useColumns } from "../table/useColumns";
+import { ViewMenu } from "../views/ViewMenu";
 import { Since } from "../words/Since";
 import { DIMENSIONS, legendOf, type Dimension } from "./colours";
 import { markedBy, nodesOf, parametersOf, viewOf } from "./filter";
@@ -78,6 +79,7 @@ export function ClusterPage() {
           slotProps={{ htmlInput: { "aria-label": "Filter" } }}
           sx={{ width: { xs: "100%", sm: 220 } }}
         />
+        <ViewMenu table="nodes" parameters={parametersOf(view)} />
         {view.asTable && <ColumnChoice columns={columns} chosen={shown} choose={choose} />}
       </Box>
       {live.error && !live.nodes && <Problem error={live.error} />}

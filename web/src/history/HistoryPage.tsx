@@ -16,6 +16,7 @@ import { SpanChooser } from "../past/SpanChooser";
 import { TeamChooser } from "../past/TeamChooser";
 import { ColumnChoice } from "../table/ColumnChoice";
 import { useColumns } from "../table/useColumns";
+import { ViewMenu } from "../views/ViewMenu";
 import { CopyLine } from "../words/CopyLine";
 import { More } from "../words/More";
 import { SettledField } from "../words/SettledField";
@@ -49,6 +50,7 @@ export function HistoryPage() {
         <OwnerChooser owner={filter.owner} choose={(owner) => change({ owner })} />
         <TeamChooser team={filter.team} choose={(team) => change({ team })} />
         <SpanChooser span={filter.span} choose={(span) => change({ span })} label="Created" withAll />
+        <ViewMenu table="history" parameters={parametersOf(filter)} />
         <ColumnChoice columns={COLUMNS} chosen={columns} choose={choose} />
       </Box>
       <Box sx={{ display: "flex", flexWrap: "wrap", alignItems: "center", gap: 3, mb: 3 }}>

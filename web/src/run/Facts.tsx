@@ -2,6 +2,9 @@ import Box from "@mui/material/Box";
 import type { ReactNode } from "react";
 import { membersOn } from "../cluster/names";
 import type { Run } from "../api/client";
+import { LabelChips } from "../labels/LabelChips";
+import { pairsOf } from "../labels/labels";
+import { useMayChange } from "../verbs/useMayChange";
 import { Age } from "../words/Age";
 import { AfterRuns } from "./AfterRuns";
 import { gpuWords, isFinal, membersOf } from "./status";
@@ -12,7 +15,8 @@ const LONG = 13;
 type Fact = [name: string, value: ReactNode];
 
 /** Facts about a run and its nodes, as pairs of name and value. */
-export function Facts({ run }: { run: Run }) {
+export function Facts({ run }: { run: Run & { isRemoved?: boolean } }) {
+  const mayLabel = useMayChange()(run.namespace) && !run.isRemoved;
   const { status, spec } = run;
   const members = membersOf(run);
   const facts: Fact[] = [
@@ -26,6 +30,7 @@ export function Facts({ run }: { run: Run }) {
     ["Attempt", (status.attempts ?? 0) > 1 ? status.attempts : ""],
     ["Restarts", status.restarts || ""],
     ["Exit code", status.exitCode ?? ""],
+    ["Labels", (mayLabel || pairsOf(run.labels).length > 0) && <LabelChips key="labels" run={run} mayChange={mayLabel} />],
   ];
   const times: Fact[] = [
     ["Created", <Age key="created" time={run.createdAt} />],

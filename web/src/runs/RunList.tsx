@@ -14,10 +14,11 @@ import { useColumns } from "../table/useColumns";
 import { useSelection } from "../table/useSelection";
 import { CopyLine } from "../words/CopyLine";
 import { BulkBar } from "../verbs/BulkBar";
+import { ViewMenu } from "../views/ViewMenu";
 import { count } from "../words/amounts";
 import { BESIDE_COLUMNS, columnsFor } from "./columns";
 import { NEED_FIGURES } from "./figureColumns";
-import { counted } from "./filter";
+import { counted, parametersOf } from "./filter";
 import { Nothing } from "./Nothing";
 import { RunBeside } from "./RunBeside";
 import { RunListHead, RunListNotices } from "./RunListHead";
@@ -55,8 +56,13 @@ export function RunList({ opened }: { opened: Item | null }) {
 
   return (
     <Beside panel={panel} {...WHOLE_ITEM}>
-      <RunListHead title="Runs" list={list} search={search} placeholder="Filter by name, owner, state …" isNarrow={opened !== null}>
-        {!opened && <ColumnChoice columns={all} chosen={columns} choose={chooseColumns} />}
+      <RunListHead title="Runs" list={list} search={search} placeholder="Filter by name, owner, label …" isNarrow={opened !== null}>
+        {!opened && (
+          <>
+            <ViewMenu table="runs" parameters={parametersOf(filter)} />
+            <ColumnChoice columns={all} chosen={columns} choose={chooseColumns} />
+          </>
+        )}
       </RunListHead>
       <Phases counts={counts} chosen={filter.phases} choose={(phases) => change({ phases })} />
       <BulkBar runs={selected} all={live.rows ?? NONE} clear={selection.clear} />

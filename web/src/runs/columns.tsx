@@ -1,3 +1,4 @@
+import { pairsOf } from "../labels/labels";
 import { StateMark } from "../states/StateMark";
 import { FINAL, STATES } from "../states/states";
 import type { SortKeys } from "../table/sorting";
@@ -36,6 +37,7 @@ export const COLUMNS: Column<ListedRow>[] = [
   { name: "Name", width: "minmax(140px, 3fr)", phone: "minmax(0, 1fr)", isLink: true, sort: "name", cell: (run) => run.name },
   { name: "Team", width: "minmax(80px, 1fr)", sort: "namespace", cell: (run) => run.namespace },
   { name: "Owner", width: "minmax(100px, 1.5fr)", sort: "owner", cell: (run) => run.owner },
+  { name: "Labels", width: "minmax(120px, 2fr)", isExtra: true, cell: (run) => pairsOf(run.labels).join(", ") },
   { name: "Members", width: "112px", right: true, sort: "members", descending: true, cell: members },
   { name: "GPUs", width: "96px", right: true, sort: "gpus", descending: true, cell: (run) => gpusWords(run.gpus, run.gpuType) },
   ...FIGURE_COLUMNS,
@@ -50,6 +52,7 @@ export const COLUMNS: Column<ListedRow>[] = [
   },
   { name: "Why", width: "minmax(200px, 5fr)", cell: why },
   { name: "Expected start", width: "minmax(160px, 1fr)", sort: "startsAt", isExtra: true, cell: ({ startsAt }) => exact(startsAt) },
+  { name: "Image", width: "minmax(120px, 2fr)", isExtra: true, cell: (run) => run.image },
   { name: "Reason", width: "minmax(120px, 1fr)", sort: "reason", isExtra: true, cell: (run) => run.reason },
   { name: "Restarts", width: "80px", right: true, sort: "restarts", descending: true, isExtra: true, cell: (run) => `${run.restarts}` },
   { name: "Queued", width: "104px", right: true, sort: "queuedAt", descending: true, isExtra: true, cell: (run) => <Age time={run.queuedAt} /> },

@@ -17,7 +17,7 @@ export const FIGURE_KEYS: SortKeys<ListedRow> = {
 export const FIGURE_COLUMNS: Column<ListedRow>[] = [
   { name: "GPU use", width: "72px", right: true, sort: "gpuUse", cell: gpuUse },
   { name: "Least GPU", width: "80px", right: true, sort: "leastGpuUse", isExtra: true, cell: ({ figures }) => percent(figures?.leastGpu) },
-  { name: "Loss", width: "minmax(72px, 1fr)", right: true, sort: "loss", cell: loss },
+  { name: "Loss", width: "104px", right: true, sort: "loss", cell: loss },
   { name: "Step", width: "88px", right: true, sort: "step", descending: true, isExtra: true, cell: ({ figures }) => (figures?.step == null ? "" : count(Math.round(figures.step))) },
 ];
 

@@ -48,6 +48,14 @@ describe("a run fits", () => {
     ["bert grace", false],
   ])("the text %j: %j", (text, expected) => expect(fits(run("bert", "Queued"), { ...all, text })).toBe(expected));
 
+  it.each([
+    ["stage=final pytorch", true],
+    ["stage=draft", false],
+  ])("the words in image and labels %j: %j", (text, expected) => {
+    const labelled = { ...run("bert", "Queued"), image: "nvcr.io/PyTorch", labels: { stage: "final" } };
+    expect(fits(labelled, { ...all, text })).toBe(expected);
+  });
+
   it("only in the wanted phases", () => {
     expect(fits(run("bert", "Queued"), { ...all, phases: ["Running"] })).toBe(false);
     expect(fits({ ...run("bert", "Running"), finding: "stuck" }, { ...all, text: "stuck" })).toBe(true);

@@ -54,13 +54,13 @@ export function useRunList(only = "") {
 
 export type RunList = ReturnType<typeof useRunList>;
 
-/** Return the text of an input whose value also stands in the address. The address follows the typing a moment later, so it sets the text only when the person goes back or forward. */
+/** Return the text of an input whose value also stands in the address. The address follows the typing a moment later, so it sets the text only when the person goes somewhere: back, forward, or by a link. */
 function useTypedText(addressed: string) {
   const [text, setText] = useState(addressed);
   const { key } = useLocation();
   const kind = useNavigationType();
   useEffect(() => {
-    if (kind === NavigationType.Pop) setText(addressed);
+    if (kind !== NavigationType.Replace) setText(addressed);
   }, [key, kind]);
   return [text, setText] as const;
 }

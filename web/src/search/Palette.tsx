@@ -9,6 +9,7 @@ import { useLocation, useNavigate } from "react-router";
 import { LossDialog } from "../verbs/LossDialog";
 import { perform } from "../verbs/perform";
 import type { Row } from "../runs/rows";
+import { useAllViews, useShowView } from "../views/useViews";
 import { useMayChange } from "../verbs/useMayChange";
 import { performEach, summary, type Outcome, type Verb } from "../verbs/verbs";
 import { commandsOf, type Command, type Page } from "./commands";
@@ -27,6 +28,7 @@ export function Palette({ pages, isOpen, close }: Properties) {
   const [asking, setAsking] = useState<{ verb: Verb; run: Row } | null>(null);
   const [told, setTold] = useState<{ verb: Verb; outcome: Outcome } | null>(null);
   const navigate = useNavigate();
+  const showView = useShowView();
   const start = async (verb: Verb, run: Row) => {
     setAsking(null);
     await performEach([run], (each) => perform(verb, each), (outcome) => setTold({ verb, outcome }));
@@ -34,6 +36,7 @@ export function Palette({ pages, isOpen, close }: Properties) {
   const choose = ({ act }: Command) => {
     close();
     if ("to" in act) void navigate(act.to);
+    else if ("view" in act) showView(act.table, act.view);
     else if (act.verb === "resume") void start(act.verb, act.run);
     else setAsking(act);
   };
@@ -63,7 +66,7 @@ function Search({ pages, choose }: { pages: readonly Page[]; choose: (command: C
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const here = useOpenRun(useLocation().pathname);
-  const commands = commandsOf(text, pages, useFound(text), here, useMayChange());
+  const commands = commandsOf(text, pages, useFound(text), here, useMayChange(), useAllViews());
   const chosen = commands[Math.min(at, commands.length - 1)];
   const onKey = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

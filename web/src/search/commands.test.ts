@@ -27,6 +27,13 @@ describe("the search offers", () => {
     expect(commandsOf("", PAGES, NOTHING, null, () => true).map((each) => each.words)).toEqual(["Runs", "Queue"]);
   });
 
+  it("saved views, and says of what", () => {
+    const saved = { table: "runs" as const, view: { name: "Failed this week", parameters: "phase=Failed", columns: null } };
+    const [first] = commandsOf("failed", PAGES, NOTHING, null, () => true, [saved]);
+    expect([first?.group, first?.words, first?.hint, first?.act]).toEqual(["Views", "Failed this week", "Runs", saved]);
+    expect(commandsOf("bert", PAGES, NOTHING, null, () => true, [saved])).toEqual([]);
+  });
+
   it("what the server found, and people and teams of that name", () => {
     expect(words("ada")).toEqual(["Runs: bert", "Runs: old", "Nodes: cpu-1", "Nodes: gpu-1", "People: ada"]);
     expect(words("vis")).toContain("Teams: vision");

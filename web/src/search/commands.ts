@@ -1,6 +1,7 @@
 /** The offers of the search for a text: pages, actions on runs, runs, nodes, people and teams. */
 import type { Schemas } from "../api/client";
 import type { Row } from "../runs/rows";
+import { TABLES, type Table, type View } from "../views/views";
 import { applies, VERB_WORDS, VERBS, type Verb } from "../verbs/verbs";
 
 export interface Page {
@@ -18,11 +19,17 @@ export interface Found {
   teams: readonly { name: string }[];
 }
 
-export type Act = { to: string } | { verb: Verb; run: Row };
+/** A saved view, and the table that it is of. */
+export interface SavedView {
+  table: Table;
+  view: View;
+}
+
+export type Act = { to: string } | { verb: Verb; run: Row } | SavedView;
 
 export interface Command {
   key: string;
-  group: "Do" | "Pages" | "Runs" | "Nodes" | "People" | "Teams";
+  group: "Do" | "Pages" | "Views" | "Runs" | "Nodes" | "People" | "Teams";
   words: string;
   /** A key that distinguishes it from the other offers. */
   hint: string;
@@ -61,7 +68,7 @@ export function openRun(path: string): { namespace: string; name: string } | nul
 }
 
 /** Return what is offered, the likeliest first. `here` is the run whose page is open. `mayChange` says whether the person may change runs of a namespace. */
-export function commandsOf(text: string, pages: readonly Page[], found: Found, here: Row | null, mayChange: (namespace: string) => boolean): Command[] {
+export function commandsOf(text: string, pages: readonly Page[], found: Found, here: Row | null, mayChange: (namespace: string) => boolean, views: readonly SavedView[] = []): Command[] {
   const offered = (verb: Verb, run: Row) => applies(verb, run) && mayChange(run.namespace);
   const { verb, words } = parsed(text);
   if (verb) {
@@ -74,6 +81,7 @@ export function commandsOf(text: string, pages: readonly Page[], found: Found, h
     ...(here ? VERBS.filter((each) => offered(each, here) && has(`${each} ${here.name}`)).map((each) => doing(each, here)) : []),
     ...STARTS.filter(({ word }) => words && has(word)).map(({ to, word }) => command("Do", word, "", { to })),
     ...pages.filter(({ word }) => has(word)).map(({ to, word }) => command("Pages", word, "", { to })),
+    ...views.filter(({ view }) => has(view.name)).map((saved) => command("Views", saved.view.name, pages.find(({ to }) => to === TABLES[saved.table])?.word ?? "Ended runs", saved, `${saved.table} ${saved.view.name}`)),
     ...[...found.runs].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map((run) => command("Runs", run.name, `${run.namespace}, ${run.phase}, ${run.owner}`, { to: addressOf(run) }, run.uid)),
     ...[...found.nodes].sort((a, b) => Number(has(b.name)) - Number(has(a.name))).slice(0, MOST_OF_A_KIND).map(({ name, state, holders, owner }) => command("Nodes", name, [state, !has(name) && ([...holders, owner].find(has) ?? "")].filter(Boolean).join(", "), { to: `/cluster/${encodeURIComponent(name)}` })),
     ...owners.slice(0, MOST_OF_A_KIND).map((owner) => command("People", owner, "their runs", { to: `/runs?whose=all&text=${encodeURIComponent(owner)}` })),

@@ -1,18 +1,18 @@
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { chosenColumns } from "./columnChoice";
+import { useStored } from "./useStored";
+
+/** Return the key under which this browser remembers the columns of a table. */
+export function columnsKey(table: string): string {
+  return `kajitori-columns-${table}`;
+}
 
 /** Return the chosen columns of a table, and the setter of their names. The browser remembers them under the table's name. */
 export function useColumns<C extends { name: string; isExtra?: boolean }>(
   table: string,
   columns: readonly C[],
 ): [C[], (names: readonly string[]) => void] {
-  const key = `kajitori-columns-${table}`;
-  const [stored, setStored] = useState(() => window.localStorage.getItem(key));
+  const [stored, setStored] = useStored(columnsKey(table));
   const chosen = useMemo(() => chosenColumns(columns, stored), [columns, stored]);
-  const choose = (names: readonly string[]) => {
-    const text = JSON.stringify(names);
-    window.localStorage.setItem(key, text);
-    setStored(text);
-  };
-  return [chosen, choose];
+  return [chosen, (names) => setStored(JSON.stringify(names))];
 }

@@ -153,7 +153,7 @@ async def delete_run(
     api: Shared, user: Caller, namespace: str, name: str, query: Annotated[DeleteParameters, Query()]
 ) -> Response:
     """End the members, then delete the run. The checkpoint is kept unless `checkpoint` is true."""
-    _check_name(api, namespace, name)
+    check_name(api, namespace, name)
     if query.checkpoint:
         await _check_checkpoint(api, user, namespace, name)
     if query.grace_seconds is not None:
@@ -215,7 +215,7 @@ async def change_run(
     api: Api, user: User, namespace: str, name: str, change: Callable[[RunObject, dict[str, Any]], Patch | None]
 ) -> RunObject:
     """Change a run's spec by compare-and-swap with the caller's credentials. `change` returns the patch, or None."""
-    _check_name(api, namespace, name)
+    check_name(api, namespace, name)
     for left in range(TRIES - 1, -1, -1):
         try:
             run = await user.client.get(RUNS, name, namespace, type=RunObject)
@@ -236,7 +236,7 @@ async def change_run(
     raise AssertionError("unreachable")
 
 
-def _check_name(api: Api, namespace: str, name: str) -> None:
+def check_name(api: Api, namespace: str, name: str) -> None:
     """Raise NotFound for a name that no run can have."""
     if name_fault(name) is not None:
         raise no_such_run(api, namespace, name)

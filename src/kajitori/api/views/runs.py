@@ -118,6 +118,9 @@ class RunTableRow(View):
     """Whether the run is being deleted; its members are ended first."""
     finding: Literal["", "stuck", "idle"]
     """stuck: a running run is suspected to make no progress. idle: it does not use GPUs that it holds. Else empty."""
+    image: str
+    labels: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """Absent if it has none."""
     starts_at: str | msgspec.UnsetType = msgspec.UNSET
     """Only if `starts` asks for it: when a waiting run is expected to start. Empty if that is not known or the run does
     not wait."""
@@ -450,6 +453,8 @@ def run_summary(run: RunObject, spec: StoredSpec, starts_at: str | msgspec.Unset
         finished_at=status.finished_at,
         deleting=bool(meta.deletion_timestamp),
         finding=_finding(status),
+        image=spec.image,
+        labels=meta.labels or msgspec.UNSET,
         starts_at=starts_at,
     )
 

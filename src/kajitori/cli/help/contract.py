@@ -50,7 +50,7 @@ CONTRACTS: Mapping[str, Contract] = {
     "wait": _reading_verb("Waited"),
     **{
         verb: _changing_verb()
-        for verb in ("stop", "park", "keep", "update", "kill", "resume", "start", "restart", "rm", "prune")
+        for verb in ("stop", "park", "keep", "update", "label", "kill", "resume", "start", "restart", "rm", "prune")
     },
     "ps": _reading_verb("items:RunView"),
     "logs": _reading_verb("LogLine"),

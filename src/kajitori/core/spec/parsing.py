@@ -73,11 +73,8 @@ def _faults_of_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault
     for index, port in enumerate(spec.ports):
         if port in spec.ports[:index]:
             yield "ports", Fault(f"{where}.ports[{index}]", f"port {port} is listed twice", str(port), "list it once")
-    for key in spec.labels:
-        domain = key.rpartition("/")[0]
-        if domain == GROUP or domain.endswith(("kubernetes.io", "k8s.io", f".{GROUP}")):
-            message = f"labels of the domain {domain} are reserved"
-            yield "labels", Fault(f"{where}.labels[{key!r}]", message, key, "use a domain of your own, or none")
+    for key in filter(is_reserved, spec.labels):
+        yield "labels", reserved_fault(f"{where}.labels[{key!r}]", key)
     for index, toleration in enumerate(spec.tolerations):
         field = f"{where}.tolerations[{index}]"
         if toleration.operator == "Exists" and toleration.value:
@@ -253,3 +250,15 @@ def _mount_conflicts(spec: RunSpec, where: str) -> Iterable[tuple[str, Fault]]:
             yield "secrets", Fault(f"{field}.env", message, secret.env, "keep one of them")
         if secret.path is not None:
             yield from taken("secrets", f"secrets[{index}].path", secret.path)
+
+
+def is_reserved(label: str) -> bool:
+    """Whether the key of a label belongs to Kubernetes or to Kajitori."""
+    domain = label.rpartition("/")[0]
+    return domain == GROUP or domain.endswith(("kubernetes.io", "k8s.io", f".{GROUP}"))
+
+
+def reserved_fault(where: str, label: str) -> Fault:
+    """Return the fault of a label whose key is reserved."""
+    message = f"labels of the domain {label.rpartition('/')[0]} are reserved"
+    return Fault(where, message, label, "use a domain of your own, or none")
