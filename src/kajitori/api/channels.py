@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import msgspec
@@ -228,6 +228,11 @@ def _channel(secret: dict[str, Any], name: str) -> Channel:
     if found is None:
         raise NotFound(f"there is no channel {show(name)!r}", hint="see them all: kaji notify ls")
     return found
+
+
+async def channel_names(api: Api, recipients: Iterable[Recipient]) -> frozenset[str]:
+    """Return the names of all channels of these recipients."""
+    return frozenset([name for one in recipients for name in _channels(await _find(api, one.secret))])
 
 
 def _channels(secret: dict[str, Any] | None) -> dict[str, Channel]:

@@ -144,3 +144,18 @@ async def test_nobody_has_more_than_a_few_channels(world: World) -> None:
     answers = [await add(world, f"c{number}") for number in range(17)]
     assert [answer.status_code for answer in answers] == [201] * 16 + [422]
     assert (await add(world, "c1", kinds=["failed"])).status_code == 201, "an existing one is replaced"
+
+
+async def test_a_run_names_channels_of_its_owner_or_its_team(world: World) -> None:
+    """A name that nobody has is refused at submission: the run's messages would arrive nowhere."""
+    await add(world, "mine")
+    await add(world, "ours", team="team")
+
+    async def submit(*channels: str) -> httpx2.Response:
+        body = {"namespace": "team", "spec": {"image": "x:1", "notify": {"channels": channels}}}
+        return await world.http.post("/v1/runs", json=body, params={"dryRun": "true"})
+
+    assert (await submit("mine", "ours")).status_code == 200
+    refused = await submit("mine", "hers")
+    assert refused.status_code == 422
+    assert [fault["field"] for fault in refused.json()["faults"]] == ["spec.notify.channels[1]"]

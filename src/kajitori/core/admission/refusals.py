@@ -17,6 +17,7 @@ from kajitori.core.pods.reach import reach_faults
 from kajitori.core.pods.resolved import Resolved, RunIdentity
 from kajitori.core.pods.template import begins_with_step
 from kajitori.core.policy.model import Policy
+from kajitori.core.spec.notify import KINDS
 from kajitori.core.spec.parsing import PUT_INTO_FILES, stored_bytes
 from kajitori.core.spec.run import RunSpec, name_fault, to_document
 from kajitori.core.words.nodes.taints import Taint
@@ -59,6 +60,7 @@ def refusals(
     yield from _faults_of_checkpoint(spec, policy, run)
     yield from _faults_of_code(spec, policy)
     yield from _faults_of_files(spec, policy)
+    yield from _faults_of_channels(spec, facts)
     yield from reach_faults(
         spec.network,
         policy,
@@ -118,6 +120,16 @@ def _faults_of_rights(spec: RunSpec, policy: Policy, resolved: Resolved) -> Iter
     elif resolved.memory_limit_bytes is None and spec.type == "service":
         message = "a service needs a memory limit, because it is restarted however often it fails"
         yield Fault("spec.resources.memory", message, hint=hint, code="MemoryLimitRequired")
+
+
+def _faults_of_channels(spec: RunSpec, facts: Facts) -> Iterator[Fault]:
+    if spec.notify is None or facts.channels is None:
+        return
+    for index, name in enumerate(spec.notify.channels):
+        if name not in facts.channels:
+            message = f"neither you nor your team has a channel {name!r}, and it is no kind of message"
+            hint = f"see your channels: kaji notify ls; {did_you_mean(name, [*facts.channels, *KINDS])}"
+            yield Fault(f"spec.notify.channels[{index}]", message, name, hint, "ChannelNotFound")
 
 
 def _faults_of_code(spec: RunSpec, policy: Policy) -> Iterator[Fault]:

@@ -58,6 +58,8 @@ class Facts:
     """Names of the ConfigMaps in the run's namespace; None if unknown."""
     claims: frozenset[str] | None = None
     """Names of the PersistentVolumeClaims in the run's namespace; None if unknown."""
+    channels: frozenset[str] | None = None
+    """Names of the channels for messages of the run's owner and team; None if unknown."""
     promised_restarts: int = 0
     """Number of default restarts that the findings in the run's status promise."""
     earlier: tuple[EarlierRun, ...] = ()

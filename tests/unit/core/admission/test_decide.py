@@ -564,3 +564,26 @@ def test_a_restart_of_hung_gangs_needs_restarts() -> None:
     policy = parse_policy({"stuck": {"action": "restart"}})
     asked: tuple[dict[str, Any], ...] = ({"restarts": 1}, {}, {"restarts": 1, "onStuck": "tell"})
     assert [decided(fields, policy=policy).limits.restarts_stuck for fields in asked] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("known", "named", "hint"),
+    [
+        (frozenset({"slack"}), ["slack"], None),
+        (frozenset({"slack"}), ["slak"], "did you mean slack?"),
+        (frozenset(), ["faild"], "did you mean failed?"),
+        (frozenset(), ["zzz"], "known: drained, ended"),
+        (None, ["zzz"], None),
+    ],
+)
+def test_a_channel_that_does_not_exist_is_refused(
+    known: frozenset[str] | None, named: list[str], hint: str | None
+) -> None:
+    """Otherwise its messages would arrive nowhere. Without the names of all channels nothing is known."""
+    spec, facts = {"notify": {"channels": named}}, replace(FACTS, channels=known)
+    if hint is None:
+        decided(spec, facts=facts)
+    else:
+        (fault,) = refused(spec, facts=facts).values()
+        assert (fault.field, fault.code) == ("spec.notify.channels[0]", "ChannelNotFound")
+        assert fault.hint.startswith(f"see your channels: kaji notify ls; {hint}")

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from kajitori.api.answers.paging import Parameters
 from kajitori.api.audit import note_subject
 from kajitori.api.auth import Caller, User, submitted_by
+from kajitori.api.channels import channel_names
 from kajitori.api.context import Api, Shared, answer, describes
 from kajitori.api.lookup import no_such_run, run_object
 from kajitori.api.queue import waiting
@@ -27,6 +28,7 @@ from kajitori.cluster.run_object import RUNS, RunObject
 from kajitori.core.admission.decide import Decision, Facts, RunIdentity, decide, objections
 from kajitori.core.documents.faults import Document, read
 from kajitori.core.documents.fields import DnsLabel, LabelKey, LabelValue
+from kajitori.core.messages.channels import recipients_of
 from kajitori.core.pods import manifests
 from kajitori.core.pods.ports import choose_port
 from kajitori.core.spec.draft import Draft, read_draft
@@ -218,7 +220,24 @@ async def _decide(api: Api, user: User, submission: Submission, name: str) -> De
 
 async def _facts(api: Api, user: User, submission: Submission) -> Facts:
     earlier = api.cluster.earlier(submission.draft.spec, submission.namespace, user.name)
-    return Facts(table=api.cluster.possible_table(), secrets=await _secrets(user, submission), earlier=earlier)
+    return Facts(
+        table=api.cluster.possible_table(),
+        secrets=await _secrets(user, submission),
+        channels=await _channels(api, user, submission),
+        earlier=earlier,
+    )
+
+
+async def _channels(api: Api, user: User, submission: Submission) -> frozenset[str] | None:
+    """Return the names of the channels that the run may name: the submitter's and the team's. None if it names none, or
+    if they can't be read."""
+    notify = submission.spec.notify
+    if notify is None or not notify.channels:
+        return None
+    try:
+        return await channel_names(api, recipients_of(user.name, submission.namespace))
+    except KajitoriError:
+        return None
 
 
 async def _secrets(user: User, submission: Submission) -> frozenset[str] | None:
