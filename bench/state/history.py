@@ -109,6 +109,7 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
         "usage by team, all": lambda: history.usage(By.TEAM, 0, START * 2, Prices(gpu={})),
         "usage by owner, all": lambda: history.usage(By.OWNER, 0, START * 2, Prices(gpu={})),
         "usage by type, all": lambda: history.usage(By.TYPE, 0, START * 2, Prices(gpu={})),
+        "usage by day, 30 days": lambda: history.usage(By.DAY, month, month + 30 * 86_400, Prices(gpu={})),
         "usage of half of the namespaces by owner, all": lambda: history.usage(
             By.OWNER, 0, START * 2, Prices(gpu={}), namespaces=some
         ),
@@ -119,6 +120,7 @@ async def _measure(url: str, runs: int, rounds: int) -> int:
         "lost time of a team by owner, 30 days": lambda: history.times(TimeLevel.OWNER, month, START * 2, {"team-3"}),
     }
     long_sums: dict[str, Callable[[], Awaitable[Any]]] = {
+        "usage by hour, 8 days": lambda: history.usage(By.HOUR, month, month + 8 * 86_400, Prices(gpu={})),
         "usage by node, 30 days": lambda: history.usage(By.NODE, month, START * 2, Prices(gpu={})),
         "lost time by owner, 30 days": lambda: history.times(TimeLevel.OWNER, month, START * 2, None),
         "lost time by node, 30 days": lambda: history.times(TimeLevel.NODE, month, START * 2, None),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from kajitori.core.usage.daily import DAY, Level
-from kajitori.core.usage.over_time import SECONDS, name_of, named_shares
+from kajitori.core.usage.over_time import SECONDS, name_of
 from kajitori.core.usage.sums import By, Prices, UsageSum, add_whole
 from kajitori.history.database import Database, Reader, Row
 from kajitori.history.usage import AMOUNTS, SUMMED_COLUMNS, Query, UsageFilter, add_expired, amounts, level_of
 
+Amounts = tuple[int, int, int, int]
+"""GPU-seconds, milli-core-seconds, byte-seconds and member-seconds."""
 Used = tuple[str, str, int, int, int, int]
-"""Key, GPU type, GPU-seconds, milli-core-seconds, byte-seconds and member-seconds."""
+"""The name of a day or hour, a GPU type, and the amounts."""
 
 
 async def sum_over_time(database: Database, by: By, wanted: UsageFilter, prices: Prices) -> dict[str, UsageSum]:
@@ -30,50 +32,90 @@ async def sum_over_time(database: Database, by: By, wanted: UsageFilter, prices:
 
 
 class _Collected:
-    """Amounts by key and GPU type. They are priced once all are known, so that the order does not change the cost."""
+    """Amounts of each day or hour, by GPU type. They are priced once all are known, so that the order does not change
+    the cost."""
 
-    def __init__(self) -> None:
-        self._amounts: dict[tuple[str, str], list[int]] = {}
+    def __init__(self, by: By) -> None:
+        self._by = by
+        self._each_seconds = SECONDS[by]
+        self._amounts: dict[tuple[int, str], Amounts] = {}
+        """By the number of the day or hour, counted from 1970."""
+        self._whole: dict[tuple[int, str], Amounts] = {}
+        """Changes of the amounts that whole days or hours have, from this one on. A segment of weeks is two of them."""
 
-    def add(self, parts: Iterable[Used]) -> None:
-        for key, gpu_type, *more in parts:
-            known = self._amounts.get((key, gpu_type))
-            self._amounts[key, gpu_type] = more if known is None else [a + b for a, b in zip(known, more, strict=True)]
+    def add(self, number: int, gpu_type: str, amounts: Amounts) -> None:
+        """Add amounts to a day or hour."""
+        _add(self._amounts, (number, gpu_type), amounts)
+
+    def add_span(self, gpu_type: str, each_second: Amounts, since: int, until: int) -> None:
+        """Add the time between two times, of which each second has the same amounts."""
+        if until <= since:
+            return
+        each = self._each_seconds
+        first, last = since // each, (until - 1) // each
+        if first == last:
+            self.add(first, gpu_type, _times(each_second, until - since))
+            return
+        self.add(first, gpu_type, _times(each_second, (first + 1) * each - since))
+        self.add(last, gpu_type, _times(each_second, until - last * each))
+        if last - first > 1:
+            _add(self._whole, (first + 1, gpu_type), _times(each_second, each))
+            _add(self._whole, (last, gpu_type), _times(each_second, -each))
 
     def amounts(self) -> Iterator[Used]:
-        for (key, gpu_type), (gpu, cpu, memory, members) in self._amounts.items():
-            yield key, gpu_type, gpu, cpu, memory, members
+        """Yield the amounts of each day or hour in which there are any, with its name."""
+        for gpu_type in {gpu_type for _, gpu_type in (*self._amounts, *self._whole)}:
+            now: Amounts = (0, 0, 0, 0)
+            numbers = [number for number, each in (*self._amounts, *self._whole) if each == gpu_type]
+            for number in range(min(numbers), max(numbers) + 1):
+                now = _sum(now, self._whole.get((number, gpu_type), (0, 0, 0, 0)))
+                found = _sum(now, self._amounts.get((number, gpu_type), (0, 0, 0, 0)))
+                if any(found):
+                    yield name_of(self._by, number), gpu_type, *found
+
+
+def _add(amounts: dict[tuple[int, str], Amounts], key: tuple[int, str], more: Amounts) -> None:
+    known = amounts.get(key)
+    amounts[key] = more if known is None else _sum(known, more)
+
+
+def _sum(one: Amounts, other: Amounts) -> Amounts:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]
+
+
+def _times(amounts: Amounts, factor: int) -> Amounts:
+    return amounts[0] * factor, amounts[1] * factor, amounts[2] * factor, amounts[3] * factor
 
 
 async def _by_hour(reader: Reader, wanted: UsageFilter) -> _Collected:
-    used = _Collected()
+    used = _Collected(By.HOUR)
     since = wanted.since
     while since < wanted.until:  # day by day, so that only the rows of one day are in memory
         until = min(wanted.until, (since // DAY + 1) * DAY)
-        await _add_segments(reader, By.HOUR, wanted, since, until, used)
+        await _add_segments(reader, wanted, since, until, used)
         since = until
     return used
 
 
 async def _by_day(reader: Reader, wanted: UsageFilter) -> _Collected:
-    used = _Collected()
+    used = _Collected(By.DAY)
     first, end = -(-wanted.since // DAY), wanted.until // DAY
     if first >= end:
-        await _add_segments(reader, By.DAY, wanted, wanted.since, wanted.until, used)
+        await _add_segments(reader, wanted, wanted.since, wanted.until, used)
         return used
-    used.add(await _whole_days(reader, wanted, first, end))
+    await _add_whole_days(reader, wanted, first, end, used)
     query = Query(wanted)
     not_summed = f"summed = 0 AND {query.within(first * DAY, end * DAY)}{query.filter_few}"
     rows = await _read(reader, query, not_summed)
-    await _divide(By.DAY, rows, first * DAY, end * DAY, used)
+    await asyncio.to_thread(_divide, rows, first * DAY, end * DAY, used)
     for since, until in ((wanted.since, first * DAY), (end * DAY, wanted.until)):
         if until > since:
-            await _add_segments(reader, By.DAY, wanted, since, until, used)
+            await _add_segments(reader, wanted, since, until, used)
     return used
 
 
-async def _whole_days(reader: Reader, wanted: UsageFilter, first: int, end: int) -> Iterator[Used]:
-    """Return the amounts in the sums of the days from number `first` to number `end`, which is excluded."""
+async def _add_whole_days(reader: Reader, wanted: UsageFilter, first: int, end: int, used: _Collected) -> None:
+    """Add the sums of the days from number `first` to number `end`, which is excluded."""
     query, level = Query(wanted), level_of(By.DAY, wanted)
     only = " AND namespace = ''" if level == Level.OWNER.value else ""  # for the index
     columns = ", ".join(f"SUM({column})" for column in SUMMED_COLUMNS.split(", "))
@@ -82,14 +124,16 @@ async def _whole_days(reader: Reader, wanted: UsageFilter, first: int, end: int)
         f"AND first >= {query.add(first)} AND first < {query.add(end)}{query.filter}{only} GROUP BY 1, 2",
         *query.values,
     )
-    return amounts([(name_of(By.DAY, int(day)), *row) for day, *row in rows])
+    for number, gpu_type, *found in amounts(rows):
+        gpu_seconds, cpu_milli_seconds, byte_seconds, member_seconds = found
+        used.add(int(number), gpu_type, (gpu_seconds, cpu_milli_seconds, byte_seconds, member_seconds))
 
 
-async def _add_segments(reader: Reader, by: By, wanted: UsageFilter, since: int, until: int, used: _Collected) -> None:
-    """Add the segments that overlap the time between two times. Each counts with its part of that time."""
+async def _add_segments(reader: Reader, wanted: UsageFilter, since: int, until: int, used: _Collected) -> None:
+    """Add the segments that overlap the time between two times, each with its part in it."""
     query = Query(wanted)
     rows = await _read(reader, query, *query.edge(since, until))
-    await _divide(by, rows, since, until, used)
+    await asyncio.to_thread(_divide, rows, since, until, used)  # a day may have a hundred thousand of them
 
 
 async def _read(reader: Reader, query: Query, *conditions: str) -> list[Row]:
@@ -101,19 +145,13 @@ async def _read(reader: Reader, query: Query, *conditions: str) -> list[Row]:
     return await reader.fetch(" UNION ALL ".join(selects), *query.values)
 
 
-async def _divide(by: By, rows: list[Row], since: int, until: int, used: _Collected) -> None:
-    """Add segments. A thread divides them, because a day may have a hundred thousand of them."""
-    await asyncio.to_thread(lambda: used.add(_divided(by, rows, since, until)))
-
-
-def _divided(by: By, rows: Iterable[Row], since: int, until: int) -> Iterator[Used]:
+def _divide(rows: list[Row], since: int, until: int, used: _Collected) -> None:
+    """Add segments, each with its part between two times. Time without members counts as a whole at its end."""
     for gpu_type, gpus, cpu_millis, memory_bytes, members, began, ended, member_seconds in rows:
         if members:
-            parts = [
-                (name, members * seconds) for name, seconds in named_shares(by, max(began, since), min(ended, until))
-            ]
+            each_second = gpus * members, cpu_millis * members, memory_bytes * members, members
+            used.add_span(gpu_type, each_second, max(began, since), min(ended, until))
         else:
-            last = ended if began == ended else ended - 1
-            parts = [(name_of(by, last // SECONDS[by]), member_seconds)]
-        for name, seconds in parts:
-            yield name, gpu_type, gpus * seconds, cpu_millis * seconds, memory_bytes * seconds, seconds
+            seconds, last = member_seconds, ended if began == ended else ended - 1
+            amounts = gpus * seconds, cpu_millis * seconds, memory_bytes * seconds, seconds
+            used.add_span(gpu_type, amounts, last, last + 1)
