@@ -91,13 +91,13 @@ def policy_for_tests(policy: Policy) -> Policy:
     rules = policy.preflight
     if rules.image is None:
         return policy
-    ours = [Toleration(key=key, operator="Exists") for key in (names.TAINT_UNHEALTHY, rules.taint)]
+    tolerations = [Toleration(key=key, operator="Exists") for key in (names.TAINT_UNHEALTHY, rules.taint)]
     security, mounts = policy.security, policy.mounts
     changed = {
         "ceilings": Ceilings(),
         "images": policy.images.model_copy(update={"allow": [rules.image], "deny": []}),
         "inject": policy.inject.model_copy(
-            update={"tolerations": [*policy.inject.tolerations, *ours], "node_selector": {}}
+            update={"tolerations": [*policy.inject.tolerations, *tolerations], "node_selector": {}}
         ),
         "security": security.model_copy(
             update={

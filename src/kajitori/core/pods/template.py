@@ -147,20 +147,20 @@ def _metadata(spec: RunSpec, policy: Policy, resolved: Resolved, run: RunIdentit
         metadata["labels"][names.LABEL_WHOLE_NODE] = "true"
     has_first_step = begins_with_step(spec, policy)
     own_folders = [METRICS_VOLUME, *([first_step.VOLUME] if has_first_step else ())]
-    ours = {first_step.ANNOTATION_OWN_FOLDERS: ",".join(own_folders)}
+    annotations = {first_step.ANNOTATION_OWN_FOLDERS: ",".join(own_folders)}
     if spec.tensorboard is not None:
-        ours[names.ANNOTATION_TENSORBOARD] = spec.tensorboard
+        annotations[names.ANNOTATION_TENSORBOARD] = spec.tensorboard
     if has_first_step and spec.type == "notebook":
-        ours[names.ANNOTATION_NOTEBOOK_PORT] = str(spec.ports[0])
+        annotations[names.ANNOTATION_NOTEBOOK_PORT] = str(spec.ports[0])
     if run.owner:
-        ours[names.ANNOTATION_OWNER] = run.owner
+        annotations[names.ANNOTATION_OWNER] = run.owner
     if not resolved.reach.is_open:
-        ours[names.ANNOTATION_NETWORK] = str(resolved.reach)
+        annotations[names.ANNOTATION_NETWORK] = str(resolved.reach)
     if is_isolated(resolved.reach, policy, alone=spec.is_alone):
-        ours[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if spec.is_alone else names.ISOLATION_MEMBERS
+        annotations[names.ANNOTATION_ISOLATION] = names.ISOLATION_LOOPBACK if spec.is_alone else names.ISOLATION_MEMBERS
     if resolved.gpus and resolved.gpu_way != GpuWay():
-        ours[names.ANNOTATION_GPU_REQUEST] = f"{resolved.gpus} {resolved.gpu_type}".strip()
-    put(metadata, "annotations", policy.inject.annotations | ours)
+        annotations[names.ANNOTATION_GPU_REQUEST] = f"{resolved.gpus} {resolved.gpu_type}".strip()
+    put(metadata, "annotations", policy.inject.annotations | annotations)
     return metadata
 
 

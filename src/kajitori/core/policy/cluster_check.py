@@ -215,8 +215,8 @@ def _has_label(node: CheckedNode, key: str, value: str) -> bool:
     return node.labels.get(key) == value
 
 
-def _no_node(field: str, thing: str, value: str, hint: str) -> Fault:
-    return Fault(field, f"no node has {thing}", value, hint, MISSING)
+def _no_node(field: str, missing: str, value: str, hint: str) -> Fault:
+    return Fault(field, f"no node has {missing}", value, hint, MISSING)
 
 
 def _hint_for_label(nodes: Iterable[CheckedNode], key: str) -> str:

@@ -294,12 +294,12 @@ class _RoomCounter:
         easiest steps; among equally easy ones those that make most room, node by node.
         """
         nodes = simulation.snapshot.table.nodes
-        here = [occupant for occupant in simulation.occupants if self._eligible[occupant.rows].any()]
+        on_eligible = [occupant for occupant in simulation.occupants if self._eligible[occupant.rows].any()]
         occupants_of_node = np.zeros(len(nodes), dtype=np.int64)
-        for occupant in here:
+        for occupant in on_eligible:
             occupants_of_node[np.unique(occupant.rows)] += 1
         steps: list[tuple[Step, Rows]] = []
-        for occupant in here:
+        for occupant in on_eligible:
             step = Step(occupant.kind, occupant.key, occupant, max(occupant.ends_at, simulation.now))
             steps.append((step, occupant.rows[self._eligible[occupant.rows]]))
         steps += [

@@ -155,21 +155,23 @@ def faults_of_guarantees(
         if gpus > of_type:
             found.append(f"{gpus} {gpu_type} are guaranteed, and the cluster has {of_type}")
     too_much = _exceeded_resources(guarantees, table, np.ones(len(table), dtype=bool))
-    found += [f"{promised} are guaranteed in all, and the cluster has {there}" for promised, there in too_much.values()]
+    found += [
+        f"{promised} are guaranteed in all, and the cluster has {capacity}" for promised, capacity in too_much.values()
+    ]
     tolerates_all = (Toleration(operator="Exists"),)
     without_gpus = MemberRequest(0, 0, tolerations=tolerates_all, cpu_runs_on_gpu_nodes=cpu_runs_on_gpu_nodes)
     of_cpu_runs = [guarantee for guarantee in guarantees if guarantee.gpus is None]
     cpu_nodes = eligible_nodes(table, without_gpus)
-    for kind, (promised, there) in _exceeded_resources(of_cpu_runs, table, cpu_nodes).items():
+    for kind, (promised, capacity) in _exceeded_resources(of_cpu_runs, table, cpu_nodes).items():
         if kind not in too_much:
-            found.append(f"{promised} are guaranteed to runs without GPUs, and nodes for these have {there}")
+            found.append(f"{promised} are guaranteed to runs without GPUs, and nodes for these have {capacity}")
     return found
 
 
 def _exceeded_resources(guarantees: Sequence[Guarantee], table: NodeTable, nodes: Mask) -> dict[str, tuple[str, str]]:
     """Return, by resource, the guaranteed sum and the capacity of these nodes as texts, if the capacity is less."""
     cpu, memory, gpus = (int(total) for total in table.total[nodes].sum(axis=0)[:PODS])
-    there = (cpu, memory, gpus, int(nodes.sum()))
+    capacity = (cpu, memory, gpus, int(nodes.sum()))
     promised = _NOTHING
     for guarantee in guarantees:
         if guarantee.gpu_type in table.gpu_columns:  # partial GPUs do not count as whole ones
@@ -183,7 +185,7 @@ def _exceeded_resources(guarantees: Sequence[Guarantee], table: NodeTable, nodes
     }
     return {
         kind: (f"{written(wanted)} {kind}", written(has))
-        for (kind, written), wanted, has in zip(words.items(), promised, there, strict=True)
+        for (kind, written), wanted, has in zip(words.items(), promised, capacity, strict=True)
         if wanted > has
     }
 

@@ -79,8 +79,14 @@ class _Holdings:
 
     def kept(self, of: Mask) -> _Holdings:
         """Return the entries of the gangs that are marked in `of`."""
-        mine = of[self.which]
-        return _Holdings(self.which[mine], self.rows[mine], self.members[mine], self.amounts[mine], self.alone[mine])
+        selected = of[self.which]
+        return _Holdings(
+            self.which[selected],
+            self.rows[selected],
+            self.members[selected],
+            self.amounts[selected],
+            self.alone[selected],
+        )
 
 
 def without(state: Snapshot, gangs: Sequence[RunningGang]) -> Snapshot:
@@ -163,14 +169,14 @@ class _Choice:
         If several gangs share a node, all of them have to leave it. So the nodes are ordered: by the number of gangs
         that have to leave for one member's room there, each weighed by the room that it makes in all.
         """
-        ours = self._holdings.kept(among)
+        holdings = self._holdings.kept(among)
         gain = (self._room_after(among) - self._room).astype(np.float64)
         nodes, gangs = len(gain), len(self.everybody)
-        sharing = np.bincount(ours.rows, minlength=nodes)
-        parts = gain[ours.rows] / np.maximum(sharing[ours.rows], 1)
-        makes = np.minimum(np.bincount(ours.which, weights=parts, minlength=gangs), self.missing)
-        useful = gain[ours.rows] > 0
-        which, rows = ours.which[useful], ours.rows[useful]
+        sharing = np.bincount(holdings.rows, minlength=nodes)
+        parts = gain[holdings.rows] / np.maximum(sharing[holdings.rows], 1)
+        makes = np.minimum(np.bincount(holdings.which, weights=parts, minlength=gangs), self.missing)
+        useful = gain[holdings.rows] > 0
+        which, rows = holdings.which[useful], holdings.rows[useful]
         cost = np.bincount(rows, weights=1.0 / makes[which], minlength=nodes) / np.maximum(gain, 1.0)
         loses, sizes = np.zeros(nodes), np.zeros(nodes)
         np.maximum.at(loses, rows, self.unsaved[which])
@@ -224,17 +230,17 @@ class _Choice:
         """Return (gangs,) the room that is certainly lost if a gang stays: the room on nodes that no other gang of
         `leave` uses.
         """
-        ours = self._holdings.kept(leave)
-        single = np.bincount(ours.rows, minlength=len(room))[ours.rows] == 1
-        lost = (room - self._room)[ours.rows] * single
-        return np.bincount(ours.which, weights=lost, minlength=len(leave)).astype(np.int64)
+        holdings = self._holdings.kept(leave)
+        single = np.bincount(holdings.rows, minlength=len(room))[holdings.rows] == 1
+        lost = (room - self._room)[holdings.rows] * single
+        return np.bincount(holdings.which, weights=lost, minlength=len(leave)).astype(np.int64)
 
     def _with_gang_back(self, state: Snapshot, index: int) -> tuple[Snapshot, Rows]:
         """Return the snapshot with a gang back on its nodes, and these nodes."""
-        mine = slice(*np.searchsorted(self._holdings.which, (index, index + 1)))
-        rows = self._holdings.rows[mine]
+        own_rows = slice(*np.searchsorted(self._holdings.which, (index, index + 1)))
+        rows = self._holdings.rows[own_rows]
         after = state.copy()
-        after.used[rows] += self._holdings.amounts[mine]
-        after.members[rows] += self._holdings.members[mine]
-        after.alone[rows] |= self._holdings.alone[mine]
+        after.used[rows] += self._holdings.amounts[own_rows]
+        after.members[rows] += self._holdings.members[own_rows]
+        after.alone[rows] |= self._holdings.alone[own_rows]
         return after, rows

@@ -89,7 +89,7 @@ def _schema() -> Schema:
     """Return the schema of all fields of a Run. Making it takes a tenth of a second."""
     spec = structural(RunSpec.model_json_schema(by_alias=True))
     fields = ", ".join(field.encode_name for field in msgspec.structs.fields(RunStatus))
-    told = f"What became of it; written by Kajitori alone. Its fields: {fields}."
+    about = f"What became of it; written by Kajitori alone. Its fields: {fields}."
     return {
         "type": "object",
         "description": "A training or a service: members that are placed, started and kept alive together.",
@@ -98,7 +98,7 @@ def _schema() -> Schema:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": spec | {"description": "What is to run, in Docker's words."},
-            "status": {"type": "object", _PRESERVE: True, "x-kubernetes-map-type": "atomic", "description": told},
+            "status": {"type": "object", _PRESERVE: True, "x-kubernetes-map-type": "atomic", "description": about},
         },
     }
 

@@ -101,8 +101,8 @@ class TelemetryCollector:
         """Add one rank's minute. Only the first value of a rank and minute counts."""
         minute = each.minute.minute
         ranks = self._minutes.setdefault(minute, {}).setdefault(attempt, {})
-        if own and (attempt, each.rank) not in (mine := self._own.setdefault(minute, set())):
-            mine.add((attempt, each.rank))
+        if own and (attempt, each.rank) not in (measured := self._own.setdefault(minute, set())):
+            measured.add((attempt, each.rank))
             self._unshared.add(minute)
         if each.rank in ranks:
             return
@@ -195,9 +195,10 @@ class TelemetryCollector:
         """
         found: list[tuple[Attempt, int, _Ranks]] = []
         for minute in sorted(self._minutes, reverse=True):
-            ours = [(attempt, ranks) for attempt, ranks in self._minutes[minute].items() if attempt.run_uid == run_uid]
-            if ours:
-                attempt, ranks = max(ours, key=lambda item: item[0])
+            attempts = self._minutes[minute].items()
+            of_run = [(attempt, ranks) for attempt, ranks in attempts if attempt.run_uid == run_uid]
+            if of_run:
+                attempt, ranks = max(of_run, key=lambda item: item[0])
                 found.append((attempt, minute, ranks))
             if len(found) == 2:
                 break

@@ -211,16 +211,16 @@ class Peers:
             ((spot, count),) = Counter(spots).most_common(1)
             is_same = before is not None and before.spot == spot
             if count >= (HELD_MINUTES if is_same else NEEDED_MINUTES):
-                ours = [outliers[number] for number, each in enumerate(spots) if each == spot]
+                of_spot = [outliers[number] for number, each in enumerate(spots) if each == spot]
                 return Straggler(
                     sign,
                     spot,
-                    before.since if before is not None and is_same else ours[0][0],
+                    before.since if before is not None and is_same else of_spot[0][0],
                     count,
                     len(minutes),
-                    statistics.median(found.value for _, found in ours),
-                    statistics.median(found.median for _, found in ours),
-                    max(found.size for _, found in ours),
+                    statistics.median(found.value for _, found in of_spot),
+                    statistics.median(found.median for _, found in of_spot),
+                    max(found.size for _, found in of_spot),
                 )
         return None
 

@@ -267,5 +267,5 @@ def describe(finding: Finding, *, is_still: bool | None) -> str:
     else:
         start = "It may be stuck, but its processes still move"
     at = f", since step {finding.step:,.0f}" if finding.step is not None else ""
-    said = f"{start}: no rank has shown progress for {quiet}{at}, {busy}."
-    return f"{said} Its longest quiet time before was {longest}." if finding.longest_seconds else said
+    sentence = f"{start}: no rank has shown progress for {quiet}{at}, {busy}."
+    return f"{sentence} Its longest quiet time before was {longest}." if finding.longest_seconds else sentence

@@ -182,10 +182,10 @@ def port_number(number: int) -> list[str]:
     return [] if 1 <= number <= 65535 else ["must be between 1 and 65535, inclusive"]
 
 
-def _faults_of_text(text: str, limit: int, unit: str, form: re.Pattern[str], said: str) -> list[str]:
+def _faults_of_text(text: str, limit: int, unit: str, form: re.Pattern[str], wrong_form: str) -> list[str]:
     faults = [f"must be no more than {limit} {unit}"] if len(text) > limit else []
     if not form.fullmatch(text):
-        faults.append(said)
+        faults.append(wrong_form)
     return faults
 
 

@@ -72,10 +72,10 @@ def merged(frames: Iterable[Frame]) -> list[Frame]:
 def describe(ranks: Mapping[int, MemberStacks], groups: Sequence[Group], nodes: Mapping[int, str]) -> list[str]:
     """Return a sentence without its full stop for each rank with native calls, in the order of the groups."""
     order = (rank for each in groups for rank in each.ranks)
-    said = ((rank, next(filter(None, map(_innermost_calls, ranks[rank].processes)), "")) for rank in order)
+    innermost = ((rank, next(filter(None, map(_innermost_calls, ranks[rank].processes)), "")) for rank in order)
     return [
         f"rank {rank}{f' on {nodes[rank]}' if nodes.get(rank) else ''}, below its program: {calls}"
-        for rank, calls in said
+        for rank, calls in innermost
         if calls
     ][:MAX_RANKS]
 

@@ -309,8 +309,8 @@ def sentence(group: Group, common: Group | None = None, nodes: Mapping[int, str]
     if not group.places:
         return f"{words} {'have' if several else 'has'} no process"
     shared = set(common.places) if common is not None and common is not group else set()
-    told = [each for each in group.places if each not in shared] or list(group.places)
-    return f"{words} {_join_list(place.words(several=several) for place in told)}"
+    named = [each for each in group.places if each not in shared] or list(group.places)
+    return f"{words} {_join_list(place.words(several=several) for place in named)}"
 
 
 def sentences(groups: Sequence[Group], nodes: Mapping[int, str] | None = None) -> list[str]:
